@@ -1,0 +1,44 @@
+# Each target works as the first command on a fresh machine: it creates and reuses .venv by itself.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help demo test lint bench peers clean
+
+help:
+	@echo "make demo   the main job: the robustness figure and its table, into out/"
+	@echo "make test   all tests"
+	@echo "make lint   ruff and mypy"
+	@echo "make bench  speed beside other packages, into results/ (needs a C compiler)"
+	@echo "make peers  install those other packages, so that the tests use them too"
+
+.venv/installed: pyproject.toml constraints.txt
+	@echo "Installing into .venv (once; takes a minute or two) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(PIP) torch
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+.venv/peers: .venv/installed
+	@$(PIP) --editable '.[peers]'
+	@touch $@
+
+demo: .venv/installed
+	$(BIN)/lggd figure robustness --with-p2 --out out/robustness.png
+
+test: .venv/installed
+	$(BIN)/python -m pytest
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+peers: .venv/peers
+
+bench: .venv/peers
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
