@@ -1,0 +1,136 @@
+"""Compressed sparse rows: how a graph lies in memory, and the one sort that everything is built with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[np.generic]
+
+
+class Transposed(NamedTuple):
+    """The same edges listed by their column: row j holds every i with an edge (i, j)."""
+
+    indptr: Tensor
+    indices: Tensor
+    edge: Tensor  # edge[e] is the position of this entry among the original rows
+
+
+@dataclass(frozen=True, eq=False)
+class CSR:
+    """Rows of neighbours, sorted within each row, every edge once.
+
+    `indptr` is int64 `[N + 1]`, `indices` int32 `[E]`. `weight` is `[E]`, or None where every weight is 1.
+    `symmetric` promises that (i, j) and (j, i) are both stored with the same weight.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    weight: Tensor | None
+    symmetric: bool
+
+    @property
+    def num_nodes(self) -> int:
+        return self.indptr.numel() - 1
+
+    @property
+    def num_edges(self) -> int:
+        return self.indices.numel()
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """The row of each stored edge, int64 `[E]`."""
+        counts = self.indptr[1:] - self.indptr[:-1]
+        nodes = torch.arange(self.num_nodes, device=self.indptr.device)
+        return torch.repeat_interleave(nodes, counts, output_size=self.num_edges)
+
+    @cached_property
+    def transposed(self) -> Transposed:
+        """The edges by column. On a symmetric graph only `edge` is new memory."""
+        device = self.indptr.device
+        columns, rows = self.indices.cpu().numpy(), self.rows.to("cpu", torch.int32).numpy()
+        indptr, position = sort_edges(columns, rows, self.num_nodes)
+        edge = torch.from_numpy(position).to(device)
+        if self.symmetric:
+            return Transposed(self.indptr, self.indices, edge)
+        return Transposed(torch.from_numpy(indptr).to(device), torch.from_numpy(rows[position]).to(device), edge)
+
+    def permuted(self, order: Tensor) -> tuple[CSR, Tensor]:
+        """The same graph with node `order[r]` in row r, and the position that each new entry had before."""
+        rank = inverse(order).to(torch.int32)
+        rows, columns = rank[self.rows].numpy(), rank[self.indices.long()].numpy()
+        indptr, position = sort_edges(rows, columns, self.num_nodes)
+        moved = torch.from_numpy(position)
+        weight = None if self.weight is None else self.weight[moved]
+        return CSR(torch.from_numpy(indptr), torch.from_numpy(columns[position]), weight, self.symmetric), moved
+
+    def to(self, device: torch.device) -> CSR:
+        weight = None if self.weight is None else self.weight.to(device)
+        return CSR(self.indptr.to(device), self.indices.to(device), weight, self.symmetric)
+
+
+def inverse(order: Tensor) -> Tensor:
+    """The permutation that undoes `order`."""
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(order.numel(), dtype=order.dtype, device=order.device)
+    return rank
+
+
+def sort_edges(rows: Array, columns: Array, num_nodes: int) -> tuple[Array, Array]:
+    """Row pointers `[N + 1]` and the positions of the edges in (row, column) order.
+
+    Two stable counting sorts, first by column and then by row: linear in the number of edges.
+    """
+    dtype = np.int32 if len(rows) < 2**31 else np.int64
+    by_column = np.empty(len(rows), dtype)
+    _counting_sort(columns, np.arange(len(rows), dtype=dtype), num_nodes, by_column)
+    position = np.empty(len(rows), dtype)
+    indptr = _counting_sort(rows, by_column, num_nodes, position)
+    return indptr, position
+
+
+def merge_duplicates(rows: Array, columns: Array, weight: Array | None, num_nodes: int, rule: str) -> CSR:
+    """Rows of the given edges. Equal edges become one, of the largest (`max`) or the added (`sum`) weight."""
+    indptr, position = sort_edges(rows, columns, num_nodes)
+    rows, columns = rows[position], columns[position]
+    first = np.ones(len(rows), bool)
+    first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
+    if weight is not None:
+        weight = weight[position]
+    if not first.all():
+        starts = np.flatnonzero(first)
+        if weight is not None:
+            reduce = np.maximum if rule == "max" else np.add
+            weight = reduce.reduceat(weight, starts)
+        rows, columns = rows[starts], columns[starts]
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_nodes))])
+    return CSR(
+        torch.from_numpy(np.ascontiguousarray(indptr, dtype=np.int64)),
+        torch.from_numpy(np.ascontiguousarray(columns, dtype=np.int32)),
+        None if weight is None else torch.from_numpy(weight),
+        symmetric=False,
+    )
+
+
+@njit(cache=True)
+def _counting_sort(key, items, num_nodes, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Writes `items` into `out`, ordered by `key[item]` and stable; returns where each key starts."""
+    start = np.zeros(num_nodes + 1, np.int64)
+    for e in range(key.size):
+        start[key[e] + 1] += 1
+    for i in range(num_nodes):
+        start[i + 1] += start[i]
+    cursor = start[:-1].copy()
+    for n in range(items.size):
+        e = items[n]
+        k = key[e]
+        out[cursor[k]] = e
+        cursor[k] += 1
+    return start

@@ -1,0 +1,180 @@
+"""A list of edges as people write them down: read, checked, and assembled into rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from lggd.csr import CSR, merge_duplicates
+
+Symmetrize = Literal["max", "mean"]
+# Weights of the two directions that agree this closely differ by rounding alone and are averaged.
+ROUNDING = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeList:
+    """Edges (rows[e], columns[e]) without self-loops; `weight` is None where every weight is 1."""
+
+    rows: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    weight: NDArray[np.floating] | None
+    num_nodes: int
+    dtype: torch.dtype
+
+    @classmethod
+    def read(
+        cls,
+        edges: ArrayLike | Tensor | Sequence[tuple[int, int]],
+        weight: ArrayLike | Tensor | None = None,
+        *,
+        num_nodes: int | None = None,
+        unbounded: bool = False,
+        dtype: torch.dtype | None = None,
+        name: str = "weight",
+    ) -> EdgeList:
+        """Checks what `Graph.from_edges` promises to check. `name` is what errors call the weights."""
+        rows, columns = _read_pairs(edges)
+        num_nodes = _check_ids(rows, columns, num_nodes)
+        values = _read_weight(weight, rows, columns, unbounded, name)
+        loops = rows == columns
+        if loops.any():
+            first = int(rows[loops][0])
+            warnings.warn(
+                f"Dropped {int(loops.sum())} self-loops (the first at node {first}): "
+                "a node's distance to itself is 0, so they cannot matter.",
+                UserWarning,
+                stacklevel=3,
+            )
+            rows, columns = rows[~loops], columns[~loops]
+            values = None if values is None else values[~loops]
+        precise = values is not None and values.dtype == np.float64
+        dtype = _check_dtype(dtype or (torch.float64 if precise else torch.float32))
+        if values is not None:
+            values = values.astype(np.float64 if dtype == torch.float64 else np.float32)
+            if (values == 1).all():
+                values = None
+        return cls(rows.astype(np.int32), columns.astype(np.int32), values, num_nodes, dtype)
+
+    def assemble(self, directed: bool, symmetrize: Symmetrize | None) -> CSR:
+        """Sorted rows: as they are if `directed`, made symmetric if told how, else checked to be symmetric."""
+        if symmetrize not in (None, "max", "mean"):
+            raise ValueError(f'`symmetrize` must be "max", "mean" or None, got {symmetrize!r}.')
+        if directed and symmetrize is not None:
+            raise ValueError(f"`directed=True` keeps the arrows that symmetrize={symmetrize!r} removes. Pass only one.")
+        csr = merge_duplicates(self.rows, self.columns, self.weight, self.num_nodes, "max")
+        if directed:
+            return csr
+        if symmetrize is None:
+            return _checked_symmetric(csr)
+        return _made_symmetric(csr, symmetrize)
+
+
+def _made_symmetric(csr: CSR, rule: Symmetrize) -> CSR:
+    rows, columns = csr.rows.to(torch.int32).numpy(), csr.indices.numpy()
+    weight = None if csr.weight is None else csr.weight.numpy()
+    if rule == "mean":
+        weight = (np.ones(len(rows), np.float32) if weight is None else weight) / 2
+    both = (np.concatenate([rows, columns]), np.concatenate([columns, rows]))
+    doubled = None if weight is None else np.concatenate([weight, weight])
+    merged = merge_duplicates(*both, doubled, csr.num_nodes, "max" if rule == "max" else "sum")
+    weight_now = merged.weight
+    if weight_now is not None and bool((weight_now == 1).all()):
+        weight_now = None
+    return CSR(merged.indptr, merged.indices, weight_now, symmetric=True)
+
+
+def _checked_symmetric(csr: CSR) -> CSR:
+    reverse = csr.transposed
+    if not torch.equal(reverse.indptr, csr.indptr) or not torch.equal(reverse.indices, csr.indices):
+        pairs = set(zip(csr.rows.tolist(), csr.indices.tolist(), strict=True))
+        i, j = next((i, j) for i, j in zip(csr.rows.tolist(), csr.indices.tolist(), strict=True) if (j, i) not in pairs)
+        raise ValueError(
+            f"`edges` must be symmetric, got ({i}, {j}) without ({j}, {i}). "
+            'Pass symmetrize="max" or "mean" to add the missing direction, or directed=True to keep the arrows.'
+        )
+    weight = csr.weight
+    if weight is not None:
+        backward = weight[reverse.edge.long()]
+        apart = (weight - backward).abs() > ROUNDING * weight
+        if bool(apart.any()):
+            e = int(apart.nonzero()[0])
+            i, j = int(csr.rows[e]), int(csr.indices[e])
+            raise ValueError(
+                f"`weight` must be symmetric, got {float(weight[e]):g} on ({i}, {j}) and {float(backward[e]):g} on "
+                f'({j}, {i}). Pass symmetrize="max" or "mean" to join them, or directed=True to keep both.'
+            )
+        weight = (weight + backward) / 2
+    return CSR(csr.indptr, csr.indices, weight, symmetric=True)
+
+
+def _read_pairs(edges: ArrayLike | Tensor | Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    listed = isinstance(edges, (list, tuple))
+    array = edges.detach().cpu().numpy() if isinstance(edges, Tensor) else np.asarray(edges)
+    if array.size == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    if array.dtype.kind not in "ui":
+        raise TypeError(f"`edges` must be integers, got {array.dtype}. Number the nodes 0..N-1.")
+    if array.ndim == 2 and array.shape[1] == 2 and (listed or array.shape[0] != 2):
+        array = array.T
+    if array.ndim != 2 or array.shape[0] != 2:
+        raise ValueError(f"`edges` must be an edge_index [2, E] or a list of pairs, got shape {array.shape}.")
+    return array[0].astype(np.int64, copy=False), array[1].astype(np.int64, copy=False)
+
+
+def _check_ids(rows: NDArray[np.int64], columns: NDArray[np.int64], num_nodes: int | None) -> int:
+    if num_nodes is None:
+        if len(rows) == 0:
+            raise ValueError("`edges` is empty, so the number of nodes is unknown. Pass num_nodes.")
+        num_nodes = int(max(rows.max(), columns.max())) + 1
+    if num_nodes < 1:
+        raise ValueError(f"`num_nodes` must be at least 1, got {num_nodes}. A graph needs a node.")
+    if num_nodes >= 2**31:
+        raise ValueError(f"`num_nodes` must be below 2**31, got {num_nodes}. Split the graph by component.")
+    for ids in (rows, columns):
+        outside = (ids < 0) | (ids >= num_nodes)
+        if outside.any():
+            raise ValueError(
+                f"`edges` must name nodes 0..{num_nodes - 1}, got {int(ids[outside][0])}. "
+                "Renumber the nodes or raise num_nodes."
+            )
+    return num_nodes
+
+
+def _read_weight(
+    weight: ArrayLike | Tensor | None, rows: NDArray[np.int64], columns: NDArray[np.int64], unbounded: bool, name: str
+) -> NDArray[np.floating] | None:
+    if weight is None:
+        return None
+    values = weight.detach().cpu().numpy() if isinstance(weight, Tensor) else np.asarray(weight)
+    if values.dtype.kind in "bui":
+        values = values.astype(np.float32)
+    if values.dtype.kind != "f":
+        raise TypeError(f"`{name}` must be numbers, got {values.dtype}.")
+    if values.shape != rows.shape:
+        raise ValueError(f"`{name}` must have one number an edge, shape [{len(rows)}], got {list(values.shape)}.")
+    wrong = ~(np.isfinite(values) & (values > 0))
+    rule, remedy = "be positive and finite", "Leave out edges of weight 0."
+    if not wrong.any() and not unbounded:
+        wrong = values > 1
+        rule, remedy = (
+            "lie in (0, 1]",
+            "Divide by the largest weight, or pass unbounded=True to admit any positive one.",
+        )
+    if wrong.any():
+        e = int(np.flatnonzero(wrong)[0])
+        raise ValueError(f"`{name}` must {rule}, got {values[e]:g} on edge ({rows[e]}, {columns[e]}). {remedy}")
+    return values
+
+
+def _check_dtype(dtype: torch.dtype) -> torch.dtype:
+    if dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"`dtype` must be torch.float32 or torch.float64, got {dtype}.")
+    return dtype

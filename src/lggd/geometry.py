@@ -1,0 +1,97 @@
+"""Edges from geometry: nearest neighbours among points, adjacent pixels of a grid."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+Floats = NDArray[np.floating]
+Integers = NDArray[np.integer]
+
+# Beyond this dimension a kd-tree visits most of the points, and scikit-learn's blocked products are faster.
+HIGHEST_TREE_DIMENSION = 15
+
+
+def neighbour_edges(points: Floats, *, k: int | None, epsilon: float | None) -> tuple[Integers, Floats]:
+    """Pairs `[2, E]` of near points, each pair at least once, and their Euclidean lengths `[E]`."""
+    if (k is None) == (epsilon is None):
+        raise ValueError(f"`from_points` takes either k or epsilon, got k={k} and epsilon={epsilon}. Pass just one.")
+    pairs = _within(points, epsilon) if epsilon is not None else _nearest(points, k)  # type: ignore[arg-type]
+    return pairs, np.linalg.norm(points[pairs[0]] - points[pairs[1]], axis=1) if pairs.size < 2**26 else _lengths(
+        points, pairs
+    )
+
+
+def grid_edges(image: NDArray[np.generic], connectivity: int) -> tuple[Integers, Floats | None, Integers]:
+    """Pairs `[2, E]` of adjacent pixels inside the mask, their weights, and the places `[N, 2]` of the pixels."""
+    if connectivity not in (4, 8):
+        raise ValueError(f"`connectivity` must be 4 or 8, got {connectivity}.")
+    inside = dark_half(image)
+    number = np.full(inside.shape, -1, np.int64)
+    number[inside] = np.arange(int(inside.sum()))
+    height, width = inside.shape
+    steps = [(0, 1, 1.0), (1, 0, 1.0)] + [(1, 1, 0.5), (1, -1, 0.5)] * (connectivity == 8)
+    rows, columns, weights = [], [], []
+    for down, right, weight in steps:
+        first = number[: height - down, max(0, -right) : width - max(0, right)]
+        second = number[down:, max(0, right) : width + min(0, right)]
+        joined = (first >= 0) & (second >= 0)
+        rows.append(first[joined])
+        columns.append(second[joined])
+        weights.append(np.full(int(joined.sum()), weight))
+    pairs = np.stack([np.concatenate(rows), np.concatenate(columns)])
+    return pairs, (np.concatenate(weights) if connectivity == 8 else None), np.argwhere(inside)
+
+
+def dark_half(image: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """A mask as it is; of an image, the pixels at or below the middle of its range."""
+    if image.ndim != 2 or image.size == 0:
+        raise ValueError(f"`mask` must be a 2-D mask or image, got shape {image.shape}. Convert colours to grey first.")
+    if image.dtype.kind == "b":
+        if not image.any():
+            raise ValueError("`mask` must have at least one True pixel, got none.")
+        return image.astype(bool)
+    if image.dtype.kind not in "uif" or not np.isfinite(image.astype(float)).all():
+        raise ValueError(f"`mask` must be booleans or finite numbers, got {image.dtype}.")
+    low, high = float(image.min()), float(image.max())
+    if low == high:
+        raise ValueError(f"`mask` must show two colours, got {low:g} in every pixel. Pass a boolean mask instead.")
+    return np.asarray(image.astype(float) <= (low + high) / 2)
+
+
+def _within(points: Floats, epsilon: float) -> Integers:
+    if not (np.isfinite(epsilon) and epsilon > 0):
+        raise ValueError(f"`epsilon` must be positive, got {epsilon}.")
+    pairs = cKDTree(points).query_pairs(epsilon, output_type="ndarray")
+    if len(pairs) == 0 and len(points) > 1:
+        nearest = cKDTree(points).query(points, 2)[0][:, 1].min()
+        raise ValueError(
+            f"`epsilon` must join at least two points, got {epsilon:g}. The closest two are {nearest:g} apart."
+        )
+    return np.asarray(pairs.T)
+
+
+def _nearest(points: Floats, k: int) -> Integers:
+    if not 1 <= k < max(2, len(points)):
+        raise ValueError(f"`k` must lie in 1..{len(points) - 1} for {len(points)} points, got {k}.")
+    if points.shape[1] > HIGHEST_TREE_DIMENSION:
+        from sklearn.neighbors import NearestNeighbors
+
+        # Without a query scikit-learn leaves each point out of its own neighbours.
+        near = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(points).kneighbors(return_distance=False)
+        return np.stack([np.repeat(np.arange(len(points)), k), near.ravel()])
+    near = cKDTree(points).query(points, k + 1, workers=-1)[1]
+    rows = np.repeat(np.arange(len(points)), k + 1)
+    columns = near.ravel()
+    other = (rows != columns).reshape(-1, k + 1)
+    # Among more than k equal points a point may not be listed as its own neighbour: drop the farthest instead.
+    other[other.all(1), k] = False
+    return np.stack([rows, columns])[:, other.ravel()]
+
+
+def _lengths(points: Floats, pairs: Integers) -> Floats:
+    squared = np.zeros(pairs.shape[1], points.dtype)
+    for axis in range(points.shape[1]):
+        squared += (points[pairs[0], axis] - points[pairs[1], axis]) ** 2
+    return np.sqrt(squared)
