@@ -1,0 +1,32 @@
+"""The one hot operation, the upwind p-norm, and its adjoint: one backend a device, chosen here and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor
+
+from lggd.kernels import cpu, reference
+from lggd.kernels.field import Field
+
+__all__ = ["Backend", "Field", "backend_for"]
+
+
+class Backend(Protocol):
+    """What a backend must do; `reference` says precisely what each means."""
+
+    def norm(self, field: Field, f: Tensor) -> Tensor: ...
+
+    def stage(
+        self, field: Field, y: Tensor, base: Tensor, slopes: Tensor, s: int, coefficients: list[float], out: Tensor
+    ) -> None: ...
+
+    def pull_back(
+        self, field: Field, y: Tensor, cotangent: Tensor, wants_rho: bool, wants_root: bool
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]: ...
+
+
+def backend_for(device: torch.device) -> Backend:
+    """numba on the CPU; plain torch everywhere else until a kernel for it exists."""
+    return cast(Backend, cpu if device.type == "cpu" else reference)

@@ -1,0 +1,51 @@
+"""The right-hand side of the evolution with everything it depends on, laid out as kernels read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from lggd.csr import CSR
+from lggd.operators import p_norm
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """F(f) = 1 − ρ‖∇⁻_w f‖_p off the boundary and 0 on it, for C columns at once.
+
+    `rho` is `[N, G]` and `root_weight` (√w) is `[E, G]` or None for unit weights. G divides C: the columns fall into G
+    equal groups of neighbours, and each group has its own parameters. `held` is True on the boundary, `[N, C]`, or
+    None. `mirrored` promises that √w is the same in both directions of an edge. All lie by row of `csr`.
+    """
+
+    csr: CSR
+    p: float
+    rho: Tensor
+    root_weight: Tensor | None = None
+    held: Tensor | None = None
+    mirrored: bool = True
+
+    @cached_property
+    def root_weight_by_column(self) -> Tensor | None:
+        """√w along the transposed rows, which the adjoint walks."""
+        if self.root_weight is None or self.mirrored:
+            return self.root_weight
+        return self.root_weight.index_select(0, self.csr.transposed.edge.to(torch.int64))
+
+    def detached(self) -> Field:
+        """The same numbers, cut off from autograd."""
+        root = None if self.root_weight is None else self.root_weight.detach()
+        return replace(self, rho=self.rho.detach(), root_weight=root)
+
+    def steepness(self) -> Tensor:
+        """ρ(i)‖√w(i,·)‖_p, `[N, G]`: how much F(i) can change with f (Hölder). Its maximum bounds explicit steps."""
+        rho = self.rho.detach()
+        if self.root_weight is None:
+            degree = (self.csr.indptr[1:] - self.csr.indptr[:-1]).to(rho.dtype).unsqueeze(1)
+            return rho * torch.where(degree > 0, degree ** (1 / self.p), degree)
+        reach = p_norm(self.csr, self.root_weight.detach(), self.p)
+        groups = max(rho.shape[1], reach.shape[1])
+        return rho.repeat_interleave(groups // rho.shape[1], 1) * reach.repeat_interleave(groups // reach.shape[1], 1)

@@ -1,0 +1,64 @@
+"""The hot operation in plain torch: slow, obvious, on any device. The other backends must agree with it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lggd.kernels.field import Field
+from lggd.operators import p_norm
+
+
+def norm(field: Field, f: Tensor) -> Tensor:
+    """‖∇⁻_w f‖_p, `[N, C]`."""
+    return _norm(field, f, field.root_weight)
+
+
+def stage(
+    field: Field, y: Tensor, base: Tensor, slopes: Tensor, s: int, coefficients: list[float], out: Tensor
+) -> None:
+    """slopes[s] ← F(y), then out ← base + Σ_{r ≤ s} coefficients[r] · slopes[r]. `out` may be `base`, not `y`."""
+    slope = 1 - spread(field.rho, y.shape[1]) * norm(field, y)
+    if field.held is not None:
+        slope = slope.masked_fill(field.held, 0)
+    slopes[s] = slope
+    total = base.clone()
+    for r in range(s + 1):
+        if coefficients[r]:
+            total += coefficients[r] * slopes[r]
+    out.copy_(total)
+
+
+def pull_back(
+    field: Field, y: Tensor, cotangent: Tensor, wants_rho: bool, wants_root: bool
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The product of `cotangent [N, C]` with the Jacobian of F at y: with respect to y, to ρ and to √w."""
+    with torch.enable_grad():
+        y = y.detach().requires_grad_()
+        rho = field.rho.detach().requires_grad_(wants_rho)
+        root = field.root_weight
+        if root is None and wants_root:
+            root = torch.ones(field.csr.num_edges, 1, dtype=y.dtype, device=y.device)
+        root = root if root is None else root.detach().requires_grad_(wants_root)
+        slope = 1 - spread(rho, y.shape[1]) * _norm(field, y, root)
+        if field.held is not None:
+            slope = slope.masked_fill(field.held, 0)
+        inputs = [y] + [rho] * wants_rho + ([root] if wants_root and root is not None else [])
+        found = list(torch.autograd.grad(slope, inputs, cotangent))
+    grad_y = found.pop(0)
+    grad_rho = found.pop(0) if wants_rho else None
+    return grad_y, grad_rho, found.pop(0) if wants_root else None
+
+
+def spread(by_group: Tensor, columns: int) -> Tensor:
+    """Parameters by group `[·, G]` as parameters by column `[·, C]`, or `[·, 1]` where all columns share them."""
+    groups = by_group.shape[1]
+    return by_group if groups == 1 else by_group.repeat_interleave(columns // groups, 1)
+
+
+def _norm(field: Field, f: Tensor, root_weight: Tensor | None) -> Tensor:
+    csr = field.csr
+    fall = (f[csr.rows] - f[csr.indices.long()]).clamp(min=0)
+    if root_weight is not None:
+        fall = fall * spread(root_weight, f.shape[1])
+    return p_norm(csr, fall, field.p)

@@ -1,0 +1,97 @@
+"""The paper's mathematics, written once in plain torch: the oracle of every kernel and solver.
+
+Everything takes a function f `[N]` or many at once `[N, C]` and the rows of a graph; an edge value is `[E]` or
+`[E, C]` along `Graph.edge_index`. Nothing here is made to be fast.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from lggd.csr import CSR
+from lggd.graph import Graph
+
+
+def check_p(p: float) -> float:
+    """The exponent as a float, if it is one."""
+    if isinstance(p, bool) or not isinstance(p, (int, float)):
+        raise TypeError(f"`p` must be a number in [1, inf], got {p!r}. Use p=math.inf for shortest paths.")
+    if not p >= 1:
+        raise ValueError(f"`p` must lie in [1, inf], got {p}. Use p=math.inf for shortest paths.")
+    return float(p)
+
+
+def difference(graph: Graph, f: Tensor) -> Tensor:
+    """(d_w f)(i, j) = √w(i, j) · (f(j) − f(i)), Eq. (1)."""
+    return _root_weight(graph.csr, f) * _rise(graph.csr, f)
+
+
+def positive_difference(graph: Graph, f: Tensor) -> Tensor:
+    """(d⁺_w f)(i, j) = √w(i, j) · max(f(j) − f(i), 0), Eq. (4)."""
+    return difference(graph, f).clamp(min=0)
+
+
+def negative_difference(graph: Graph, f: Tensor) -> Tensor:
+    """(d⁻_w f)(i, j) = √w(i, j) · max(f(i) − f(j), 0), Eq. (4): how far f falls along the edge."""
+    return (-difference(graph, f)).clamp(min=0)
+
+
+def gradient(graph: Graph, f: Tensor) -> list[Tensor]:
+    """(∇_w f)(i) for each node i: its differences along its own edges, Eq. (2)."""
+    return list(torch.tensor_split(difference(graph, f), graph.csr.indptr[1:-1].cpu()))
+
+
+def gradient_norm(graph: Graph, f: Tensor, p: float) -> Tensor:
+    """‖∇_w f(i)‖_p, Eq. (3), of the shape of f."""
+    return p_norm(graph.csr, difference(graph, f).abs(), p)
+
+
+def positive_gradient_norm(graph: Graph, f: Tensor, p: float) -> Tensor:
+    """‖∇⁺_w f(i)‖_p, Eq. (6), of the shape of f."""
+    return p_norm(graph.csr, positive_difference(graph, f), p)
+
+
+def negative_gradient_norm(graph: Graph, f: Tensor, p: float) -> Tensor:
+    """‖∇⁻_w f(i)‖_p, Eq. (6), of the shape of f: the slope down which a front arrived."""
+    return p_norm(graph.csr, negative_difference(graph, f), p)
+
+
+def residual(graph: Graph, f: Tensor, p: float, potential: Tensor | float = 1.0) -> Tensor:
+    """ρ(i)‖∇⁻_w f(i)‖_p − 1, Eq. (7): 0 where f solves the equation, NaN where f is infinite.
+
+    It knows nothing of the boundary, where the equation need not hold.
+    """
+    return potential * negative_gradient_norm(graph, f, p) - 1
+
+
+def p_norm(csr: CSR, nonnegative: Tensor, p: float) -> Tensor:
+    """(Σ_j a(i, j)^p)^(1/p) over the edges of each row; the maximum for p = ∞; 0 for a row without edges."""
+    check_p(p)
+    if math.isinf(p):
+        return _reduce(csr, nonnegative, "max")
+    if p == 1:
+        return _reduce(csr, nonnegative, "sum")
+    # Dividing by the largest entry keeps powers representable for any p; it cancels in exact arithmetic.
+    largest = _reduce(csr, nonnegative.detach(), "max")
+    scale = torch.where(largest > 0, largest, torch.ones_like(largest))
+    total = _reduce(csr, (nonnegative / scale[csr.rows]) ** p, "sum")
+    positive = total > 0
+    return torch.where(positive, scale * torch.where(positive, total, torch.ones_like(total)) ** (1 / p), total)
+
+
+def _reduce(csr: CSR, by_edge: Tensor, how: str) -> Tensor:
+    return torch.segment_reduce(by_edge, how, offsets=csr.indptr, initial=0)
+
+
+def _rise(csr: CSR, f: Tensor) -> Tensor:
+    return f[csr.indices.long()] - f[csr.rows]
+
+
+def _root_weight(csr: CSR, f: Tensor) -> Tensor:
+    if csr.weight is None:
+        return torch.ones((), dtype=f.dtype, device=f.device)
+    root = csr.weight.to(f.dtype).sqrt()
+    return root if f.dim() == 1 else root.unsqueeze(1)
