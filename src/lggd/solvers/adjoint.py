@@ -1,0 +1,152 @@
+"""The evolution over a list of steps, and its exact gradient: the discrete adjoint of the scheme.
+
+Reverse of one step, with κ_s the cotangent of slope s and μ_s that of the start of stage s:
+κ_s = h (b_s λ + Σ_{r>s} a_rs μ_r), μ_s = F'(y_s)ᵀ κ_s, and λ ← λ + Σ_s μ_s.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lggd.kernels import Field, backend_for
+from lggd.solvers.scheme import Tableau
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which steps to take: `counts[k]` steps of `sizes[k]` lead to output k. `every` spaces the kept states."""
+
+    tableau: Tableau
+    counts: tuple[int, ...]
+    sizes: tuple[float, ...]
+    every: int = 1
+
+    @property
+    def steps(self) -> int:
+        return sum(self.counts)
+
+
+class Stepper:
+    """Takes steps in place with memory allocated once: two stage states and a slope a stage."""
+
+    def __init__(self, field: Field, tableau: Tableau, like: Tensor) -> None:
+        self.field, self.tableau = field, tableau
+        self.backend = backend_for(like.device)
+        self.slopes = like.new_empty((len(tableau.weights), *like.shape))
+        self.stages = like.new_empty((2, *like.shape))
+
+    def step(self, state: Tensor, size: float) -> None:
+        """Moves `state [N, C]` on by one step of `size`, in place."""
+        y = state
+        last = len(self.tableau.weights) - 1
+        for s in range(last + 1):
+            out = state if s == last and s > 0 else self.stages[s % 2]
+            factors = [size * c for c in self.tableau.coefficients(s)]
+            self.backend.stage(self.field, y, state, self.slopes, s, factors, out)
+            y = out
+        if last == 0:
+            state.copy_(y)
+
+    def stage_starts(self, state: Tensor, size: float) -> list[Tensor]:
+        """Where each stage of a step from `state` evaluates F."""
+        starts = [state]
+        for s in range(len(self.tableau.weights) - 1):
+            following = torch.empty_like(state)
+            factors = [size * c for c in self.tableau.coefficients(s)]
+            self.backend.stage(self.field, starts[-1], state, self.slopes, s, factors, following)
+            starts.append(following)
+        return starts
+
+
+def run(field: Field, plan: Plan, start: Tensor, keep: list[Tensor] | None = None) -> Tensor:
+    """States `[T, N, C]` at the outputs of the plan. `keep` collects the state before every `plan.every`-th step."""
+    state = start.clone(memory_format=torch.contiguous_format)
+    stepper = Stepper(field, plan.tableau, state)
+    outputs = start.new_empty((len(plan.counts), *start.shape))
+    taken = 0
+    for k, (count, size) in enumerate(zip(plan.counts, plan.sizes, strict=True)):
+        for _ in range(count):
+            if keep is not None and taken % plan.every == 0:
+                keep.append(state.clone())
+            stepper.step(state, size)
+            taken += 1
+        outputs[k] = state
+    return outputs
+
+
+class Evolve(torch.autograd.Function):
+    """(start, ρ, √w) → outputs `[T, N, C]`, differentiable in all three."""
+
+    @staticmethod
+    def forward(ctx: Any, start: Tensor, rho: Tensor, root: Tensor | None, field: Field, plan: Plan) -> Tensor:
+        field = replace(field, rho=rho.detach().contiguous(), root_weight=None if root is None else root.detach())
+        kept: list[Tensor] = []
+        outputs = run(field, plan, start.detach(), kept)
+        ctx.field, ctx.plan, ctx.kept = field, plan, kept
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        field, plan = ctx.field, ctx.plan
+        _, wants_rho, wants_root, *_ = ctx.needs_input_grad
+        sizes = [size for count, size in zip(plan.counts, plan.sizes, strict=True) for _ in range(count)]
+        output_after = {sum(plan.counts[: k + 1]): k for k in range(len(plan.counts))}
+        sweep = _Reverse(field, plan.tableau, torch.zeros_like(grads[0][0]), wants_rho, wants_root)
+        segment: list[Tensor] = []
+        for n in range(plan.steps - 1, -1, -1):
+            if n + 1 in output_after:
+                sweep.cotangent += grads[0][output_after[n + 1]]
+            if not segment:
+                first = n - n % plan.every
+                segment = sweep.replay(ctx.kept[first // plan.every], sizes[first : n + 1])
+            sweep.step(segment.pop(), sizes[n])
+        return sweep.cotangent, sweep.grad_rho, sweep.grad_root, None, None
+
+
+class _Reverse:
+    """The adjoint state on its way back through the steps."""
+
+    def __init__(self, field: Field, tableau: Tableau, cotangent: Tensor, wants_rho: bool, wants_root: bool) -> None:
+        self.field, self.tableau, self.cotangent = field, tableau, cotangent
+        self.stepper = Stepper(field, tableau, cotangent)
+        self.backend = self.stepper.backend
+        self.grad_rho = torch.zeros_like(field.rho) if wants_rho else None
+        root = field.root_weight
+        self.grad_root = torch.zeros_like(root) if wants_root and root is not None else None
+
+    def replay(self, state: Tensor, sizes: list[float]) -> list[Tensor]:
+        """The states before each of the steps, from the one kept before the first."""
+        states = [state]
+        for size in sizes[:-1]:
+            following = states[-1].clone()
+            self.stepper.step(following, size)
+            states.append(following)
+        return states
+
+    def step(self, state: Tensor, size: float) -> None:
+        starts = self.stepper.stage_starts(state, size)
+        stages, weights = self.tableau.stages, self.tableau.weights
+        pulled: dict[int, Tensor] = {}
+        for s in range(len(weights) - 1, -1, -1):
+            kappa = self.cotangent * (size * weights[s])
+            for r in range(s + 1, len(weights)):
+                if stages[r][s]:
+                    kappa.add_(pulled[r], alpha=size * stages[r][s])
+            wants = (self.grad_rho is not None, self.grad_root is not None)
+            pulled[s], grad_rho, grad_root = self.backend.pull_back(self.field, starts[s], kappa, *wants)
+            if self.grad_rho is not None and grad_rho is not None:
+                self.grad_rho += grad_rho
+            if self.grad_root is not None and grad_root is not None:
+                self.grad_root += grad_root
+        for mu in pulled.values():
+            self.cotangent += mu
+
+
+def spacing(steps: int, checkpoints: bool) -> int:
+    """How many steps lie between kept states: 1, or about √steps, which keeps 2√steps states in memory at most."""
+    return max(1, math.isqrt(steps)) if checkpoints else 1

@@ -1,0 +1,231 @@
+"""Evolving f in time: all at once, differentiably, with `evolve`; step by step with `Evolution`."""
+
+from __future__ import annotations
+
+import math
+import time as clock
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from lggd.boundary import Sources
+from lggd.graph import Graph
+from lggd.potential import Potential
+from lggd.solvers import adjoint, parity
+from lggd.solvers.adjoint import Plan, Stepper
+from lggd.solvers.cauchy import CauchyProblem
+from lggd.solvers.scheme import RK4, FixedStep, TorchDiffEq
+from lggd.solvers.solution import Solution, Statistics, Status
+
+FAR = 1e6
+# The residual is a pass over the edges of its own: looking after every step would cost a quarter of RK4's work.
+STEPS_BETWEEN_LOOKS = 8
+
+
+def evolve(
+    graph: Graph,
+    sources: Sources | None,
+    *,
+    start: Tensor | None = None,
+    times: Sequence[float] = (1, 2, 3, 4, 5),
+    p: float = 1,
+    potential: Potential | None = None,
+    weight: Tensor | None = None,
+    scheme: FixedStep | TorchDiffEq = RK4(),
+    far: float = FAR,
+    checkpoints: bool = False,
+    until: Literal["steady"] | None = None,
+    tol: float = 1e-6,
+    max_steps: int = 100_000,
+) -> Solution:
+    """∂f/∂t = 1 − ρ‖∇⁻f‖_p, f = 0 on the sources, f(·, 0) = `start` (paper, Eq. 8): `.value [T, N, K]` at `times`.
+
+    - `sources` as in `distance`; None holds nothing (the paper's Solver 1, for learning) and then needs a `start`.
+    - `start` is `[N]` or `[N, K]`; None is 0 on the sources and `far` elsewhere. On the sources it is 0 in any case.
+    - `weight` replaces the graph's weights by `[E]` or, a column each, `[E, K]` along `graph.edge_index`.
+    - Gradients flow to start, potential and weight, exactly: they are those of the discrete scheme.
+      `checkpoints=True` keeps O(√steps) states for them instead of all, for one more pass forward.
+    - `until="steady"` ignores `times` and runs until the residual is at most `tol`: `.value [1, N, K]`, no gradients.
+
+    >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
+    >>> evolve(path, [0], start=torch.zeros(3), times=(0.5, 1.5)).value[:, :, 0].tolist()
+    [[0.0, 0.5, 0.5], [0.0, 1.0, 1.5]]
+    """
+    began = clock.perf_counter()
+    problem = CauchyProblem(graph, sources, start, p, potential, weight, far)
+    if until is not None:
+        if until != "steady":
+            raise ValueError(f'`until` must be "steady" or None, got {until!r}. For a time, pass times=[t].')
+        return _until_steady(problem, scheme, tol, max_steps, began)
+    ends = check_times(times)
+    if isinstance(scheme, TorchDiffEq):
+        outputs, evaluations = parity.odeint(problem, ends, scheme)
+        step, steps, status = scheme.step, None, Status.REACHED
+    else:
+        size, may_overshoot = problem.choose_step(scheme)
+        plan = make_plan(scheme, ends, size, checkpoints)
+        outputs = _run(problem, plan)
+        step, steps = max(plan.sizes), plan.steps
+        evaluations = steps * len(scheme.tableau.weights)
+        status = Status.MAY_OVERSHOOT if may_overshoot else Status.REACHED
+    last = outputs[-1].detach()
+    statistics = Statistics(
+        method=type(scheme).__name__,
+        seconds=clock.perf_counter() - began,
+        steps=steps,
+        evaluations=evaluations,
+        step=step,
+        _residual=lambda: problem.residual(last),
+    )
+    return Solution(problem.layout.to_nodes(outputs, dim=1), status, statistics)
+
+
+class Evolution:
+    """The evolution driven by hand: look at `state` and `time`, `step()` on, `run_until(t)`. Arguments as in `evolve`.
+
+    >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
+    >>> evolution = Evolution(path, [0], far=10.0).run_until(20.0)
+    >>> [round(x, 3) for x in evolution.state[:, 0].tolist()]
+    [0.0, 1.0, 2.0]
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        sources: Sources | None,
+        *,
+        start: Tensor | None = None,
+        p: float = 1,
+        potential: Potential | None = None,
+        weight: Tensor | None = None,
+        scheme: FixedStep = RK4(),
+        far: float = FAR,
+    ) -> None:
+        self.problem = CauchyProblem(graph, sources, start, p, potential, weight, far)
+        self.step_size, self.may_overshoot = self.problem.choose_step(scheme)
+        self.time, self.steps = 0.0, 0
+        self._rows = self.problem.start.detach().clone()
+        self._stepper = Stepper(self.problem.field.detached(), scheme.tableau, self._rows)
+
+    @property
+    def state(self) -> Tensor:
+        """f(·, time) by node, `[N, K]`; a copy."""
+        by_node = self.problem.layout.to_nodes(self._rows)
+        return by_node.clone() if by_node is self._rows else by_node
+
+    @property
+    def residual(self) -> float:
+        """max |∂f/∂t| over the nodes that can reach the boundary: 0 once the distance is found."""
+        return self.problem.residual(self._rows)
+
+    def step(self, size: float | None = None) -> Evolution:
+        """Moves on by one step, of `step_size` unless a smaller one is asked for."""
+        if size is not None and not 0 < size <= self.step_size:
+            raise ValueError(f"`size` must lie in (0, {self.step_size:g}], got {size}. The bound is the scheme's step.")
+        size = size or self.step_size
+        if math.isinf(size):
+            raise ValueError("`size` must be given here: on a graph without edges no step is too large.")
+        before = self._rows.clone()
+        self._stepper.step(self._rows, size)
+        if not bool(torch.isfinite(self._rows).all()):
+            raise self.problem.explain_divergence(before, self._rows, self.steps + 1, size)
+        self.steps += 1
+        self.time += size
+        return self
+
+    def run_until(self, t: float) -> Evolution:
+        """Moves on to time `t` exactly, in equal steps none larger than `step_size`."""
+        if not self.time <= t < math.inf:
+            raise ValueError(f"`t` must be finite and not before the present time {self.time:g}, got {t}.")
+        span = t - self.time
+        count = _count_steps(span, self.step_size)
+        for _ in range(count):
+            self.step(span / count)
+        self.time = float(t)
+        return self
+
+
+def check_times(times: Sequence[float]) -> tuple[float, ...]:
+    """The output times as floats: positive, finite, increasing."""
+    ends = tuple(float(t) for t in times)
+    if not ends:
+        raise ValueError("`times` must hold at least one time, got none.")
+    for before, after in zip((0.0, *ends), ends, strict=False):
+        if not before < after < math.inf:
+            raise ValueError(f"`times` must be positive, finite and increasing, got {after:g} after {before:g}.")
+    return ends
+
+
+def make_plan(scheme: FixedStep, ends: tuple[float, ...], size: float, checkpoints: bool) -> Plan:
+    """Equal steps between outputs, none larger than `size`, so that every output lies at the end of a step."""
+    spans = [after - before for before, after in zip((0.0, *ends), ends, strict=False)]
+    counts = tuple(max(1, _count_steps(span, size)) for span in spans)
+    sizes = tuple(span / count for span, count in zip(spans, counts, strict=True))
+    return Plan(scheme.tableau, counts, sizes, adjoint.spacing(sum(counts), checkpoints))
+
+
+def _count_steps(span: float, size: float) -> int:
+    # A span that is a whole number of steps but for rounding takes just that number.
+    return math.ceil(span / size * (1 - 1e-12) - 1e-9)
+
+
+def _run(problem: CauchyProblem, plan: Plan) -> Tensor:
+    field = problem.field
+    inputs = (problem.start, field.rho, field.root_weight)
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs):
+        outputs: Tensor = adjoint.Evolve.apply(*inputs, field.detached(), plan)  # type: ignore[no-untyped-call]
+    else:
+        outputs = adjoint.run(field.detached(), plan, problem.start.detach())
+    if not bool(torch.isfinite(outputs).all()):
+        _raise_divergence(problem, plan, outputs.detach())
+    return outputs
+
+
+def _raise_divergence(problem: CauchyProblem, plan: Plan, outputs: Tensor) -> None:
+    """Replays the last stretch that began finite, a step at a time, to name the step at which it went wrong."""
+    bad = int((~torch.isfinite(outputs.flatten(1)).all(1)).nonzero()[0])
+    state = (outputs[bad - 1] if bad else problem.start.detach()).clone()
+    stepper = Stepper(problem.field.detached(), plan.tableau, state)
+    for n in range(plan.counts[bad]):
+        before = state.clone()
+        stepper.step(state, plan.sizes[bad])
+        if not bool(torch.isfinite(state).all()):
+            raise problem.explain_divergence(before, state, sum(plan.counts[:bad]) + n + 1, plan.sizes[bad])
+
+
+def _until_steady(
+    problem: CauchyProblem, scheme: FixedStep | TorchDiffEq, tol: float, max_steps: int, began: float
+) -> Solution:
+    if isinstance(scheme, TorchDiffEq):
+        raise ValueError(f'`until="steady"` needs a stepping scheme such as RK4(), got {scheme}.')
+    if problem.boundary is None:
+        raise ValueError('`until="steady"` needs sources: without a boundary f grows for ever.')
+    if not 0 < tol < math.inf:
+        raise ValueError(f"`tol` must be positive, got {tol}.")
+    size, _ = problem.choose_step(scheme)
+    if math.isinf(size):
+        size = 1.0
+    rows = problem.start.detach().clone()
+    stepper = Stepper(problem.field.detached(), scheme.tableau, rows)
+    steps, residual = 0, problem.residual(rows)
+    while residual > tol and steps < max_steps:
+        for _ in range(min(STEPS_BETWEEN_LOOKS, max_steps - steps)):
+            before = rows.clone() if scheme.force else rows
+            stepper.step(rows, size)
+            steps += 1
+            if scheme.force and not bool(torch.isfinite(rows).all()):
+                raise problem.explain_divergence(before, rows, steps, size)
+        residual = problem.residual(rows)
+    final = residual
+    value = problem.layout.to_nodes(rows.masked_fill(~problem.reachable, math.inf)).unsqueeze(0)
+    statistics = Statistics(
+        method=type(scheme).__name__,
+        seconds=clock.perf_counter() - began,
+        steps=steps,
+        evaluations=steps * len(scheme.tableau.weights),
+        step=size,
+        _residual=lambda: final,
+    )
+    return Solution(value, Status.STEADY if residual <= tol else Status.NOT_STEADY, statistics)

@@ -1,0 +1,42 @@
+"""The local problem at one node: the t with ‖√w(i,·)(t − u)₊‖_p = 1/ρ(i), given the values u of its neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+# Newton's steps shrink quadratically; this many never were needed, they only bound the loop.
+MOST_STEPS = 60
+
+
+@njit(inline="always")
+def newton(p, t, slowness, i, indptr, indices, weight, stride, u, place, final_only):  # type: ignore[no-untyped-def]
+    """The root from any t at or above it. The norm is convex in t, so Newton's method comes down to it monotonically.
+
+    With `final_only` just the neighbours that have left the front (place −2) count.
+    """
+    for _ in range(MOST_STEPS):
+        largest = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            if u[j] < t and not (final_only and place[j] != -2):
+                largest = max(largest, np.sqrt(weight[e * stride]) * (t - u[j]))
+        if largest == 0.0:
+            break
+        total = 0.0
+        slope = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            if u[j] < t and not (final_only and place[j] != -2):
+                s = np.sqrt(weight[e * stride])
+                share = s * (t - u[j]) / largest
+                power = 1.0 if p == 1.0 else share if p == 2.0 else share ** (p - 1.0)
+                total += power * share
+                slope += power * s
+        root = total ** (1.0 / p)
+        # d‖·‖/dt = Σ s·share^(p−1) / ‖share‖^(p−1), and ‖·‖ = largest · ‖share‖.
+        down = (largest * root - slowness) / (slope / root ** (p - 1.0))
+        if not down > 1e-15 * (1.0 + abs(t)):
+            break
+        t -= down
+    return t

@@ -1,0 +1,40 @@
+"""The evolution as the paper's code ran it: torchdiffeq over gathers and scatters. A yardstick, not a tool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lggd.kernels import reference
+from lggd.solvers.cauchy import CauchyProblem
+from lggd.solvers.scheme import TorchDiffEq
+
+
+def odeint(problem: CauchyProblem, ends: tuple[float, ...], scheme: TorchDiffEq) -> tuple[Tensor, int]:
+    """Outputs `[T, N, K]` at the given times and the number of evaluations of the right-hand side."""
+    try:
+        import torchdiffeq
+    except ImportError as missing:
+        raise ImportError("`scheme=TorchDiffEq()` needs the package torchdiffeq: pip install torchdiffeq") from missing
+    field, evaluations = problem.field, 0
+
+    def rate(t: Tensor, f: Tensor) -> Tensor:
+        nonlocal evaluations
+        evaluations += 1
+        slope = 1 - reference.spread(field.rho, f.shape[1]) * reference.norm(field, f)
+        return slope if field.held is None else slope.masked_fill(field.held, 0)
+
+    moments = torch.tensor((0.0, *ends), dtype=problem.start.dtype, device=problem.start.device)
+    options: dict[str, Any] = {"rtol": scheme.rtol, "atol": scheme.atol, "method": scheme.method}
+    if scheme.step is not None:
+        options["options"] = {"step_size": scheme.step}
+    if scheme.adjoint:
+        learned = tuple(x for x in (field.rho, field.root_weight) if x is not None and x.requires_grad)
+        solve = torchdiffeq.odeint_adjoint
+        options["adjoint_params"] = learned
+    else:
+        solve = torchdiffeq.odeint
+    outputs: Tensor = solve(rate, problem.start, moments, **options)
+    return outputs[1:], evaluations

@@ -1,0 +1,98 @@
+"""Time stepping schemes: explicit Runge-Kutta tableaus, and how large a step each of them bears.
+
+With `z = step · max_i ρ(i)‖√w(i,·)‖_p` there are two limits:
+
+- stable: above it values can grow without bound or circle around the answer. It is refused unless `force=True`.
+- monotone: up to it no node falls below the distance it comes down to, from any start. Above it a node that starts far
+  up (at 10⁶, say) can be thrown as far below zero, from where it climbs back by only one unit a unit of time.
+
+For p = 1 the slopes form a triangular matrix, so `stable` is the scheme's classical limit on the real axis. For p > 1
+they do not, and steps with z above about 1.1 have been seen to diverge: there both limits are 1.
+
+For Euler and SSPRK3 the monotone limit follows from convexity: both average forward Euler steps, which are monotone up
+to 1. RK4 has no such proof; its limit for p = 1 is where a node surrounded by boundary first overshoots (1.673), and no
+graph tried did so earlier.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Tableau:
+    """Stage s starts from f + h Σ_r `stages[s][r]` k_r; the step ends at f + h Σ_r `weights[r]` k_r."""
+
+    stages: tuple[tuple[float, ...], ...]
+    weights: tuple[float, ...]
+
+    def coefficients(self, s: int) -> tuple[float, ...]:
+        """What to add up once slope s is known: the start of stage s + 1, or the end of the step."""
+        return self.weights if s + 1 == len(self.weights) else self.stages[s + 1]
+
+
+@dataclass(frozen=True)
+class _FixedStep:
+    """`step=None` takes the largest step within the monotone limit; `force=True` admits one above the stable limit."""
+
+    step: float | None = None
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        if self.step is not None and not (math.isfinite(self.step) and self.step > 0):
+            raise ValueError(f"`step` must be positive, got {self.step}. Use step=None for the largest safe one.")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest z that is monotone and the largest that is stable, for p = 1."""
+
+    monotone: float
+    stable: float
+
+    def at(self, p: float) -> Limits:
+        return self if p == 1 else Limits(1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Euler(_FixedStep):
+    """Forward Euler, first order: f + h·F(f)."""
+
+    limits: ClassVar[Limits] = Limits(monotone=1.0, stable=2.0)
+    tableau: ClassVar[Tableau] = Tableau(((),), (1.0,))
+
+
+@dataclass(frozen=True)
+class SSPRK3(_FixedStep):
+    """Shu and Osher's third-order scheme: as careful with kinks as Euler, and far more accurate."""
+
+    limits: ClassVar[Limits] = Limits(monotone=1.0, stable=2.512)
+    tableau: ClassVar[Tableau] = Tableau(((), (1.0,), (0.25, 0.25)), (1 / 6, 1 / 6, 2 / 3))
+
+
+@dataclass(frozen=True)
+class RK4(_FixedStep):
+    """The 3/8 rule, fourth order: what torchdiffeq calls rk4, and so what the paper ran."""
+
+    limits: ClassVar[Limits] = Limits(monotone=1.67, stable=2.785)
+    tableau: ClassVar[Tableau] = Tableau(((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)), (1 / 8, 3 / 8, 3 / 8, 1 / 8))
+
+
+FixedStep = Euler | SSPRK3 | RK4
+
+
+@dataclass(frozen=True)
+class TorchDiffEq:
+    """The same evolution through the package torchdiffeq, for parity with the paper's code and as an oracle.
+
+    `adjoint=True` takes gradients from the continuous adjoint, which is inexact across the kinks of this equation.
+    Needs `pip install torchdiffeq`. Its fixed-step methods ignore tolerances. Steps are not checked for stability.
+    """
+
+    method: str = "rk4"
+    step: float | None = None
+    adjoint: bool = False
+    rtol: float = 1e-7
+    atol: float = 1e-9
