@@ -1,0 +1,43 @@
+"""The command line. What is slow to import is imported by the command that needs it, so that help comes at once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lggd.cli.distance import distance_command
+from lggd.cli.figure import figure_app
+
+app = typer.Typer(
+    name="lggd",
+    help="Generalized geodesic distances on graphs: exact, robust to wrong edges, fast.\n\n"
+    "Start with: lggd distance roads.csv --source home --symmetrize max",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("distance")(distance_command)
+app.add_typer(figure_app, name="figure")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from lggd import __version__
+
+        typer.echo(f"lggd {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Runs the command line: exit code 0 done, 1 failed, 2 bad usage or input, 130 interrupted."""
+    app()
