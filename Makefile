@@ -24,6 +24,7 @@ help:
 	@touch $@
 
 demo: .venv/installed
+	@mkdir -p out
 	$(BIN)/lggd figure robustness --with-p2 --out out/robustness.png
 
 test: .venv/installed
