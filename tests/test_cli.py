@@ -219,7 +219,7 @@ def test_warnings_stay_off_stdout(tmp_path: Path) -> None:
     result = run("distance", tmp_path / "loop.csv", "--source", "a", "--json")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["distances"] == {"a": 0.0, "b": 1.0}
-    assert result.stderr.startswith("Dropped 1 self-loops (the first at node b)")
+    assert result.stderr.startswith("Self-loops dropped: 1, the first at node b.")
 
 
 def test_long_tables_are_cut(tmp_path: Path) -> None:

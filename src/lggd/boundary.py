@@ -25,20 +25,20 @@ class Boundary:
     single: bool
 
     @classmethod
-    def read(cls, sources: Any, num_nodes: int) -> Boundary:
+    def read(cls, sources: Any, num_nodes: int, name: str = "sources") -> Boundary:
         """Accepts node ids, a mask `[N]`, a mask `[N, K]`, or a list of K sets; each set must hold a node."""
         if isinstance(sources, (Tensor, np.ndarray)):
             array = sources.detach().cpu().numpy() if isinstance(sources, Tensor) else sources
-            if array.dtype.kind == "b" and array.ndim == 2:
-                columns = [_read_set(array[:, k], num_nodes, f"sources[:, {k}]") for k in range(array.shape[1])]
+            if array.dtype.kind == "b" and array.ndim == 2 and array.shape[1] > 0:
+                columns = [_read_set(array[:, k], num_nodes, f"{name}[:, {k}]") for k in range(array.shape[1])]
                 return cls(tuple(columns), single=False)
-            return cls((_read_set(array, num_nodes, "sources"),), single=True)
+            return cls((_read_set(array, num_nodes, name),), single=True)
         if isinstance(sources, Iterable) and not isinstance(sources, (str, bytes)):
             sources = list(sources)
             if sources and not all(np.ndim(entry) == 0 for entry in sources):
-                columns = [_read_set(entry, num_nodes, f"sources[{k}]") for k, entry in enumerate(sources)]
+                columns = [_read_set(entry, num_nodes, f"{name}[{k}]") for k, entry in enumerate(sources)]
                 return cls(tuple(columns), single=False)
-        return cls((_read_set(sources, num_nodes, "sources"),), single=True)
+        return cls((_read_set(sources, num_nodes, name),), single=True)
 
     def mask(self, num_nodes: int) -> Tensor:
         """True on the boundary of each column, `[N, K]`."""

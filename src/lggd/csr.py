@@ -62,6 +62,22 @@ class CSR:
             return Transposed(self.indptr, self.indices, edge)
         return Transposed(torch.from_numpy(indptr).to(device), torch.from_numpy(rows[position]).to(device), edge)
 
+    @cached_property
+    def incoming_weight(self) -> Tensor | None:
+        """The weights along the transposed rows, `[E]`; None where every weight is 1."""
+        if self.weight is None or self.symmetric:
+            return self.weight
+        return self.weight[self.transposed.edge.long()]
+
+    @cached_property
+    def incoming_length(self) -> Tensor:
+        """1/√w along the transposed rows, float64 `[E]`; `[1]` where every weight is 1.
+
+        Kept, because a root and a division an edge would double the time of a shortest path.
+        """
+        weight = self.incoming_weight
+        return torch.ones(1, dtype=torch.float64) if weight is None else weight.to(torch.float64).rsqrt()
+
     def permuted(self, order: Tensor) -> tuple[CSR, Tensor]:
         """The same graph with node `order[r]` in row r, and the position that each new entry had before."""
         rank = inverse(order).to(torch.int32)

@@ -46,7 +46,7 @@ def distance(
     problem = Problem.read(graph, sources, p, potential)
     if solver is None:
         solver = Dijkstra() if math.isinf(problem.p) else FastMarching()
-    if not hasattr(solver, "solve"):
+    if isinstance(solver, type) or not hasattr(solver, "solve"):
         raise TypeError(f"`solver` must be a solver such as FastMarching(), got {solver!r}.")
     by_row, sweeps = solver.solve(problem)
     value = problem.layout.to_nodes(by_row).to(graph.device)
@@ -73,10 +73,16 @@ def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, col
     [0, 1, 2]
     """
     value = solution.value if isinstance(solution, Solution) else solution
+    if not isinstance(value, Tensor):
+        raise TypeError(f"`solution` must be a Solution or a tensor, got {type(value).__name__}. Use distance().")
     value = value[-1] if value.dim() == 3 else value
-    f = value if value.dim() == 1 else value[:, column]
-    if f.shape != (graph.num_nodes,):
+    if value.dim() not in (1, 2) or len(value) != graph.num_nodes:
         raise ValueError(f"`solution` must belong to this graph of {graph.num_nodes} nodes, got {list(value.shape)}.")
+    if value.dim() == 2 and not 0 <= column < value.shape[1]:
+        raise ValueError(f"`column` must lie in 0..{value.shape[1] - 1}, got {column}.")
+    f = value if value.dim() == 1 else value[:, column]
+    if not hasattr(target, "__index__"):
+        raise TypeError(f"`target` must be a node id, got {target!r}.")
     if not 0 <= target < graph.num_nodes:
         raise ValueError(f"`target` must name a node 0..{graph.num_nodes - 1}, got {target}.")
     if not math.isfinite(float(f[target])):
@@ -138,7 +144,10 @@ def depth(
         members = (graph.components == sizes.argmax()).nonzero().flatten().cpu()
         chosen = members[torch.randperm(len(members), generator=generator)[:DRAWN_CANDIDATES]].sort().values
     else:
-        chosen = torch.from_numpy(Boundary.read(candidates, graph.num_nodes).columns[0])
+        read = Boundary.read(candidates, graph.num_nodes, "candidates")
+        if not read.single:
+            raise ValueError(f"`candidates` must be one set of nodes, got {len(read.columns)} sets. Join them.")
+        chosen = torch.from_numpy(read.columns[0])
     means = []
     for batch in torch.split(chosen, COLUMNS_AT_A_TIME):
         found = distance(graph, [[int(node)] for node in batch], p=p, potential=potential).value

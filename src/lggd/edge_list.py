@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -38,18 +38,17 @@ class EdgeList:
         num_nodes: int | None = None,
         unbounded: bool = False,
         dtype: torch.dtype | None = None,
-        name: str = "weight",
     ) -> EdgeList:
-        """Checks what `Graph.from_edges` promises to check. `name` is what errors call the weights."""
+        """Checks what `Graph.from_edges` promises to check."""
         rows, columns = _read_pairs(edges)
         num_nodes = _check_ids(rows, columns, num_nodes)
-        values = _read_weight(weight, rows, columns, unbounded, name)
+        values = _read_weight(weight, rows, columns, unbounded)
         loops = rows == columns
         if loops.any():
             first = int(rows[loops][0])
             warnings.warn(
-                f"Dropped {int(loops.sum())} self-loops (the first at node {first}): "
-                "a node's distance to itself is 0, so they cannot matter.",
+                f"Self-loops dropped: {int(loops.sum())}, the first at node {first}. "
+                "A node's distance to itself is 0, so they cannot matter.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -58,7 +57,7 @@ class EdgeList:
         precise = values is not None and values.dtype == np.float64
         dtype = _check_dtype(dtype or (torch.float64 if precise else torch.float32))
         if values is not None:
-            values = values.astype(np.float64 if dtype == torch.float64 else np.float32)
+            values = _round_to(dtype, values)
             if (values == 1).all():
                 values = None
         return cls(rows.astype(np.int32), columns.astype(np.int32), values, num_nodes, dtype)
@@ -69,33 +68,42 @@ class EdgeList:
             raise ValueError(f'`symmetrize` must be "max", "mean" or None, got {symmetrize!r}.')
         if directed and symmetrize is not None:
             raise ValueError(f"`directed=True` keeps the arrows that symmetrize={symmetrize!r} removes. Pass only one.")
+        if symmetrize == "max":
+            return _both_ways(self.rows, self.columns, self.weight, self.num_nodes, "max")
         csr = merge_duplicates(self.rows, self.columns, self.weight, self.num_nodes, "max")
         if directed:
             return csr
         if symmetrize is None:
             return _checked_symmetric(csr)
-        return _made_symmetric(csr, symmetrize)
+        half = np.full(csr.num_edges, 0.5, np.float32) if csr.weight is None else csr.weight.numpy() / 2
+        return _both_ways(csr.rows.to(torch.int32).numpy(), csr.indices.numpy(), half, self.num_nodes, "sum")
 
 
-def _made_symmetric(csr: CSR, rule: Symmetrize) -> CSR:
-    rows, columns = csr.rows.to(torch.int32).numpy(), csr.indices.numpy()
-    weight = None if csr.weight is None else csr.weight.numpy()
-    if rule == "mean":
-        weight = (np.ones(len(rows), np.float32) if weight is None else weight) / 2
-    both = (np.concatenate([rows, columns]), np.concatenate([columns, rows]))
+def as_array(value: ArrayLike | Tensor, name: str) -> NDArray[Any]:
+    """What was given as a NumPy array, without copying where that can be."""
+    if isinstance(value, Tensor):
+        value = value.detach().cpu()
+        return (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # NumPy has no bfloat16
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ValueError(f"`{name}` must have rows of equal length, got ragged ones.") from None
+
+
+def _both_ways(
+    rows: NDArray[np.int32], columns: NDArray[np.int32], weight: NDArray[np.floating] | None, num_nodes: int, rule: str
+) -> CSR:
     doubled = None if weight is None else np.concatenate([weight, weight])
-    merged = merge_duplicates(*both, doubled, csr.num_nodes, "max" if rule == "max" else "sum")
-    weight_now = merged.weight
-    if weight_now is not None and bool((weight_now == 1).all()):
-        weight_now = None
-    return CSR(merged.indptr, merged.indices, weight_now, symmetric=True)
+    both = (np.concatenate([rows, columns]), np.concatenate([columns, rows]))
+    merged = merge_duplicates(*both, doubled, num_nodes, rule)
+    weighted = merged.weight is not None and not bool((merged.weight == 1).all())
+    return CSR(merged.indptr, merged.indices, merged.weight if weighted else None, symmetric=True)
 
 
 def _checked_symmetric(csr: CSR) -> CSR:
     reverse = csr.transposed
     if not torch.equal(reverse.indptr, csr.indptr) or not torch.equal(reverse.indices, csr.indices):
-        pairs = set(zip(csr.rows.tolist(), csr.indices.tolist(), strict=True))
-        i, j = next((i, j) for i, j in zip(csr.rows.tolist(), csr.indices.tolist(), strict=True) if (j, i) not in pairs)
+        i, j = _first_without_reverse(csr)
         raise ValueError(
             f"`edges` must be symmetric, got ({i}, {j}) without ({j}, {i}). "
             'Pass symmetrize="max" or "mean" to add the missing direction, or directed=True to keep the arrows.'
@@ -115,9 +123,17 @@ def _checked_symmetric(csr: CSR) -> CSR:
     return CSR(csr.indptr, csr.indices, weight, symmetric=True)
 
 
+def _first_without_reverse(csr: CSR) -> tuple[int, int]:
+    here = csr.rows * csr.num_nodes + csr.indices  # sorted, because the rows are
+    back = csr.indices.long() * csr.num_nodes + csr.rows
+    at = torch.searchsorted(here, back).clamp(max=csr.num_edges - 1)
+    e = int((here[at] != back).nonzero()[0])
+    return int(csr.rows[e]), int(csr.indices[e])
+
+
 def _read_pairs(edges: ArrayLike | Tensor | Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     listed = isinstance(edges, (list, tuple))
-    array = edges.detach().cpu().numpy() if isinstance(edges, Tensor) else np.asarray(edges)
+    array = as_array(edges, "edges")
     if array.size == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     if array.dtype.kind not in "ui":
@@ -133,7 +149,9 @@ def _check_ids(rows: NDArray[np.int64], columns: NDArray[np.int64], num_nodes: i
     if num_nodes is None:
         if len(rows) == 0:
             raise ValueError("`edges` is empty, so the number of nodes is unknown. Pass num_nodes.")
-        num_nodes = int(max(rows.max(), columns.max())) + 1
+        num_nodes = max(int(rows.max()), int(columns.max()), 0) + 1
+    if not isinstance(num_nodes, (int, np.integer)):
+        raise TypeError(f"`num_nodes` must be an integer, got {num_nodes!r}.")
     if num_nodes < 1:
         raise ValueError(f"`num_nodes` must be at least 1, got {num_nodes}. A graph needs a node.")
     if num_nodes >= 2**31:
@@ -149,17 +167,17 @@ def _check_ids(rows: NDArray[np.int64], columns: NDArray[np.int64], num_nodes: i
 
 
 def _read_weight(
-    weight: ArrayLike | Tensor | None, rows: NDArray[np.int64], columns: NDArray[np.int64], unbounded: bool, name: str
+    weight: ArrayLike | Tensor | None, rows: NDArray[np.int64], columns: NDArray[np.int64], unbounded: bool
 ) -> NDArray[np.floating] | None:
     if weight is None:
         return None
-    values = weight.detach().cpu().numpy() if isinstance(weight, Tensor) else np.asarray(weight)
+    values = as_array(weight, "weight")
     if values.dtype.kind in "bui":
         values = values.astype(np.float32)
     if values.dtype.kind != "f":
-        raise TypeError(f"`{name}` must be numbers, got {values.dtype}.")
+        raise TypeError(f"`weight` must be numbers, got {values.dtype}.")
     if values.shape != rows.shape:
-        raise ValueError(f"`{name}` must have one number an edge, shape [{len(rows)}], got {list(values.shape)}.")
+        raise ValueError(f"`weight` must have one number an edge, shape [{len(rows)}], got {list(values.shape)}.")
     wrong = ~(np.isfinite(values) & (values > 0))
     rule, remedy = "be positive and finite", "Leave out edges of weight 0."
     if not wrong.any() and not unbounded:
@@ -170,7 +188,17 @@ def _read_weight(
         )
     if wrong.any():
         e = int(np.flatnonzero(wrong)[0])
-        raise ValueError(f"`{name}` must {rule}, got {values[e]:g} on edge ({rows[e]}, {columns[e]}). {remedy}")
+        raise ValueError(f"`weight` must {rule}, got {values[e]:g} on edge ({rows[e]}, {columns[e]}). {remedy}")
+    return values
+
+
+def _round_to(dtype: torch.dtype, weight: NDArray[np.floating]) -> NDArray[np.floating]:
+    kind: type[np.floating] = np.float64 if dtype == torch.float64 else np.float32
+    with np.errstate(over="ignore", under="ignore"):
+        values = weight.astype(kind)
+    lost = ~(np.isfinite(values) & (values > 0))
+    if lost.any():
+        raise ValueError(f"`weight` must fit {dtype}, got {weight[lost][0]:g}. Pass dtype=torch.float64.")
     return values
 
 

@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 Floats = NDArray[np.floating]
 Integers = NDArray[np.integer]
+Kernel = Callable[[Floats], Floats]
 
 # Beyond this dimension a kd-tree visits most of the points, and scikit-learn's blocked products are faster.
 HIGHEST_TREE_DIMENSION = 15
 
 
-def neighbour_edges(points: Floats, *, k: int | None, epsilon: float | None) -> tuple[Integers, Floats]:
-    """Pairs `[2, E]` of near points, each pair at least once, and their Euclidean lengths `[E]`."""
+def neighbour_edges(points: Floats, *, k: int | None, epsilon: float | None) -> Integers:
+    """Pairs `[2, E]` of near points, each pair at least once."""
     if (k is None) == (epsilon is None):
         raise ValueError(f"`from_points` takes either k or epsilon, got k={k} and epsilon={epsilon}. Pass just one.")
-    pairs = _within(points, epsilon) if epsilon is not None else _nearest(points, k)  # type: ignore[arg-type]
-    return pairs, np.linalg.norm(points[pairs[0]] - points[pairs[1]], axis=1) if pairs.size < 2**26 else _lengths(
-        points, pairs
-    )
+    return _within(points, epsilon) if epsilon is not None else _nearest(points, k)  # type: ignore[arg-type]
+
+
+def edge_lengths(points: Floats, pairs: Integers) -> Floats:
+    """Euclidean length of each edge `[E]`, an axis at a time: no temporary of E points."""
+    squared = np.zeros(pairs.shape[1], points.dtype)
+    for axis in range(points.shape[1]):
+        squared += (points[pairs[0], axis] - points[pairs[1], axis]) ** 2
+    return np.asarray(np.sqrt(squared))
+
+
+def apply_kernel(kernel: Kernel, length: Floats) -> Floats:
+    """The weights `[E]` of edges of the given lengths, checked to lie in (0, 1]."""
+    weight = np.asarray(kernel(length))
+    if weight.dtype.kind not in "uif" or weight.shape != length.shape:
+        raise ValueError(
+            f"`kernel` must map lengths [{len(length)}] to as many numbers, got {weight.dtype} of shape {weight.shape}."
+        )
+    wrong = ~((weight > 0) & (weight <= 1))
+    if wrong.any():
+        e = int(np.flatnonzero(wrong)[0])
+        raise ValueError(
+            f"`kernel` must give weights in (0, 1], got {weight[e]:g} at length {length[e]:g}. Divide by the largest."
+        )
+    return weight
 
 
 def grid_edges(image: NDArray[np.generic], connectivity: int) -> tuple[Integers, Floats | None, Integers]:
@@ -52,8 +76,11 @@ def dark_half(image: NDArray[np.generic]) -> NDArray[np.bool_]:
         if not image.any():
             raise ValueError("`mask` must have at least one True pixel, got none.")
         return image.astype(bool)
-    if image.dtype.kind not in "uif" or not np.isfinite(image.astype(float)).all():
-        raise ValueError(f"`mask` must be booleans or finite numbers, got {image.dtype}.")
+    if image.dtype.kind not in "uif":
+        raise TypeError(f"`mask` must be booleans or numbers, got {image.dtype}.")
+    if not np.isfinite(image).all():
+        row, column = (int(x) for x in np.argwhere(~np.isfinite(image))[0])
+        raise ValueError(f"`mask` must be finite, got {image[row, column]} at pixel ({row}, {column}). Fill it in.")
     low, high = float(image.min()), float(image.max())
     if low == high:
         raise ValueError(f"`mask` must show two colours, got {low:g} in every pixel. Pass a boolean mask instead.")
@@ -62,7 +89,7 @@ def dark_half(image: NDArray[np.generic]) -> NDArray[np.bool_]:
 
 def _within(points: Floats, epsilon: float) -> Integers:
     if not (np.isfinite(epsilon) and epsilon > 0):
-        raise ValueError(f"`epsilon` must be positive, got {epsilon}.")
+        raise ValueError(f"`epsilon` must be positive and finite, got {epsilon}.")
     pairs = cKDTree(points).query_pairs(epsilon, output_type="ndarray")
     if len(pairs) == 0 and len(points) > 1:
         nearest = cKDTree(points).query(points, 2)[0][:, 1].min()
@@ -73,6 +100,8 @@ def _within(points: Floats, epsilon: float) -> Integers:
 
 
 def _nearest(points: Floats, k: int) -> Integers:
+    if not isinstance(k, (int, np.integer)):
+        raise TypeError(f"`k` must be an integer, got {k!r}.")
     if not 1 <= k < max(2, len(points)):
         raise ValueError(f"`k` must lie in 1..{len(points) - 1} for {len(points)} points, got {k}.")
     if points.shape[1] > HIGHEST_TREE_DIMENSION:
@@ -81,6 +110,8 @@ def _nearest(points: Floats, k: int) -> Integers:
         # Without a query scikit-learn leaves each point out of its own neighbours.
         near = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(points).kneighbors(return_distance=False)
         return np.stack([np.repeat(np.arange(len(points)), k), near.ravel()])
+    if len(points) == 1:
+        return np.empty((2, 0), np.int64)
     near = cKDTree(points).query(points, k + 1, workers=-1)[1]
     rows = np.repeat(np.arange(len(points)), k + 1)
     columns = near.ravel()
@@ -88,10 +119,3 @@ def _nearest(points: Floats, k: int) -> Integers:
     # Among more than k equal points a point may not be listed as its own neighbour: drop the farthest instead.
     other[other.all(1), k] = False
     return np.stack([rows, columns])[:, other.ravel()]
-
-
-def _lengths(points: Floats, pairs: Integers) -> Floats:
-    squared = np.zeros(pairs.shape[1], points.dtype)
-    for axis in range(points.shape[1]):
-        squared += (points[pairs[0], axis] - points[pairs[1], axis]) ** 2
-    return np.sqrt(squared)

@@ -2,64 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from lggd import ordering
 from lggd.csr import CSR, inverse
-from lggd.edge_list import EdgeList, Symmetrize
-from lggd.geometry import grid_edges, neighbour_edges
+from lggd.edge_list import EdgeList, Symmetrize, as_array
+from lggd.geometry import Kernel, apply_kernel, edge_lengths, grid_edges, neighbour_edges
+from lggd.layout import Layout
 
 if TYPE_CHECKING:
     import networkx as nx
-
-CPU = torch.device("cpu")
-
-
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """One arrangement of the nodes in memory: row r holds node `order[r]`; None means node r."""
-
-    csr: CSR
-    order: Tensor | None = None
-
-    @cached_property
-    def rank(self) -> Tensor | None:
-        """The row of each node."""
-        return None if self.order is None else inverse(self.order)
-
-    def into_rows(self, by_node: Tensor, dim: int = 0) -> Tensor:
-        """Reorders values given by node to lie by row."""
-        return by_node if self.order is None else by_node.index_select(dim, self.order)
-
-    def to_nodes(self, by_row: Tensor, dim: int = 0) -> Tensor:
-        """Reorders values that lie by row to be given by node."""
-        return by_row if self.rank is None else by_row.index_select(dim, self.rank)
-
-    def edges_into_rows(self, by_edge: Tensor) -> Tensor:
-        """Reorders values `[E, …]` given along the graph's `edge_index` to lie along these rows."""
-        return by_edge if self.order is None else by_edge.index_select(0, self._edge_order)
-
-    @cached_property
-    def in_node_order(self) -> tuple[CSR, Tensor]:
-        """The rows sorted by node, and where each of those entries lies here."""
-        if self.rank is None:
-            return self.csr, torch.arange(self.csr.num_edges, device=self.csr.indptr.device)
-        csr, position = self.csr.to(CPU).permuted(self.rank.cpu())
-        return csr.to(self.csr.indptr.device), position.to(self.csr.indptr.device, torch.int64)
-
-    @cached_property
-    def _edge_order(self) -> Tensor:
-        return inverse(self.in_node_order[1])
 
 
 class Graph:
@@ -103,6 +64,9 @@ class Graph:
         """From PyG's `edge_index [2, E]` or a list of pairs, with optional weights `[E]`.
 
         `num_nodes=None` counts up to the largest id. A graph without edges is accepted when `num_nodes` says so.
+
+        >>> Graph.from_edges([(0, 1), (1, 0), (1, 2), (2, 1)], [0.5, 0.5, 1.0, 1.0])
+        Graph(nodes=3, edges=4, weighted)
         """
         listed = EdgeList.read(edges, weight, num_nodes=num_nodes, unbounded=unbounded, dtype=dtype)
         return cls(Layout(listed.assemble(directed, symmetrize)), listed.dtype)
@@ -157,14 +121,20 @@ class Graph:
         """From a networkx graph. Nodes are numbered in networkx's own order: `list(graph)`.
 
         `weight` names the edge attribute to read; edges without it weigh 1.
+
+        >>> import networkx as nx
+        >>> Graph.from_networkx(nx.path_graph(3))
+        Graph(nodes=3, edges=4)
         """
         number: dict[Hashable, int] = {node: k for k, node in enumerate(graph)}
-        listed = [(number[u], number[v], float(w)) for u, v, w in graph.edges(data=weight, default=1.0)]
+        listed = [(number[u], number[v], w) for u, v, w in graph.edges(data=weight, default=1.0)]
         edges = np.array([(u, v) for u, v, _ in listed], np.int64).reshape(-1, 2).T
         values = np.array([w for _, _, w in listed])
         if not graph.is_directed():
-            # networkx lists an undirected edge once; a self-loop must not be doubled into two warnings.
-            edges, values = np.concatenate([edges, edges[::-1]], axis=1), np.concatenate([values, values])
+            # networkx lists an undirected edge once; a self-loop has no other direction.
+            turned = edges[0] != edges[1]
+            edges = np.concatenate([edges, edges[::-1, turned]], axis=1)
+            values = np.concatenate([values, values[turned]])
         return cls.from_edges(
             edges,
             values,
@@ -185,7 +155,12 @@ class Graph:
         unbounded: bool = False,
         dtype: torch.dtype | None = None,
     ) -> Graph:
-        """From a PyG `Data`: `edge_index`, and as weights `edge_weight` or else a one-dimensional `edge_attr`."""
+        """From a PyG `Data`: `edge_index`, and as weights `edge_weight` or else a one-dimensional `edge_attr`.
+
+        >>> from torch_geometric.data import Data
+        >>> Graph.from_pyg(Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2))
+        Graph(nodes=2, edges=2)
+        """
         edge_index = getattr(data, "edge_index", None)
         if edge_index is None:
             raise TypeError(f"`data` must carry an edge_index, got {type(data).__name__} without one. Pass a PyG Data.")
@@ -210,7 +185,7 @@ class Graph:
         *,
         k: int | None = None,
         epsilon: float | None = None,
-        kernel: Callable[[NDArray[np.floating]], NDArray[np.floating]] | None = None,
+        kernel: Kernel | None = None,
         dtype: torch.dtype | None = None,
     ) -> Graph:
         """Joins each point to its `k` nearest ones (an edge where either counts the other), or to all within `epsilon`.
@@ -221,12 +196,12 @@ class Graph:
         >>> Graph.from_points([[0.0], [0.1], [1.0]], epsilon=0.5)
         Graph(nodes=3, edges=2)
         """
-        if isinstance(points, Tensor):
-            points = points.detach().cpu().numpy()
-        coordinates = np.asarray(points)
+        coordinates = as_array(points, "points")
         if coordinates.dtype.kind in "bui":
             coordinates = coordinates.astype(np.float64)
-        if coordinates.ndim != 2 or coordinates.dtype.kind != "f":
+        if coordinates.dtype.kind != "f":
+            raise TypeError(f"`points` must be numbers, got {coordinates.dtype}.")
+        if coordinates.ndim != 2 or coordinates.shape[1] == 0:
             raise ValueError(f"`points` must be numbers [N, d], got shape {coordinates.shape}. Pass one row a point.")
         if not np.isfinite(coordinates).all():
             bad = int(np.flatnonzero(~np.isfinite(coordinates).all(1))[0])
@@ -234,9 +209,10 @@ class Graph:
         if len(coordinates) == 0:
             raise ValueError("`points` must hold at least one point, got none.")
         order = ordering.morton(coordinates)
-        edges, length = neighbour_edges(coordinates[order.numpy()], k=k, epsilon=epsilon)
-        weight = None if kernel is None else kernel(length)
-        listed = EdgeList.read(edges, weight, num_nodes=len(coordinates), dtype=dtype, name="kernel")
+        sorted_points = coordinates[order.numpy()]
+        edges = neighbour_edges(sorted_points, k=k, epsilon=epsilon)
+        weight = None if kernel is None else apply_kernel(kernel, edge_lengths(sorted_points, edges))
+        listed = EdgeList.read(edges, weight, num_nodes=len(coordinates), dtype=dtype)
         return cls(Layout(listed.assemble(directed=False, symmetrize="max"), order), listed.dtype)
 
     @classmethod
@@ -251,9 +227,7 @@ class Graph:
         >>> Graph.from_grid([[1, 1, 0], [1, 1, 0]], connectivity=4)  # the two dark pixels, one above the other
         Graph(nodes=2, edges=2)
         """
-        if isinstance(mask, Tensor):
-            mask = mask.detach().cpu().numpy()
-        edges, weight, pixels = grid_edges(np.asarray(mask), connectivity)
+        edges, weight, pixels = grid_edges(as_array(mask, "mask"), connectivity)
         order = ordering.morton(pixels)
         listed = EdgeList.read(
             inverse(order).numpy()[edges], weight, num_nodes=len(pixels), dtype=dtype or torch.float32
@@ -350,7 +324,7 @@ class Graph:
 
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device; itself where it lies there already."""
-        device = torch.device(device)
+        device = torch.empty(0, device=device).device  # "cuda" becomes the device it means, as "cuda:0"
         if device == self.device:
             return self
         order = None if self._native.order is None else self._native.order.to(device)

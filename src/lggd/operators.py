@@ -7,6 +7,7 @@ Everything takes a function f `[N]` or many at once `[N, C]` and the rows of a g
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from lggd.graph import Graph
 
 def check_p(p: float) -> float:
     """The exponent as a float, if it is one."""
-    if isinstance(p, bool) or not isinstance(p, (int, float)):
+    if isinstance(p, bool) or not isinstance(p, Real):
         raise TypeError(f"`p` must be a number in [1, inf], got {p!r}. Use p=math.inf for shortest paths.")
     if not p >= 1:
         raise ValueError(f"`p` must lie in [1, inf], got {p}. Use p=math.inf for shortest paths.")
@@ -64,7 +65,7 @@ def residual(graph: Graph, f: Tensor, p: float, potential: Tensor | float = 1.0)
 
     It knows nothing of the boundary, where the equation need not hold.
     """
-    return potential * negative_gradient_norm(graph, f, p) - 1
+    return (potential * negative_gradient_norm(graph, f, p) - 1).masked_fill(torch.isinf(f), math.nan)
 
 
 def p_norm(csr: CSR, nonnegative: Tensor, p: float) -> Tensor:
@@ -83,7 +84,11 @@ def p_norm(csr: CSR, nonnegative: Tensor, p: float) -> Tensor:
 
 
 def _reduce(csr: CSR, by_edge: Tensor, how: str) -> Tensor:
-    return torch.segment_reduce(by_edge, how, offsets=csr.indptr, initial=0)
+    if how == "sum":
+        return torch.segment_reduce(by_edge, "sum", offsets=csr.indptr, initial=0)
+    # segment_reduce would do, but its gradient counts equal maxima twice.
+    index = csr.rows if by_edge.dim() == 1 else csr.rows.unsqueeze(1).expand_as(by_edge)
+    return by_edge.new_zeros((csr.num_nodes, *by_edge.shape[1:])).scatter_reduce(0, index, by_edge, "amax")
 
 
 def _rise(csr: CSR, f: Tensor) -> Tensor:

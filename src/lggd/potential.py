@@ -37,16 +37,15 @@ def read_potential(potential: Potential | None, graph: Graph, columns: int, dtyp
         return torch.ones(graph.num_nodes, 1, dtype=dtype, device=graph.device)
     value = potential if isinstance(potential, Tensor) else potential(graph) if callable(potential) else None
     if not isinstance(value, Tensor):
-        given = potential if value is None else value
-        raise TypeError(
-            f"`potential` must be a tensor or give one, got {type(given).__name__}. Try DegreePotential(-1)."
-        )
+        kind = type(potential if value is None else value).__name__
+        raise TypeError(f"`potential` must be a tensor or give one, got {kind}. Try DegreePotential(-1).")
+    given = list(value.shape)
     value = value.to(device=graph.device, dtype=dtype)
     if value.dim() == 1:
         value = value.unsqueeze(1)
     if value.shape not in ((graph.num_nodes, 1), (graph.num_nodes, columns)):
         wanted = f"[{graph.num_nodes}] or [{graph.num_nodes}, {columns}]"
-        raise ValueError(f"`potential` must have shape {wanted}, one number a node, got {list(value.shape)}.")
+        raise ValueError(f"`potential` must have shape {wanted}, one number a node, got {given}.")
     bad = ~(torch.isfinite(value) & (value > 0))
     if bool(bad.any()):
         node, column = (int(x) for x in bad.nonzero()[0])

@@ -58,7 +58,7 @@ def spread(by_group: Tensor, columns: int) -> Tensor:
 
 def _norm(field: Field, f: Tensor, root_weight: Tensor | None) -> Tensor:
     csr = field.csr
-    fall = (f[csr.rows] - f[csr.indices.long()]).clamp(min=0)
+    fall = torch.relu(f[csr.rows] - f[csr.indices.long()])  # whose gradient at 0 is 0: equal nodes do not pull
     if root_weight is not None:
         fall = fall * spread(root_weight, f.shape[1])
     return p_norm(csr, fall, field.p)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -64,7 +66,7 @@ class CauchyProblem:
         if start is None:
             if boundary is None:
                 raise ValueError("`start` must be given where sources=None: without a boundary nothing else sets f.")
-            if not 0 <= far < float("inf"):
+            if not isinstance(far, Real) or not 0 <= far < math.inf:
                 raise ValueError(f"`far` must be non-negative and finite, got {far}.")
             shape = (graph.num_nodes, len(boundary.columns))
             return torch.full(shape, float(far), dtype=graph.dtype, device=graph.device)
@@ -76,7 +78,7 @@ class CauchyProblem:
         if start.dtype not in (torch.float32, torch.float64):
             raise TypeError(f"`start` must be float32 or float64, got {start.dtype}. Convert it with start.float().")
         value = (start.unsqueeze(1) if start.dim() == 1 else start).to(graph.device)
-        columns = value.shape[-1] if boundary is None else len(boundary.columns)
+        columns = len(boundary.columns) if boundary is not None else value.shape[1] if value.dim() == 2 else 1
         if value.dim() != 2 or value.shape[0] != graph.num_nodes or value.shape[1] not in (1, columns):
             wanted = f"[{graph.num_nodes}, {columns}]"
             raise ValueError(f"`start` must have shape {wanted} (nodes, columns), got {list(start.shape)}.")
@@ -93,6 +95,8 @@ class CauchyProblem:
         if weight is None:
             own = self.layout.csr.weight
             return None if own is None else own.to(dtype).sqrt().unsqueeze(1)
+        if not isinstance(weight, Tensor):
+            raise TypeError(f"`weight` must be a tensor, got {type(weight).__name__}. Use torch.as_tensor(weight).")
         value = weight.unsqueeze(1) if weight.dim() == 1 else weight
         edges = self.graph.num_edges
         if value.dim() != 2 or value.shape[0] != edges or value.shape[1] not in (1, self.columns):
@@ -114,6 +118,8 @@ class CauchyProblem:
 
     def choose_step(self, scheme: FixedStep) -> tuple[float, bool]:
         """The step to take, and whether it lies above the scheme's monotone limit."""
+        if not isinstance(scheme, FixedStep):
+            raise TypeError(f"`scheme` must be a stepping scheme such as RK4(), got {scheme!r}.")
         limits = scheme.limits.at(self.field.p)
         monotone = limits.monotone / self.bound if self.bound else float("inf")
         if scheme.step is None:
@@ -123,7 +129,8 @@ class CauchyProblem:
             raise ValueError(
                 f"`step` must be at most {limits.stable / self.bound:.4g} on this graph (step × max ρ‖√w‖_p must not "
                 f"exceed {limits.stable} for {type(scheme).__name__}), got {scheme.step:g}, where it is "
-                f"{scheme.step * self.bound:.4g}. Use step=None, a smaller potential (DegreePotential(-1)), or force=True."
+                f"{scheme.step * self.bound:.4g}. "
+                "Use step=None, a smaller potential such as DegreePotential(-1), or force=True."
             )
         return scheme.step, scheme.step > monotone * (1 + 1e-6)
 

@@ -11,7 +11,7 @@ from numba import njit
 from torch import Tensor
 
 from lggd.solvers.columns import solve_columns
-from lggd.solvers.marching import LARGEST, march
+from lggd.solvers.heap import FAR, PADDING, drop_first, fill, sift_up
 from lggd.solvers.problem import Problem
 
 
@@ -27,7 +27,19 @@ class Dijkstra:
         csr, slowness = problem.layout.csr, problem.slowness
         if csr.weight is None and (slowness == slowness[:1]).all():
             return hops(problem) * torch.from_numpy(slowness[0]), None
-        return march(LARGEST, problem), None
+        return shortest(problem), None
+
+
+def shortest(problem: Problem) -> Tensor:
+    """Lengths of the shortest paths to the boundary by row `[N, K]`, float64; inf where there is no way."""
+    indptr, indices, _, stride = problem.incoming
+    length = problem.layout.csr.incoming_length.numpy()
+
+    def one(column: int, starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
+        _shortest(indptr, indices, length, stride, starts, slowness, u)
+        return 0
+
+    return solve_columns(problem, one)[0]
 
 
 def hops(problem: Problem) -> Tensor:
@@ -58,3 +70,29 @@ def _breadth_first(indptr, indices, starts, u):  # type: ignore[no-untyped-def]
                 u[j] = further
                 queue[last] = j
                 last += 1
+
+
+@njit(nogil=True, cache=True)
+def _shortest(indptr, indices, length, stride, starts, slowness, u):  # type: ignore[no-untyped-def]
+    place = np.full(u.size, FAR, np.int32)
+    keys, nodes = np.empty(u.size + PADDING + 1), np.empty(u.size, np.int32)
+    varies = 1 if slowness.size > 1 else 0
+    size = fill(keys, nodes, place, starts)
+    for i in starts:
+        u[i] = 0.0
+    while size > 0:
+        i, ui = nodes[0], keys[0]
+        size -= 1
+        drop_first(keys, nodes, place, size)
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            # Tentative values stand in u, and final ones are no larger than ui: one look passes by what cannot improve.
+            t = ui + slowness[j * varies] * length[e * stride]
+            if t < u[j]:
+                u[j] = t
+                at = place[j]
+                if at == FAR:
+                    at = size
+                    size += 1
+                    keys[size + PADDING - 1] = np.inf
+                sift_up(keys, nodes, place, at, t, j)

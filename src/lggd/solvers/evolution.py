@@ -50,8 +50,9 @@ def evolve(
     - `until="steady"` ignores `times` and runs until the residual is at most `tol`: `.value [1, N, K]`, no gradients.
 
     >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
-    >>> evolve(path, [0], start=torch.zeros(3), times=(0.5, 1.5)).value[:, :, 0].tolist()
-    [[0.0, 0.5, 0.5], [0.0, 1.0, 1.5]]
+    >>> solution = evolve(path, [0], times=(1.0, 20.0), far=10.0)
+    >>> [round(x, 3) for x in solution.value[-1, :, 0].tolist()]
+    [0.0, 1.0, 2.0]
     """
     began = clock.perf_counter()
     problem = CauchyProblem(graph, sources, start, p, potential, weight, far)
@@ -149,7 +150,10 @@ class Evolution:
 
 def check_times(times: Sequence[float]) -> tuple[float, ...]:
     """The output times as floats: positive, finite, increasing."""
-    ends = tuple(float(t) for t in times)
+    try:
+        ends = tuple(float(t) for t in times)
+    except (TypeError, ValueError):
+        raise TypeError(f"`times` must be a sequence of numbers, got {times!r}. For a single one, pass [t].") from None
     if not ends:
         raise ValueError("`times` must hold at least one time, got none.")
     for before, after in zip((0.0, *ends), ends, strict=False):
@@ -204,6 +208,8 @@ def _until_steady(
         raise ValueError('`until="steady"` needs sources: without a boundary f grows for ever.')
     if not 0 < tol < math.inf:
         raise ValueError(f"`tol` must be positive, got {tol}.")
+    if max_steps < 1:
+        raise ValueError(f"`max_steps` must be at least 1, got {max_steps}.")
     size, _ = problem.choose_step(scheme)
     if math.isinf(size):
         size = 1.0

@@ -1,7 +1,7 @@
 """A four-way indexed heap for fronts: keys and nodes side by side, the place of each node known.
 
-`place[node]` is the node's position in the heap, FAR before it enters and FINAL once it has left.
-The heap holds only the front, which is far smaller than the graph, and grows as needed.
+`place[node]` is the node's position in the heap, FAR before it enters and FINAL once it has left. The three keys behind
+the last entry are always infinite (PADDING), so that four children can be compared without asking how many there are.
 """
 
 from __future__ import annotations
@@ -10,6 +10,18 @@ import numpy as np
 from numba import njit
 
 FAR, FINAL = -1, -2
+PADDING = 3
+
+
+@njit
+def fill(keys, nodes, place, starts):  # type: ignore[no-untyped-def]
+    """Makes a heap of the given nodes, all at key 0."""
+    for n in range(starts.size):
+        keys[n] = 0.0
+        nodes[n] = starts[n]
+        place[starts[n]] = n
+    keys[starts.size : starts.size + PADDING] = np.inf
+    return starts.size
 
 
 @njit
@@ -30,31 +42,24 @@ def sift_up(keys, nodes, place, at, key, node):  # type: ignore[no-untyped-def]
 
 @njit
 def drop_first(keys, nodes, place, size):  # type: ignore[no-untyped-def]
-    """Takes the first entry of `size + 1` away, leaving `size`."""
+    """Takes the first of `size + 1` entries away.
+
+    The hole moves to the bottom without regard for the entry that will fill it, which nearly always belongs there.
+    """
     key, node, at = keys[size], nodes[size], 0
-    while True:
-        child = 4 * at + 1
-        if child >= size:
-            break
-        least = child
-        for other in range(child + 1, min(child + 4, size)):
-            if keys[other] < keys[least]:
-                least = other
-        if keys[least] >= key:
-            break
+    keys[size] = np.inf
+    child = 1
+    while child < size:
+        left, right = child, child + 2
+        if keys[child + 1] < keys[left]:
+            left = child + 1
+        if keys[child + 3] < keys[right]:
+            right = child + 3
+        least = right if keys[right] < keys[left] else left
         keys[at] = keys[least]
         nodes[at] = nodes[least]
         place[nodes[at]] = at
         at = least
+        child = 4 * at + 1
     if size > 0:
-        keys[at] = key
-        nodes[at] = node
-        place[node] = at
-
-
-@njit
-def grown(values):  # type: ignore[no-untyped-def]
-    """The same values with room for as many again."""
-    larger = np.empty(2 * values.size, values.dtype)
-    larger[: values.size] = values
-    return larger
+        sift_up(keys, nodes, place, at, key, node)

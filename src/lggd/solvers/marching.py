@@ -17,13 +17,14 @@ from numba import njit
 from torch import Tensor
 
 from lggd.solvers.columns import solve_columns
-from lggd.solvers.heap import FAR, FINAL, drop_first, sift_up
+from lggd.solvers.dijkstra import shortest
+from lggd.solvers.heap import FAR, FINAL, PADDING, drop_first, fill, sift_up
 from lggd.solvers.local import newton
 from lggd.solvers.problem import Problem
 
 # How the final neighbours of a node are gathered, and the numbers that gathering keeps a node.
-SUM, SQUARES, POWERS, LARGEST = 1, 2, 3, 4
-KEPT = {SUM: 2, SQUARES: 3, POWERS: 0, LARGEST: 0}
+SUM, SQUARES, POWERS = 1, 2, 3
+KEPT = {SUM: 2, SQUARES: 3, POWERS: 0}
 
 
 @dataclass(frozen=True)
@@ -35,21 +36,18 @@ class FastMarching:
     """
 
     def solve(self, problem: Problem) -> tuple[Tensor, int | None]:
-        p = problem.p
-        return march(SUM if p == 1 else SQUARES if p == 2 else LARGEST if math.isinf(p) else POWERS, problem), None
+        if math.isinf(problem.p):
+            return shortest(problem), None
+        csr = problem.layout.csr
+        own_weight = np.ones(1) if csr.weight is None else csr.weight.numpy()
+        edges = (*problem.incoming, csr.indptr.numpy(), csr.indices.numpy(), own_weight)
+        march = compiled(SUM if problem.p == 1 else SQUARES if problem.p == 2 else POWERS)
 
+        def one(column: int, starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
+            march(problem.p, *edges, starts, slowness, u)
+            return 0
 
-def march(gathering: int, problem: Problem) -> Tensor:
-    """Values by row `[N, K]`, float64."""
-    csr, loop = problem.layout.csr, compiled(gathering)
-    own_weight = np.ones(1) if csr.weight is None else csr.weight.numpy()
-    edges = (*problem.incoming, csr.indptr.numpy(), csr.indices.numpy(), own_weight)
-
-    def one(column: int, starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
-        loop(problem.p, *edges, starts, slowness, u)
-        return 0
-
-    return solve_columns(problem, one)[0]
+        return solve_columns(problem, one)[0], None
 
 
 @njit(inline="always")
@@ -80,12 +78,9 @@ def compiled(gathering: int) -> Callable[..., None]:
         place = np.full(u.size, FAR, np.int32)
         kept = np.zeros((u.size, numbers))
         # The front is far smaller than the graph: of these two, memory is only ever touched as far as it reaches.
-        keys, nodes = np.empty(u.size), np.empty(u.size, np.int32)
-        size = starts.size
-        for n in range(size):
-            keys[n] = 0.0
-            nodes[n] = starts[n]
-            place[starts[n]] = n
+        keys, nodes = np.empty(u.size + PADDING + 1), np.empty(u.size, np.int32)
+        varies = 1 if slowness.size > 1 else 0
+        size = fill(keys, nodes, place, starts)
         while size > 0:
             i, ui = nodes[0], keys[0]
             u[i] = ui
@@ -97,19 +92,20 @@ def compiled(gathering: int) -> Callable[..., None]:
                 at = place[j]
                 if at == FINAL:
                     continue
-                w, r = weight[e * stride], slowness[j if slowness.size > 1 else 0]
+                w, r = weight[e * stride], slowness[j * varies]
                 if gathering == SQUARES:
                     t = _from_squares(kept, j, w, ui, r)
                 else:
                     s = np.sqrt(w) if stride else w  # a root an edge is dear where every weight is 1
-                    t = _from_sum(kept, j, s, ui, r) if gathering == SUM else ui + (r / s if stride else r)
-                    if gathering == POWERS and at != FAR:
-                        t = min(t, keys[at])
-                        t = newton(p, t, r, j, row_ptr, row_indices, row_weight, stride, u, place, True)
+                    t = _from_sum(kept, j, s, ui, r) if gathering == SUM else ui + r / s
+                if gathering == POWERS and at != FAR:
+                    t = min(t, keys[at])
+                    t = newton(p, t, r, j, row_ptr, row_indices, row_weight, stride, u, place, True)
                 t = max(t, ui)  # rounding must not let a node overtake one that is final
                 if at == FAR:
                     at = size
                     size += 1
+                    keys[size + PADDING - 1] = np.inf
                 elif t >= keys[at]:
                     continue
                 sift_up(keys, nodes, place, at, t, j)

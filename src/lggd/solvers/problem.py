@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lggd.boundary import Boundary, Sources
-from lggd.graph import CPU, Graph, Layout
+from lggd.graph import Graph
 from lggd.kernels import Field, backend_for
+from lggd.layout import CPU, Layout
 from lggd.operators import check_p
 from lggd.potential import Potential, read_potential
 
@@ -79,14 +80,10 @@ class Problem:
     @property
     def incoming(self) -> Incoming:
         csr = self.layout.csr
-        if csr.symmetric:
-            indptr, indices, weight = csr.indptr, csr.indices, csr.weight
-        else:
-            indptr, indices, edge = csr.transposed
-            weight = None if csr.weight is None else csr.weight[edge.long()]
-        if weight is None:
+        indptr, indices = (csr.indptr, csr.indices) if csr.symmetric else csr.transposed[:2]
+        if csr.incoming_weight is None:
             return Incoming(indptr.numpy(), indices.numpy(), np.ones(1, np.float64), 0)
-        return Incoming(indptr.numpy(), indices.numpy(), weight.numpy(), 1)
+        return Incoming(indptr.numpy(), indices.numpy(), csr.incoming_weight.numpy(), 1)
 
     def residual(self, by_row: Tensor) -> float:
         """max |ρ‖∇⁻f‖_p − 1| off the boundary, where f `[N, K]` is finite."""

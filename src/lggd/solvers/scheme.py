@@ -10,14 +10,15 @@ For p = 1 the slopes form a triangular matrix, so `stable` is the scheme's class
 they do not, and steps with z above about 1.1 have been seen to diverge: there both limits are 1.
 
 For Euler and SSPRK3 the monotone limit follows from convexity: both average forward Euler steps, which are monotone up
-to 1. RK4 has no such proof; its limit for p = 1 is where a node surrounded by boundary first overshoots (1.673), and no
-graph tried did so earlier.
+to 1. RK4 has no such proof. Its limit for p = 1 is measured: of 9,600 random graphs none overshot at 1.3, some did by 5
+per cent of the distance at 1.4, and a single node between boundary nodes does from 1.673.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 
@@ -41,7 +42,7 @@ class _FixedStep:
     force: bool = False
 
     def __post_init__(self) -> None:
-        if self.step is not None and not (math.isfinite(self.step) and self.step > 0):
+        if self.step is not None and not (isinstance(self.step, Real) and 0 < self.step < math.inf):
             raise ValueError(f"`step` must be positive, got {self.step}. Use step=None for the largest safe one.")
 
 
@@ -76,7 +77,7 @@ class SSPRK3(_FixedStep):
 class RK4(_FixedStep):
     """The 3/8 rule, fourth order: what torchdiffeq calls rk4, and so what the paper ran."""
 
-    limits: ClassVar[Limits] = Limits(monotone=1.67, stable=2.785)
+    limits: ClassVar[Limits] = Limits(monotone=1.2, stable=2.785)
     tableau: ClassVar[Tableau] = Tableau(((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)), (1 / 8, 3 / 8, 3 / 8, 1 / 8))
 
 
