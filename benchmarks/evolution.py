@@ -1,0 +1,73 @@
+"""The evolution and its gradient beside torchdiffeq over gathers and scatters, as the paper's code does it."""
+
+from __future__ import annotations
+
+import torch
+
+import lggd
+from benchmarks.graphs import disk
+from benchmarks.right_hand_side import scatter_rate
+from benchmarks.timing import Row, Table, race
+
+STEPS, STEP, COLUMNS = 100, 0.02, 10
+
+
+class Release(torch.nn.Module):
+    """The right-hand side as a module with the potential as its parameter, boundary held."""
+
+    def __init__(self, graph: lggd.Graph, rho: torch.Tensor, held: torch.Tensor) -> None:
+        super().__init__()
+        self.graph, self.rho = graph, torch.nn.Parameter(rho)
+        self.register_buffer("free", (~held).float())
+
+    def forward(self, t: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
+        return self.free * scatter_rate(self.graph, self.rho, f)
+
+
+def setting() -> tuple[lggd.Graph, list[list[int]], torch.Tensor, Release]:
+    graph, boundary = disk("d20k")
+    classes = [boundary[k::COLUMNS].tolist() for k in range(COLUMNS)]
+    held = torch.zeros(graph.num_nodes, COLUMNS, dtype=torch.bool)
+    for k, nodes in enumerate(classes):
+        held[nodes, k] = True
+    start = torch.rand(graph.num_nodes, COLUMNS, generator=torch.Generator().manual_seed(0)).masked_fill(held, 0)
+    return graph, classes, start, Release(graph, torch.ones(graph.num_nodes, 1), held)
+
+
+def tables(quick: bool) -> list[Table]:
+    import torchdiffeq
+
+    graph, classes, start, release = setting()
+    times = torch.tensor([0.0, STEPS * STEP])
+    options = {"method": "rk4", "options": {"step_size": STEP}}
+    scheme = lggd.RK4(STEP)
+
+    def peer_forward() -> torch.Tensor:
+        with torch.no_grad():
+            return torchdiffeq.odeint(release, start, times, **options)[-1]
+
+    def our_forward() -> torch.Tensor:
+        return lggd.evolve(graph, classes, start=start, times=[STEPS * STEP], scheme=scheme).value[-1]
+
+    def peer_gradient() -> torch.Tensor:
+        leaf = start.clone().requires_grad_()
+        torchdiffeq.odeint_adjoint(release, leaf, times, **options)[-1].square().mean().backward()
+        return leaf.grad
+
+    def our_gradient() -> torch.Tensor:
+        leaf, rho = start.clone().requires_grad_(), torch.ones(graph.num_nodes, requires_grad=True)
+        found = lggd.evolve(graph, classes, start=leaf, times=[STEPS * STEP], scheme=scheme, potential=rho)
+        found.value[-1].square().mean().backward()
+        return leaf.grad
+
+    apart = float((our_forward() - peer_forward()).abs().max())
+    table = Table(f"Evolution: d20k, K={COLUMNS}, {STEPS} RK4 steps")
+    runs = {"ours": 3, "peer": 1}
+    best = race(runs, ours=our_forward, peer=peer_forward)
+    note = f"largest difference {apart:.1g}"
+    table.rows.append(Row("forward", best["ours"] * 1e3, best["peer"] * 1e3, "torchdiffeq rk4, scatter", 20, note))
+    best = race(runs, ours=our_gradient, peer=peer_gradient)
+    table.rows.append(
+        Row("gradient (start and potential)", best["ours"] * 1e3, best["peer"] * 1e3, "odeint_adjoint, scatter", 30)
+    )
+    return [table]

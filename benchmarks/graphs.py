@@ -1,0 +1,27 @@
+"""The graphs that the tables speak of: uniform points in the unit disk, joined within a radius."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+import lggd
+
+# nodes and radius; about 49, 50 and 20 neighbours a node
+DISKS = {"d20k": (20_000, 0.05), "d200k": (200_000, 0.0159), "d2M": (2_000_000, 0.00316)}
+
+
+def disk_points(count: int, seed: int = 0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    radius, angle = np.sqrt(random.random(count)), 2 * np.pi * random.random(count)
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+
+
+@cache
+def disk(name: str) -> tuple[lggd.Graph, np.ndarray]:
+    """A graph and its boundary: the points within a radius of the circle."""
+    count, epsilon = DISKS[name]
+    points = disk_points(count)
+    boundary = np.flatnonzero(np.linalg.norm(points, axis=1) > 1 - epsilon)
+    return lggd.Graph.from_points(points, epsilon=epsilon), boundary
