@@ -28,7 +28,7 @@ demo: .venv/installed
 	$(BIN)/lggd figure robustness --with-p2 --out out/robustness.png
 
 test: .venv/installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -17,11 +17,12 @@ class Release(torch.nn.Module):
 
     def __init__(self, graph: lggd.Graph, rho: torch.Tensor, held: torch.Tensor) -> None:
         super().__init__()
-        self.graph, self.rho = graph, torch.nn.Parameter(rho)
+        self.rho = torch.nn.Parameter(rho)
+        self.register_buffer("edge_index", graph.edge_index)
         self.register_buffer("free", (~held).float())
 
     def forward(self, t: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
-        return self.free * scatter_rate(self.graph, self.rho, f)
+        return self.free * scatter_rate(self.edge_index, self.rho, f)
 
 
 def setting() -> tuple[lggd.Graph, list[list[int]], torch.Tensor, Release]:

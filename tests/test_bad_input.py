@@ -222,7 +222,7 @@ TABLE = [
     ("tol zero", flow(until="steady", tol=0), ValueError, ["`tol`", "positive", "got 0"]),
     ("tol NaN", flow(until="steady", tol=NAN), ValueError, ["`tol`", "positive", "got nan"]),
     ("Evolution with torchdiffeq", lambda: Evolution(PATH, 0, scheme=TorchDiffEq()), TypeError, ["`scheme`", "RK4()"]),
-    ("size above the step", lambda: Evolution(PATH, 0).step(9.0), ValueError, ["`size`", "(0, 0.6]", "got 9.0"]),
+    ("size above the step", lambda: Evolution(PATH, 0).step(9.0), ValueError, ["`size`", "(0, 0.5]", "got 9.0"]),
     ("size missing", lambda: Evolution(Graph.from_edges([], num_nodes=2), 0).step(), ValueError, ["`size`", "given"]),
     ("time in the past", lambda: Evolution(PATH, 0).run_until(-1.0), ValueError, ["`t`", "present time 0", "got -1.0"]),
     # what people do with distances

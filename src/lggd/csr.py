@@ -78,6 +78,13 @@ class CSR:
         weight = self.incoming_weight
         return torch.ones(1, dtype=torch.float64) if weight is None else weight.to(torch.float64).rsqrt()
 
+    @cached_property
+    def length_range(self) -> tuple[float, float]:
+        """The shortest and the longest of `incoming_length`; (1, 1) without edges."""
+        if self.num_edges == 0:
+            return 1.0, 1.0
+        return float(self.incoming_length.min()), float(self.incoming_length.max())
+
     def permuted(self, order: Tensor) -> tuple[CSR, Tensor]:
         """The same graph with node `order[r]` in row r, and the position that each new entry had before."""
         rank = inverse(order).to(torch.int32)

@@ -112,8 +112,8 @@ def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, col
 class Depth:
     """How central each node is. `value [N]` is 1 at the median and 0 at the nodes farthest from it or out of its reach.
 
-    `median` is the candidate with the smallest mean distance to all nodes of its component; `mean_distance` has one for
-    each of `candidates`.
+    `median` is the candidate with the smallest mean distance to the nodes it reaches, among those that reach the most;
+    `mean_distance` has one for each of `candidates`.
     """
 
     value: Tensor
@@ -148,13 +148,16 @@ def depth(
         if not read.single:
             raise ValueError(f"`candidates` must be one set of nodes, got {len(read.columns)} sets. Join them.")
         chosen = torch.from_numpy(read.columns[0])
-    means = []
+    means, reach = [], []
     for batch in torch.split(chosen, COLUMNS_AT_A_TIME):
         found = distance(graph, [[int(node)] for node in batch], p=p, potential=potential).value
         reached = torch.isfinite(found)
         means.append(found.masked_fill(~reached, 0).sum(0) / reached.sum(0))
-    mean_distance = torch.cat(means)
-    median = int(chosen[int(mean_distance.argmin())])
+        reach.append(reached.sum(0))
+    mean_distance, within_reach = torch.cat(means), torch.cat(reach)
+    # A node that reaches few others is near all of them; that does not make it central.
+    eligible = mean_distance.masked_fill(within_reach < within_reach.max(), math.inf)
+    median = int(chosen[int(eligible.argmin())])
     away = distance(graph, [median], p=p, potential=potential).value
     reached = torch.isfinite(away)
     farthest = float(away[reached].max()) or 1.0

@@ -42,7 +42,17 @@ def negative_difference(graph: Graph, f: Tensor) -> Tensor:
 
 def gradient(graph: Graph, f: Tensor) -> list[Tensor]:
     """(∇_w f)(i) for each node i: its differences along its own edges, Eq. (2)."""
-    return list(torch.tensor_split(difference(graph, f), graph.csr.indptr[1:-1].cpu()))
+    return _by_node(graph, difference(graph, f))
+
+
+def positive_gradient(graph: Graph, f: Tensor) -> list[Tensor]:
+    """(∇⁺_w f)(i) for each node i, Eq. (5)."""
+    return _by_node(graph, positive_difference(graph, f))
+
+
+def negative_gradient(graph: Graph, f: Tensor) -> list[Tensor]:
+    """(∇⁻_w f)(i) for each node i, Eq. (5)."""
+    return _by_node(graph, negative_difference(graph, f))
 
 
 def gradient_norm(graph: Graph, f: Tensor, p: float) -> Tensor:
@@ -81,6 +91,10 @@ def p_norm(csr: CSR, nonnegative: Tensor, p: float) -> Tensor:
     total = _reduce(csr, (nonnegative / scale[csr.rows]) ** p, "sum")
     positive = total > 0
     return torch.where(positive, scale * torch.where(positive, total, torch.ones_like(total)) ** (1 / p), total)
+
+
+def _by_node(graph: Graph, by_edge: Tensor) -> list[Tensor]:
+    return list(torch.tensor_split(by_edge, graph.csr.indptr[1:-1].cpu()))
 
 
 def _reduce(csr: CSR, by_edge: Tensor, how: str) -> Tensor:

@@ -52,11 +52,13 @@ def pull_back(
     """The product of `cotangent [N, C]` with the Jacobian of F at y: with respect to y, to ρ and to √w."""
     gathering, (nodes, columns) = _gathering(field.p), y.shape
     rho = field.rho
-    groups = rho.shape[1]
-    cotangent = cotangent if field.held is None else cotangent.masked_fill(field.held, 0)
-    by_group = (nodes, groups, columns // groups)
-    downstream = -(cotangent.reshape(by_group) * rho.unsqueeze(2)).reshape(nodes, columns)
+    by_group = (nodes, rho.shape[1], columns // rho.shape[1])
+    downstream = (cotangent.reshape(by_group) * -rho.unsqueeze(2)).reshape(nodes, columns)
+    if field.held is not None:
+        downstream.masked_fill_(field.held, 0)
 
+    shared = field.root_weight is None or field.root_weight.shape[1] == 1
+    one_pass = gathering == SUM and shared and field.csr.symmetric and field.mirrored and not wants_root
     # What a gathering does not need is passed with no columns: no memory, and the same compiled kernel.
     norms, winners = y.new_empty(nodes, 0), torch.empty(nodes, 0, dtype=torch.int32)
     if wants_rho or gathering != SUM:
@@ -66,19 +68,16 @@ def pull_back(
             _largest(*_rows(field), y.numpy(), norms.numpy(), winners.numpy())
         else:
             compiled(gathering).norm(field.p, *_rows(field), y.numpy(), norms.numpy())
-
-    grad_rho = -(cotangent * norms).reshape(by_group).sum(2) if wants_rho else None
     grad_root = y.new_empty(0, 0)
     if wants_root:
         root_groups = 1 if field.root_weight is None else field.root_weight.shape[1]
         grad_root = torch.empty(field.csr.num_edges, root_groups, dtype=y.dtype)
     grad_y = torch.empty_like(y)
-    shared = field.root_weight is None or field.root_weight.shape[1] == 1
-    one_pass = shared and field.csr.symmetric and field.mirrored and not wants_root
     compiled(gathering).pull_back(
         field.p, *_rows(field), *_columns(field),
         y.numpy(), downstream.numpy(), norms.numpy(), winners.numpy(), grad_y.numpy(), grad_root.numpy(), one_pass,
     )  # fmt: skip
+    grad_rho = downstream.mul_(norms).reshape(by_group).sum(2).div_(rho) if wants_rho else None
     return grad_y, grad_rho, grad_root if wants_root else None
 
 
@@ -131,6 +130,29 @@ def _add_falls(gathering, p, s, fi, fj, total, largest):  # type: ignore[no-unty
                 total[k] += (fall / largest[k]) ** p
 
 
+@njit(fastmath=FAST)
+def _down(drop):  # type: ignore[no-untyped-def]
+    return drop if drop > drop - drop else drop - drop
+
+
+@njit(fastmath=FAST, inline="always")
+def _sum_by_fours(e, end, indices, root, stride, f, fi, total):  # type: ignore[no-untyped-def]
+    """Adds the falls of p = 1 four edges at a time, and gives the first edge left over.
+
+    That is a quarter of the loads and stores of `total`, and of the loops to set up: half the time for many columns.
+    """
+    while e + 4 <= end:
+        a, b, c, d = f[indices[e]], f[indices[e + 1]], f[indices[e + 2]], f[indices[e + 3]]
+        s, t = root[e * stride, 0], root[(e + 1) * stride, 0]
+        u, v = root[(e + 2) * stride, 0], root[(e + 3) * stride, 0]
+        for k in range(fi.size):
+            here = fi[k]
+            first = s * _down(here - a[k]) + t * _down(here - b[k])
+            total[k] += first + (u * _down(here - c[k]) + v * _down(here - d[k]))
+        e += 4
+    return e
+
+
 @njit(fastmath=FAST, inline="always")
 def _walk_row(gathering, p, i, indptr, indices, root, stride, f, total, largest):  # type: ignore[no-untyped-def]
     groups = root.shape[1]
@@ -138,14 +160,31 @@ def _walk_row(gathering, p, i, indptr, indices, root, stride, f, total, largest)
     fi = f[i]
     total[:] = f.dtype.type(0)
     if groups == 1:
-        for e in range(indptr[i], indptr[i + 1]):
+        e = indptr[i]
+        if gathering == SUM:
+            e = _sum_by_fours(e, indptr[i + 1], indices, root, stride, f, fi, total)
+        while e < indptr[i + 1]:
             _add_falls(gathering, p, root[e * stride, 0], fi, f[indices[e]], total, largest)
+            e += 1
     else:
         for e in range(indptr[i], indptr[i + 1]):
             fj = f[indices[e]]
             for g in range(groups):
                 a, b = g * width, (g + 1) * width
                 _add_falls(gathering, p, root[e, g], fi[a:b], fj[a:b], total[a:b], largest[a:b])
+
+
+@njit(fastmath=FAST)
+def _rescue(i, indptr, indices, root, stride, f, total):  # type: ignore[no-untyped-def]
+    """Norms for p = 2 that came out 0, once more and scaled: falls may be too small to square without being 0."""
+    two = f.dtype.type(2)
+    largest, scaled = np.empty_like(total), np.empty_like(total)
+    _walk_row(LARGEST, two, i, indptr, indices, root, stride, f, largest, largest)
+    if largest.max() > f.dtype.type(0):
+        _walk_row(POWERS, two, i, indptr, indices, root, stride, f, scaled, largest)
+        for k in range(total.size):
+            if total[k] == f.dtype.type(0):
+                total[k] = largest[k] * np.sqrt(scaled[k])
 
 
 @njit(fastmath=FAST, inline="always")
@@ -169,8 +208,12 @@ def _row_norm(gathering, p, i, indptr, indices, root, stride, f, total):  # type
     else:
         _walk_row(gathering, p, i, indptr, indices, root, stride, f, total, total)
         if gathering == SQUARES:
+            vanished = False
             for k in range(total.size):
+                vanished |= total[k] == zero
                 total[k] = np.sqrt(total[k])
+            if vanished:
+                _rescue(i, indptr, indices, root, stride, f, total)
 
 
 @njit(fastmath=FAST, inline="always")
@@ -226,15 +269,23 @@ def _pull_from_own(gathering, p, i, indptr, indices, root, stride, f, a, norms, 
 
 @njit(fastmath=FAST, inline="always")
 def _pull_sum_both_ways(i, indptr, indices, root, stride, f, a, grad):  # type: ignore[no-untyped-def]
-    """Both directions of an edge at once, where they share one weight: each neighbour is fetched once."""
-    zero, one = f.dtype.type(0), f.dtype.type(1)
+    """Both directions of an edge at once, where they share one weight, and two edges at a time."""
+    zero = f.dtype.type(0)
     fi, ai = f[i], a[i]
-    for e in range(indptr[i], indptr[i + 1]):
-        j, s = indices[e], root[e * stride, 0]
-        fj, aj = f[j], a[j]
+    e, end = indptr[i], indptr[i + 1]
+    while e < end:
+        # An odd last edge is paired with itself at weight 0.
+        other = min(e + 1, end - 1)
+        s, t = root[e * stride, 0], root[other * stride, 0] if other > e else zero
+        fj, fk, aj, ak = f[indices[e]], f[indices[other]], a[indices[e]], a[indices[other]]
         for k in range(fi.size):
-            own = (one if fi[k] > fj[k] else zero) * ai[k]
-            grad[k] += s * (own - (one if fj[k] > fi[k] else zero) * aj[k])
+            here, pull, x, y, px, py = fi[k], ai[k], fj[k], fk[k], aj[k], ak[k]
+            first = pull if here > x else zero
+            first -= px if x > here else zero
+            second = pull if here > y else zero
+            second -= py if y > here else zero
+            grad[k] += s * first + t * second
+        e += 2
 
 
 @njit(fastmath=FAST, inline="always")

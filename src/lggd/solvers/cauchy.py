@@ -8,6 +8,7 @@ from numbers import Real
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from lggd.boundary import Boundary, Sources
 from lggd.graph import Graph
@@ -16,7 +17,7 @@ from lggd.operators import check_p
 from lggd.potential import Potential, read_potential
 from lggd.solvers.dijkstra import hops
 from lggd.solvers.problem import Problem
-from lggd.solvers.scheme import FixedStep
+from lggd.solvers.scheme import MONOTONE, FixedStep
 
 # An evolution reads the edges some hundred times: more than enough for reordering to pay.
 PASSES = 100
@@ -47,19 +48,33 @@ class CauchyProblem:
         by_node = self._read_start(start, far)
         self.columns = by_node.shape[1]
         rho = read_potential(potential, graph, self.columns, by_node.dtype)
+        root_weight = self._read_weight(weight, by_node.dtype)
         held = None if self.boundary is None else self.boundary.mask(graph.num_nodes).to(graph.device)
         if held is not None:
             by_node = by_node.masked_fill(held, 0)
-            held = self.layout.into_rows(held).contiguous()
-        self.start = self.layout.into_rows(by_node).contiguous()
+            held = self.layout.into_rows(self._carried(held, True)).contiguous()
+        self.start = self.layout.into_rows(self._carried(by_node, 0.0)).contiguous()
         self.field = Field(
             self.layout.csr,
             check_p(p),
-            self.layout.into_rows(rho).contiguous(),
-            self._read_weight(weight, by_node.dtype),
+            self.layout.into_rows(rho if rho.shape[1] == 1 else self._carried(rho, 1.0)).contiguous(),
+            root_weight if root_weight is None or root_weight.shape[1] == 1 else self._carried(root_weight, 1.0),
             held,
             mirrored=weight is None and not graph.is_directed,
         )
+
+    def _carried(self, columns: Tensor, filling: float) -> Tensor:
+        """The columns with idle ones beside them, where those fill whole vector registers and cache lines on the CPU.
+
+        5 to 7 columns are carried as 8, and 9 to 15 as 16: a third faster, for the memory of the idle ones.
+        """
+        if self.graph.device.type != "cpu" or not 4 < self.columns < 16:
+            return columns
+        return pad(columns, (0, -self.columns % (8 if self.columns <= 8 else 16)), value=filling)
+
+    def to_nodes(self, rows: Tensor) -> Tensor:
+        """States by row `[…, N, C]` as values by node `[…, N, K]`, without the idle columns."""
+        return self.layout.to_nodes(rows[..., : self.columns], dim=-2)
 
     def _read_start(self, start: Tensor | None, far: float) -> Tensor:
         graph, boundary = self.graph, self.boundary
@@ -120,15 +135,15 @@ class CauchyProblem:
         """The step to take, and whether it lies above the scheme's monotone limit."""
         if not isinstance(scheme, FixedStep):
             raise TypeError(f"`scheme` must be a stepping scheme such as RK4(), got {scheme!r}.")
-        limits = scheme.limits.at(self.field.p)
-        monotone = limits.monotone / self.bound if self.bound else float("inf")
+        stable = scheme.stable_at(self.field.p)
+        monotone = MONOTONE / self.bound if self.bound else math.inf
         if scheme.step is None:
             return monotone, False
         # A step chosen to meet the limit exactly must not be refused for its last bit.
-        if scheme.step * self.bound > limits.stable * (1 + 1e-6) and not scheme.force:
+        if scheme.step * self.bound > stable * (1 + 1e-6) and not scheme.force:
             raise ValueError(
-                f"`step` must be at most {limits.stable / self.bound:.4g} on this graph (step × max ρ‖√w‖_p must not "
-                f"exceed {limits.stable} for {type(scheme).__name__}), got {scheme.step:g}, where it is "
+                f"`step` must be at most {stable / self.bound:.4g} on this graph (step × max ρ‖√w‖_p must not "
+                f"exceed {stable} for {type(scheme).__name__}), got {scheme.step:g}, where it is "
                 f"{scheme.step * self.bound:.4g}. "
                 "Use step=None, a smaller potential such as DegreePotential(-1), or force=True."
             )
@@ -138,7 +153,7 @@ class CauchyProblem:
     def reachable(self) -> Tensor:
         """Which rows can reach the boundary of each column, `[N, K]`."""
         if self.boundary is None:
-            return torch.ones_like(self.start, dtype=torch.bool)
+            return torch.ones_like(self.start[:, : self.columns], dtype=torch.bool)
         steady = Problem.read(self.graph, list(self.boundary.columns), self.field.p, None)
         by_node = steady.layout.to_nodes(torch.isfinite(hops(steady)))
         return self.layout.into_rows(by_node.to(self.graph.device))
@@ -146,8 +161,8 @@ class CauchyProblem:
     def residual(self, rows: Tensor) -> float:
         """max |1 − ρ‖∇⁻f‖_p| over the free rows that can reach the boundary; 0 where there are none."""
         field = self.field
-        off = (1 - field.rho.detach() * backend_for(rows.device).norm(field.detached(), rows)).abs()
-        free = self.reachable if field.held is None else self.reachable & ~field.held
+        off = (1 - field.rho.detach() * backend_for(rows.device).norm(field.detached(), rows)).abs()[:, : self.columns]
+        free = self.reachable if field.held is None else self.reachable & ~field.held[:, : self.columns]
         return float(off.masked_fill(~free, 0).max())
 
     def explain_divergence(self, before: Tensor, after: Tensor, step_number: int, size: float) -> FloatingPointError:
@@ -155,7 +170,7 @@ class CauchyProblem:
         row, column = (int(x) for x in (~torch.isfinite(after)).nonzero()[0])
         node = row if self.layout.order is None else int(self.layout.order[row])
         steepness = self.field.steepness()
-        steep = float(steepness[row, column * steepness.shape[1] // self.columns])
+        steep = float(steepness[row, min(column, steepness.shape[1] - 1)])
         return FloatingPointError(
             f"Node {node}, column {column}, became {float(after[row, column])} in step {step_number} (it was "
             f"{float(before[row, column]):g}): there `step` × ρ‖√w‖_p is {size * steep:.4g}, and "

@@ -14,10 +14,16 @@ from lggd.solvers.columns import solve_columns
 from lggd.solvers.heap import FAR, PADDING, drop_first, fill, sift_up
 from lggd.solvers.problem import Problem
 
+# Beyond this ratio of the longest to the shortest edge most buckets would be empty, and a heap is faster.
+WIDEST_RANGE = 64
+NONE = -1
+
 
 @dataclass(frozen=True)
 class Dijkstra:
-    """Exact, for p = ∞ alone. Breadth-first where every edge is equally long, with a heap otherwise."""
+    """Exact, for p = ∞ alone. Breadth-first where every edge is equally long; with buckets where the longest edge is
+    not many times the shortest; with a heap otherwise.
+    """
 
     def solve(self, problem: Problem) -> tuple[Tensor, int | None]:
         if not math.isinf(problem.p):
@@ -32,11 +38,18 @@ class Dijkstra:
 
 def shortest(problem: Problem) -> Tensor:
     """Lengths of the shortest paths to the boundary by row `[N, K]`, float64; inf where there is no way."""
-    indptr, indices, _, stride = problem.incoming
-    length = problem.layout.csr.incoming_length.numpy()
+    csr, (indptr, indices, _, stride) = problem.layout.csr, problem.incoming
+    length = csr.incoming_length.numpy()
+    shortest, longest = csr.length_range
 
     def one(column: int, starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
-        _shortest(indptr, indices, length, stride, starts, slowness, u)
+        least, most = shortest * slowness.min(), longest * slowness.max()
+        if most <= WIDEST_RANGE * least:
+            # A little narrower than the shortest edge, so that rounding cannot put both its ends into one bucket.
+            width = 0.999 * least
+            _with_buckets(indptr, indices, length, stride, starts, slowness, width, int(most / width) + 2, u)
+        else:
+            _with_heap(indptr, indices, length, stride, starts, slowness, u)
         return 0
 
     return solve_columns(problem, one)[0]
@@ -73,7 +86,7 @@ def _breadth_first(indptr, indices, starts, u):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _shortest(indptr, indices, length, stride, starts, slowness, u):  # type: ignore[no-untyped-def]
+def _with_heap(indptr, indices, length, stride, starts, slowness, u):  # type: ignore[no-untyped-def]
     place = np.full(u.size, FAR, np.int32)
     keys, nodes = np.empty(u.size + PADDING + 1), np.empty(u.size, np.int32)
     varies = 1 if slowness.size > 1 else 0
@@ -96,3 +109,56 @@ def _shortest(indptr, indices, length, stride, starts, slowness, u):  # type: ig
                     size += 1
                     keys[size + PADDING - 1] = np.inf
                 sift_up(keys, nodes, place, at, t, j)
+
+
+@njit(nogil=True, cache=True)
+def _with_buckets(indptr, indices, length, stride, starts, slowness, width, count, u):  # type: ignore[no-untyped-def]
+    """Nodes wait in buckets by value, each narrower than the shortest edge: within one no node can improve another, so
+    they may leave it in any order. Buckets are linked lists, used in turns: no node waits more than `count` ahead.
+    """
+    head = np.full(count, NONE, np.int32)
+    after, before = np.empty(u.size, np.int32), np.empty(u.size, np.int32)
+    for i in starts:
+        u[i] = 0.0
+        _link(head, after, before, 0, i)
+    waiting, turn = starts.size, 0
+    varies = 1 if slowness.size > 1 else 0
+    while waiting > 0:
+        slot = turn % count
+        while head[slot] != NONE:
+            i = head[slot]
+            _unlink(head, after, before, slot, i)
+            waiting -= 1
+            ui = u[i]
+            for e in range(indptr[i], indptr[i + 1]):
+                j = indices[e]
+                t = ui + slowness[j * varies] * length[e * stride]
+                if t < u[j]:
+                    if u[j] < np.inf:
+                        _unlink(head, after, before, np.int64(u[j] / width) % count, j)
+                    else:
+                        waiting += 1
+                    u[j] = t
+                    _link(head, after, before, np.int64(t / width) % count, j)
+        turn += 1
+
+
+@njit
+def _link(head, after, before, slot, node):  # type: ignore[no-untyped-def]
+    following = head[slot]
+    after[node] = following
+    before[node] = NONE
+    if following != NONE:
+        before[following] = node
+    head[slot] = node
+
+
+@njit
+def _unlink(head, after, before, slot, node):  # type: ignore[no-untyped-def]
+    following, preceding = after[node], before[node]
+    if following != NONE:
+        before[following] = preceding
+    if preceding != NONE:
+        after[preceding] = following
+    else:
+        head[slot] = following

@@ -47,7 +47,8 @@ def evolve(
     - `weight` replaces the graph's weights by `[E]` or, a column each, `[E, K]` along `graph.edge_index`.
     - Gradients flow to start, potential and weight, exactly: they are those of the discrete scheme.
       `checkpoints=True` keeps O(√steps) states for them instead of all, for one more pass forward.
-    - `until="steady"` ignores `times` and runs until the residual is at most `tol`: `.value [1, N, K]`, no gradients.
+    - `until="steady"` ignores `times` and runs until the residual is at most `tol`, or as small as rounding allows:
+      `.value [1, N, K]`, unreachable nodes at inf, no gradients.
 
     >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
     >>> solution = evolve(path, [0], times=(1.0, 20.0), far=10.0)
@@ -80,7 +81,7 @@ def evolve(
         step=step,
         _residual=lambda: problem.residual(last),
     )
-    return Solution(problem.layout.to_nodes(outputs, dim=1), status, statistics)
+    return Solution(problem.to_nodes(outputs), status, statistics)
 
 
 class Evolution:
@@ -113,8 +114,7 @@ class Evolution:
     @property
     def state(self) -> Tensor:
         """f(·, time) by node, `[N, K]`; a copy."""
-        by_node = self.problem.layout.to_nodes(self._rows)
-        return by_node.clone() if by_node is self._rows else by_node
+        return self.problem.to_nodes(self._rows).clone()
 
     @property
     def residual(self) -> float:
@@ -125,16 +125,18 @@ class Evolution:
         """Moves on by one step, of `step_size` unless a smaller one is asked for."""
         if size is not None and not 0 < size <= self.step_size:
             raise ValueError(f"`size` must lie in (0, {self.step_size:g}], got {size}. The bound is the scheme's step.")
-        size = size or self.step_size
-        if math.isinf(size):
+        if size is None and math.isinf(self.step_size):
             raise ValueError("`size` must be given here: on a graph without edges no step is too large.")
+        self._advance(size or self.step_size)
+        return self
+
+    def _advance(self, size: float) -> None:
         before = self._rows.clone()
         self._stepper.step(self._rows, size)
         if not bool(torch.isfinite(self._rows).all()):
             raise self.problem.explain_divergence(before, self._rows, self.steps + 1, size)
         self.steps += 1
         self.time += size
-        return self
 
     def run_until(self, t: float) -> Evolution:
         """Moves on to time `t` exactly, in equal steps none larger than `step_size`."""
@@ -143,7 +145,7 @@ class Evolution:
         span = t - self.time
         count = _count_steps(span, self.step_size)
         for _ in range(count):
-            self.step(span / count)
+            self._advance(span / count)
         self.time = float(t)
         return self
 
@@ -165,14 +167,16 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
 def make_plan(scheme: FixedStep, ends: tuple[float, ...], size: float, checkpoints: bool) -> Plan:
     """Equal steps between outputs, none larger than `size`, so that every output lies at the end of a step."""
     spans = [after - before for before, after in zip((0.0, *ends), ends, strict=False)]
-    counts = tuple(max(1, _count_steps(span, size)) for span in spans)
+    counts = tuple(_count_steps(span, size) for span in spans)
     sizes = tuple(span / count for span, count in zip(spans, counts, strict=True))
     return Plan(scheme.tableau, counts, sizes, adjoint.spacing(sum(counts), checkpoints))
 
 
 def _count_steps(span: float, size: float) -> int:
+    if span <= 0:
+        return 0
     # A span that is a whole number of steps but for rounding takes just that number.
-    return math.ceil(span / size * (1 - 1e-12) - 1e-9)
+    return max(1, math.ceil(span / size * (1 - 1e-12) - 1e-9))
 
 
 def _run(problem: CauchyProblem, plan: Plan) -> Tensor:
@@ -216,7 +220,9 @@ def _until_steady(
     rows = problem.start.detach().clone()
     stepper = Stepper(problem.field.detached(), scheme.tableau, rows)
     steps, residual = 0, problem.residual(rows)
-    while residual > tol and steps < max_steps:
+    # The residual is a sum of up to `bound` times f, so rounding alone keeps it from falling below this much of f.
+    rounding = 4 * torch.finfo(rows.dtype).eps * problem.bound
+    while residual > max(tol, rounding * _largest(rows, problem)) and steps < max_steps:
         for _ in range(min(STEPS_BETWEEN_LOOKS, max_steps - steps)):
             before = rows.clone() if scheme.force else rows
             stepper.step(rows, size)
@@ -224,8 +230,9 @@ def _until_steady(
             if scheme.force and not bool(torch.isfinite(rows).all()):
                 raise problem.explain_divergence(before, rows, steps, size)
         residual = problem.residual(rows)
-    final = residual
-    value = problem.layout.to_nodes(rows.masked_fill(~problem.reachable, math.inf)).unsqueeze(0)
+    final, steady = residual, residual <= max(tol, rounding * _largest(rows, problem))
+    value = problem.to_nodes(rows)
+    value = value.masked_fill(~problem.layout.to_nodes(problem.reachable), math.inf).unsqueeze(0)
     statistics = Statistics(
         method=type(scheme).__name__,
         seconds=clock.perf_counter() - began,
@@ -234,4 +241,9 @@ def _until_steady(
         step=size,
         _residual=lambda: final,
     )
-    return Solution(value, Status.STEADY if residual <= tol else Status.NOT_STEADY, statistics)
+    return Solution(value, Status.STEADY if steady else Status.NOT_STEADY, statistics)
+
+
+def _largest(rows: Tensor, problem: CauchyProblem) -> float:
+    """The largest value among the rows that can reach the boundary; the others grow for ever."""
+    return float(rows[:, : problem.columns].masked_fill(~problem.reachable, 0).max())

@@ -78,7 +78,7 @@ def _sweep(  # type: ignore[no-untyped-def]
             state[i] = idle
             r, t = slowness[i if slowness.size > 1 else 0], np.inf
             for e in range(row_ptr[i], row_ptr[i + 1]):
-                t = min(t, u[row_indices[e]] + r / np.sqrt(row_weight[e * stride]))
+                t = min(t, u[row_indices[e]] + r / np.sqrt(np.float64(row_weight[e * stride])))
             if p < np.inf and t < np.inf:
                 t = newton(p, t, r, i, row_ptr, row_indices, row_weight, stride, u, state, False)
             # From infinity the first fall always counts; inf − inf below is NaN and compares false.

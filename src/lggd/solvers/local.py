@@ -20,7 +20,7 @@ def newton(p, t, slowness, i, indptr, indices, weight, stride, u, place, final_o
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
             if u[j] < t and not (final_only and place[j] != -2):
-                largest = max(largest, np.sqrt(weight[e * stride]) * (t - u[j]))
+                largest = max(largest, np.sqrt(np.float64(weight[e * stride])) * (t - u[j]))
         if largest == 0.0:
             break
         total = 0.0
@@ -28,7 +28,7 @@ def newton(p, t, slowness, i, indptr, indices, weight, stride, u, place, final_o
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
             if u[j] < t and not (final_only and place[j] != -2):
-                s = np.sqrt(weight[e * stride])
+                s = np.sqrt(np.float64(weight[e * stride]))
                 share = s * (t - u[j]) / largest
                 power = 1.0 if p == 1.0 else share if p == 2.0 else share ** (p - 1.0)
                 total += power * share
@@ -36,7 +36,7 @@ def newton(p, t, slowness, i, indptr, indices, weight, stride, u, place, final_o
         root = total ** (1.0 / p)
         # d‖·‖/dt = Σ s·share^(p−1) / ‖share‖^(p−1), and ‖·‖ = largest · ‖share‖.
         down = (largest * root - slowness) / (slope / root ** (p - 1.0))
-        if not down > 1e-15 * (1.0 + abs(t)):
+        if not down > 1e-15 * abs(t):
             break
         t -= down
     return t

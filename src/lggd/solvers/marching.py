@@ -92,7 +92,7 @@ def compiled(gathering: int) -> Callable[..., None]:
                 at = place[j]
                 if at == FINAL:
                     continue
-                w, r = weight[e * stride], slowness[j * varies]
+                w, r = np.float64(weight[e * stride]), slowness[j * varies]
                 if gathering == SQUARES:
                     t = _from_squares(kept, j, w, ui, r)
                 else:

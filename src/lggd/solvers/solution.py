@@ -19,7 +19,7 @@ class Status(Enum):
         "Add a source to their component if they should be reached."
     )
     REACHED = "The evolution reached its last time. It may still be on its way to the distance; see until='steady'."
-    STEADY = "Steady: the residual is within `tol`."
+    STEADY = "Steady: the residual is within `tol`, or as small as rounding allows."
     MAY_OVERSHOOT = (
         "Reached the last time with a step that is stable but may overshoot below the distance when the start lies far "
         "above it. Use step=None, or check statistics.residual."
