@@ -114,51 +114,49 @@ def _with_heap(indptr, indices, length, stride, starts, slowness, u):  # type: i
 @njit(nogil=True, cache=True)
 def _with_buckets(indptr, indices, length, stride, starts, slowness, width, count, u):  # type: ignore[no-untyped-def]
     """Nodes wait in buckets by value, each narrower than the shortest edge: within one no node can improve another, so
-    they may leave it in any order. Buckets are linked lists, used in turns: no node waits more than `count` ahead.
+    they may leave it in any order. Buckets are used in turns, because no node waits more than `count` of them ahead.
+
+    A node that moves on to a nearer bucket leaves its old entry behind, to be passed by there. Entries are linked, and
+    freed ones are used again, so that all of them stay within the caches.
     """
     head = np.full(count, NONE, np.int32)
-    after, before = np.empty(u.size, np.int32), np.empty(u.size, np.int32)
-    for i in starts:
-        u[i] = 0.0
-        _link(head, after, before, 0, i)
-    waiting, turn = starts.size, 0
+    # An edge can cause one entry at most. Of this memory only what the front needs is ever touched, and so resident.
+    room = starts.size + indices.size
+    node, after = np.empty(room, np.int32), np.empty(room, np.int32)
+    for n in range(starts.size):
+        u[starts[n]] = 0.0
+        node[n] = starts[n]
+        after[n] = n - 1
+    head[0] = starts.size - 1
+    used, free, waiting, turn = starts.size, NONE, starts.size, 0
     varies = 1 if slowness.size > 1 else 0
     while waiting > 0:
         slot = turn % count
         while head[slot] != NONE:
-            i = head[slot]
-            _unlink(head, after, before, slot, i)
+            entry = head[slot]
+            i = node[entry]
+            head[slot] = after[entry]
+            after[entry] = free
+            free = entry
             waiting -= 1
             ui = u[i]
+            if np.int64(ui / width) != turn:
+                continue
             for e in range(indptr[i], indptr[i + 1]):
                 j = indices[e]
                 t = ui + slowness[j * varies] * length[e * stride]
                 if t < u[j]:
-                    if u[j] < np.inf:
-                        _unlink(head, after, before, np.int64(u[j] / width) % count, j)
-                    else:
+                    bucket = np.int64(t / width)
+                    if u[j] == np.inf or np.int64(u[j] / width) != bucket:
+                        if free == NONE:
+                            entry = used
+                            used += 1
+                        else:
+                            entry = free
+                            free = after[entry]
+                        node[entry] = j
+                        after[entry] = head[bucket % count]
+                        head[bucket % count] = entry
                         waiting += 1
                     u[j] = t
-                    _link(head, after, before, np.int64(t / width) % count, j)
         turn += 1
-
-
-@njit
-def _link(head, after, before, slot, node):  # type: ignore[no-untyped-def]
-    following = head[slot]
-    after[node] = following
-    before[node] = NONE
-    if following != NONE:
-        before[following] = node
-    head[slot] = node
-
-
-@njit
-def _unlink(head, after, before, slot, node):  # type: ignore[no-untyped-def]
-    following, preceding = after[node], before[node]
-    if following != NONE:
-        before[following] = preceding
-    if preceding != NONE:
-        after[preceding] = following
-    else:
-        head[slot] = following
