@@ -53,8 +53,19 @@ def show(table: Table, console: Console) -> None:
     console.print(sheet)
 
 
-def write(found: list[Table], about: dict[str, str]) -> None:
+def kept(about: dict[str, str]) -> dict[str, Table]:
+    """The tables of an earlier run on the same machine with the same versions, by name."""
+    path = RESULTS / "speed-cpu.json"
+    record = json.loads(path.read_text()) if path.exists() else {"machine": None}
+    if record["machine"] != about:
+        return {}
+    return {table["name"]: Table(table["name"], [Row(**row) for row in table["rows"]]) for table in record["tables"]}
+
+
+def write(measured: list[Table], about: dict[str, str]) -> None:
+    """Puts what was measured in the place of what it measures anew."""
     RESULTS.mkdir(exist_ok=True)
+    found = list((kept(about) | {table.name: table for table in measured}).values())
     when = datetime.date.today().isoformat()
     record = {"date": when, "machine": about, "tables": [asdict(table) for table in found]}
     (RESULTS / "speed-cpu.json").write_text(json.dumps(record, indent=1) + "\n")
@@ -84,7 +95,7 @@ def main() -> None:
         for table in importlib.import_module(f"benchmarks.{name}").tables(chosen.quick):
             show(table, console)
             found.append(table)
-    if not chosen.quick and not chosen.tables:
+    if not chosen.quick:
         write(found, machine())
         console.print(f"Written to {RESULTS}/speed-cpu.md")
 

@@ -68,21 +68,27 @@ def hops(problem: Problem) -> Tensor:
 
 @njit(nogil=True, cache=True)
 def _breadth_first(indptr, indices, starts, u):  # type: ignore[no-untyped-def]
+    seen = np.zeros(u.size, np.uint8)  # a byte a node stays in the caches where u does not
     queue = np.empty(u.size, np.int32)
     queue[: starts.size] = starts
     for i in starts:
+        seen[i] = 1
         u[i] = 0.0
-    first, last = 0, starts.size
-    while first < last:
-        i = queue[first]
-        first += 1
-        further = u[i] + 1.0
-        for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
-            if u[j] == np.inf:
-                u[j] = further
-                queue[last] = j
-                last += 1
+    level, first, last = 0.0, 0, starts.size
+    # Once every node is seen, the edges of the last level need not be read.
+    while first < last < u.size:
+        level += 1.0
+        end = last
+        for n in range(first, end):
+            i = queue[n]
+            for e in range(indptr[i], indptr[i + 1]):
+                j = indices[e]
+                if seen[j] == 0:
+                    seen[j] = 1
+                    u[j] = level
+                    queue[last] = j
+                    last += 1
+        first = end
 
 
 @njit(nogil=True, cache=True)
