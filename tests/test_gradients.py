@@ -8,6 +8,10 @@ from torch import Tensor
 
 import zoo
 from lggd import RK4, SSPRK3, Euler, Graph, TorchDiffEq, evolve
+from lggd.kernels import cpu
+from lggd.solvers import adjoint
+from lggd.solvers.cauchy import CauchyProblem
+from lggd.solvers.evolution import make_plan
 
 P = [1, 1.5, 2, zoo.inf]
 SCHEMES = [Euler, SSPRK3, RK4]
@@ -252,3 +256,26 @@ def test_morton_order_of_points_does_not_show(p, columns):
     graph = Graph.from_points(points, k=6, kernel=lambda d: 1 / (1 + d))
     assert graph.layout().order is not None
     assert_evolves_as_in_node_order(graph, p, columns)
+
+
+def test_a_gradient_that_arrives_transposed_is_read_by_plain_rows():
+    graph = Graph.from_edges([(0, 1), (1, 2), (2, 3)], symmetrize="max", dtype=torch.float64)
+    start = torch.rand(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    weights = torch.arange(12, dtype=torch.float64)
+    found, compiled = [], cpu.compiled(cpu.SUM).pull_back
+    for arrange in (lambda v: v.flatten() @ weights, lambda v: v.T.flatten() @ weights.view(4, 3).T.flatten()):
+        leaf = start.clone().requires_grad_()
+        arrange(evolve(graph, [[0], [1], [2]], start=leaf, times=(0.5,)).value[-1]).backward()
+        found.append((leaf.grad, len(compiled.signatures)))
+    torch.testing.assert_close(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]  # nothing was compiled anew for another layout
+
+
+@pytest.mark.parametrize(("steps", "most"), [(1, 1), (10, 4), (100, 10), (1000, 33)])
+def test_checkpoints_keep_the_root_of_the_number_of_steps(steps, most):
+    graph = Graph.from_edges([(0, 1)], symmetrize="max", dtype=torch.float64)
+    problem = CauchyProblem(graph, [0], None, 1, None, None, 1.0)
+    for checkpoints, bound in ((True, most), (False, steps)):
+        kept = []
+        adjoint.run(problem.field, make_plan(RK4(), (float(steps),), 1.0, checkpoints), problem.start, kept)
+        assert len(kept) <= bound

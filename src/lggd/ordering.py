@@ -23,8 +23,7 @@ def morton(points: NDArray[np.floating] | NDArray[np.integer]) -> Tensor:
     """Order `[N]` of the points along the Z-curve through their three widest coordinates."""
     widest = np.argsort(-np.ptp(points, axis=0), kind="stable")[:3]
     chosen = points[:, np.sort(widest)]
-    bits = 63 // chosen.shape[1] if chosen.shape[1] > 1 else 32
-    bits = min(bits, 21)
+    bits = 21  # three times that fit the 64 of a code
     low, extent = chosen.min(0), np.ptp(chosen, axis=0)
     extent[extent == 0] = 1
     cell = ((chosen - low) / extent * (2**bits - 1)).astype(np.uint64)

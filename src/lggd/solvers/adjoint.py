@@ -96,7 +96,9 @@ class Evolve(torch.autograd.Function):
         _, wants_rho, wants_root, *_ = ctx.needs_input_grad
         sizes = [size for count, size in zip(plan.counts, plan.sizes, strict=True) for _ in range(count)]
         output_after = {sum(plan.counts[: k + 1]): k for k in range(len(plan.counts))}
-        sweep = _Reverse(field, plan.tableau, torch.zeros_like(grads[0][0]), wants_rho, wants_root)
+        # Gradients may arrive transposed or expanded; the kernels want plain rows.
+        cotangent = grads[0].new_zeros(grads[0].shape[1:])
+        sweep = _Reverse(field, plan.tableau, cotangent, wants_rho, wants_root)
         segment: list[Tensor] = []
         for n in range(plan.steps - 1, -1, -1):
             if n + 1 in output_after:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from lggd.solvers.heap import FINAL
+
 # Newton's steps shrink quadratically; this many never were needed, they only bound the loop.
 MOST_STEPS = 60
 
@@ -13,13 +15,13 @@ MOST_STEPS = 60
 def newton(p, t, slowness, i, indptr, indices, weight, stride, u, place, final_only):  # type: ignore[no-untyped-def]
     """The root from any t at or above it. The norm is convex in t, so Newton's method comes down to it monotonically.
 
-    With `final_only` just the neighbours that have left the front (place −2) count.
+    With `final_only` just the neighbours that have left the front count.
     """
     for _ in range(MOST_STEPS):
         largest = 0.0
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
-            if u[j] < t and not (final_only and place[j] != -2):
+            if u[j] < t and not (final_only and place[j] != FINAL):
                 largest = max(largest, np.sqrt(np.float64(weight[e * stride])) * (t - u[j]))
         if largest == 0.0:
             break
@@ -27,7 +29,7 @@ def newton(p, t, slowness, i, indptr, indices, weight, stride, u, place, final_o
         slope = 0.0
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
-            if u[j] < t and not (final_only and place[j] != -2):
+            if u[j] < t and not (final_only and place[j] != FINAL):
                 s = np.sqrt(np.float64(weight[e * stride]))
                 share = s * (t - u[j]) / largest
                 power = 1.0 if p == 1.0 else share if p == 2.0 else share ** (p - 1.0)
