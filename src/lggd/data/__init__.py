@@ -1,1 +1,1 @@
-"""Graphs and results in files."""
+"""Datasets by name, splits, and graphs and results in files."""
