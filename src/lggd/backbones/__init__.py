@@ -1,0 +1,16 @@
+"""Backbones: graph neural networks of one signature, and the learner that trains any of them."""
+
+from lggd.backbones.learner import EPOCHS_WITHOUT_VALIDATION, BackboneLearner, initialised
+from lggd.backbones.networks import GAT, GCN, Backbone, ChebNet, JKNet, build_backbone
+
+__all__ = [
+    "EPOCHS_WITHOUT_VALIDATION",
+    "GAT",
+    "GCN",
+    "Backbone",
+    "BackboneLearner",
+    "ChebNet",
+    "JKNet",
+    "build_backbone",
+    "initialised",
+]
