@@ -10,7 +10,7 @@ from torch import Tensor
 from lggd.kernels import cpu, reference
 from lggd.kernels.field import Field
 
-__all__ = ["Backend", "Field", "backend_for"]
+__all__ = ["Backend", "Field", "backend_for", "idle_columns"]
 
 
 class Backend(Protocol):
@@ -30,3 +30,13 @@ class Backend(Protocol):
 def backend_for(device: torch.device) -> Backend:
     """numba on the CPU; plain torch everywhere else until a kernel for it exists."""
     return cast(Backend, cpu if device.type == "cpu" else reference)
+
+
+def idle_columns(device: torch.device, columns: int) -> int:
+    """How many columns to carry along unused, because they fill whole vector registers and cache lines on the CPU.
+
+    5 to 7 columns are carried as 8, and 9 to 15 as 16: a third faster, for the memory of the idle ones.
+    """
+    if device.type != "cpu" or not 4 < columns < 16:
+        return 0
+    return -columns % (8 if columns <= 8 else 16)

@@ -16,6 +16,9 @@ from torch import Tensor
 from lggd.kernels import Field, backend_for
 from lggd.solvers.scheme import Tableau
 
+# Up to this many bytes the start of every stage is kept, which saves the way back from running them again.
+STAGES_WORTH_KEEPING = 2**28
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -52,6 +55,14 @@ class Stepper:
         if last == 0:
             state.copy_(y)
 
+    def kept_step(self, state: Tensor, size: float) -> list[Tensor]:
+        """`step`, and where each of its stages evaluated F."""
+        starts = self.stage_starts(state.clone(), size)
+        last = len(self.tableau.weights) - 1
+        factors = [size * c for c in self.tableau.coefficients(last)]
+        self.backend.stage(self.field, starts[-1], starts[0], self.slopes, last, factors, state)
+        return starts
+
     def stage_starts(self, state: Tensor, size: float) -> list[Tensor]:
         """Where each stage of a step from `state` evaluates F."""
         starts = [state]
@@ -63,8 +74,17 @@ class Stepper:
         return starts
 
 
-def run(field: Field, plan: Plan, start: Tensor, keep: list[Tensor] | None = None) -> Tensor:
-    """States `[T, N, C]` at the outputs of the plan. `keep` collects the state before every `plan.every`-th step."""
+def run(
+    field: Field,
+    plan: Plan,
+    start: Tensor,
+    keep: list[Tensor] | None = None,
+    keep_stages: list[list[Tensor]] | None = None,
+) -> Tensor:
+    """States `[T, N, C]` at the outputs of the plan.
+
+    `keep` collects the state before every `plan.every`-th step, `keep_stages` where every stage began.
+    """
     state = start.clone(memory_format=torch.contiguous_format)
     stepper = Stepper(field, plan.tableau, state)
     outputs = start.new_empty((len(plan.counts), *start.shape))
@@ -73,7 +93,10 @@ def run(field: Field, plan: Plan, start: Tensor, keep: list[Tensor] | None = Non
         for _ in range(count):
             if keep is not None and taken % plan.every == 0:
                 keep.append(state.clone())
-            stepper.step(state, size)
+            if keep_stages is not None:
+                keep_stages.append(stepper.kept_step(state, size))
+            else:
+                stepper.step(state, size)
             taken += 1
         outputs[k] = state
     return outputs
@@ -85,10 +108,10 @@ class Evolve(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, start: Tensor, rho: Tensor, root: Tensor | None, field: Field, plan: Plan) -> Tensor:
         field = replace(field, rho=rho.detach().contiguous(), root_weight=None if root is None else root.detach())
-        kept: list[Tensor] = []
-        outputs = run(field, plan, start.detach(), kept)
-        ctx.field, ctx.plan, ctx.kept = field, plan, kept
-        return outputs
+        ctx.field, ctx.plan, ctx.kept, ctx.kept_stages = field, plan, [], []
+        if plan.every == 1 and plan.steps * len(plan.tableau.weights) * start.nbytes <= STAGES_WORTH_KEEPING:
+            return run(field, plan, start.detach(), keep_stages=ctx.kept_stages)
+        return run(field, plan, start.detach(), ctx.kept)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -103,10 +126,13 @@ class Evolve(torch.autograd.Function):
         for n in range(plan.steps - 1, -1, -1):
             if n + 1 in output_after:
                 sweep.cotangent += grads[0][output_after[n + 1]]
+            if ctx.kept_stages:
+                sweep.step(ctx.kept_stages[n], sizes[n])
+                continue
             if not segment:
                 first = n - n % plan.every
                 segment = sweep.replay(ctx.kept[first // plan.every], sizes[first : n + 1])
-            sweep.step(segment.pop(), sizes[n])
+            sweep.step(sweep.stepper.stage_starts(segment.pop(), sizes[n]), sizes[n])
         return sweep.cotangent, sweep.grad_rho, sweep.grad_root, None, None
 
 
@@ -130,8 +156,8 @@ class _Reverse:
             states.append(following)
         return states
 
-    def step(self, state: Tensor, size: float) -> None:
-        starts = self.stepper.stage_starts(state, size)
+    def step(self, starts: list[Tensor], size: float) -> None:
+        """Back through a step whose stages began at `starts`."""
         stages, weights = self.tableau.stages, self.tableau.weights
         pulled: dict[int, Tensor] = {}
         for s in range(len(weights) - 1, -1, -1):

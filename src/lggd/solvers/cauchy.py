@@ -12,12 +12,12 @@ from torch.nn.functional import pad
 
 from lggd.boundary import Boundary, Sources
 from lggd.graph import Graph
-from lggd.kernels import Field, backend_for
+from lggd.kernels import Field, backend_for, idle_columns
 from lggd.operators import check_p
 from lggd.potential import Potential, read_potential
 from lggd.solvers.dijkstra import hops
 from lggd.solvers.problem import Problem
-from lggd.solvers.scheme import MONOTONE, FixedStep
+from lggd.solvers.scheme import FixedStep, choose_step
 
 # An evolution reads the edges some hundred times: more than enough for reordering to pay.
 PASSES = 100
@@ -64,13 +64,7 @@ class CauchyProblem:
         )
 
     def _carried(self, columns: Tensor, filling: float) -> Tensor:
-        """The columns with idle ones beside them, where those fill whole vector registers and cache lines on the CPU.
-
-        5 to 7 columns are carried as 8, and 9 to 15 as 16: a third faster, for the memory of the idle ones.
-        """
-        if self.graph.device.type != "cpu" or not 4 < self.columns < 16:
-            return columns
-        return pad(columns, (0, -self.columns % (8 if self.columns <= 8 else 16)), value=filling)
+        return pad(columns, (0, idle_columns(self.graph.device, self.columns)), value=filling)
 
     def to_nodes(self, rows: Tensor) -> Tensor:
         """States by row `[…, N, C]` as values by node `[…, N, K]`, without the idle columns."""
@@ -133,21 +127,7 @@ class CauchyProblem:
 
     def choose_step(self, scheme: FixedStep) -> tuple[float, bool]:
         """The step to take, and whether it lies above the scheme's monotone limit."""
-        if not isinstance(scheme, FixedStep):
-            raise TypeError(f"`scheme` must be a stepping scheme such as RK4(), got {scheme!r}.")
-        stable = scheme.stable_at(self.field.p)
-        monotone = MONOTONE / self.bound if self.bound else math.inf
-        if scheme.step is None:
-            return monotone, False
-        # A step chosen to meet the limit exactly must not be refused for its last bit.
-        if scheme.step * self.bound > stable * (1 + 1e-6) and not scheme.force:
-            raise ValueError(
-                f"`step` must be at most {stable / self.bound:.4g} on this graph (step × max ρ‖√w‖_p must not "
-                f"exceed {stable} for {type(scheme).__name__}), got {scheme.step:g}, where it is "
-                f"{scheme.step * self.bound:.4g}. "
-                "Use step=None, a smaller potential such as DegreePotential(-1), or force=True."
-            )
-        return scheme.step, scheme.step > monotone * (1 + 1e-6)
+        return choose_step(scheme, self.field.p, self.bound)
 
     @cached_property
     def reachable(self) -> Tensor:

@@ -78,6 +78,24 @@ class RK4(_FixedStep):
 FixedStep = Euler | SSPRK3 | RK4
 
 
+def choose_step(scheme: FixedStep, p: float, bound: float) -> tuple[float, bool]:
+    """The step to take where max ρ‖√w‖_p is `bound`, and whether it lies above the monotone limit."""
+    if not isinstance(scheme, FixedStep):
+        raise TypeError(f"`scheme` must be a stepping scheme such as RK4(), got {scheme!r}.")
+    stable = scheme.stable_at(p)
+    monotone = MONOTONE / bound if bound else math.inf
+    if scheme.step is None:
+        return monotone, False
+    # A step chosen to meet the limit exactly must not be refused for its last bit.
+    if scheme.step * bound > stable * (1 + 1e-6) and not scheme.force:
+        raise ValueError(
+            f"`step` must be at most {stable / bound:.4g} on this graph (step × max ρ‖√w‖_p must not "
+            f"exceed {stable} for {type(scheme).__name__}), got {scheme.step:g}, where it is "
+            f"{scheme.step * bound:.4g}. Use step=None, a smaller potential such as DegreePotential(-1), or force=True."
+        )
+    return scheme.step, scheme.step > monotone * (1 + 1e-6)
+
+
 @dataclass(frozen=True)
 class TorchDiffEq:
     """The same evolution through the package torchdiffeq, for parity with the paper's code and as an oracle.

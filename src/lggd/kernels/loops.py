@@ -1,0 +1,330 @@
+"""The compiled loops of the CPU backend, over arrays alone.
+
+They stay in one file: the compiled code is kept on disk and is made anew when this file changes, not when another does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+
+# Sums may be reordered into vector lanes, but NaN and infinity keep their meaning: they are how divergence is seen.
+FAST = {"contract", "reassoc", "nsz"}
+
+# How the falls along the edges of a row are gathered into one number.
+SUM, SQUARES, POWERS, LARGEST = 1, 2, 3, 4
+
+# Each gathering is compiled on its own, with the choice frozen into the code: the loops over columns then have no
+# branches left and become vector instructions. `inline` lets the constant reach them.
+
+
+@njit(fastmath=FAST, inline="always")
+def _add_falls(gathering, p, s, fi, fj, total, largest):  # type: ignore[no-untyped-def]
+    """Adds the falls of one edge to its row's running totals."""
+    zero = fi.dtype.type(0)
+    for k in range(fi.size):
+        fall = fi[k] - fj[k]
+        if gathering == LARGEST:
+            total[k] = s * fall if s * fall > total[k] else total[k]
+        else:
+            fall = s * (fall if fall > zero else zero)
+            if gathering == SUM:
+                total[k] += fall
+            elif gathering == SQUARES:
+                total[k] += fall * fall
+            elif fall > zero:
+                total[k] += (fall / largest[k]) ** p
+
+
+@njit(fastmath=FAST)
+def _down(drop):  # type: ignore[no-untyped-def]
+    return drop if drop > drop - drop else drop - drop
+
+
+@njit(fastmath=FAST, inline="always")
+def _sum_by_fours(e, end, indices, root, stride, f, fi, total):  # type: ignore[no-untyped-def]
+    """Adds the falls of p = 1 four edges at a time, and gives the first edge left over.
+
+    That is a quarter of the loads and stores of `total`, and of the loops to set up: half the time for many columns.
+    """
+    while e + 4 <= end:
+        a, b, c, d = f[indices[e]], f[indices[e + 1]], f[indices[e + 2]], f[indices[e + 3]]
+        s, t = root[e * stride, 0], root[(e + 1) * stride, 0]
+        u, v = root[(e + 2) * stride, 0], root[(e + 3) * stride, 0]
+        for k in range(fi.size):
+            here = fi[k]
+            first = s * _down(here - a[k]) + t * _down(here - b[k])
+            total[k] += first + (u * _down(here - c[k]) + v * _down(here - d[k]))
+        e += 4
+    return e
+
+
+@njit(fastmath=FAST, inline="always")
+def _walk_row(gathering, p, i, indptr, indices, root, stride, f, total, largest):  # type: ignore[no-untyped-def]
+    groups = root.shape[1]
+    width = f.shape[1] // groups
+    fi = f[i]
+    total[:] = f.dtype.type(0)
+    if groups == 1:
+        e = indptr[i]
+        if gathering == SUM:
+            e = _sum_by_fours(e, indptr[i + 1], indices, root, stride, f, fi, total)
+        while e < indptr[i + 1]:
+            _add_falls(gathering, p, root[e * stride, 0], fi, f[indices[e]], total, largest)
+            e += 1
+    elif gathering == SUM and width == 1:
+        for e in range(indptr[i], indptr[i + 1]):
+            fj, s = f[indices[e]], root[e]
+            for k in range(fi.size):
+                total[k] += s[k] * _down(fi[k] - fj[k])
+    else:
+        for e in range(indptr[i], indptr[i + 1]):
+            fj = f[indices[e]]
+            for g in range(groups):
+                a, b = g * width, (g + 1) * width
+                _add_falls(gathering, p, root[e, g], fi[a:b], fj[a:b], total[a:b], largest[a:b])
+
+
+@njit(fastmath=FAST)
+def _rescue(i, indptr, indices, root, stride, f, total):  # type: ignore[no-untyped-def]
+    """Norms for p = 2 that came out 0, once more and scaled: falls may be too small to square without being 0."""
+    two = f.dtype.type(2)
+    largest, scaled = np.empty_like(total), np.empty_like(total)
+    _walk_row(LARGEST, two, i, indptr, indices, root, stride, f, largest, largest)
+    if largest.max() > f.dtype.type(0):
+        _walk_row(POWERS, two, i, indptr, indices, root, stride, f, scaled, largest)
+        for k in range(total.size):
+            if total[k] == f.dtype.type(0):
+                total[k] = largest[k] * np.sqrt(scaled[k])
+
+
+@njit(fastmath=FAST, inline="always")
+def _row_norm(gathering, p, i, indptr, indices, root, stride, f, total):  # type: ignore[no-untyped-def]
+    zero = f.dtype.type(0)
+    if gathering == SUM and f.shape[1] == 1:
+        # A single column has no columns to vectorize over; the edges of the row take their place.
+        here, one = f[i, 0], zero
+        for e in range(indptr[i], indptr[i + 1]):
+            fall = here - f[indices[e], 0]
+            one += root[e * stride, 0] * (fall if fall > zero else zero)
+        total[0] = one
+    elif gathering == POWERS:
+        # Divided by the largest fall, no power overflows or vanishes, whatever p.
+        power = f.dtype.type(p)
+        largest = np.empty_like(total)
+        _walk_row(LARGEST, power, i, indptr, indices, root, stride, f, largest, largest)
+        _walk_row(POWERS, power, i, indptr, indices, root, stride, f, total, largest)
+        for k in range(total.size):
+            total[k] = largest[k] * total[k] ** (f.dtype.type(1) / power)
+    else:
+        _walk_row(gathering, p, i, indptr, indices, root, stride, f, total, total)
+        if gathering == SQUARES:
+            vanished = False
+            for k in range(total.size):
+                vanished |= total[k] == zero
+                total[k] = np.sqrt(total[k])
+            if vanished:
+                _rescue(i, indptr, indices, root, stride, f, total)
+
+
+@njit(fastmath=FAST, inline="always")
+def _pull_falls(gathering, p, s, upper, lower, a, norm, winner, j, grad):  # type: ignore[no-untyped-def]
+    """Adds a · ∂‖falls from upper to lower‖_p/∂(fall) · s to `grad`, for one edge."""
+    zero = upper.dtype.type(0)
+    for k in range(upper.size):
+        pull = s * a[k]
+        if gathering == SUM:
+            grad[k] += pull if upper[k] > lower[k] else zero
+        elif gathering == LARGEST:
+            grad[k] += pull if winner[k] == j else zero
+        elif upper[k] > lower[k]:
+            share = s * (upper[k] - lower[k]) / norm[k]
+            grad[k] += pull * (share if gathering == SQUARES else share ** (p - 1))
+
+
+@njit(fastmath=FAST, inline="always")
+def _pull_from_above(gathering, p, i, indptr, indices, root, stride, f, a, norms, winners, grad):  # type: ignore[no-untyped-def]
+    groups = root.shape[1]
+    width = f.shape[1] // groups
+    if groups == 1:
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            _pull_falls(gathering, p, root[e * stride, 0], f[j], f[i], a[j], norms[j], winners[j], i, grad)
+    else:
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            for g in range(groups):
+                c, d = g * width, (g + 1) * width
+                _pull_falls(
+                    gathering, p, root[e, g],
+                    f[j, c:d], f[i, c:d], a[j, c:d], norms[j, c:d], winners[j, c:d], i, grad[c:d],
+                )  # fmt: skip
+
+
+@njit(fastmath=FAST, inline="always")
+def _pull_from_own(gathering, p, i, indptr, indices, root, stride, f, a, norms, winners, grad):  # type: ignore[no-untyped-def]
+    groups = root.shape[1]
+    width = f.shape[1] // groups
+    fi, ai, ni, wi = f[i], a[i], norms[i], winners[i]
+    if groups == 1:
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            _pull_falls(gathering, p, root[e * stride, 0], fi, f[j], ai, ni, wi, j, grad)
+    else:
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            for g in range(groups):
+                c, d = g * width, (g + 1) * width
+                _pull_falls(gathering, p, root[e, g], fi[c:d], f[j, c:d], ai[c:d], ni[c:d], wi[c:d], j, grad[c:d])
+
+
+@njit(fastmath=FAST, inline="always")
+def _pull_sum_both_ways(i, indptr, indices, root, stride, f, a, grad):  # type: ignore[no-untyped-def]
+    """Both directions of an edge at once, where they share one weight, and two edges at a time."""
+    zero = f.dtype.type(0)
+    fi, ai = f[i], a[i]
+    e, end = indptr[i], indptr[i + 1]
+    while e < end:
+        # An odd last edge is paired with itself at weight 0.
+        other = min(e + 1, end - 1)
+        s, t = root[e * stride, 0], root[other * stride, 0] if other > e else zero
+        fj, fk, aj, ak = f[indices[e]], f[indices[other]], a[indices[e]], a[indices[other]]
+        for k in range(fi.size):
+            here, pull, x, y, px, py = fi[k], ai[k], fj[k], fk[k], aj[k], ak[k]
+            first = pull if here > x else zero
+            first -= px if x > here else zero
+            second = pull if here > y else zero
+            second -= py if y > here else zero
+            grad[k] += s * first + t * second
+        e += 2
+
+
+@njit(fastmath=FAST, inline="always")
+def _pull_sum_by_column(i, indptr, indices, root, indptr_t, indices_t, root_t, f, a, grad, grad_root):  # type: ignore[no-untyped-def]
+    """Where every column has weights of its own: no groups to look up, so the columns become vector lanes again."""
+    zero = f.dtype.type(0)
+    fi, ai = f[i], a[i]
+    for e in range(indptr_t[i], indptr_t[i + 1]):
+        fj, aj, s = f[indices_t[e]], a[indices_t[e]], root_t[e]
+        for k in range(fi.size):
+            grad[k] -= s[k] * aj[k] if fj[k] > fi[k] else zero
+    for e in range(indptr[i], indptr[i + 1]):
+        fj, s = f[indices[e]], root[e]
+        for k in range(fi.size):
+            grad[k] += s[k] * ai[k] if fi[k] > fj[k] else zero
+        if grad_root.size:
+            for k in range(fi.size):
+                grad_root[e, k] = ai[k] * _down(fi[k] - fj[k])
+
+
+@njit(fastmath=FAST, inline="always")
+def _pull_root(gathering, p, s, upper, lower, a, norm, winner, j):  # type: ignore[no-untyped-def]
+    """Σ_k a · ∂‖falls‖_p/∂s for one edge, over the columns that share its weight."""
+    zero = upper.dtype.type(0)
+    total = zero
+    for k in range(upper.size):
+        drop = upper[k] - lower[k]
+        if gathering == SUM:
+            total += a[k] * (drop if drop > zero else zero)
+        elif gathering == LARGEST:
+            total += a[k] * drop if winner[k] == j else zero
+        elif drop > zero:
+            share = s * drop / norm[k]
+            total += a[k] * drop * (share if gathering == SQUARES else share ** (p - 1))
+    return total
+
+
+class Compiled(NamedTuple):
+    norm: Callable[..., None]
+    stage: Callable[..., None]
+    pull_back: Callable[..., None]
+
+
+@cache
+def compiled(gathering: int) -> Compiled:
+    """The three loops over rows for one gathering. Compiled at their first call, then kept on disk."""
+
+    @njit(parallel=True, fastmath=FAST, cache=True)
+    def norm(p, indptr, indices, root, stride, f, out):  # type: ignore[no-untyped-def]
+        for i in prange(indptr.size - 1):
+            _row_norm(gathering, p, i, indptr, indices, root, stride, f, out[i])
+
+    @njit(parallel=True, fastmath=FAST, cache=True)
+    def stage(p, indptr, indices, root, stride, rho, held, y, base, slopes, s, factors, out):  # type: ignore[no-untyped-def]
+        columns, groups = y.shape[1], rho.shape[1]
+        width = columns // groups
+        one, zero = y.dtype.type(1), y.dtype.type(0)
+        for i in prange(indptr.size - 1):
+            slope, new, old = slopes[s, i], out[i], base[i]
+            _row_norm(gathering, p, i, indptr, indices, root, stride, y, slope)
+            for g in range(groups):
+                r, part = rho[i, g], slope[g * width : (g + 1) * width]
+                for k in range(part.size):
+                    part[k] = one - r * part[k]
+            if held.size:
+                for k in range(columns):
+                    if held[i, k]:
+                        slope[k] = zero
+            for k in range(columns):
+                new[k] = old[k] + factors[s] * slope[k]
+            for r in range(s):
+                if factors[r] != zero:
+                    earlier = slopes[r, i]
+                    for k in range(columns):
+                        new[k] += factors[r] * earlier[k]
+
+    @njit(parallel=True, fastmath=FAST, cache=True)
+    def pull_back(
+        p, indptr, indices, root, stride, indptr_t, indices_t, root_t, f, a, norms, winners, grad, grad_root, one_pass
+    ):  # type: ignore[no-untyped-def]
+        # grad(i) = a(i)·∂norm(i)/∂f(i) + Σ_j a(j)·∂norm(j)/∂f(i), pulled by row i: no two threads share a sum.
+        groups = root.shape[1]
+        width = f.shape[1] // groups
+        power = f.dtype.type(p)
+        for i in prange(indptr.size - 1):
+            gi = grad[i]
+            gi[:] = f.dtype.type(0)
+            if gathering == SUM and one_pass:
+                _pull_sum_both_ways(i, indptr, indices, root, stride, f, a, gi)
+                continue
+            if gathering == SUM and width == 1 and groups > 1:
+                _pull_sum_by_column(i, indptr, indices, root, indptr_t, indices_t, root_t, f, a, gi, grad_root)
+                continue
+            _pull_from_above(gathering, power, i, indptr_t, indices_t, root_t, stride, f, a, norms, winners, gi)
+            # Raising f(i) shortens the falls towards it, just summed, and lengthens its own, summed next.
+            for k in range(gi.size):
+                gi[k] = -gi[k]
+            _pull_from_own(gathering, power, i, indptr, indices, root, stride, f, a, norms, winners, gi)
+            if grad_root.size:
+                for e in range(indptr[i], indptr[i + 1]):
+                    j = indices[e]
+                    for g in range(groups):
+                        c, d = g * width, (g + 1) * width
+                        grad_root[e, g] = _pull_root(
+                            gathering, power, root[e * stride, g],
+                            f[i, c:d], f[j, c:d], a[i, c:d], norms[i, c:d], winners[i, c:d], j,
+                        )  # fmt: skip
+
+    return Compiled(norm, stage, pull_back)
+
+
+@njit(parallel=True, fastmath=FAST, cache=True)
+def find_largest(indptr, indices, root, stride, f, norms, winners):  # type: ignore[no-untyped-def]
+    """The largest fall of each row and the neighbour it leads to: the first of equals, -1 where nothing falls."""
+    columns = f.shape[1]
+    width = columns // root.shape[1]
+    zero = f.dtype.type(0)
+    for i in prange(indptr.size - 1):
+        norms[i] = zero
+        winners[i] = -1
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            for k in range(columns):
+                fall = root[e * stride, k // width] * (f[i, k] - f[j, k])
+                if fall > norms[i, k]:
+                    norms[i, k] = fall
+                    winners[i, k] = j
