@@ -17,7 +17,7 @@ from rich.table import Table as Sheet
 
 from benchmarks.timing import Row, Table
 
-TABLES = ("steady", "right_hand_side", "evolution", "memory")
+TABLES = ("steady", "right_hand_side", "evolution", "memory", "learning")
 PACKAGES = ("lggd", "torch", "numba", "numpy", "scipy", "graphlearning", "scikit-fmm", "torchdiffeq")
 RESULTS = Path(__file__).parent.parent / "results"
 

@@ -2,15 +2,23 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.classifier import LGGDClassifier
+from lggd.data.datasets import load
 from lggd.distances import Depth, depth, distance, shortest_path
+from lggd.features import GGD, LGGD
 from lggd.graph import Graph
+from lggd.learning.networks import MLP, PropagatedMLP
+from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential
 from lggd.potential import DegreePotential
+from lggd.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.solvers.dijkstra import Dijkstra
 from lggd.solvers.evolution import Evolution, evolve
 from lggd.solvers.iterative import FastIterative
 from lggd.solvers.marching import FastMarching
 from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
 from lggd.solvers.solution import Solution, Statistics, Status
+from lggd.training import Checkpoint, Optimization, Progress
 
 try:
     __version__ = version("lggd")
@@ -18,8 +26,15 @@ except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "GAT",
+    "GCN",
+    "GGD",
+    "LGGD",
+    "MLP",
     "RK4",
     "SSPRK3",
+    "ChebNet",
+    "Checkpoint",
     "DegreePotential",
     "Depth",
     "Dijkstra",
@@ -28,12 +43,24 @@ __all__ = [
     "FastIterative",
     "FastMarching",
     "Graph",
+    "JKNet",
+    "LGGDClassifier",
+    "LearnedEdgeWeights",
+    "LearnedPotential",
+    "MaxScale",
+    "Optimization",
+    "Progress",
+    "PropagatedMLP",
+    "SoftmaxScale",
     "Solution",
+    "Standardize",
     "Statistics",
     "Status",
     "TorchDiffEq",
+    "Unscaled",
     "depth",
     "distance",
     "evolve",
+    "load",
     "shortest_path",
 ]

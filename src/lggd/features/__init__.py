@@ -1,0 +1,6 @@
+"""Node features from distances to the labelled nodes: GGD, which learns nothing, and LGGD, which learns."""
+
+from lggd.features.ggd import GGD
+from lggd.features.lggd import LGGD
+
+__all__ = ["GGD", "LGGD"]

@@ -1,0 +1,148 @@
+"""LGGD: learned generalized geodesic distances as features (paper, Sec. 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from lggd.features.estimator import DistanceFeatures
+from lggd.features.pipeline import Pipeline
+from lggd.features.settings import PRESETS, Horizons, Mode, Settings, read_initial
+from lggd.graph import Graph
+from lggd.labels import Labels
+from lggd.learning.flow import Flow
+from lggd.learning.learner import DistanceLearner
+from lggd.learning.networks import MLP, Networks, PropagatedMLP
+from lggd.learning.parameters import Coefficients, Equation
+from lggd.scaling import Scale
+from lggd.solvers.evolution import check_times
+from lggd.solvers.scheme import FixedStep
+from lggd.training import Callback, Checkpoint, History, Optimization, learn
+
+
+@dataclass(eq=False, repr=False)
+class LGGD(DistanceFeatures):
+    """Distances to the labelled nodes of each class that have learned from node contents where to start.
+
+    What is None is as the `preset` says: "default" (what measured best on validation), "paper" (its text) or "release"
+    (the authors' code). `settings` shows them all.
+
+    - `times`: at which the evolution is read off; T of them and K classes give T·K features.
+    - `p`, `scheme`: of the evolution, as in `evolve`.
+    - `potential`: ρ, as in `evolve`; or `LearnedPotential()`, or `LearnedEdgeWeights()`.
+    - `initial`: the networks behind φ₀: `MLP()`, `PropagatedMLP()`, or a torch module from contents (or contents and
+      edge_index) to K values.
+    - `horizons`: "each" learns a model a time, "shared" one for all.
+    - `cross_fit`: in how many folds the labels are dealt out, so that a labelled node gets the features of a solve
+      without its own fold; 0 for none. Otherwise its own label puts a 0 into its own features.
+    - `scale`: `MaxScale()`, `Standardize()`, `SoftmaxScale()` or `Unscaled()`; fitted once and kept.
+    - `reachable`: whether to add a column that is 1 where a label is in reach. Elsewhere distances only grow with time,
+      from φ₀; `cap` bounds them.
+    - `mode`: whether the features "replace" `x` or are "concat"-enated to it; `attr_name` puts them elsewhere.
+    - `optimization`: of Pipeline 1. `validation`: the share of labels to hold out where no `val_mask` is given.
+
+    >>> import lggd
+    >>> data = lggd.load("karate")
+    >>> features = lggd.LGGD(times=(1, 2), optimization=lggd.Optimization(epochs=10)).fit(data)
+    >>> features.transform(data).x.shape  # 2 times, 2 classes, and whether a label is in reach
+    torch.Size([34, 5])
+    """
+
+    times: Sequence[float] | None = None
+    p: float | None = None
+    potential: Coefficients | None = None
+    initial: MLP | PropagatedMLP | nn.Module | None = None
+    horizons: Horizons | None = None
+    cross_fit: int | None = None
+    scale: Scale | None = None
+    reachable: bool | None = None
+    cap: float | None = None
+    mode: Mode | None = None
+    attr_name: str | None = None
+    scheme: FixedStep | None = None
+    optimization: Optimization | None = None
+    validation: float | None = None
+    seed: int | torch.Generator = 0
+    preset: Literal["default", "paper", "release"] = "default"
+
+    @property
+    def settings(self) -> Settings:
+        """All settings, checked, with the preset's where none were given."""
+        if self.preset not in PRESETS:
+            raise ValueError(f"`preset` must be one of {', '.join(PRESETS)}, got {self.preset!r}.")
+        given = {name: getattr(self, name) for name in Settings.__dataclass_fields__}
+        changes = {name: value for name, value in given.items() if value is not None}
+        if "times" in changes:
+            changes["times"] = check_times(changes["times"])
+        if "initial" in changes:
+            changes["initial"] = read_initial(changes["initial"])
+        return replace(PRESETS[self.preset], **changes)
+
+    def __repr__(self) -> str:
+        named = ((name, getattr(self, name), field.default) for name, field in self.__dataclass_fields__.items())
+        return f"LGGD({', '.join(f'{name}={value!r}' for name, value, default in named if value != default)})"
+
+    def _learn(
+        self,
+        data: Any,
+        graph: Graph,
+        labels: Labels,
+        seed: int,
+        callback: Callback | None,
+        checkpoint: Checkpoint | None,
+    ) -> History:
+        settings = self.settings
+        self._models(data, graph, seed)
+        problems = len(self._flow.horizons)
+        shared = settings.horizons == "shared"
+        learner = DistanceLearner(
+            self._networks,
+            self._contents,
+            self._equation,
+            self._flow,
+            labels.train.expand(problems, -1),
+            labels.validation.expand(problems, -1),
+            labels.num_classes,
+            settings.optimization,
+            ["all times"] if shared else [f"t={t:g}" for t in settings.times],
+        )
+        history = learn(learner, "distances", callback, checkpoint)
+        learner.load_best()
+        return history
+
+    def _models(self, data: Any, graph: Graph, seed: int) -> None:
+        """Networks, equation and flow of every problem, as they are before learning."""
+        settings = self.settings
+        times = range(len(settings.times))
+        horizons = [list(times)] if settings.horizons == "shared" else [[k] for k in times]
+        draws = torch.Generator().manual_seed(seed)
+        seeds = torch.randint(2**62, (len(horizons),), generator=draws).tolist()
+        generators = [torch.Generator(device=graph.device).manual_seed(s) for s in seeds]
+        self._contents = settings.initial.contents(data, graph)
+        self._networks: Networks = settings.initial.networks(self._contents, self.num_classes_, generators)  # type: ignore[arg-type]
+        self._equation = Equation(graph, settings.potential, generators)
+        self._flow = Flow(graph, self._equation, settings.times, horizons, settings.p, settings.scheme)
+
+    def _pipeline(self, data: Any, graph: Graph) -> Pipeline:
+        settings = self.settings
+        equation, flow, contents = self._equation, self._flow, self._contents
+        if graph is not equation.graph:
+            contents = settings.initial.contents(data, graph)
+            equation = equation.on(graph)
+            flow = Flow(graph, equation, settings.times, flow.horizons, settings.p, settings.scheme)
+        with torch.no_grad():
+            start = self._networks(contents, training=False).abs().detach()
+        return Pipeline(graph, equation, flow, start)
+
+    def _learned(self) -> dict[str, Tensor]:
+        return {owned.name: owned.value.detach() for owned in (*self._networks.owned(), *self._equation.owned())}
+
+    def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
+        self._models(data, graph, seed=0)
+        with torch.no_grad():
+            for owned in (*self._networks.owned(), *self._equation.owned()):
+                owned.value.copy_(state[owned.name])

@@ -1,0 +1,263 @@
+"""Networks from node contents to the initial condition φ₀: many of them side by side, one a problem."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lggd.graph import Graph
+from lggd.learning.contents import Contents, Propagated, gcn_matrix, read_contents
+from lggd.training import Randomness
+
+Activation = Literal["relu", "elu", "gelu", "leaky_relu", "silu", "tanh"]
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "elu": functional.elu,
+    "gelu": functional.gelu,
+    "leaky_relu": functional.leaky_relu,
+    "silu": functional.silu,
+    "tanh": torch.tanh,
+}
+# Dropout is decided by a random byte an entry: eight entries a random number. Rates are rounded to 1/256.
+LEVELS = 256
+
+
+@dataclass(frozen=True)
+class MLP:
+    """φ₀ = |MLP(x)|: hidden layers of these sizes, each followed by the activation and by dropout.
+
+    `normalize` first divides each row of x by its length. `zeros` appends columns of 0 to x (the appendix of the paper
+    suggests it): a plain MLP sees them only through the smaller scale of its first random weights.
+    """
+
+    hidden: tuple[int, ...] = (512, 128)
+    dropout: float = 0.5
+    activation: Activation = "relu"
+    normalize: bool = False
+    zeros: int = 0
+
+    def __post_init__(self) -> None:
+        _check_sizes(self.hidden, self.dropout, self.activation, self.zeros)
+
+    def contents(self, data: Any, graph: Graph) -> Contents:
+        """What the networks see of the data."""
+        return read_contents(data, self.normalize, self.zeros)
+
+    def networks(self, contents: Contents, num_classes: int, generators: Sequence[torch.Generator]) -> Stack:
+        """A network a generator, with parameters drawn from it."""
+        sizes = (contents.num_features, *self.hidden, num_classes)
+        return Stack(sizes, self.dropout, ACTIVATIONS[self.activation], generators)
+
+
+@dataclass(frozen=True)
+class PropagatedMLP:
+    """φ₀ = |MLP([x, Âx, Â²x, …])|: an initial condition that sees the neighbourhood up to `hops` steps away.
+
+    Â is the normalised adjacency with self-loops of a GCN. `normalize` divides each row of each block by its length.
+    Not in the paper.
+    """
+
+    hidden: tuple[int, ...] = (128,)
+    dropout: float = 0.5
+    hops: int = 2
+    activation: Activation = "relu"
+    normalize: bool = True
+    zeros: int = 0
+
+    def __post_init__(self) -> None:
+        _check_sizes(self.hidden, self.dropout, self.activation, self.zeros)
+        if isinstance(self.hops, bool) or not isinstance(self.hops, int) or self.hops < 1:
+            raise ValueError(f"`hops` must be a whole number from 1, got {self.hops!r}. MLP() looks at no neighbours.")
+
+    def contents(self, data: Any, graph: Graph) -> Contents:
+        """What the networks see of the data."""
+        raw = read_contents(data, normalize=False, zeros=self.zeros)
+        return Propagated(raw, gcn_matrix(graph), self.hops, self.normalize)
+
+    def networks(self, contents: Contents, num_classes: int, generators: Sequence[torch.Generator]) -> Stack:
+        """A network a generator, with parameters drawn from it."""
+        sizes = (contents.num_features, *self.hidden, num_classes)
+        return Stack(sizes, self.dropout, ACTIVATIONS[self.activation], generators)
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A tensor that learning changes, of problem `owner`; None where its first dimension counts the problems."""
+
+    name: str
+    value: Tensor
+    owner: int | None = None
+
+
+class Networks(Protocol):
+    """Q networks that are evaluated together."""
+
+    def owned(self) -> list[Owned]:
+        """All that learning changes in them."""
+
+    def __call__(self, contents: Any, training: bool) -> Tensor:
+        """What they answer, `[N, Q, K]`; with dropout where `training`."""
+
+    def random_state(self) -> dict[str, Tensor]:
+        """Where their random numbers stand."""
+
+    def restore_random_state(self, state: Mapping[str, Tensor]) -> None:
+        """Goes on drawing from there."""
+
+
+class Stack:
+    """Q equal MLPs with parameters `[Q, in, out]`: a product serves all, yet each is drawn and trained as if alone."""
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        dropout: float,
+        activation: Callable[[Tensor], Tensor],
+        generators: Sequence[torch.Generator],
+    ) -> None:
+        self.activation, self.generators = activation, list(generators)
+        self.kept_levels = round((1 - dropout) * LEVELS)
+        self.weights = [self._drawn(a, a, b) for a, b in pairwise(sizes)]
+        self.biases = [self._drawn(a, 1, b) for a, b in pairwise(sizes)]
+
+    def _drawn(self, fan_in: int, rows: int, columns: int) -> Tensor:
+        """Uniform in ±1/√fan_in, as torch's own linear layers are."""
+        bound = fan_in**-0.5
+        parts = [
+            torch.empty(rows, columns, device=g.device).uniform_(-bound, bound, generator=g) for g in self.generators
+        ]
+        return torch.stack(parts).requires_grad_()
+
+    def owned(self) -> list[Owned]:
+        weights = [Owned(f"weight.{k}", value) for k, value in enumerate(self.weights)]
+        return weights + [Owned(f"bias.{k}", value) for k, value in enumerate(self.biases)]
+
+    def __call__(self, contents: Contents, training: bool) -> Tensor:
+        problems, features, width = self.weights[0].shape
+        # One product for all: the first layers stand side by side as columns.
+        side_by_side = self.weights[0].permute(1, 0, 2).reshape(features, problems * width)
+        h = contents.times(side_by_side).view(-1, problems, width).permute(1, 0, 2) + self.biases[0]
+        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+            h = self.activation(h)
+            if training and self.kept_levels < LEVELS:
+                h = self._dropped(h)
+            h = torch.baddbmm(bias, h, weight)
+        return h.permute(1, 0, 2)
+
+    def _dropped(self, h: Tensor) -> Tensor:
+        """Each network draws from its own generator, so that it drops what it would drop alone."""
+        _, nodes, width = h.shape
+        words = -(-nodes * width // 8)
+        bits = torch.empty(len(self.generators), words, dtype=torch.int64, device=h.device)
+        for row, generator in zip(bits, self.generators, strict=True):
+            row.random_(-(2**63), None, generator=generator)
+        kept = bits.view(torch.uint8)[:, : nodes * width].reshape(h.shape) < self.kept_levels
+        return torch.where(kept, h, 0.0) * (LEVELS / self.kept_levels)
+
+    def random_state(self) -> dict[str, Tensor]:
+        return {f"random.{q}": g.get_state() for q, g in enumerate(self.generators)}
+
+    def restore_random_state(self, state: Mapping[str, Tensor]) -> None:
+        for q, generator in enumerate(self.generators):
+            generator.set_state(state[f"random.{q}"].cpu())
+
+
+@dataclass(frozen=True, eq=False)
+class Raw:
+    """Contents and edges as a module of the user's takes them."""
+
+    x: Tensor
+    edge_index: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class FromModule:
+    """φ₀ = |module(x)| or |module(x, edge_index)|, for any module that gives K values a node.
+
+    Every problem learns a copy of its own, from the parameters that the module came with.
+    """
+
+    module: nn.Module
+
+    def contents(self, data: Any, graph: Graph) -> Raw:
+        """What the networks see of the data."""
+        return Raw(data.x, graph.edge_index)
+
+    def networks(self, contents: Raw, num_classes: int, generators: Sequence[torch.Generator]) -> Copies:
+        """A copy a generator."""
+        return Copies(self.module, contents, num_classes, generators)
+
+
+class Copies:
+    """Q copies of a module, evaluated one after the other."""
+
+    def __init__(
+        self, module: nn.Module, contents: Raw, num_classes: int, generators: Sequence[torch.Generator]
+    ) -> None:
+        self.modules = [copy.deepcopy(module).to(contents.x.device) for _ in generators]
+        self.takes_edges = _takes_two(module.forward)
+        self.draws = [Randomness(g.initial_seed(), contents.x.device) for g in generators]
+        # A look at the answer, which also brings lazy layers into being.
+        with torch.no_grad():
+            answer = self(contents, training=False)
+        if answer.shape[2] != num_classes:
+            raise ValueError(
+                f"`initial` must give a value for each of the {num_classes} classes, got {answer.shape[2]} a node."
+            )
+
+    def owned(self) -> list[Owned]:
+        return [
+            Owned(f"module.{q}.{name}", value, q)
+            for q, module in enumerate(self.modules)
+            for name, value in (*module.named_parameters(), *module.named_buffers())
+        ]
+
+    def __call__(self, contents: Raw, training: bool) -> Tensor:
+        given = (contents.x, contents.edge_index) if self.takes_edges else (contents.x,)
+        answers = []
+        for module, draws in zip(self.modules, self.draws, strict=True):
+            module.train(training)
+            with draws.in_use():
+                answers.append(module(*given))
+        if answers[0].dim() != 2 or answers[0].shape[0] != contents.x.shape[0]:
+            raise ValueError(f"`initial` must give a row a node, [N, K], got shape {list(answers[0].shape)}.")
+        return torch.stack(answers, 1)
+
+    def random_state(self) -> dict[str, Tensor]:
+        return {
+            f"random.{q}.{device}": state
+            for q, draws in enumerate(self.draws)
+            for device, state in draws.states.items()
+        }
+
+    def restore_random_state(self, state: Mapping[str, Tensor]) -> None:
+        for q, draws in enumerate(self.draws):
+            draws.states = {device: state[f"random.{q}.{device}"].cpu() for device in draws.states}
+
+
+def _takes_two(forward: Callable[..., Any]) -> bool:
+    """Whether it must or may be called with two positional arguments."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(forward).parameters.values()
+    required = [q for q in parameters if q.kind in kinds and q.default is inspect.Parameter.empty]
+    named = [q.name for q in parameters if q.kind in kinds]
+    return len(required) == 2 or (len(named) >= 2 and named[1] == "edge_index")
+
+
+def _check_sizes(hidden: Any, dropout: float, activation: str, zeros: int) -> None:
+    if not isinstance(hidden, tuple) or not all(isinstance(h, int) and h > 0 for h in hidden):
+        raise ValueError(f"`hidden` must be a tuple of positive sizes such as (512, 128), got {hidden!r}.")
+    if not 0 <= dropout < 1 - 1 / LEVELS:
+        raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}. Use 0 for none.")
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"`activation` must be one of {', '.join(ACTIVATIONS)}, got {activation!r}.")
+    if not isinstance(zeros, int) or zeros < 0:
+        raise ValueError(f"`zeros` must be a whole number from 0, got {zeros!r}.")

@@ -1,0 +1,92 @@
+"""What the equation depends on besides φ₀: a potential and weights, fixed or learned, one set a problem."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lggd.graph import Graph
+from lggd.learning.networks import Owned
+from lggd.potential import DegreePotential, Potential, read_potential
+
+
+@dataclass(frozen=True)
+class LearnedPotential:
+    """ρ(i) = 2σ(θ_i) · base(i), with a θ_i learned for every node (the paper's ρ(x), Table 1, row 10).
+
+    It starts at the base and stays below twice the base, so that the step in time is known before learning.
+    """
+
+    base: DegreePotential = DegreePotential(-1.0)
+
+
+@dataclass(frozen=True)
+class LearnedEdgeWeights:
+    """√w(i, j) is multiplied by √σ(θ_ij), with a θ learned for every direction of an edge (the authors' release).
+
+    They start at random, θ uniform in [-1, 1]. `potential` may be learned along with them.
+    """
+
+    potential: DegreePotential | LearnedPotential = DegreePotential(-1.0)
+
+
+Coefficients = Potential | LearnedPotential | LearnedEdgeWeights
+
+
+class Equation:
+    """ρ and √w of Q problems on a graph, as learned so far; differentiable."""
+
+    def __init__(self, graph: Graph, coefficients: Coefficients | None, generators: Sequence[torch.Generator]) -> None:
+        problems, device = len(generators), graph.device
+        self.graph = graph
+        potential = coefficients.potential if isinstance(coefficients, LearnedEdgeWeights) else coefficients
+        self.theta_nodes: Tensor | None = None
+        self.theta_edges: Tensor | None = None
+        if isinstance(potential, LearnedPotential):
+            self.theta_nodes = torch.zeros(problems, graph.num_nodes, device=device, requires_grad=True)
+            potential = potential.base
+        if isinstance(coefficients, LearnedEdgeWeights):
+            shape = (graph.num_edges,)
+            drawn = [torch.empty(shape, device=device).uniform_(-1, 1, generator=g) for g in generators]
+            self.theta_edges = torch.stack(drawn).requires_grad_()
+        self.potential = potential
+        self.base = read_potential(potential, graph, 1, torch.float32)
+        self.root = graph.weight.float().sqrt().unsqueeze(1) if graph.is_weighted else None
+
+    def on(self, graph: Graph) -> Equation:
+        """What was learned here, on another graph of the same nodes and, where edges have learned, the same edges."""
+        if self.theta_edges is not None and not torch.equal(graph.edge_index, self.graph.edge_index):
+            raise ValueError(
+                "`data` must have the edges that weights were learned for, got others. Fit on the new graph."
+            )
+        other = copy.copy(self)
+        other.graph = graph
+        other.base = read_potential(self.potential, graph, 1, torch.float32)
+        other.root = graph.weight.float().sqrt().unsqueeze(1) if graph.is_weighted else None
+        return other
+
+    def owned(self) -> list[Owned]:
+        """All that learning changes here."""
+        thetas = (("theta_nodes", self.theta_nodes), ("theta_edges", self.theta_edges))
+        return [Owned(name, theta) for name, theta in thetas if theta is not None]
+
+    def rho(self) -> Tensor:
+        """ρ by node: `[N, Q]`, or `[N, 1]` where it is the same for all."""
+        if self.theta_nodes is None:
+            return self.base
+        return self.base * (2 * torch.sigmoid(self.theta_nodes)).t()
+
+    def root_weight(self) -> Tensor | None:
+        """√w along the graph's edges: `[E, Q]`, `[E, 1]` where it is the same for all, None where it is 1."""
+        if self.theta_edges is None:
+            return self.root
+        learned = torch.sigmoid(self.theta_edges).sqrt().t()
+        return learned if self.root is None else self.root * learned
+
+    def limits(self) -> tuple[Tensor, Tensor | None]:
+        """The largest ρ `[N, 1]` and √w `[E, 1]` that learning can reach."""
+        return self.base * (1 if self.theta_nodes is None else 2), self.root
