@@ -14,6 +14,8 @@ import pytest
 import lggd
 
 NAMES = [
+    "ChebNet",
+    "Checkpoint",
     "DegreePotential",
     "Depth",
     "Dijkstra",
@@ -21,24 +23,44 @@ NAMES = [
     "Evolution",
     "FastIterative",
     "FastMarching",
+    "GAT",
+    "GCN",
+    "GGD",
     "Graph",
+    "JKNet",
+    "LGGD",
+    "LGGDClassifier",
+    "LearnedEdgeWeights",
+    "LearnedPotential",
+    "MLP",
+    "MaxScale",
+    "Optimization",
+    "Progress",
+    "PropagatedMLP",
     "RK4",
     "SSPRK3",
+    "SoftmaxScale",
     "Solution",
+    "Standardize",
     "Statistics",
     "Status",
     "TorchDiffEq",
+    "Unscaled",
     "depth",
     "distance",
     "evolve",
+    "load",
     "shortest_path",
 ]
 CONSTRUCTORS = ["from_edges", "from_grid", "from_networkx", "from_points", "from_pyg", "from_scipy"]
-SHOWN = ["DegreePotential", "Evolution", "Graph", "depth", "distance", "evolve", "shortest_path"]
+SHOWN = [
+    "ChebNet", "DegreePotential", "Evolution", "GAT", "GCN", "GGD", "Graph", "JKNet", "LGGD", "LGGDClassifier",
+    "depth", "distance", "evolve", "load", "shortest_path",
+]  # fmt: skip
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(lggd.__path__, "lggd.") if not module.name.startswith("lggd.cli")
 )
-NEEDLESS = ["matplotlib", "networkx", "pandas", "rich", "sklearn", "torch_geometric", "torchdiffeq", "typer"]
+NEEDLESS = ["matplotlib", "networkx", "pandas", "pyarrow", "rich", "sklearn", "torch_geometric", "torchdiffeq", "typer"]
 
 
 def members(owner):

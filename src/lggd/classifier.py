@@ -17,6 +17,7 @@ from lggd.backbones import GAT, GCN, BackboneLearner, ChebNet, JKNet, initialise
 from lggd.data.files import replacing_folder
 from lggd.features import GGD, LGGD
 from lggd.labels import Labels, merge_labels
+from lggd.learning.contents import check_contents
 from lggd.training import Callback, Checkpoint, History, Optimization, learn, seed_of
 
 Backbone = GCN | GAT | ChebNet | JKNet | nn.Module
@@ -64,6 +65,7 @@ class LGGDClassifier:
             raise ValueError(
                 "`features` or `backbone` must be given, got None for both. Nothing would be left to answer."
             )
+        self._check_kinds()
         labels = self._read_labels(data)
         self.num_classes_ = labels.num_classes
         self.additions_, self.history_, self.about_ = [], {}, {}
@@ -80,6 +82,14 @@ class LGGDClassifier:
         if self.features_ is not None:
             self.features_.known_ = self.known_
         return self
+
+    def _check_kinds(self) -> None:
+        if not isinstance(self.features, (GGD, LGGD, type(None))):
+            raise TypeError(f"`features` must be LGGD(), GGD() or None, got {self.features!r}.")
+        if not isinstance(self.backbone, (GCN, GAT, ChebNet, JKNet, nn.Module, type(None))):
+            raise TypeError(f"`backbone` must be one such as GCN(), a torch module or None, got {self.backbone!r}.")
+        if not isinstance(self.optimization, Optimization):
+            raise TypeError(f"`optimization` must be an Optimization(), got {self.optimization!r}.")
 
     def _read_labels(self, data: Any) -> Labels:
         labels = Labels.read(data)
@@ -116,8 +126,8 @@ class LGGDClassifier:
         """What the backbone sees."""
         if self.features_ is not None:
             return self.features_.inputs(data)
-        x: Tensor = data.x if data.x.layout == torch.strided else data.x.to_dense()
-        return x.float()
+        x = check_contents(data)
+        return x if x.layout == torch.strided else x.to_dense()
 
     # -- answers ------------------------------------------------------------------------------------------------
 
@@ -143,11 +153,15 @@ class LGGDClassifier:
     def score(self, data: Any, mask: Tensor | None = None) -> float:
         """The share of right answers over `mask`, or `data.test_mask`, or all labels that it does not know."""
         self._check_fitted()
-        y = data.y
+        y = getattr(data, "y", None)
+        if not isinstance(y, Tensor):
+            raise TypeError(f"`data.y` must be a tensor of classes to compare with, got {type(y).__name__}.")
         if mask is None:
             mask = getattr(data, "test_mask", None)
         if mask is None:
             mask = (y >= 0) & (self.known_ < 0)
+        if mask.shape != y.shape or mask.dtype != torch.bool:
+            raise ValueError(f"`mask` must be a mask of shape {list(y.shape)}, got {mask.dtype} {list(mask.shape)}.")
         counted = mask & (y >= 0)
         if not bool(counted.any()):
             raise ValueError("`mask` must hold at least one node with a label in `data.y`, got none.")
@@ -184,12 +198,12 @@ class LGGDClassifier:
             "num_classes": self.num_classes_,
             "num_inputs": None if self.module_ is None else self._inputs(self.data_).shape[1],
             "additions": self.additions_,
-            "history": self.history_,
+            "history": storage.to_plain(self.history_, "history"),
             "about": self.about_,
         }
         weights = {"known": self.known_}
         if self.features_ is not None:
-            weights |= {f"features.{name}": value for name, value in self.features_.state().items()}
+            weights |= {f"features.{n}": value for n, value in self.features_.state().items() if n != "known"}
         if self.module_ is not None:
             weights |= {f"backbone.{name}": value for name, value in self.module_.state_dict().items()}
         with replacing_folder(folder, marker=storage.SETTINGS_FILE) as temporary:
@@ -206,39 +220,57 @@ class LGGDClassifier:
         settings = storage.read_settings(folder)
         given = {"backbone": backbone, "initial": initial}
         modules = {name: module for name, module in given.items() if module is not None}
+        path = folder / storage.SETTINGS_FILE
         try:
             parts = {
                 name: storage.from_plain(settings[name], name, modules)
                 for name in ("features", "backbone", "optimization", "seed")
             }
             model = cls(**parts)
+            model._check_kinds()
             model.num_classes_ = int(settings["num_classes"])
-            model.additions_, model.history_ = list(settings["additions"]), dict(settings["history"])
+            model.additions_ = list(settings["additions"])
+            model.history_ = {
+                stage: {name: [storage.from_plain(v, name, {}) for v in values] for name, values in history.items()}
+                for stage, history in settings["history"].items()
+            }
             model.about_ = dict(settings["about"])
-        except (KeyError, TypeError) as wrong:
-            raise ValueError(f"`{folder / storage.SETTINGS_FILE}` must be complete, but it lacks {wrong}.") from wrong
-        model.data_ = storage.unpack_graph(storage.read_tensors(folder / storage.GRAPH_FILE, ["edge_index"]))
+            num_inputs = settings["num_inputs"]
+            if (num_inputs is None) != (model.backbone is None):
+                raise ValueError("a backbone comes with its number of inputs")
+        except KeyError as wrong:
+            raise ValueError(f"`{path}` must be complete, but it lacks {wrong}.") from wrong
+        except (TypeError, ValueError, AttributeError) as wrong:
+            raise ValueError(f"`{path}` must be the settings of a saved model, but: {wrong}") from wrong
+        path = folder / storage.GRAPH_FILE
+        graph = storage.read_tensors(path, ["edge_index", "num_nodes"])
         weights = storage.read_tensors(folder / storage.WEIGHTS_FILE, ["known"])
-        model._restore(folder, weights, settings["num_inputs"])
+        try:
+            model.data_ = storage.unpack_graph(graph)
+        except (ValueError, RuntimeError) as wrong:
+            raise ValueError(f"`{path}` must be the graph of a saved model, but: {wrong}") from wrong
+        try:
+            model._restore(weights, num_inputs)
+            model.predict_proba()
+        except (KeyError, RuntimeError, ValueError, TypeError, IndexError) as wrong:
+            raise ValueError(f"`{folder}` must be a saved model whose files fit together, but: {wrong}") from wrong
         return model
 
-    def _restore(self, folder: Path, weights: Mapping[str, Tensor], num_inputs: int | None) -> None:
+    def _restore(self, weights: Mapping[str, Tensor], num_inputs: int | None) -> None:
         """Takes over the numbers of a saved model."""
         self.known_ = weights["known"]
+        nodes = self.data_.num_nodes
+        if self.known_.shape != (nodes,) or int(self.known_.min()) < -1 or int(self.known_.max()) >= self.num_classes_:
+            raise ValueError(f"known must hold a class from 0 to {self.num_classes_ - 1}, or -1, for {nodes} nodes")
         self.features_, self.module_ = copy.copy(self.features), None
-        try:
-            if self.features_ is not None:
-                mine = {n.removeprefix("features."): v for n, v in weights.items() if n.startswith("features.")}
-                self.features_.restore(self.data_, mine, self.num_classes_)
-                self.features_.known_ = self.known_
-            if self.backbone is not None and num_inputs is not None:
-                module = initialised(self.backbone, num_inputs, self.num_classes_, seed=0)
-                mine = {n.removeprefix("backbone."): v for n, v in weights.items() if n.startswith("backbone.")}
-                module.load_state_dict(mine)
-                self.module_ = module.eval()
-        except (KeyError, RuntimeError) as wrong:
-            path = folder / storage.WEIGHTS_FILE
-            raise ValueError(f"`{path}` must fit the settings beside it, but it does not: {wrong}.") from wrong
+        if self.features_ is not None:
+            mine = {n.removeprefix("features."): v for n, v in weights.items() if n.startswith("features.")}
+            self.features_.restore(self.data_, {"known": self.known_, **mine}, self.num_classes_)
+        if self.backbone is not None and num_inputs is not None:
+            module = initialised(self.backbone, num_inputs, self.num_classes_, seed=0)
+            mine = {n.removeprefix("backbone."): v for n, v in weights.items() if n.startswith("backbone.")}
+            module.load_state_dict(mine)
+            self.module_ = module.eval()
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "known_"):

@@ -62,21 +62,21 @@ class Labels:
                 )
         if not bool((train >= 0).any()):
             raise ValueError("`data.y` must label at least one training node, got none. Distances need a boundary.")
-        counts = torch.bincount(train[train >= 0])
-        empty = (counts == 0).nonzero()
-        if len(empty):
+        classes = torch.unique(train[train >= 0])
+        gap = (classes != torch.arange(len(classes), device=classes.device)).nonzero()
+        if len(gap):
             raise ValueError(
-                f"`data.y` must label a training node of every class from 0 to {len(counts) - 1}, got none of class "
-                f"{int(empty[0])}. Label one, or number the classes without gaps."
+                f"`data.y` must label a training node of every class from 0 to {int(classes[-1])}, got none of class "
+                f"{int(gap[0])}. Label one, or number the classes without gaps."
             )
-        strange = (validation >= len(counts)).nonzero()
+        strange = (validation >= len(classes)).nonzero()
         if len(strange):
             node = int(strange[0])
             raise ValueError(
                 f"`data.y` must not label validation nodes of a class without a training label, got class "
                 f"{int(validation[node])} at node {node}. Label a training node of that class."
             )
-        return cls(train, validation, len(counts))
+        return cls(train, validation, len(classes))
 
     @property
     def has_validation(self) -> bool:
@@ -103,14 +103,13 @@ class Labels:
 
 def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Tensor:
     """`known` int64 `[N]` with the classes of some more nodes in it; a contradiction is an error."""
-    ids = torch.as_tensor(np.asarray(nodes) if not isinstance(nodes, Tensor) else nodes).to(known.device)
+    ids = _as_tensor(nodes).to(known.device)
     if ids.dtype == torch.bool:
         if ids.shape != known.shape:
             raise ValueError(f"`nodes` as a mask must have shape {list(known.shape)}, got {list(ids.shape)}.")
         ids = ids.nonzero().squeeze(1)
     ids = ids.reshape(-1)
-    classes = torch.as_tensor(np.asarray(labels) if not isinstance(labels, Tensor) else labels).to(known.device)
-    classes = classes.reshape(-1)
+    classes = _as_tensor(labels).to(known.device).reshape(-1)
     if ids.numel() == 0 and classes.numel() == 0:
         return known
     if ids.dtype.is_floating_point or classes.dtype.is_floating_point or classes.dtype == torch.bool:
@@ -139,6 +138,15 @@ def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Te
             f"{int(known[node] if known[node] >= 0 else merged[node])}. Leave it out, or fit anew."
         )
     return merged
+
+
+def _as_tensor(values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"`nodes` and `labels` must be whole numbers, got {array.dtype}.")
+    return torch.as_tensor(array)
 
 
 def _read_y(data: Any) -> Tensor:

@@ -70,7 +70,8 @@ class SoftmaxScale:
         if self.temperature is not None:
             return {"temperature": distances.new_full((distances.shape[1], 1), self.temperature)}
         about_mean = distances - distances.mean(2, keepdim=True)
-        return {"temperature": about_mean.square().mean((0, 2)).sqrt().clamp(min=_tiny(distances)).unsqueeze(1)}
+        spread = about_mean.square().mean((0, 2)).sqrt().unsqueeze(1)
+        return {"temperature": torch.where(spread > _tiny(distances), spread, 1.0)}
 
     def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
         """Scaled distances, `[N, T, K]`."""

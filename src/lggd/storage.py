@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.data.files import umask
 from lggd.features import GGD, LGGD
 from lggd.features.settings import Settings
 from lggd.learning.networks import MLP, FromModule, PropagatedMLP
@@ -47,13 +48,17 @@ def to_plain(value: Any, name: str) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         if type(value).__name__ not in KINDS:
             raise TypeError(f"`{name}` must be one of the library's own to be saved, got {value!r}.")
-        plain = {field.name: to_plain(getattr(value, field.name), field.name) for field in fields(value)}
+        # Times may come as a range, an array or a tensor.
+        read = {"times": value.settings.times} if isinstance(value, GGD) else {}
+        plain = {f.name: to_plain(read.get(f.name, getattr(value, f.name)), f.name) for f in fields(value)}
         return {"kind": type(value).__name__, **plain}
-    if isinstance(value, float) and math.isinf(value):
-        return "inf"
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"kind": "number", "value": str(value)}
+    if isinstance(value, Mapping):
+        return {key: to_plain(entry, name) for key, entry in value.items()}
     if isinstance(value, torch.Generator):
         return _seed(value)
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list, range)):
         return [to_plain(entry, name) for entry in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -67,11 +72,11 @@ def from_plain(plain: Any, name: str, modules: Mapping[str, nn.Module]) -> Any:
     """The settings that `to_plain` wrote. `modules` are the user's own, by the name of the argument they are."""
     if isinstance(plain, list):
         return tuple(from_plain(entry, name, modules) for entry in plain)
-    if plain == "inf":
-        return math.inf
     if not isinstance(plain, dict):
         return plain
     kind = plain.get("kind")
+    if kind == "number":
+        return float(plain["value"])
     if kind == "module":
         if name not in modules:
             raise ValueError(
@@ -116,6 +121,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     from safetensors.torch import save_file
 
     save_file({name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}, path)
+    path.chmod(0o666 & ~umask())  # safetensors keeps files to their owner; a model should be as open as any other file
 
 
 def read_tensors(path: Path, needed: Sequence[str] = ()) -> dict[str, Tensor]:
@@ -132,7 +138,8 @@ def read_tensors(path: Path, needed: Sequence[str] = ()) -> dict[str, Tensor]:
     missing = [name for name in needed if name not in tensors]
     if missing:
         raise ValueError(f"`{path}` must hold the tensor {missing[0]!r}, but it does not. Save the model anew.")
-    return tensors
+    # Matrix products round by how their input lies in memory: copies lie as they did where they were saved.
+    return {name: value.clone() for name, value in tensors.items()}
 
 
 def _seed(seed: int | torch.Generator) -> int:

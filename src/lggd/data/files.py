@@ -62,7 +62,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())  # a temporary file is private; the result should be as open as any other
+        temporary.chmod(0o666 & ~umask())  # a temporary file is private; the result should be as open as any other
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -99,7 +99,7 @@ def replacing_folder(path: str | Path, marker: str) -> Iterator[Path]:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _umask() -> int:
+def umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -15,6 +15,7 @@ from lggd.features.pipeline import Pipeline, fold_of
 from lggd.features.settings import Settings
 from lggd.graph import Graph
 from lggd.labels import Labels, merge_labels
+from lggd.learning.contents import check_contents
 from lggd.training import Callback, Checkpoint, History, seed_of
 
 
@@ -33,7 +34,7 @@ class DistanceFeatures(ABC):
     scale_: Mapping[str, Tensor]
     feature_names_: list[str]
     history_: History
-    _remembered_graph: tuple[list[tuple[Tensor, int]], Graph] | None
+    _remembered_graph: tuple[list[tuple[Tensor, int | None]], Graph] | None
     _remembered_pipeline: Pipeline | None
 
     # -- what a method must say ---------------------------------------------------------------------------------
@@ -91,6 +92,15 @@ class DistanceFeatures(ABC):
         """`fit` with labels that were read before; the boundary is made of `labels.train` alone."""
         settings = self.settings
         self._forget()
+        try:
+            return self._fit_labels(data, settings, labels, callback, checkpoint)
+        except BaseException:
+            self.__dict__.pop("known_", None)
+            raise
+
+    def _fit_labels(
+        self, data: Any, settings: Settings, labels: Labels, callback: Callback | None, checkpoint: Checkpoint | None
+    ) -> Self:
         graph = self._graph_of(data)
         seed = seed_of(self.seed)
         self.num_classes_ = labels.num_classes
@@ -145,8 +155,8 @@ class DistanceFeatures(ABC):
         features = self.features(data)
         if self.settings.mode == "replace":
             return features
-        x = data.x if data.x.layout == torch.strided else data.x.to_dense()
-        return torch.cat([x.to(features.dtype), features], dim=1)
+        x = check_contents(data)
+        return torch.cat([x if x.layout == torch.strided else x.to_dense(), features], dim=1)
 
     def distances(self, data: Any) -> Tensor:
         """The distances behind the features, `[N, T, K]`, unscaled, all known labels on the boundary."""
@@ -184,11 +194,12 @@ class DistanceFeatures(ABC):
 
     def _graph_of(self, data: Any) -> Graph:
         """The graph of these data. The last one is remembered, with all that was worked out on it."""
-        seen = [(value, value._version) for value in _inputs(data)]
+        # Tensors made for inference have no version: they are read anew every time.
+        seen = [(value, None if value.is_inference() else value._version) for value in _inputs(data)]
         if self._remembered_graph is not None:
             before, graph = self._remembered_graph
             if len(seen) == len(before) and all(
-                a[0] is b[0] and a[1] == b[1] for a, b in zip(seen, before, strict=True)
+                a[0] is b[0] and a[1] is not None and a[1] == b[1] for a, b in zip(seen, before, strict=True)
             ):
                 return graph
         graph = read_graph(data)
@@ -223,8 +234,16 @@ class DistanceFeatures(ABC):
         graph = self._graph_of(data)
         self.num_classes_ = num_classes
         self.known_, self.priority_ = state["known"].to(graph.device), state["priority"].to(graph.device)
-        scale = {name: value for name, value in state.items() if name.startswith("scale.")}
-        self.scale_ = {name.removeprefix("scale."): value.to(graph.device) for name, value in scale.items()}
+        if self.priority_.shape != (graph.num_nodes,):
+            raise ValueError(f"priority must have shape [{graph.num_nodes}], got {list(self.priority_.shape)}")
+        settings = self.settings
+        wanted = settings.scale.fit(torch.ones(1, len(settings.times), num_classes, device=graph.device))
+        self.scale_ = {name: state[f"scale.{name}"].to(graph.device) for name in wanted}
+        for name, like in wanted.items():
+            if self.scale_[name].shape != like.shape:
+                raise ValueError(
+                    f"scale.{name} must have shape {list(like.shape)}, got {list(self.scale_[name].shape)}"
+                )
         self.history_ = {}
         self._restore_learned(data, graph, state)
         self.feature_names_ = self._names()
@@ -240,7 +259,7 @@ def read_graph(data: Any) -> Graph:
     except ValueError as wrong:
         if "symmetrize" not in str(wrong):
             raise
-        sentence = str(wrong).split(" Use ")[0].split(" Pass ")[0]
+        sentence = str(wrong).split(" Use ")[0].split(" Pass ")[0].replace("`edges`", "`data.edge_index`")
         raise ValueError(f"{sentence} Apply torch_geometric.transforms.ToUndirected() to the data first.") from wrong
 
 

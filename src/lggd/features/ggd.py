@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,6 +53,8 @@ class GGD(DistanceFeatures):
     @property
     def settings(self) -> Settings:
         """All settings, checked."""
+        if not 0 <= self.far < math.inf:
+            raise ValueError(f"`far` must be non-negative and finite, got {self.far}.")
         return Settings(
             times=check_times(self.times),
             p=self.p,

@@ -132,6 +132,11 @@ class LGGD(DistanceFeatures):
         equation, flow, contents = self._equation, self._flow, self._contents
         if graph is not equation.graph:
             contents = settings.initial.contents(data, graph)
+            widths = [getattr(one, "num_features", None) for one in (self._contents, contents)]
+            if widths[0] != widths[1]:
+                raise ValueError(
+                    f"`data.x` must have as many columns as were learned from, got {data.x.shape[1]}. Fit anew."
+                )
             equation = equation.on(graph)
             flow = Flow(graph, equation, settings.times, flow.horizons, settings.p, settings.scheme)
         with torch.no_grad():
@@ -145,4 +150,8 @@ class LGGD(DistanceFeatures):
         self._models(data, graph, seed=0)
         with torch.no_grad():
             for owned in (*self._networks.owned(), *self._equation.owned()):
+                if state[owned.name].shape != owned.value.shape:
+                    raise ValueError(
+                        f"{owned.name} must have shape {list(owned.value.shape)}, got {list(state[owned.name].shape)}"
+                    )
                 owned.value.copy_(state[owned.name])

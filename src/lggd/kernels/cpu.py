@@ -6,8 +6,11 @@ Rows are written by one thread each and summed in a fixed order, so results do n
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
+import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -17,8 +20,30 @@ from lggd.kernels.field import Field
 from lggd.kernels.loops import LARGEST, POWERS, SQUARES, SUM, compiled, find_largest
 
 Array = NDArray[Any]
+Operation = TypeVar("Operation", bound=Callable[..., Any])
+
+# Edges times columns below which waking a second thread takes longer than the work itself.
+WORTH_A_SECOND_THREAD = 50_000
 
 
+def _threads_that_pay(operation: Operation) -> Operation:
+    """Runs small work on the calling thread alone: on a busy machine, waiting for another is what takes the time."""
+
+    @wraps(operation)
+    def run(field: Field, f: Tensor, *rest: Any) -> Any:
+        threads = numba.get_num_threads()
+        if threads == 1 or field.csr.num_edges * f.shape[1] >= WORTH_A_SECOND_THREAD:
+            return operation(field, f, *rest)
+        numba.set_num_threads(1)
+        try:
+            return operation(field, f, *rest)
+        finally:
+            numba.set_num_threads(threads)
+
+    return cast(Operation, run)
+
+
+@_threads_that_pay
 def norm(field: Field, f: Tensor) -> Tensor:
     """‖∇⁻_w f‖_p, `[N, C]`."""
     out = torch.empty_like(f)
@@ -26,6 +51,7 @@ def norm(field: Field, f: Tensor) -> Tensor:
     return out
 
 
+@_threads_that_pay
 def stage(
     field: Field, y: Tensor, base: Tensor, slopes: Tensor, s: int, coefficients: list[float], out: Tensor
 ) -> None:
@@ -38,6 +64,7 @@ def stage(
     )  # fmt: skip
 
 
+@_threads_that_pay
 def pull_back(
     field: Field, y: Tensor, cotangent: Tensor, wants_rho: bool, wants_root: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:

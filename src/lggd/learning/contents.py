@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize as unit_rows
+from torch.nn.functional import pad
 
 from lggd.graph import Graph
 
@@ -57,6 +59,10 @@ class Sparse:
     def columns(self) -> Tensor:
         return compressed(self.rows.to_sparse_coo().t().coalesce())  # type: ignore[no-untyped-call]
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Sparse:
+        """Itself: it never changes, and torch cannot copy compressed rows."""
+        return self
+
     def times(self, weight: Tensor) -> Tensor:
         product: Tensor = _Product.apply(self, weight)  # type: ignore[no-untyped-call]
         return product
@@ -75,7 +81,7 @@ class _Product(torch.autograd.Function):
 
 @dataclass(frozen=True, eq=False)
 class Propagated:
-    """`[X, ÂX, Â²X, …]` without ever forming it: Â^k (X W_k) is cheaper, because X may be sparse or wide.
+    """`[X, ÂX, Â²X, …]` without forming it: where X is sparse, Â^k (X W_k) is far cheaper than (Â^k X) W_k.
 
     Â is the adjacency with self-loops, normalised on both sides as in a GCN. With `normalize` the rows of every block
     have length 1.
@@ -104,6 +110,13 @@ class Propagated:
                 block = self.adjacency.rows @ block
         return [squares.sqrt().clamp(min=torch.finfo(squares.dtype).tiny) for squares in total]
 
+    def formed(self) -> Dense:
+        """The blocks themselves, computed once: cheaper where X is dense."""
+        blocks = [self.base.x] if isinstance(self.base, Dense) else [self.base.rows.to_dense()]
+        for _ in range(self.hops):
+            blocks.append(self.adjacency.rows @ blocks[-1])
+        return Dense(torch.cat([unit_rows(block) if self.normalize else block for block in blocks], 1))
+
     def times(self, weight: Tensor) -> Tensor:
         blocks = []
         for hop, part in enumerate(weight.chunk(self.hops + 1)):
@@ -114,11 +127,8 @@ class Propagated:
         return functools.reduce(torch.add, blocks)
 
 
-def read_contents(data: Any, normalize: bool, zeros: int = 0) -> Dense | Sparse:
-    """`data.x`, dense or a torch sparse tensor, checked. Mostly zeros become compressed rows; sparse stays sparse.
-
-    `normalize` divides each row by its length. `zeros` appends that many columns of 0.
-    """
+def check_contents(data: Any) -> Tensor:
+    """`data.x` as float32, dense or sparse as it is: a row a node, and finite."""
     x = getattr(data, "x", None)
     if not isinstance(x, Tensor):
         raise TypeError(
@@ -133,10 +143,19 @@ def read_contents(data: Any, normalize: bool, zeros: int = 0) -> Dense | Sparse:
     entries = x if x.layout == torch.strided else x.to_sparse_coo().coalesce().values()  # type: ignore[no-untyped-call]
     if not bool(torch.isfinite(entries).all()):
         raise ValueError("`data.x` must be finite, got NaN or infinity. Fill or drop those entries first.")
+    return x
+
+
+def read_contents(data: Any, normalize: bool, zeros: int = 0) -> Dense | Sparse:
+    """`data.x`, dense or a torch sparse tensor, checked. Mostly zeros become compressed rows; sparse stays sparse.
+
+    `normalize` divides each row by its length. `zeros` appends that many columns of 0.
+    """
+    x = check_contents(data)
     if x.layout == torch.strided and int(x.count_nonzero()) >= SPARSE_BELOW * x.numel():
         if normalize:
-            x = torch.nn.functional.normalize(x, dim=1)
-        return Dense(torch.nn.functional.pad(x, (0, zeros)))
+            x = unit_rows(x)
+        return Dense(pad(x, (0, zeros)))
     coo = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
     index, value = coo.indices(), coo.values()
     if normalize:

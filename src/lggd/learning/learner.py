@@ -121,12 +121,12 @@ class DistanceLearner:
             state[f"now.{owned.name}"], state[f"best.{owned.name}"] = owned.value.detach(), best
         for number, moments in self.optimizer.state_dict()["state"].items():
             state |= {f"adam.{number}.{name}": value for name, value in moments.items()}
-        return state
+        return {name: value.clone() for name, value in state.items()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Goes on from such a state as if it had never stopped."""
         device = self.lowest.device
-        self.lowest, self.waited = state["lowest"].to(device), state["waited"].to(device)
+        self.lowest, self.waited = (state[name].to(device, copy=True) for name in ("lowest", "waited"))
         self.networks.restore_random_state(state)
         with torch.no_grad():
             for owned, best in zip(self.owned(), self.best, strict=True):
@@ -136,7 +136,7 @@ class DistanceLearner:
         for name, value in state.items():
             if name.startswith("adam."):
                 _, number, moment = name.split(".")
-                moments.setdefault(int(number), {})[moment] = value
+                moments.setdefault(int(number), {})[moment] = value.clone()
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.graph import Graph
-from lggd.learning.contents import Contents, Propagated, gcn_matrix, read_contents
+from lggd.learning.contents import Contents, Propagated, Sparse, check_contents, gcn_matrix, read_contents
 from lggd.training import Randomness
 
 Activation = Literal["relu", "elu", "gelu", "leaky_relu", "silu", "tanh"]
@@ -80,7 +80,8 @@ class PropagatedMLP:
     def contents(self, data: Any, graph: Graph) -> Contents:
         """What the networks see of the data."""
         raw = read_contents(data, normalize=False, zeros=self.zeros)
-        return Propagated(raw, gcn_matrix(graph), self.hops, self.normalize)
+        blocks = Propagated(raw, gcn_matrix(graph), self.hops, self.normalize)
+        return blocks if isinstance(blocks.base, Sparse) else blocks.formed()
 
     def networks(self, contents: Contents, num_classes: int, generators: Sequence[torch.Generator]) -> Stack:
         """A network a generator, with parameters drawn from it."""
@@ -113,6 +114,12 @@ class Networks(Protocol):
         """Goes on drawing from there."""
 
 
+def starters(generators: Sequence[torch.Generator]) -> list[torch.Generator]:
+    """Generators for first parameters, which shall be the same on every device."""
+    # Not the seed itself: what is dropped must not be drawn from the numbers that parameters started from.
+    return [torch.Generator().manual_seed((g.initial_seed() + 1) % 2**63) for g in generators]
+
+
 class Stack:
     """Q equal MLPs with parameters `[Q, in, out]`: a product serves all, yet each is drawn and trained as if alone."""
 
@@ -125,16 +132,15 @@ class Stack:
     ) -> None:
         self.activation, self.generators = activation, list(generators)
         self.kept_levels = round((1 - dropout) * LEVELS)
+        self._starters = starters(generators)
         self.weights = [self._drawn(a, a, b) for a, b in pairwise(sizes)]
         self.biases = [self._drawn(a, 1, b) for a, b in pairwise(sizes)]
 
     def _drawn(self, fan_in: int, rows: int, columns: int) -> Tensor:
         """Uniform in ±1/√fan_in, as torch's own linear layers are."""
         bound = fan_in**-0.5
-        parts = [
-            torch.empty(rows, columns, device=g.device).uniform_(-bound, bound, generator=g) for g in self.generators
-        ]
-        return torch.stack(parts).requires_grad_()
+        parts = [torch.empty(rows, columns).uniform_(-bound, bound, generator=g) for g in self._starters]
+        return torch.stack(parts).to(self.generators[0].device).requires_grad_()
 
     def owned(self) -> list[Owned]:
         weights = [Owned(f"weight.{k}", value) for k, value in enumerate(self.weights)]
@@ -144,15 +150,20 @@ class Stack:
         problems, features, width = self.weights[0].shape
         # One product for all: the first layers stand side by side as columns.
         side_by_side = self.weights[0].permute(1, 0, 2).reshape(features, problems * width)
-        h = contents.times(side_by_side).view(-1, problems, width).permute(1, 0, 2) + self.biases[0]
+        # What follows goes network by network, so the numbers of each are brought together.
+        h = contents.times(side_by_side).view(-1, problems, width).permute(1, 0, 2).contiguous().add_(self.biases[0])
+        dropping = training and self.kept_levels < LEVELS
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
-            h = self.activation(h)
-            if training and self.kept_levels < LEVELS:
-                h = self._dropped(h)
+            if dropping:
+                h = self._activated_and_dropped(h)
+                # What is kept counts for what is dropped; the weights are the cheapest place to say so.
+                weight = weight * (LEVELS / self.kept_levels)
+            else:
+                h = self.activation(h)
             h = torch.baddbmm(bias, h, weight)
         return h.permute(1, 0, 2)
 
-    def _dropped(self, h: Tensor) -> Tensor:
+    def _activated_and_dropped(self, h: Tensor) -> Tensor:
         """Each network draws from its own generator, so that it drops what it would drop alone."""
         _, nodes, width = h.shape
         words = -(-nodes * width // 8)
@@ -160,7 +171,10 @@ class Stack:
         for row, generator in zip(bits, self.generators, strict=True):
             row.random_(-(2**63), None, generator=generator)
         kept = bits.view(torch.uint8)[:, : nodes * width].reshape(h.shape) < self.kept_levels
-        return torch.where(kept, h, 0.0) * (LEVELS / self.kept_levels)
+        if self.activation is torch.relu:
+            activated: Tensor = _ReluAndDrop.apply(h, kept)  # type: ignore[no-untyped-call]
+            return activated
+        return self.activation(h) * kept
 
     def random_state(self) -> dict[str, Tensor]:
         return {f"random.{q}": g.get_state() for q, g in enumerate(self.generators)}
@@ -168,6 +182,25 @@ class Stack:
     def restore_random_state(self, state: Mapping[str, Tensor]) -> None:
         for q, generator in enumerate(self.generators):
             generator.set_state(state[f"random.{q}"].cpu())
+
+
+class _ReluAndDrop(torch.autograd.Function):
+    """Both in place: what came out as 0 has no gradient, whichever of the two made it so, so nothing else is kept.
+
+    Products and thresholds, because torch fills by a mask ten times slower on a CPU.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, kept: Tensor) -> Tensor:
+        h.clamp_(min=0).mul_(kept)
+        ctx.mark_dirty(h)
+        ctx.save_for_backward(h)
+        return h
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (h,) = ctx.saved_tensors
+        return torch.ops.aten.threshold_backward(grads[0], h, 0), None
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +222,7 @@ class FromModule:
 
     def contents(self, data: Any, graph: Graph) -> Raw:
         """What the networks see of the data."""
-        return Raw(data.x, graph.edge_index)
+        return Raw(check_contents(data), graph.edge_index)
 
     def networks(self, contents: Raw, num_classes: int, generators: Sequence[torch.Generator]) -> Copies:
         """A copy a generator."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lggd.graph import Graph
-from lggd.learning.networks import Owned
+from lggd.learning.networks import Owned, starters
 from lggd.potential import DegreePotential, Potential, read_potential
 
 
@@ -50,9 +50,8 @@ class Equation:
             self.theta_nodes = torch.zeros(problems, graph.num_nodes, device=device, requires_grad=True)
             potential = potential.base
         if isinstance(coefficients, LearnedEdgeWeights):
-            shape = (graph.num_edges,)
-            drawn = [torch.empty(shape, device=device).uniform_(-1, 1, generator=g) for g in generators]
-            self.theta_edges = torch.stack(drawn).requires_grad_()
+            drawn = [torch.empty(graph.num_edges).uniform_(-1, 1, generator=g) for g in starters(generators)]
+            self.theta_edges = torch.stack(drawn).to(device).requires_grad_()
         self.potential = potential
         self.base = read_potential(potential, graph, 1, torch.float32)
         self.root = graph.weight.float().sqrt().unsqueeze(1) if graph.is_weighted else None

@@ -1,0 +1,970 @@
+"""Learning distances: the flow against evolve, contents and networks against plain torch, and the learner."""
+
+import copy
+import itertools
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.data import Data
+
+import zoo
+from lggd import (
+    MLP,
+    RK4,
+    SSPRK3,
+    DegreePotential,
+    Euler,
+    Graph,
+    LearnedEdgeWeights,
+    LearnedPotential,
+    PropagatedMLP,
+    TorchDiffEq,
+    evolve,
+)
+from lggd.learning import contents as containing
+from lggd.learning.contents import Dense, Propagated, Sparse, gcn_matrix, read_contents
+from lggd.learning.flow import Flow
+from lggd.learning.learner import DistanceLearner
+from lggd.learning.networks import ACTIVATIONS, FromModule, Stack
+from lggd.learning.parameters import Equation
+from lggd.training import Checkpoint, Optimization, learn
+from small_data import CLASSES, blocks, random, same
+
+TIMES = (0.5, 1.25, 2.0)
+EACH, SHARED = [[0], [1], [2]], [[0, 1, 2]]
+MIXED = [[1, 2], [0, 1], [0, 2]]
+COEFFICIENTS = {
+    "fixed": DegreePotential(-0.5),
+    "none": None,
+    "potential": LearnedPotential(DegreePotential(-0.5)),
+    "weights": LearnedEdgeWeights(DegreePotential(-1.0)),
+    "both": LearnedEdgeWeights(LearnedPotential()),
+}
+every_coefficient = pytest.mark.parametrize("coefficients", COEFFICIENTS.values(), ids=COEFFICIENTS)
+ROUNDING = {"rtol": 2e-4, "atol": 2e-5}
+
+
+def graph_of(weighted: bool = False, lonely: int = 1) -> Graph:
+    """In pieces, with nodes that nothing touches."""
+    return Graph.from_pyg(blocks(each=6, weighted=weighted, lonely=lonely), dtype=torch.float32)
+
+
+def generators(count, first=0):
+    return [random(first + q) for q in range(count)]
+
+
+def equation_on(graph, coefficients, problems, scatter=1.0):
+    """With parameters all different, as after some learning."""
+    equation = Equation(graph, coefficients, generators(problems))
+    with torch.no_grad():
+        for k, owned in enumerate(equation.owned()):
+            owned.value.add_(scatter * torch.randn(owned.value.shape, generator=random(20 + k)))
+    return equation
+
+
+def start_of(graph, problems, seed=3):
+    return (torch.rand(graph.num_nodes, problems, CLASSES, generator=random(seed)) * 3).requires_grad_()
+
+
+def held_of(graph, problems, seed=4):
+    """Another boundary for every problem and class."""
+    drawn = torch.rand(graph.num_nodes, problems, CLASSES, generator=random(seed))
+    return (drawn < 0.1) | (drawn == drawn.amin(0))
+
+
+def sources_of(held):
+    """Of one problem, `[N, K]`."""
+    return [held[:, k].nonzero().squeeze(1).tolist() for k in range(held.shape[1])]
+
+
+def one_at_a_time(graph, equation, flow, start, held, p, scheme=None):
+    """What the flow must give, from `evolve`: problem after problem, with tensors for what was learned."""
+    found = []
+    for q, horizons in enumerate(flow.horizons):
+        rho, root = equation.rho(), equation.root_weight()
+        weight = None
+        if equation.theta_edges is not None:
+            weight = root[:, q] ** 2
+        value = evolve(
+            graph,
+            None if held is None else sources_of(held[:, q]),
+            start=start[:, q],
+            times=TIMES[: horizons[-1] + 1],
+            p=p,
+            potential=rho[:, min(q, rho.shape[1] - 1)],
+            weight=weight,
+            scheme=scheme or RK4(step=flow.step, force=True),
+        ).value
+        found.append(value[horizons])
+    return torch.stack(found, 2)
+
+
+def gradients(f: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+    """Of a sum in which every entry counts, and counts differently."""
+    weights = torch.linspace(1, 2, f.numel(), dtype=f.dtype).view_as(f)
+    return list(torch.autograd.grad((f * weights).mean(), inputs))
+
+
+def check_flow(graph, coefficients, horizons, p, boundary, scheme=RK4()):
+    """Values and all gradients are those of evolve."""
+    problems = len(horizons)
+    equation = equation_on(graph, coefficients, problems)
+    flow = Flow(graph, equation, TIMES, horizons, p, scheme)
+    start = start_of(graph, problems)
+    held = held_of(graph, problems) if boundary else None
+    value = flow(equation, start, held)
+    expected = one_at_a_time(graph, equation, flow, start, held, p, type(scheme)(step=flow.step, force=True))
+    assert value.shape == (len(horizons[0]), graph.num_nodes, problems, CLASSES)
+    torch.testing.assert_close(value, expected, **ROUNDING)
+    if held is not None:
+        assert bool((value[:, held] == 0).all())
+    inputs = [start, *(owned.value for owned in equation.owned())]
+    for ours, theirs in zip(gradients(value, inputs), gradients(expected, inputs), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=2e-3, atol=1e-7)
+
+
+# -- The flow ----------------------------------------------------------------------------------------------------------
+
+
+@every_coefficient
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0, math.inf])
+@pytest.mark.parametrize("horizons", [EACH, SHARED, MIXED], ids=["each", "shared", "mixed"])
+@pytest.mark.parametrize("boundary", [False, True], ids=["free", "held"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+def test_the_flow_is_evolve(coefficients, p, horizons, boundary, weighted):
+    check_flow(graph_of(weighted), coefficients, horizons, p, boundary)
+
+
+@pytest.mark.parametrize("scheme", [Euler(), SSPRK3(), RK4(step=0.01), RK4(step=0.2, force=True)], ids=repr)
+def test_the_flow_is_evolve_with_any_scheme(scheme):
+    check_flow(graph_of(True), COEFFICIENTS["both"], EACH, 1.0, True, scheme)
+
+
+@pytest.mark.parametrize("problems", [1, 2, 3, 5, 6])
+@pytest.mark.parametrize("name", ["fixed", "both"])
+def test_any_number_of_columns_is_fine(problems, name):
+    check_flow(graph_of(), COEFFICIENTS[name], [[2]] * problems, 1.0, True)
+
+
+def test_a_graph_without_edges_only_grows():
+    graph = Graph.from_edges([], num_nodes=3, symmetrize="max", dtype=torch.float32)
+    for coefficients in COEFFICIENTS.values():
+        equation = Equation(graph, coefficients, generators(3))
+        start = torch.rand(3, 3, CLASSES)
+        value = Flow(graph, equation, TIMES, EACH, 1.0, RK4())(equation, start)
+        torch.testing.assert_close(value[0], start + torch.tensor(TIMES)[None, :, None])
+
+
+class AlwaysMirrored(Flow):
+    def _advance(self, plan, state, rho, root, held, mirrored):
+        return super()._advance(plan, state, rho, root, held, mirrored=True)
+
+
+class SpreadsInTurns(Flow):
+    def _spread(self, root, classes):
+        return root.contiguous() if root.shape[1] == 1 else root.repeat(1, classes)
+
+
+class NeverSorts(Flow):
+    def __call__(self, equation, start, held=None):
+        return super().__call__(equation, start.flip(1), None if held is None else held.flip(1))
+
+
+class HoldsNothing(Flow):
+    def _advance(self, plan, state, rho, root, held, mirrored):
+        return super()._advance(plan, state, rho, root, None, mirrored)
+
+
+class StopsEarly(Flow):
+    def __init__(self, graph, equation, times, *rest):
+        super().__init__(graph, equation, [t - 0.01 * (t == times[-1]) for t in times], *rest)
+
+
+class OnePotentialForAll(Flow):
+    def _advance(self, plan, state, rho, root, held, mirrored):
+        return super()._advance(plan, state, rho[:, :1].expand_as(rho), root, held, mirrored)
+
+
+class ForgetsTheGradientOfRho(Flow):
+    def _advance(self, plan, state, rho, root, held, mirrored):
+        return super()._advance(plan, state, rho.detach() + 0 * rho, root, held, mirrored)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [AlwaysMirrored, SpreadsInTurns, NeverSorts, HoldsNothing, StopsEarly, OnePotentialForAll, ForgetsTheGradientOfRho],
+)
+def test_the_check_on_flows_catches_a_wrong_one(wrong, monkeypatch):
+    check_flow(graph_of(True), COEFFICIENTS["both"], EACH, 1.0, True)
+    monkeypatch.setitem(globals(), "Flow", wrong)
+    with pytest.raises(AssertionError):
+        check_flow(graph_of(True), COEFFICIENTS["both"], EACH, 1.0, True)
+
+
+@every_coefficient
+@pytest.mark.parametrize("horizons", [EACH, SHARED], ids=["each", "shared"])
+def test_torchdiffeq_agrees_with_values_and_gradients(coefficients, horizons):
+    pytest.importorskip("torchdiffeq")
+    graph = graph_of(True)
+    equation = equation_on(graph, coefficients, len(horizons))
+    flow = Flow(graph, equation, TIMES, horizons, 1.0, RK4(step=0.25, force=True))
+    start, held = start_of(graph, len(horizons)), held_of(graph, len(horizons))
+    value = flow(equation, start, held)
+    expected = one_at_a_time(graph, equation, flow, start, held, 1.0, TorchDiffEq("rk4", step=0.25))
+    torch.testing.assert_close(value, expected, **ROUNDING)
+    inputs = [start, *(owned.value for owned in equation.owned())]
+    for ours, theirs in zip(gradients(value, inputs), gradients(expected, inputs), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=2e-3, atol=1e-6)
+
+
+@dataclass
+class ExactEquation:
+    """What a flow asks of an equation, in float64."""
+
+    potential: Tensor
+    root: Tensor
+
+    @property
+    def theta_edges(self):
+        return self.root
+
+    def rho(self):
+        return self.potential
+
+    def root_weight(self):
+        return self.root
+
+    def limits(self):
+        return self.potential.detach().amax(1, keepdim=True), self.root.detach().amax(1, keepdim=True)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
+@pytest.mark.parametrize("boundary", [False, True], ids=["free", "held"])
+def test_gradients_agree_with_finite_differences(p, boundary):
+    edges = [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]
+    graph = Graph.from_edges(edges, num_nodes=5, symmetrize="max", dtype=zoo.F64)
+
+    def draw(seed, *shape):
+        return (0.3 + torch.rand(shape, generator=random(seed), dtype=zoo.F64)).requires_grad_()
+
+    start, rho, root = draw(1, 5, 2, 2), draw(2, 5, 2), draw(3, graph.num_edges, 2)
+    flow = Flow(graph, ExactEquation(rho, root), (0.25, 0.5), [[0], [1]], p, RK4(step=0.125))
+    held = None
+    if boundary:
+        held = torch.zeros(5, 2, 2, dtype=torch.bool)
+        held[[0, 1, 2, 3], [0, 0, 1, 1], [0, 1, 0, 1]] = True
+    zoo.check_gradient(lambda s, r, w: flow(ExactEquation(r, w), s, held), start, rho, root)
+
+
+@every_coefficient
+@pytest.mark.parametrize("horizons", [EACH, SHARED, MIXED], ids=["each", "shared", "mixed"])
+def test_variants_at_once_are_variants_one_at_a_time(coefficients, horizons):
+    graph, problems = graph_of(True), len(horizons)
+    equation = equation_on(graph, coefficients, problems)
+    flow = Flow(graph, equation, TIMES, horizons, 1.0, RK4())
+    starts = [start_of(graph, problems, seed) for seed in range(4)]
+    helds = [held_of(graph, problems, seed) for seed in range(4)]
+    at_once = flow(equation, torch.cat(starts, 1), torch.cat(helds, 1))
+    in_turn = torch.cat([flow(equation, start, held) for start, held in zip(starts, helds, strict=True)], 2)
+    torch.testing.assert_close(at_once, in_turn, **ROUNDING)
+
+
+def test_a_flow_counts_its_passes_and_knows_its_step():
+    graph = graph_of()
+    equation = Equation(graph, DegreePotential(-1.0), generators(1))
+    flow = Flow(graph, equation, TIMES, SHARED, 1.0, RK4(step=0.25))
+    assert (flow.step, flow.evaluations, flow.may_overshoot) == (0.25, 8 * 4, False)
+    assert Flow(graph, equation, TIMES, SHARED, 1.0, RK4(step=2.0)).may_overshoot
+    with pytest.raises(ValueError, match="`step`"):
+        Flow(graph, equation, TIMES, SHARED, 1.0, RK4(step=5.0))
+
+
+def test_the_step_is_the_same_before_and_after_learning_and_is_safe():
+    graph = graph_of(True)
+    for coefficients in COEFFICIENTS.values():
+        before = Equation(graph, coefficients, generators(3))
+        after = equation_on(graph, coefficients, 3, scatter=8.0)
+        one, other = (Flow(graph, equation, TIMES, EACH, 1.0, RK4()) for equation in (before, after))
+        assert one.step == other.step
+        rho, root = after.rho().detach(), after.root_weight().detach()
+        steepness = rho * torch.zeros(graph.num_nodes, root.shape[1]).index_add(0, graph.edge_index[0], root)
+        assert float(steepness.max()) * one.step <= 1 + 1e-5
+
+
+# -- The equation ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+def test_coefficients_are_what_they_are_said_to_be(weighted):
+    graph = graph_of(weighted)
+    base, root = DegreePotential(-0.5)(graph), graph.weight.sqrt()
+    fixed = Equation(graph, DegreePotential(-0.5), generators(2))
+    torch.testing.assert_close(fixed.rho(), base[:, None])
+    assert fixed.owned() == []
+    assert (fixed.root_weight() is None) == (not weighted)
+    nodes = equation_on(graph, LearnedPotential(DegreePotential(-0.5)), 2)
+    torch.testing.assert_close(nodes.rho(), 2 / (1 + torch.exp(-nodes.theta_nodes.t())) * base[:, None])
+    edges = equation_on(graph, LearnedEdgeWeights(LearnedPotential(DegreePotential(-0.5))), 2)
+    expected = root[:, None] * (1 / (1 + torch.exp(-edges.theta_edges.t()))).sqrt()
+    torch.testing.assert_close(edges.root_weight(), expected)
+    assert [owned.name for owned in edges.owned()] == ["theta_nodes", "theta_edges"]
+
+
+def test_learned_coefficients_start_where_they_are_said_to():
+    graph = graph_of()
+    nodes = Equation(graph, LearnedPotential(DegreePotential(-0.5)), generators(2))
+    torch.testing.assert_close(nodes.rho(), DegreePotential(-0.5)(graph)[:, None].repeat(1, 2))
+    edges = Equation(graph, LearnedEdgeWeights(), generators(2)).theta_edges
+    assert edges.shape == (2, graph.num_edges)
+    assert bool((edges < -0.9).any() & (edges > 0.9).any() & (edges.abs() <= 1).all())
+    alone = Equation(graph, LearnedEdgeWeights(), generators(1, first=1)).theta_edges
+    assert torch.equal(edges[1], alone[0])
+
+
+# -- Contents ----------------------------------------------------------------------------------------------------------
+
+
+def dense_contents(x, graph, hops, normalize):
+    """[x, Âx, Â²x, …], formed."""
+    n = graph.num_nodes
+    a = torch.eye(n, dtype=torch.float64)
+    a[graph.edge_index[0], graph.edge_index[1]] += graph.weight.double()
+    root = a.sum(1).rsqrt()
+    a = root[:, None] * a * root[None, :]
+    built = [x.double()]
+    for _ in range(hops):
+        built.append(a @ built[-1])
+    if normalize:
+        built = [block / block.norm(dim=1, keepdim=True).clamp(min=1e-30) for block in built]
+    return torch.cat(built, 1).float()
+
+
+def contents_of(kind, x, graph, normalize):
+    data = Data(x=x, edge_index=graph.edge_index, num_nodes=graph.num_nodes)
+    if kind == "plain":
+        return MLP(normalize=normalize).contents(data, graph), dense_contents(x.to_dense(), graph, 0, normalize)
+    hops = int(kind[0])
+    made = PropagatedMLP(hops=hops, normalize=normalize).contents(data, graph)
+    return made, dense_contents(x.to_dense(), graph, hops, normalize)
+
+
+@pytest.mark.parametrize("kind", ["plain", "1 hop", "2 hops", "3 hops"])
+@pytest.mark.parametrize("given", ["dense", "mostly 0", "coo", "csr"])
+@pytest.mark.parametrize("normalize", [False, True], ids=["", "normalised"])
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_contents_times_weights_are_the_product_with_what_they_stand_for(kind, given, normalize):
+    graph = graph_of(True)
+    x = torch.randn(graph.num_nodes, 7, generator=random(1))
+    if given != "dense":
+        x = x.masked_fill(torch.rand(x.shape, generator=random(2)) < 0.9, 0)
+    x[0] = 0
+    if given in ("coo", "csr"):
+        x = x.to_sparse_coo() if given == "coo" else x.to_sparse_csr()
+    contents, expected = contents_of(kind, x, graph, normalize)
+    base = contents.base if isinstance(contents, Propagated) else contents
+    assert isinstance(base, Dense if given == "dense" else Sparse)
+    assert contents.num_features == expected.shape[1]
+    weight = torch.randn(expected.shape[1], 4, generator=random(3), requires_grad=True)
+    product = contents.times(weight)
+    torch.testing.assert_close(product, expected @ weight, rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(gradients(product, [weight]), gradients(expected @ weight, [weight]), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_lengths_are_the_same_a_few_columns_at_a_time(monkeypatch):
+    graph = graph_of(True)
+    x = torch.randn(graph.num_nodes, 7, generator=random(1))
+    one = Propagated(Dense(x), gcn_matrix(graph), 2, True).lengths
+    monkeypatch.setattr(containing, "ENTRIES_AT_ONCE", 2 * graph.num_nodes)
+    for a, b in zip(one, Propagated(Dense(x), gcn_matrix(graph), 2, True).lengths, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("given", ["dense", "coo"])
+def test_columns_of_0_are_appended(given):
+    x = torch.rand(5, 3, generator=random()) + 0.1
+    data = Data(x=x if given == "dense" else x.to_sparse_coo(), num_nodes=5)
+    contents = read_contents(data, normalize=False, zeros=2)
+    weight = torch.randn(5, 4, generator=random(1))
+    assert contents.num_features == 5
+    torch.testing.assert_close(contents.times(weight), x @ weight[:3])
+
+
+def test_sparse_contents_are_never_made_dense(monkeypatch):
+    graph = graph_of()
+    x = torch.eye(graph.num_nodes).to_sparse_coo()
+
+    def refuse(*_, **__):
+        raise MemoryError
+
+    for name in ("to_dense", "todense"):
+        monkeypatch.setattr(torch.Tensor, name, refuse, raising=False)
+    contents, weight = read_contents(Data(x=x, num_nodes=len(x)), True), torch.ones(len(x), 2, requires_grad=True)
+    Propagated(contents, gcn_matrix(graph), 2, True).times(weight.repeat(3, 1)).sum().backward()
+    assert torch.isfinite(weight.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float64, torch.float16])
+def test_contents_of_any_real_type_are_read(dtype):
+    x = (torch.rand(6, 4, generator=random()) < 0.5).to(dtype)
+    times = read_contents(Data(x=x, num_nodes=6), normalize=False).times(torch.eye(4))
+    assert times.dtype == torch.float32
+    assert torch.equal(times, x.float())
+
+
+def test_the_gcn_matrix_has_self_loops_and_both_sides_normalised():
+    graph = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max", num_nodes=4, dtype=torch.float32)
+    a = gcn_matrix(graph).rows.to_dense()
+    h, t, s = 1 / 2, 1 / 3, 1 / math.sqrt(6)
+    torch.testing.assert_close(a, torch.tensor([[h, s, 0, 0], [s, t, s, 0], [0, s, h, 0], [0, 0, 0, 1.0]]))
+
+
+# -- Networks ----------------------------------------------------------------------------------------------------------
+
+
+def linear_stack(stack, q, activation):
+    """The network of problem q as torch would build it."""
+    layers = []
+    for weight, bias in zip(stack.weights, stack.biases, strict=True):
+        layer = nn.Linear(*weight.shape[1:])
+        with torch.no_grad():
+            layer.weight.copy_(weight[q].t())
+            layer.bias.copy_(bias[q, 0])
+        layers += [layer, activation]
+    return nn.Sequential(*layers[:-1])
+
+
+MODULES = {
+    "relu": nn.ReLU(),
+    "elu": nn.ELU(),
+    "gelu": nn.GELU(),
+    "leaky_relu": nn.LeakyReLU(),
+    "silu": nn.SiLU(),
+    "tanh": nn.Tanh(),
+}
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("hidden", [(), (5,), (6, 4)])
+def test_networks_side_by_side_are_stacks_of_linear_layers(activation, hidden):
+    x = torch.randn(9, 7, generator=random())
+    choice = MLP(hidden, dropout=0.0, activation=activation)
+    stack = choice.networks(Dense(x), CLASSES, generators(3))
+    for training in (False, True):
+        answer = stack(Dense(x), training=training)
+        assert answer.shape == (9, 3, CLASSES)
+        for q in range(3):
+            torch.testing.assert_close(answer[:, q], linear_stack(stack, q, MODULES[activation])(x))
+
+
+def test_a_network_starts_as_a_linear_layer_does_and_as_it_would_alone():
+    stack = MLP((200,)).networks(Dense(torch.ones(2, 100)), CLASSES, generators(3))
+    for weight, bias, fan_in in zip(stack.weights, stack.biases, (100, 200), strict=True):
+        for value in (weight, bias):
+            assert bool((value.abs() <= fan_in**-0.5).all())
+        assert bool((weight.abs() > 0.98 * fan_in**-0.5).any())
+    alone = MLP((200,)).networks(Dense(torch.ones(2, 100)), CLASSES, generators(1, first=2))
+    assert torch.equal(stack.weights[0][2], alone.weights[0][0])
+    assert torch.equal(stack.biases[1][2], alone.biases[1][0])
+    assert not torch.equal(stack.weights[0][1], stack.weights[0][2])
+
+
+def dropping(dropout, activation="relu", problems=4, width=101):
+    """Networks whose hidden values would all be the activation of 1, and that answer with what is left of them."""
+    stack = Stack((1, width, width), dropout, ACTIVATIONS[activation], generators(problems))
+    with torch.no_grad():
+        for weight, value in zip(stack.weights, (torch.ones(1, width), torch.eye(width)), strict=True):
+            weight.copy_(value.expand_as(weight))
+        for bias in stack.biases:
+            bias.zero_()
+    return stack
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_dropout_keeps_its_share_and_the_mean(dropout, activation):
+    stack, x = dropping(dropout, activation), Dense(torch.ones(300, 1))
+    one = float(ACTIVATIONS[activation](torch.tensor(1.0)))
+    dropped = stack(x, training=True).detach().permute(1, 0, 2) / one
+    kept = round((1 - dropout) * 256) / 256
+    torch.testing.assert_close(dropped[dropped != 0], torch.full_like(dropped[dropped != 0], 1 / kept))
+    for answer in dropped:
+        assert float((answer != 0).float().mean()) == pytest.approx(kept, abs=0.01)
+        assert float(answer.mean()) == pytest.approx(1, abs=0.05)
+    for answer, other in itertools.pairwise(dropped):
+        both = float(((answer != 0) & (other != 0)).float().mean())
+        assert both == pytest.approx(kept**2, abs=0.015)
+    assert not torch.equal(stack(x, training=True).permute(1, 0, 2) / one, dropped)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_gradients_pass_what_was_kept_and_nothing_else(activation):
+    x = torch.randn(40, 1, generator=random(7))
+    kept = dropping(0.4, width=11)(Dense(torch.ones(40, 1)), training=True).detach().permute(1, 0, 2)
+    stack = Stack((1, 11, 11), 0.4, ACTIVATIONS[activation], generators(4))
+    for q, generator in enumerate(stack.generators):
+        generator.set_state(dropping(0.4, width=11).generators[q].get_state())
+    answer = stack(Dense(x), training=True)
+    hidden = MODULES[activation](x @ stack.weights[0] + stack.biases[0]) * kept
+    expected = (hidden @ stack.weights[1] + stack.biases[1]).permute(1, 0, 2)
+    torch.testing.assert_close(answer, expected)
+    inputs = [*stack.weights, *stack.biases]
+    for ours, theirs in zip(gradients(answer, inputs), gradients(expected, inputs), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("nodes", [7, 8])
+def test_each_network_drops_what_it_would_drop_alone(nodes):
+    x = Dense(torch.randn(nodes, 5, generator=random()))
+    together = MLP((6, 3), 0.5).networks(x, CLASSES, generators(3))
+    alone = [MLP((6, 3), 0.5).networks(x, CLASSES, [random(q)]) for q in range(3)]
+    for _ in range(2):
+        expected = torch.cat([network(x, training=True) for network in alone], 1)
+        torch.testing.assert_close(together(x, training=True), expected)
+    assert not torch.allclose(together(x, training=True), together(x, training=False))
+
+
+def test_nothing_is_dropped_in_evaluation_nor_from_contents_nor_answers():
+    x = Dense(torch.randn(50, 5, generator=random()))
+    stack = MLP((), 0.9).networks(x, CLASSES, generators(2))
+    assert torch.equal(stack(x, training=True), stack(x, training=False))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"hidden": [8]}, {"hidden": (0,)}, {"hidden": (2.5,)}, {"dropout": 1.0}, {"dropout": -0.1},
+        {"dropout": math.nan}, {"activation": "sine"}, {"zeros": -1}, {"zeros": 1.5},
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("kind", [MLP, PropagatedMLP])
+def test_wrong_networks_are_refused_by_name(kind, wrong):
+    with pytest.raises(ValueError, match=f"`{next(iter(wrong))}`"):
+        kind(**wrong)
+
+
+@pytest.mark.parametrize("hops", [0, -1, 1.5, True])
+def test_wrong_hops_are_refused(hops):
+    with pytest.raises(ValueError, match="`hops`"):
+        PropagatedMLP(hops=hops)
+
+
+# -- The learner -------------------------------------------------------------------------------------------------------
+
+
+class Untidy(nn.Module):
+    """Lazy layers, running statistics and dropout; contents alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.LazyLinear(8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.4), nn.LazyLinear(CLASSES)
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Neighbours(nn.Module):
+    """Contents and edges."""
+
+    def __init__(self, features=6):
+        super().__init__()
+        with torch.random.fork_rng([]):
+            torch.manual_seed(1)
+            self.layer = nn.Linear(2 * features, CLASSES)
+
+    def forward(self, x, edge_index):
+        heard = torch.zeros_like(x).index_add(0, edge_index[0], x[edge_index[1]])
+        return self.layer(functional.dropout(torch.cat([x, heard], 1), 0.2, self.training))
+
+
+INITIALS = {
+    "MLP": MLP((8, 5), dropout=0.5),
+    "propagated": PropagatedMLP((8,), dropout=0.3),
+    "untidy": FromModule(Untidy()),
+    "edges": FromModule(Neighbours()),
+}
+QUICK = Optimization(lr=0.02, weight_decay=0.01, epochs=6, patience=None)
+
+
+def labels_of(data, problems, share, seed):
+    """Other labels for every problem, at least one of each class."""
+    y = data.y.expand(problems, -1).clone()
+    hidden = torch.rand(y.shape, generator=random(seed)) > share
+    hidden[:, :CLASSES] = False
+    return y.masked_fill(hidden, -1)
+
+
+def learner_of(
+    data,
+    initial=INITIALS["MLP"],
+    coefficients=COEFFICIENTS["fixed"],
+    horizons=EACH,
+    which=None,
+    optimization=QUICK,
+    train=None,
+    validation=None,
+    p=1.0,
+    scheme=RK4(),
+):
+    """A learner of all problems, or of some of them as if they were alone."""
+    everyone = range(len(horizons))
+    which = list(everyone if which is None else which)
+    graph = Graph.from_pyg(data, dtype=torch.float32)
+    train = labels_of(data, len(horizons), 0.3, 1) if train is None else train
+    validation = labels_of(data, len(horizons), 0.2, 2) if validation is None else validation
+    draws = [random(100 + q) for q in which]
+    contents = initial.contents(data, graph)
+    networks = initial.networks(contents, CLASSES, draws)
+    equation = Equation(graph, coefficients, draws)
+    last = max(horizons[q][-1] for q in which)
+    flow = Flow(graph, equation, TIMES[: last + 1], [horizons[q] for q in which], p, scheme)
+    names = [f"problem {q}" for q in which]
+    return DistanceLearner(
+        networks, contents, equation, flow, train[which], validation[which], CLASSES, optimization, names
+    )
+
+
+@pytest.fixture(scope="module")
+def data():
+    return blocks(each=8)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0])
+@pytest.mark.parametrize("coefficients", ["fixed", "both"])
+def test_an_epoch_is_that_of_plain_torch(p, coefficients, data):
+    """Linear layers, evolve, cross-entropy and Adam: the losses and the parameters after three epochs."""
+    initial = MLP((8, 5), dropout=0.0)
+    learner = learner_of(data, initial, COEFFICIENTS[coefficients], p=p)
+    graph = learner.flow.graph
+    train, validation = labels_of(data, 3, 0.3, 1), labels_of(data, 3, 0.2, 2)
+    modules = [linear_stack(learner.networks, q, nn.ReLU()) for q in range(3)]
+    equation = copy.copy(learner.equation)
+    thetas = [owned.value.detach().clone().requires_grad_() for owned in equation.owned()]
+    if thetas:
+        equation.theta_nodes, equation.theta_edges = thetas
+    parameters = [one for module in modules for one in module.parameters()] + thetas
+    adam = torch.optim.Adam(parameters, lr=QUICK.lr, weight_decay=QUICK.weight_decay)
+
+    def loss(q, labels, held):
+        start = torch.stack([module(data.x).abs() for module in modules], 1)
+        f = one_at_a_time(graph, equation, learner.flow, start, held, p)[0, :, q]
+        near = torch.exp(-f) / torch.exp(-f).sum(1, keepdim=True)
+        nodes = (labels[q] >= 0).nonzero().squeeze(1)
+        return -near[nodes, labels[q, nodes]].log().mean()
+
+    held = torch.stack([torch.stack([train[q] == k for k in range(CLASSES)], 1) for q in range(3)], 1)
+    for _ in range(3):
+        measured = learner.step()
+        losses = torch.stack([loss(q, train, None) for q in range(3)])
+        adam.zero_grad()
+        losses.sum().backward()
+        adam.step()
+        for q in range(3):
+            assert measured[f"train_loss problem {q}"] == pytest.approx(losses.tolist()[q], rel=1e-4)
+            expected = float(loss(q, validation, held).detach())
+            assert measured[f"validation_loss problem {q}"] == pytest.approx(expected, rel=1e-3)
+    for q, module in enumerate(modules):
+        layers = [layer for layer in module if isinstance(layer, nn.Linear)]
+        for k, layer in enumerate(layers):
+            torch.testing.assert_close(learner.networks.weights[k][q].t(), layer.weight, rtol=1e-2, atol=2e-3)
+    for owned, theta in zip(learner.equation.owned(), thetas, strict=True):
+        torch.testing.assert_close(owned.value, theta, rtol=1e-2, atol=2e-3)
+
+
+def test_the_loss_of_a_shared_model_is_the_mean_over_its_times(data):
+    learner = learner_of(data, MLP((8,), dropout=0.0), horizons=SHARED)
+    train = labels_of(data, 1, 0.3, 1)[0]
+    f = learner.flow(learner.equation, learner.networks(learner.contents, training=False).abs())[:, :, 0]
+    nodes = (train >= 0).nonzero().squeeze(1)
+    each = [functional.cross_entropy(-f[k, nodes], train[nodes]) for k in range(3)]
+    assert learner.step()["train_loss problem 0"] == pytest.approx(float(sum(each).detach()) / 3, rel=1e-5)
+
+
+def check_as_if_alone(data, **settings):
+    """All problems at once end in the best states that each of them finds by itself."""
+    together = learner_of(data, **settings)
+    histories = learn(together, "together")
+    together.load_best()
+    for q in range(3):
+        alone = learner_of(data, which=[q], **settings)
+        history = learn(alone, "alone")
+        for name, values in history.items():
+            torch.testing.assert_close(torch.tensor(histories[name][: len(values)]), torch.tensor(values), **LOOSE)
+        alone.load_best()
+        for mine, theirs in zip(together.owned(), alone.owned(), strict=False):
+            if mine.owner is None:
+                torch.testing.assert_close(mine.value[q], theirs.value[0], **LOOSE)
+        if together.owned()[0].owner is not None:
+            mine = {o.name.split(".", 2)[2]: o.value for o in together.owned() if o.owner == q}
+            for name, value in {o.name.split(".", 2)[2]: o.value for o in alone.owned() if o.owner == 0}.items():
+                torch.testing.assert_close(mine[name], value, **LOOSE)
+
+
+LOOSE = {"rtol": 2e-3, "atol": 5e-4}
+
+
+@pytest.mark.parametrize("initial", INITIALS)
+@every_coefficient
+def test_problems_learned_at_once_are_learned_as_if_alone(initial, coefficients, data):
+    check_as_if_alone(data, initial=INITIALS[initial], coefficients=coefficients, scheme=RK4(step=0.1))
+
+
+@pytest.mark.parametrize("patience", [1, 2])
+def test_so_they_are_with_patience_of_their_own(patience, data):
+    optimization = Optimization(lr=0.2, weight_decay=0.0, epochs=12, patience=patience)
+    check_as_if_alone(data, optimization=optimization, coefficients=COEFFICIENTS["both"], scheme=RK4(step=0.1))
+
+
+def test_the_check_on_problems_at_once_catches_shared_random_numbers(data, monkeypatch):
+    right = Stack.__init__
+
+    def one_for_all(self, sizes, dropout, activation, generators):
+        right(self, sizes, dropout, activation, generators)
+        self.generators = self.generators[:1] * len(self.generators)
+
+    monkeypatch.setattr(Stack, "__init__", one_for_all)
+    with pytest.raises(AssertionError):
+        check_as_if_alone(data, scheme=RK4(step=0.1))
+
+
+def test_the_check_on_problems_at_once_catches_a_best_state_for_all(data, monkeypatch):
+    optimization = Optimization(lr=0.2, weight_decay=0.0, epochs=12, patience=2)
+    right = DistanceLearner._keep
+    monkeypatch.setattr(DistanceLearner, "_keep", lambda self, better: right(self, better | better.any()))
+    with pytest.raises(AssertionError):
+        check_as_if_alone(data, optimization=optimization, scheme=RK4(step=0.1))
+
+
+def scripted(learner, losses):
+    """Lets the learner believe that these are its validation losses, a row an epoch."""
+    rows = iter(losses)
+    learner.checked.losses = lambda distances: torch.tensor(next(rows))
+    snapshots = []
+    for _ in losses:
+        learner.step()
+        snapshots.append([owned.value.detach().clone() for owned in learner.owned()])
+    learner.load_best()
+    return snapshots
+
+
+def test_the_best_state_is_that_of_the_lowest_validation_loss_of_each(data):
+    learner = learner_of(data, coefficients=COEFFICIENTS["both"])
+    losses = [[3.0, 1.0, 2.0], [2.0, 2.0, math.nan], [4.0, 1.0, 0.5], [2.0, 3.0, 0.5], [5.0, 3.0, 0.7]]
+    snapshots = scripted(learner, losses)
+    for place, owned in enumerate(learner.owned()):
+        for q, epoch in enumerate((1, 0, 2)):
+            assert torch.equal(owned.value[q], snapshots[epoch][place][q])
+            assert not torch.equal(owned.value[q], snapshots[4][place][q])
+
+
+def test_a_problem_out_of_patience_keeps_what_it_has(data):
+    learner = learner_of(data, optimization=Optimization(epochs=10, patience=2))
+    finished = []
+    losses = [[3.0, 3.0, 3.0], [4.0, 2.0, 2.0], [4.0, 5.0, 1.0], [1.0, 1.5, 2.0], [1.0, 0.0, 2.0]]
+    rows = iter(losses)
+    learner.checked.losses = lambda distances: torch.tensor(next(rows))
+    snapshots = []
+    for _ in losses:
+        learner.step()
+        finished.append(learner.finished)
+        snapshots.append([owned.value.detach().clone() for owned in learner.owned()])
+    learner.load_best()
+    assert finished == [False, False, False, False, False]
+    for place, owned in enumerate(learner.owned()):
+        for q, epoch in enumerate((0, 4, 2)):
+            assert torch.equal(owned.value[q], snapshots[epoch][place][q])
+
+
+def test_learning_ends_when_all_are_out_of_patience(data):
+    learner = learner_of(data, optimization=Optimization(epochs=50, patience=3))
+    learner.checked.losses = lambda distances: torch.tensor([1.0, 1.0, 1.0])
+    assert len(learn(learner, "stage")["train_loss problem 0"]) == 4
+
+
+def test_without_validation_nodes_the_last_state_counts(data):
+    nothing = torch.full((3, data.num_nodes), -1)
+    learner = learner_of(data, validation=nothing, optimization=Optimization(epochs=5, patience=1))
+    history = learn(learner, "stage")
+    assert set(history) == {f"train_loss problem {q}" for q in range(3)}
+    assert len(history["train_loss problem 0"]) == 5
+    last = [owned.value.detach().clone() for owned in learner.owned()]
+    learner.load_best()
+    assert all(torch.equal(a, owned.value) for a, owned in zip(last, learner.owned(), strict=True))
+
+
+def test_a_problem_without_validation_nodes_of_its_own_keeps_its_last_state(data):
+    validation = labels_of(data, 3, 0.2, 2)
+    validation[1] = -1
+    learner = learner_of(data, validation=validation, optimization=Optimization(lr=0.3, epochs=6, patience=None))
+    learn(learner, "stage")
+    last = [owned.value.detach().clone() for owned in learner.owned()]
+    learner.load_best()
+    assert all(torch.equal(a[1], owned.value[1]) for a, owned in zip(last, learner.owned(), strict=True))
+
+
+def test_a_loss_that_is_not_finite_stops_learning(data):
+    learner = learner_of(data)
+    with torch.no_grad():
+        learner.networks.weights[0][1] = math.nan
+    with pytest.raises(FloatingPointError, match="`lr`"):
+        learner.step()
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_every_label_enters_and_nothing_else(training, data):
+    train, validation = labels_of(data, 3, 0.3, 1), labels_of(data, 3, 0.2, 2)
+    before = learn(learner_of(data, train=train, validation=validation), "stage")
+    which = train if training else validation
+    problem, node = (which < 0).nonzero()[0].tolist()
+    which[problem, node] = 0
+    after = learn(learner_of(data, train=train, validation=validation), "stage")
+    for name, values in after.items():
+        enters = name.endswith(str(problem)) and (training or name.startswith("validation"))
+        assert (values != before[name]) == enters, name
+
+
+# -- Putting it down and picking it up again ---------------------------------------------------------------------------
+
+
+def interrupt_at(epoch):
+    def callback(progress):
+        if progress.epoch == epoch:
+            raise KeyboardInterrupt
+
+    return callback
+
+
+@pytest.mark.parametrize("initial", INITIALS)
+@pytest.mark.parametrize("epoch", [1, 2, 5, 6])
+def test_resumed_learning_gives_the_same_bits(initial, epoch, data, tmp_path):
+    settings = {"initial": INITIALS[initial], "coefficients": COEFFICIENTS["both"]}
+    whole = learner_of(data, **settings)
+    expected = learn(whole, "distances")
+    with pytest.raises(KeyboardInterrupt):
+        learn(learner_of(data, **settings), "distances", interrupt_at(epoch), Checkpoint(tmp_path, "key", every=0))
+    resumed, heard = learner_of(data, **settings), []
+    history = learn(resumed, "distances", heard.append, Checkpoint(tmp_path, "key", every=0))
+    assert [one.epoch for one in heard] == list(range(epoch, 7))
+    assert history == expected
+    assert same(resumed.state(), whole.state())
+    whole.load_best()
+    resumed.load_best()
+    for a, b in zip(whole.owned(), resumed.owned(), strict=True):
+        assert torch.equal(a.value, b.value)
+
+
+@pytest.mark.parametrize("forgotten", ["adam", "random", "best", "lowest"])
+def test_the_check_on_resuming_catches_what_is_forgotten(forgotten, data, tmp_path, monkeypatch):
+    right = DistanceLearner.restore
+
+    def forgetful(self, state):
+        fresh = self.state()
+        kept = {name: value.clone() for name, value in fresh.items() if name.startswith(forgotten)}
+        given = {name: value for name, value in state.items() if not name.startswith(forgotten)}
+        right(self, {**given, **kept})
+
+    monkeypatch.setattr(DistanceLearner, "restore", forgetful)
+    with pytest.raises(AssertionError):
+        test_resumed_learning_gives_the_same_bits("MLP", 5, data, tmp_path)
+
+
+def test_a_state_is_not_changed_by_what_follows(data):
+    learner = learner_of(data)
+    learner.step()
+    state = learner.state()
+    before = {name: value.clone() for name, value in state.items()}
+    learner.step()
+    assert same(before, state)
+
+
+def test_a_state_restored_twice_is_the_same_both_times(data):
+    learner = learner_of(data)
+    learner.step()
+    state = {name: value.clone() for name, value in learner.state().items()}
+    outcomes = []
+    for _ in range(2):
+        learner.restore(state)
+        learner.step()
+        outcomes.append({name: value.clone() for name, value in learner.state().items()})
+    assert same(*outcomes)
+
+
+# -- Modules of the user's ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["untidy", "edges"])
+def test_a_module_of_the_users_learns_in_copies(name, data):
+    module = INITIALS[name].module
+    before = copy.deepcopy(module)
+    learner = learner_of(data, INITIALS[name])
+    history = learn(learner, "stage")
+    assert all(values[0] != values[-1] for values in history.values())
+    assert [type(one) for one in module.modules()] == [type(one) for one in before.modules()]
+    for (_, a), (_, b) in zip(module.named_parameters(), before.named_parameters(), strict=True):
+        assert nn.parameter.is_lazy(a) == nn.parameter.is_lazy(b)
+        assert nn.parameter.is_lazy(a) or torch.equal(a, b)
+    assert module.training == before.training
+
+
+def test_a_module_is_called_with_edges_where_it_takes_them(data):
+    graph = Graph.from_pyg(data, dtype=torch.float32)
+    choice = INITIALS["edges"]
+    contents = choice.contents(data, graph)
+    answer = choice.networks(contents, CLASSES, generators(2))(contents, training=False)
+    torch.testing.assert_close(answer[:, 1], choice.module.eval()(data.x, graph.edge_index))
+
+
+class Optional(nn.Linear):
+    def forward(self, x, scale=2.0):
+        return super().forward(x) * scale
+
+
+class Keyword(nn.Linear):
+    def forward(self, x, edge_index=None):
+        assert edge_index is not None
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(("kind", "takes"), [(nn.Linear, False), (Optional, False), (Keyword, True)])
+def test_other_arguments_of_a_module_keep_their_defaults(kind, takes, data):
+    choice = FromModule(kind(6, CLASSES))
+    contents = choice.contents(data, Graph.from_pyg(data, dtype=torch.float32))
+    networks = choice.networks(contents, CLASSES, generators(1))
+    assert networks.takes_edges is takes
+    given = (data.x, data.edge_index) if takes else (data.x,)
+    torch.testing.assert_close(networks(contents, training=False)[:, 0], choice.module(*given))
+
+
+def test_running_statistics_are_learned_and_best_ones_kept(data):
+    learner = learner_of(data, INITIALS["untidy"], horizons=[[0], [1], [2]])
+    names = [owned.name for owned in learner.owned()]
+    assert any("running_mean" in name for name in names)
+    snapshots = scripted(learner, [[1.0, 3.0, 3.0], [2.0, 2.0, 1.0], [3.0, 1.0, 2.0]])
+    for place, owned in enumerate(learner.owned()):
+        assert torch.equal(owned.value, snapshots[(0, 2, 1)[owned.owner]][place])
+    means = [owned.value for owned in learner.owned() if "running_mean" in owned.name]
+    assert not torch.equal(means[0], torch.zeros_like(means[0]))
+    assert not torch.equal(means[0], means[1])
+
+
+def test_a_module_whose_parameters_are_frozen_keeps_them(data):
+    module = Neighbours()
+    module.layer.bias.requires_grad_(False)
+    learner = learner_of(data, FromModule(module))
+    learn(learner, "stage")
+    for owned in learner.owned():
+        assert torch.equal(owned.value, module.layer.bias) == owned.name.endswith("bias")
+
+
+def test_global_random_numbers_stay_where_they_are(data):
+    before = torch.get_rng_state()
+    for initial in INITIALS.values():
+        learn(learner_of(data, initial, COEFFICIENTS["both"]), "stage")
+    assert torch.equal(torch.get_rng_state(), before)

@@ -1,0 +1,306 @@
+"""Learning an epoch at a time: order, history, checkpoints, seeds and random numbers of one's own."""
+
+import math
+
+import pytest
+import torch
+
+from lggd import Checkpoint, Optimization, Progress
+from lggd.training import Randomness, learn, seed_of
+from small_data import random
+
+
+class Counter:
+    """Learns to count; finishes by itself after `stop` epochs."""
+
+    def __init__(self, epochs=5, stop=None, told=None):
+        self.epochs, self.stop, self.told = epochs, stop, told
+        self.count = torch.zeros(2, dtype=torch.float64)
+
+    @property
+    def finished(self):
+        return self.stop is not None and self.count[0] >= self.stop
+
+    def step(self):
+        self.count += torch.tensor([1.0, 0.1], dtype=torch.float64)
+        if self.told is not None:
+            self.told.append(("step", int(self.count[0])))
+        return {"count": float(self.count[0]), "loss": 1 / float(self.count[0])}
+
+    def state(self):
+        return {"count": self.count}
+
+    def restore(self, state):
+        self.count = state["count"].clone()
+
+
+def interrupt_at(epoch):
+    def callback(progress):
+        if progress.epoch == epoch:
+            raise KeyboardInterrupt
+
+    return callback
+
+
+def after(epoch, tmp_path, key="key"):
+    """A checkpoint of learning that was interrupted during the callback of that epoch."""
+    with pytest.raises(KeyboardInterrupt):
+        learn(Counter(), "stage", interrupt_at(epoch), Checkpoint(tmp_path, key, every=0))
+    return tmp_path / "stage.safetensors"
+
+
+# -- The loop ----------------------------------------------------------------------------------------------------------
+
+
+def test_learning_runs_for_all_its_epochs_and_remembers_them():
+    learner = Counter(epochs=4)
+    assert learn(learner, "stage") == {"count": [1, 2, 3, 4], "loss": [1, 1 / 2, 1 / 3, 1 / 4]}
+    assert learner.count[0] == 4
+
+
+def test_learning_stops_when_the_learner_has_finished():
+    assert learn(Counter(epochs=9, stop=3), "stage")["count"] == [1, 2, 3]
+
+
+def test_a_learner_that_has_finished_takes_no_step():
+    assert learn(Counter(epochs=9, stop=0), "stage") == {}
+
+
+def test_each_step_comes_before_its_callback_and_the_callback_before_the_save(tmp_path, monkeypatch):
+    told = []
+    right = Checkpoint.save
+
+    def save(self, stage, state):
+        told.append(("save", int(state["epoch"])))
+        right(self, stage, state)
+
+    monkeypatch.setattr(Checkpoint, "save", save)
+    learn(
+        Counter(2, told=told),
+        "stage",
+        lambda p: told.append(("callback", p.epoch)),
+        Checkpoint(tmp_path, "key", every=0),
+    )
+    each = [[("step", e), ("callback", e), ("save", e)] for e in (1, 2)]
+    assert told == [*each[0], *each[1], ("save", 2)]
+
+
+def test_the_callback_hears_what_was_measured():
+    heard = []
+    learn(Counter(3), "some stage", heard.append)
+    assert heard == [Progress("some stage", e, 3, {"count": float(e), "loss": 1 / e}) for e in (1, 2, 3)]
+
+
+def test_a_measure_that_begins_late_is_remembered_from_then_on():
+    class Late(Counter):
+        def step(self):
+            measured = super().step()
+            return measured if measured["count"] > 2 else {"count": measured["count"]}
+
+    assert learn(Late(4), "stage") == {"count": [1, 2, 3, 4], "loss": [1 / 3, 1 / 4]}
+
+
+# -- Checkpoints -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 4, 5])
+def test_interrupted_learning_goes_on_as_if_nothing_had_happened(epoch, tmp_path):
+    after(epoch, tmp_path)
+    whole, resumed, heard = Counter(), Counter(), []
+    expected = learn(whole, "stage")
+    assert learn(resumed, "stage", heard.append, Checkpoint(tmp_path, "key", every=0)) == expected
+    assert [one.epoch for one in heard] == list(range(epoch, 6))
+    assert torch.equal(resumed.count, whole.count)
+
+
+def test_learning_that_was_done_is_not_done_again(tmp_path):
+    expected = learn(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key", every=1e9))
+    learner, heard = Counter(), []
+    assert learn(learner, "stage", heard.append, Checkpoint(tmp_path, "key")) == expected
+    assert heard == []
+    assert learner.count[0] == 5
+
+
+def test_the_check_on_resuming_catches_a_restart(tmp_path, monkeypatch):
+    monkeypatch.setattr(Counter, "restore", lambda self, state: None)
+    with pytest.raises(AssertionError):
+        test_interrupted_learning_goes_on_as_if_nothing_had_happened(4, tmp_path)
+
+
+def test_a_save_is_due_after_so_many_seconds(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("lggd.training.time.monotonic", lambda: now[0])
+    checkpoint = Checkpoint(tmp_path, "key", every=5.0)
+    assert not checkpoint.is_due()
+    now[0] = 104.9
+    assert not checkpoint.is_due()
+    now[0] = 105.0
+    assert checkpoint.is_due()
+    checkpoint.save("stage", {"a": torch.ones(1)})
+    assert not checkpoint.is_due()
+
+
+def test_stages_are_kept_apart(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "new" / "folder", "key")
+    checkpoint.save("one", {"a": torch.ones(1)})
+    checkpoint.save("two", {"a": torch.zeros(1)})
+    assert float(checkpoint.load("one")["a"]) == 1
+    assert float(checkpoint.load("two")["a"]) == 0
+    assert checkpoint.load("three") is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.arange(6).view(2, 3).t(),
+        torch.ones(3)[::2],
+        torch.ones(2, requires_grad=True),
+        torch.tensor(3),
+        torch.ones(3, 1).expand(3, 4),
+    ],
+)
+def test_any_tensor_comes_back_as_it_was(value, tmp_path):
+    checkpoint = Checkpoint(tmp_path, "key")
+    checkpoint.save("stage", {"a": value, "b": value})
+    found = checkpoint.load("stage")
+    assert found.keys() == {"a", "b"}
+    assert torch.equal(found["a"], value.detach())
+    assert found["a"].dtype == value.dtype
+
+
+def test_learning_of_other_settings_is_refused(tmp_path):
+    path = after(3, tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=f"`{path}`.*same data and settings"):
+        learn(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "another key", every=0))
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[: len(b) // 2], lambda b: b[:4], lambda b: b"", lambda b: b"\xff" * len(b)]
+)
+def test_a_damaged_file_is_refused_by_name(damage, tmp_path):
+    path = after(3, tmp_path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=f"`{path}`.*damaged"):
+        learn(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key"))
+
+
+def test_a_file_without_a_key_is_refused(tmp_path):
+    from safetensors.torch import save_file
+
+    save_file({"epoch": torch.tensor(1)}, tmp_path / "stage.safetensors")
+    with pytest.raises(ValueError, match="same data and settings"):
+        learn(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key"))
+
+
+def test_a_save_that_fails_leaves_the_last_one(tmp_path, monkeypatch):
+    path = after(3, tmp_path)
+    before = path.read_bytes()
+
+    def fail(tensors, filename, metadata):
+        filename.write_bytes(b"half of it")
+        raise OSError("no space left")
+
+    monkeypatch.setattr("safetensors.torch.save_file", fail)
+    with pytest.raises(OSError, match="no space"):
+        learn(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key", every=0))
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_file_is_no_pickle(tmp_path):
+    import pickle
+
+    with pytest.raises(pickle.UnpicklingError):
+        pickle.loads(after(3, tmp_path).read_bytes())
+
+
+# -- Optimization ------------------------------------------------------------------------------------------------------
+
+
+def test_the_defaults_are_those_of_the_paper_for_backbones():
+    assert Optimization() == Optimization(lr=0.01, weight_decay=1e-6, epochs=5000, patience=100)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lr": 0.0}, {"lr": -1.0}, {"lr": math.inf}, {"lr": math.nan},
+        {"weight_decay": -0.1}, {"weight_decay": math.inf}, {"weight_decay": math.nan},
+        {"epochs": 0}, {"epochs": 1.5}, {"epochs": True}, {"epochs": None}, {"epochs": "5"},
+        {"patience": 0}, {"patience": 2.0}, {"patience": False},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_wrong_settings_are_refused_by_name(wrong):
+    with pytest.raises(ValueError, match=f"`{next(iter(wrong))}`"):
+        Optimization(**wrong)
+
+
+def test_edges_of_what_is_allowed():
+    Optimization(lr=1e-12, weight_decay=0.0, epochs=1, patience=1)
+    assert Optimization(patience=None).patience is None
+
+
+# -- Seeds and random numbers ------------------------------------------------------------------------------------------
+
+
+def test_a_number_is_its_own_seed_and_a_generator_draws_one():
+    assert [seed_of(seed) for seed in (0, 7, 2**63 - 1)] == [0, 7, 2**63 - 1]
+    generator = random(3)
+    first, second = seed_of(generator), seed_of(generator)
+    assert first != second
+    assert first == seed_of(random(3))
+    assert 0 <= first < 2**31
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 1.0, True, "0", None])
+def test_what_is_no_seed_is_refused(seed):
+    with pytest.raises(ValueError, match="`seed`"):
+        seed_of(seed)
+
+
+def test_a_seed_leaves_global_random_numbers_alone():
+    before = torch.get_rng_state()
+    seed_of(random(3))
+    seed_of(5)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_random_numbers_of_ones_own_go_on_where_they_stopped():
+    before = torch.get_rng_state()
+    mine = Randomness(5, torch.device("cpu"))
+    drawn = []
+    for _ in range(2):
+        with mine.in_use():
+            drawn.append(torch.rand(3))
+    assert torch.equal(torch.cat(drawn), torch.rand(6, generator=random(5)))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_they_are_given_back_even_after_an_error():
+    before = torch.get_rng_state()
+    mine = Randomness(5, torch.device("cpu"))
+
+    def fail():
+        with mine.in_use():
+            torch.rand(3)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_two_of_them_do_not_meet():
+    one, other, alone = (Randomness(seed, torch.device("cpu")) for seed in (1, 2, 1))
+    found = []
+    for _ in range(2):
+        with one.in_use():
+            found.append(torch.rand(2))
+        with other.in_use():
+            torch.rand(5)
+    with alone.in_use():
+        expected = torch.rand(4)
+    assert torch.equal(torch.cat(found), expected)
