@@ -7,16 +7,23 @@ from typing import Annotated
 import typer
 
 from lggd.cli.distance import distance_command
+from lggd.cli.features import features_command
 from lggd.cli.figure import figure_app
+from lggd.cli.model import add_labels_command, predict_command
+from lggd.cli.run import run_command
 
 app = typer.Typer(
     name="lggd",
-    help="Generalized geodesic distances on graphs: exact, robust to wrong edges, fast.\n\n"
-    "Start with: lggd distance roads.csv --source home --symmetrize max",
+    help="Learned generalized geodesic distances on graphs: classify nodes from a few labels, and add more at once.\n\n"
+    "Start with: lggd run digits",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("run")(run_command)
+app.command("predict")(predict_command)
+app.command("add-labels")(add_labels_command)
+app.command("features")(features_command)
 app.command("distance")(distance_command)
 app.add_typer(figure_app, name="figure")
 

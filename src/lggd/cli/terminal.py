@@ -21,7 +21,7 @@ from lggd.cli.wording import on_command_line
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 # A full disk is a failure; these are paths that cannot be right.
-WRONG_PATHS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+WRONG_PATHS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 Debug = Annotated[bool, typer.Option("--debug", envvar="LGGD_DEBUG", help="Show the traceback of an error.")]

@@ -1,0 +1,175 @@
+"""lggd predict and lggd add-labels: what a saved model says, and how it takes in what people have found out since."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from lggd.cli.terminal import AsJson, Debug, Terminal, summary
+
+LEAST_CERTAIN = 10
+PREDICTIONS = "predictions.csv"
+FLAGS = {"`features`": "The model's features"}
+
+ModelFolder = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="A folder that lggd run wrote, or a saved model.", show_default=False),
+]
+
+
+def predict_command(
+    model: ModelFolder,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write all predictions here: .csv, .tsv or .parquet.")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Predict the class of every node with a saved model.
+
+    Shows how many nodes are of each class, and those it is least sure of:
+    their labels would teach it most.
+
+    Example, after lggd run digits:
+
+        lggd predict out/digits
+
+    Example, all of them into a file:
+
+        lggd predict out/digits --out predictions.csv
+    """
+    with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
+        with terminal.working("Loading lggd"):
+            from lggd.experiments.saved_model import SavedModel
+        _check_table(out)
+        with terminal.working(f"Predicting with {model}"):
+            saved = SavedModel(model)
+            probabilities = saved.probabilities()
+        if out is not None:
+            saved.write(out, probabilities)
+        predicted = probabilities.argmax(1).tolist()
+        facts: dict[str, Any] = {
+            "dataset": saved.dataset,
+            "nodes": len(saved.ids),
+            "classes": saved.classes,
+            "labelled": saved.labelled,
+            "counts": saved.counts(probabilities),
+            "least_certain": saved.least_certain(probabilities, LEAST_CERTAIN),
+            "out": None if out is None else str(out),
+        }
+        # A file that holds the predictions already is answer enough.
+        by_name = {name: saved.classes[k] for name, k in zip(saved.ids, predicted, strict=True)}
+        terminal.answer(facts | {"predictions": by_name if out is None else None}, _predictions(facts))
+
+
+def add_labels_command(
+    model: ModelFolder,
+    labels: Annotated[
+        Path, typer.Argument(metavar="LABELS", help="A table of ids and labels: .csv, .tsv or .parquet.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the new predictions here: .csv, .tsv or .parquet.",
+            show_default=f"{PREDICTIONS} beside the model",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Give a saved model more labels, and predict anew at once. Nothing is trained again.
+
+    LABELS has the columns id and label, with or without that first line. The
+    model is saved with its new labels; adding them twice changes nothing.
+
+    Example, after lggd run digits:
+
+        lggd add-labels out/digits labels.csv
+
+    Example, where labels.csv says what the nodes 17 and 42 are:
+
+        id,label
+        17,3
+        42,8
+    """
+    with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
+        with terminal.working("Loading lggd"):
+            from lggd.experiments.saved_model import SavedModel
+        _check_table(out)
+        with terminal.working(f"Reading {model}"):
+            saved = SavedModel(model)
+        written = _beside(saved.folder) if out is None else out
+        _check_table(written)
+        with terminal.working(f"Adding {labels}"):
+            added, probabilities = saved.add_labels(labels)
+            if added.new:
+                saved.save()
+            # Last, because it can be had again at any time with lggd predict.
+            saved.write(written, probabilities)
+        facts = {
+            "dataset": saved.dataset,
+            "nodes": len(saved.ids),
+            "labels": added.told,
+            "new": added.new,
+            "labelled": saved.labelled,
+            "changed": added.changed,
+            "milliseconds": added.milliseconds,
+            "additions": len(saved.model.additions_),
+            "model": str(saved.folder),
+            "out": str(written),
+        }
+        terminal.answer(facts, _added(facts))
+
+
+def _beside(folder: Path) -> Path:
+    parent = folder.parent if folder.name not in ("", "..") else folder.resolve().parent
+    return parent / PREDICTIONS
+
+
+def _check_table(out: Path | None) -> None:
+    from lggd.data.files import check_writable
+    from lggd.data.rows import TABLES, check_ending
+
+    if out is not None:
+        check_ending(out, TABLES)
+        check_writable(out)
+
+
+def _predictions(facts: dict[str, Any]) -> list[Table | Text]:
+    about = summary(
+        {
+            "graph": f"{facts['dataset']}: {facts['nodes']:,} nodes, {len(facts['classes'])} classes",
+            "labels": f"{facts['labelled']:,} known",
+        }
+    )
+    counts = Table("class", "nodes")
+    for name, count in facts["counts"].items():
+        counts.add_row(Text(name), f"{count:,}")
+    parts: list[Table | Text] = [about, counts]
+    if facts["out"] is not None:
+        return [*parts, Text(f"Wrote {facts['out']}")]
+    if facts["least_certain"]:
+        doubts = Table("node", "predicted", "or else", title="Least certain", title_justify="left")
+        for row in facts["least_certain"]:
+            pairs = zip(row["classes"], row["probabilities"], strict=True)
+            doubts.add_row(Text(row["node"]), *(Text(f"{name} {100 * p:.1f} %") for name, p in pairs))
+        parts.append(doubts)
+    return [*parts, Text("Write all predictions with --out FILE.")]
+
+
+def _added(facts: dict[str, Any]) -> list[Table | Text]:
+    known = "" if facts["new"] == facts["labels"] else f" of {facts['labels']:,}; the others were known"
+    about = summary(
+        {
+            "labels": f"{facts['new']:,} new{known}; {facts['labelled']:,} now",
+            "changed": f"{facts['changed']:,} of {facts['nodes']:,} predictions",
+            "milliseconds": f"{facts['milliseconds']:.3g} to add and predict",
+            "history": f"{facts['additions']:,} addition{'s' * (facts['additions'] != 1)} so far",
+        }
+    )
+    return [about, Text(f"Wrote {facts['out']}" + (f" and {facts['model']}" if facts["new"] else ""))]

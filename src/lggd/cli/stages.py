@@ -1,0 +1,65 @@
+"""A progress bar for each stage of training, and where to train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from lggd.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from lggd import training
+
+TOLD = {
+    ("raw", "backbone"): "Training without LGGD",
+    ("lggd", "distances"): "Learning distances",
+    ("lggd", "backbone"): "Training with LGGD",
+}
+
+
+class PresetName(StrEnum):
+    DEFAULT = "default"
+    PAPER = "paper"
+    RELEASE = "release"
+
+
+class DeviceName(StrEnum):
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+Preset = Annotated[
+    PresetName, typer.Option(help="Our settings, those of the paper's text, or those of its authors' code.")
+]
+Device = Annotated[DeviceName, typer.Option(help="Where to train; auto takes CUDA where there is some.")]
+
+
+def chosen_device(name: DeviceName) -> str:
+    """The device that torch knows it by."""
+    import torch
+
+    if name is DeviceName.CUDA and not torch.cuda.is_available():
+        raise ValueError("`--device` must be cpu here, got cuda: torch finds no CUDA device. Leave it out.")
+    return "cuda" if name is not DeviceName.CPU and torch.cuda.is_available() else "cpu"
+
+
+@contextmanager
+def stages_shown(terminal: Terminal) -> Iterator[Callable[[str, training.Progress], None]]:
+    """Bars on stderr, where that is a terminal, moved by calling what it gives with the part and its progress."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bars: dict[tuple[str, str], TaskID] = {}
+    with Progress(*columns, console=terminal.err, transient=True, disable=not terminal.err.is_terminal) as shown:
+
+        def move(part: str, told: training.Progress) -> None:
+            stage = (part, told.stage)
+            if stage not in bars:
+                bars[stage] = shown.add_task(TOLD.get(stage, told.stage), total=told.epochs)
+            shown.update(bars[stage], completed=told.epoch)
+
+        yield move
