@@ -3,14 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test lint bench peers clean
+.PHONY: help demo test lint bench peers browser clean
 
 help:
-	@echo "make demo   the main job: the robustness figure and its table, into out/"
+	@echo "make demo   the main job: distances and predictions for handwritten digits, into out/digits"
 	@echo "make test   all tests"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  speed beside other packages, into results/ (needs a C compiler)"
 	@echo "make peers  install those other packages, so that the tests use them too"
+	@echo "make browser  install Chromium where that takes no questions (Debian, as root), so that the tests open pages"
 
 .venv/installed: pyproject.toml constraints.txt
 	@echo "Installing into .venv (once; takes a minute or two) ..."
@@ -25,7 +26,7 @@ help:
 
 demo: .venv/installed
 	@mkdir -p out
-	$(BIN)/lggd figure robustness --with-p2 --out out/robustness.png
+	$(BIN)/lggd run digits --out out/digits
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n auto --dist loadfile
@@ -36,6 +37,9 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 peers: .venv/peers
+
+browser:
+	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium)
 
 bench: .venv/peers
 	$(BIN)/python -m benchmarks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -86,7 +87,7 @@ def epochs_on_cora() -> Table:
             model.epoch()
 
     best = race({"ours": 2, "peer": 2}, ours=ours, peer=peer)
-    lengths = [after - before for before, after in zip(ends, ends[1:], strict=False) if after - before < best["peer"]]
+    lengths = [after - before for before, after in pairwise(ends) if after - before < best["peer"]]
     table = Table("Learning: Cora, one split, five horizons, step 0.1, one epoch with validation")
     note = "512-128, learned edge weights; sparse first layer, five models in one pass"
     table.rows.append(
@@ -112,7 +113,9 @@ def labels_on_pubmed() -> Table:
     best = race({"ours": 5, "peer": 1}, ours=ours, peer=peer)
     table = Table(f"New labels: PubMed, {int(new.sum())} labels added, to predictions for all nodes")
     table.rows.append(
-        Row("add_labels and predict", best["ours"] * 1e3, best["peer"] * 1e3, "retraining a GCN", 30, "default settings")
+        Row(
+            "add_labels and predict", best["ours"] * 1e3, best["peer"] * 1e3, "retraining a GCN", 30, "default settings"
+        )
     )
     return table
 
