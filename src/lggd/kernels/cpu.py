@@ -95,6 +95,7 @@ def pull_back(
     compiled(gathering).pull_back(
         field.p, *_rows(field), *_columns(field),
         y.numpy(), downstream.numpy(), norms.numpy(), winners.numpy(), grad_y.numpy(), grad_root.numpy(), one_pass,
+        field.csr.symmetric,
     )  # fmt: skip
     grad_rho = downstream.mul_(norms).reshape(by_group).sum(2).div_(rho) if wants_rho else None
     return grad_y, grad_rho, grad_root if wants_root else None

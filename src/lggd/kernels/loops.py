@@ -204,21 +204,24 @@ def _pull_sum_both_ways(i, indptr, indices, root, stride, f, a, grad):  # type: 
 
 
 @njit(fastmath=FAST, inline="always")
-def _pull_sum_by_column(i, indptr, indices, root, indptr_t, indices_t, root_t, f, a, grad, grad_root):  # type: ignore[no-untyped-def]
-    """Where every column has weights of its own: no groups to look up, so the columns become vector lanes again."""
+def _pull_sum_by_column(i, indptr, indices, root, root_t, f, a, grad, grad_root):  # type: ignore[no-untyped-def]
+    """Both directions of an edge at once, where every column has weights of its own: `root_t` is that of the way back.
+
+    No groups to look up, so the columns become vector lanes again.
+    """
     zero = f.dtype.type(0)
     fi, ai = f[i], a[i]
-    for e in range(indptr_t[i], indptr_t[i + 1]):
-        fj, aj, s = f[indices_t[e]], a[indices_t[e]], root_t[e]
-        for k in range(fi.size):
-            grad[k] -= s[k] * aj[k] if fj[k] > fi[k] else zero
     for e in range(indptr[i], indptr[i + 1]):
-        fj, s = f[indices[e]], root[e]
+        fj, aj, out, back = f[indices[e]], a[indices[e]], root[e], root_t[e]
         for k in range(fi.size):
-            grad[k] += s[k] * ai[k] if fi[k] > fj[k] else zero
+            fall = fi[k] - fj[k]
+            own = out[k] * ai[k] if fall > zero else zero
+            other = back[k] * aj[k] if fall < zero else zero
+            grad[k] += own - other
         if grad_root.size:
+            for_edge = grad_root[e]
             for k in range(fi.size):
-                grad_root[e, k] = ai[k] * _down(fi[k] - fj[k])
+                for_edge[k] = ai[k] * _down(fi[k] - fj[k])
 
 
 @njit(fastmath=FAST, inline="always")
@@ -279,7 +282,22 @@ def compiled(gathering: int) -> Compiled:
 
     @njit(parallel=True, fastmath=FAST, cache=True)
     def pull_back(
-        p, indptr, indices, root, stride, indptr_t, indices_t, root_t, f, a, norms, winners, grad, grad_root, one_pass
+        p,
+        indptr,
+        indices,
+        root,
+        stride,
+        indptr_t,
+        indices_t,
+        root_t,
+        f,
+        a,
+        norms,
+        winners,
+        grad,
+        grad_root,
+        one_pass,
+        symmetric,
     ):  # type: ignore[no-untyped-def]
         # grad(i) = a(i)·∂norm(i)/∂f(i) + Σ_j a(j)·∂norm(j)/∂f(i), pulled by row i: no two threads share a sum.
         groups = root.shape[1]
@@ -291,8 +309,8 @@ def compiled(gathering: int) -> Compiled:
             if gathering == SUM and one_pass:
                 _pull_sum_both_ways(i, indptr, indices, root, stride, f, a, gi)
                 continue
-            if gathering == SUM and width == 1 and groups > 1:
-                _pull_sum_by_column(i, indptr, indices, root, indptr_t, indices_t, root_t, f, a, gi, grad_root)
+            if gathering == SUM and width == 1 and groups > 1 and symmetric:
+                _pull_sum_by_column(i, indptr, indices, root, root_t, f, a, gi, grad_root)
                 continue
             _pull_from_above(gathering, power, i, indptr_t, indices_t, root_t, stride, f, a, norms, winners, gi)
             # Raising f(i) shortens the falls towards it, just summed, and lengthens its own, summed next.

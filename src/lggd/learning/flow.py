@@ -84,13 +84,16 @@ class Flow:
     ) -> Tensor:
         nodes, problems, classes = state.shape
         columns = problems * classes
-        grouped = rho.shape[1] > 1 or (root is not None and root.shape[1] > 1)
-        idle = 0 if grouped else idle_columns(self.graph.device, columns)
+        rho = self._spread(rho[:, :problems], classes)
+        root = None if root is None else self._spread(root[:, :problems], classes)
+        # Idle columns need parameters too, and only those given by column can be continued.
+        by_column = all(x is None or x.shape[1] in (1, columns) for x in (rho, root))
+        idle = idle_columns(self.graph.device, columns) if by_column else 0
         flat = pad(state.reshape(nodes, columns), (0, idle))
         if held is not None:
             held = pad(held[:, :problems].reshape(nodes, columns), (0, idle), value=True).contiguous()
-        rho = rho[:, :problems].contiguous()
-        root = None if root is None else self._spread(root[:, :problems], classes)
+        rho = rho if rho.shape[1] == 1 else pad(rho, (0, idle), value=1.0)
+        root = root if root is None or root.shape[1] == 1 else pad(root, (0, idle), value=1.0)
         field = self._field(rho, root, held, mirrored)
         inputs = (flat, rho, root)
         if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs):
@@ -99,12 +102,12 @@ class Flow:
             flat = run(field.detached(), plan, flat)[0]
         return flat[:, :columns].view(nodes, problems, classes)
 
-    def _spread(self, root: Tensor, classes: int) -> Tensor:
-        """Weights that differ by problem, repeated for every column where memory allows: the CPU is faster so."""
-        wide = root.shape[0] * root.shape[1] * classes * root.element_size()
-        if root.shape[1] == 1 or self.graph.device.type != "cpu" or wide > WORTH_SPREADING:
-            return root.contiguous()
-        return root.repeat_interleave(classes, 1)
+    def _spread(self, parameters: Tensor, classes: int) -> Tensor:
+        """Parameters that differ by problem, repeated for every column where memory allows: the CPU is faster so."""
+        wide = parameters.nbytes * classes
+        if parameters.shape[1] == 1 or self.graph.device.type != "cpu" or wide > WORTH_SPREADING:
+            return parameters.contiguous()
+        return parameters.repeat_interleave(classes, 1)
 
     def _field(self, rho: Tensor, root: Tensor | None, held: Tensor | None, mirrored: bool) -> Field:
         return Field(self.layout.csr, self.p, rho, root, held, mirrored=mirrored and not self.graph.is_directed)
