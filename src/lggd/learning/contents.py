@@ -28,7 +28,7 @@ class Contents(Protocol):
     def num_features(self) -> int: ...
 
     def times(self, weight: Tensor) -> Tensor:
-        """X · weight: `[D, M]` → `[N, M]`, differentiable in the weight."""
+        """X · weight: `[D, M]` → `[N, M]` or `[Q, D, M]` → `[Q, N, M]`, differentiable in the weight."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +72,21 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: Sparse, weight: Tensor) -> Tensor:
         ctx.matrix = matrix
-        return matrix.rows @ weight
+        return _products(matrix.rows, weight)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
-        return None, ctx.matrix.columns @ grads[0]
+        return None, _products(ctx.matrix.columns, grads[0].contiguous())
+
+
+def _products(matrix: Tensor, dense: Tensor) -> Tensor:
+    """The matrix times one dense one or Q of them, one after the other: narrow ones stay in the cache."""
+    if dense.dim() == 2:
+        return matrix @ dense
+    product = dense.new_empty(dense.shape[0], matrix.shape[0], dense.shape[2])
+    for out, one in zip(product, dense, strict=True):
+        torch.mm(matrix, one, out=out)
+    return product
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +129,7 @@ class Propagated:
 
     def times(self, weight: Tensor) -> Tensor:
         blocks = []
-        for hop, part in enumerate(weight.chunk(self.hops + 1)):
+        for hop, part in enumerate(weight.chunk(self.hops + 1, dim=-2)):
             block = self.base.times(part)
             for _ in range(hop):
                 block = self.adjacency.times(block)

@@ -100,13 +100,13 @@ class DistanceLearner:
         return self.flow(self.equation, start, self.held)
 
     def _keep(self, better: Tensor) -> None:
+        chosen = better.nonzero().squeeze(1)
         for best, owned in zip(self.best, self.owned(), strict=True):
             if owned.owner is not None:
                 if bool(better[owned.owner]):
                     best.copy_(owned.value.detach())
             else:
-                chosen = better.view(-1, *[1] * (best.dim() - 1))
-                torch.where(chosen, owned.value.detach(), best, out=best)
+                best.index_copy_(0, chosen, owned.value.detach().index_select(0, chosen))
 
     def load_best(self) -> None:
         """Goes back to the best state of each problem."""

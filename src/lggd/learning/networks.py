@@ -147,11 +147,7 @@ class Stack:
         return weights + [Owned(f"bias.{k}", value) for k, value in enumerate(self.biases)]
 
     def __call__(self, contents: Contents, training: bool) -> Tensor:
-        problems, features, width = self.weights[0].shape
-        # One product for all: the first layers stand side by side as columns.
-        side_by_side = self.weights[0].permute(1, 0, 2).reshape(features, problems * width)
-        # What follows goes network by network, so the numbers of each are brought together.
-        h = contents.times(side_by_side).view(-1, problems, width).permute(1, 0, 2).contiguous().add_(self.biases[0])
+        h = contents.times(self.weights[0]).add_(self.biases[0])
         dropping = training and self.kept_levels < LEVELS
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             if dropping:
