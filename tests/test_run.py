@@ -176,6 +176,30 @@ def test_features_are_named_after_classes_and_times(finished: tuple[dict[str, An
     assert model.about_["feature_names"] == names
 
 
+def test_units_of_features_do_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("a,b\nb,c\nc,d\n")
+    tables = {
+        "plain": "a,1,5,x\nb,2,5,x\nc,3,5,y\nd,6,5,y\n",
+        "grams": "a,1000,5,x\nb,2000,5,x\nc,3000,5,y\nd,6000,5,y\n",
+    }
+    found = {}
+    for name, rows in tables.items():
+        (tmp_path / f"{name}.csv").write_text("id,size,same,kind\n" + rows)
+        found[name] = subject_from_tables(tmp_path / "edges.csv", tmp_path / f"{name}.csv", label="kind", test_share=0)
+    x = found["plain"].data.x
+    assert torch.allclose(x, found["grams"].data.x, atol=1e-6)
+    assert torch.allclose(x.mean(0), torch.zeros(2), atol=1e-6)
+    assert x[:, 1].tolist() == [0, 0, 0, 0]
+    assert any("deviation 1" in note for note in found["plain"].notes)
+
+
+def test_counts_of_words_are_left_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("a,b\n")
+    (tmp_path / "nodes.csv").write_text("id,u,v,w,z,q,r,kind\na,3,0,0,0,0,0,x\nb,0,0,0,0,0,1,y\n")
+    subject = subject_from_tables(tmp_path / "edges.csv", tmp_path / "nodes.csv", label="kind", test_share=0)
+    assert subject.data.x.tolist() == [[3, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1]]
+
+
 def test_settings_are_spelt_out(finished: tuple[dict[str, Any], Path]) -> None:
     settings = json.loads((finished[1] / "settings.json").read_text(encoding="utf-8"))
     assert settings["data"]["label"] == "kind"

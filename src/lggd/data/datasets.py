@@ -46,7 +46,8 @@ def load(
 
     `"digits"`, `"moons"` and `"karate"` need no files. `labels_per_class` nodes of every class (5 unless you say
     otherwise) are in `train_mask`, all others in `test_mask`. There is no `val_mask`. Digits and moons are points,
-    each joined to its 10 nearest; moons has them in `pos` too. Karate's nodes have nothing but their number for `x`.
+    each joined to its 10 nearest; their `x` has columns of mean 0 and deviation 1, and moons has the points themselves
+    in `pos`. Karate's nodes have nothing but their number for `x`.
 
     `"cora"`, `"citeseer"`, `"pubmed"`, `"computers"` and `"photo"` are the paper's, with its split: of every class
     2.5 % in `train_mask`, 2.5 % in `val_mask`, the rest in `test_mask`. With `dynamic=True` three times 10 % leave the
@@ -120,7 +121,7 @@ def _digits() -> Data:
     from sklearn.datasets import load_digits
 
     found = load_digits()
-    data = _points(found.data / 16, found.target)
+    data, _ = _points(found.data, found.target)
     data.class_names = [str(digit) for digit in range(10)]
     return data
 
@@ -128,17 +129,20 @@ def _digits() -> Data:
 def _moons() -> Data:
     from sklearn.datasets import make_moons
 
-    data = _points(*make_moons(MOONS, noise=MOON_NOISE, random_state=MOON_SEED))
-    data.pos = data.x.clone()
+    data, places = _points(*make_moons(MOONS, noise=MOON_NOISE, random_state=MOON_SEED))
+    data.pos = places
     return data
 
 
-def _points(points: np.ndarray, labels: np.ndarray) -> Data:
+def _points(points: np.ndarray, labels: np.ndarray) -> tuple[Data, Tensor]:
+    """Neighbouring points joined, and the points; what networks see of them has no unit and no origin."""
     from torch_geometric.data import Data
 
-    x = torch.from_numpy(points.astype(np.float32))
-    graph = Graph.from_points(x, k=NEIGHBOURS)
-    return Data(x=x, edge_index=graph.edge_index, y=torch.from_numpy(labels.astype(np.int64)))
+    places = torch.from_numpy(points.astype(np.float32))
+    graph = Graph.from_points(places, k=NEIGHBOURS)
+    spread = places.std(0, unbiased=False)
+    x = (places - places.mean(0)) / torch.where(spread > 0, spread, 1.0)
+    return Data(x=x, edge_index=graph.edge_index, y=torch.from_numpy(labels.astype(np.int64))), places
 
 
 def _karate() -> Data:

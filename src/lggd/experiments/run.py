@@ -19,7 +19,7 @@ from lggd.experiments.run_subject import FEWEST_HELD_OUT, Subject
 from lggd.experiments.run_training import UnfinishedTraining
 from lggd.features import GGD, LGGD
 from lggd.report.content import Addition
-from lggd.training import Optimization, Progress
+from lggd.training import History, Optimization, Progress
 
 BACKBONES: dict[str, GCN | GAT | ChebNet | JKNet | None] = {
     "gcn": GCN(),
@@ -30,6 +30,8 @@ BACKBONES: dict[str, GCN | GAT | ChebNet | JKNet | None] = {
 }
 # With fewer held-out nodes than this, what new labels bring would be lost in the noise.
 ENOUGH_TO_REVEAL = 100
+# What the stages of a fit are called beside those of the backbone alone.
+CURVES = {"distances": "distances", "backbone": "backbone with LGGD"}
 REVEALED, REVEALED_SHARE = 3, 10  # three times a tenth of them
 
 # Called after every epoch with the part of the run, "raw" or "lggd".
@@ -70,8 +72,8 @@ class Outcome:
 
     `model` is the one to keep. `probabilities [N, K]` and `given [N]` are its predictions and labels at the end;
     `measured_probabilities` and `measured_given` those that the accuracy was measured with, before held-out labels were
-    given back to it; so are `distances [T, N, K]`. Accuracies are in per cent, None where unknown; `seconds` are those
-    of the parts "raw" and "lggd", and of "all".
+    given back to it; so are `distances [T, N, K]`. `curves` tell of every epoch of every stage. Accuracies are in per
+    cent, None where unknown; `seconds` are those of the parts "raw" and "lggd", and of "all".
     """
 
     subject: Subject
@@ -87,6 +89,7 @@ class Outcome:
     measured_given: Tensor
     distances: Tensor
     features: Tensor
+    curves: Mapping[str, History]
     resumed: bool
 
     @property
@@ -124,16 +127,19 @@ def run(
         model.fit(data, callback=callback, checkpoint=None if training is None else training.checkpoint(part))
         return time.perf_counter() - started
 
+    curves: dict[str, History] = {}
     accuracy: dict[str, float | None] = {"raw": None, "lggd": None}
     seconds: dict[str, float | None] = {"raw": None, "lggd": None}
     if settings.backbone != "none" and subject.has_contents:
         raw = settings.without_lggd()
         seconds["raw"] = fit(raw, "raw")
         accuracy["raw"] = _percent_right(raw.predict(), subject)
+        curves["backbone without LGGD"] = raw.history_["backbone"]
     else:
         notes.append(_why_no_raw(subject))
     model = settings.with_lggd(subject.has_contents)
     seconds["lggd"] = fit(model, "lggd")
+    curves |= {CURVES[stage]: history for stage, history in model.history_.items() if history}
     measured, given = model.predict_proba().cpu(), model.known_.cpu()
     accuracy["lggd"] = _percent_right(measured.argmax(1), subject)
     if accuracy["lggd"] is None and not any("Accuracy is unknown" in note for note in notes):
@@ -153,7 +159,7 @@ def run(
     seconds["all"] = time.perf_counter() - began
     return Outcome(
         subject, settings, model, accuracy, seconds, additions, tuple(notes), final, model.known_.cpu(),
-        measured, given, distances, features, resumed,
+        measured, given, distances, features, curves, resumed,
     )  # fmt: skip
 
 

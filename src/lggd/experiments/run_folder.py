@@ -122,7 +122,7 @@ def run_report(outcome: Outcome, settings: Mapping[str, Any]) -> RunReport:
         accuracy=outcome.accuracy,
         heldout=int(subject.held_out.sum()),
         labelled=int((outcome.measured_given >= 0).sum()),
-        curves=model.history_,
+        curves=outcome.curves,
         times=model.features_.settings.times,  # type: ignore[union-attr]
         distances=outcome.distances.numpy(),
         positions=_positions(subject.data),

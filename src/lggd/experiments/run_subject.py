@@ -18,6 +18,8 @@ from lggd.storage import pack_graph
 
 # An accuracy on fewer nodes than this says nothing.
 FEWEST_HELD_OUT = 2
+# Tables with a smaller share of entries that are not 0 are left as they are.
+MOSTLY_ZERO = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,7 @@ def subject_from_tables(
     test_share: float = 0.3,
     split: int = 0,
 ) -> Subject:
-    """A graph from files, as `read_graph` reads them, with weights brought into (0, 1].
+    """A graph from files, as `read_graph` reads them, with weights in (0, 1] and features whose units do not matter.
 
     Without a column that says which nodes are for testing, `test_share` of every class's labels are held out, drawn at
     random; `split` numbers the draw. At least one label of every class stays.
@@ -95,7 +97,7 @@ def subject_from_tables(
         )
     table = read_graph(edges, nodes, label=label, id_column=id_column, split_column=split_column, ignore=ignore)
     data, notes = table.data, []
-    notes += _scale_weights(data)
+    notes += _scale_weights(data) + _standardize(data)
     if split_column is None:
         data.test_mask, said = _hold_out(data.y, test_share, check_whole(split, "split", least=0))
         data.train_mask = (data.y >= 0) & ~data.test_mask
@@ -122,6 +124,16 @@ def _scale_weights(data: Any) -> list[str]:
     largest = float(weight.max())
     data.edge_weight = weight / largest
     return [f"Edge weights were divided by the largest, {largest:g}, so that they lie in (0, 1]."]
+
+
+def _standardize(data: Any) -> list[str]:
+    """Brings each column of features to mean 0 and deviation 1, unless most entries are 0, as counts of words are."""
+    x = getattr(data, "x", None)
+    if x is None or int(x.count_nonzero()) < MOSTLY_ZERO * x.numel():
+        return []
+    spread = x.std(0, unbiased=False)
+    data.x = (x - x.mean(0)) / torch.where(spread > 0, spread, 1.0)
+    return ["The columns of features were brought to mean 0 and standard deviation 1, so that units do not matter."]
 
 
 def _hold_out(y: Tensor, share: float, seed: int) -> tuple[Tensor, list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from torch import nn
@@ -72,17 +72,7 @@ _PAPER = Settings(
     scheme=RK4(step=0.1, force=True),
     optimization=Optimization(lr=0.01, weight_decay=0.005, epochs=150, patience=None),
 )
-_RELEASE = Settings(
-    potential=LearnedEdgeWeights(DegreePotential(-0.5)),
-    initial=MLP(hidden=(512, 128), dropout=0.5),
-    horizons="each",
-    cross_fit=0,
-    scale=MaxScale(),
-    reachable=False,
-    cap=math.inf,
-    scheme=RK4(step=0.1, force=True),
-    optimization=Optimization(lr=0.01, weight_decay=0.005, epochs=150, patience=None),
-)
+_RELEASE = replace(_PAPER, potential=LearnedEdgeWeights(DegreePotential(-0.5)), horizons="each")
 PRESETS = {"default": Settings(), "paper": _PAPER, "release": _RELEASE}
 
 
