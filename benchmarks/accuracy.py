@@ -150,6 +150,22 @@ def main() -> None:
                 file.write(json.dumps(lines[-1]) + "\n")
                 file.flush()
         print(f"{name}\n{summary(lines)}", flush=True)
+    write_page(chosen.out)
+
+
+def write_page(folder: Path) -> None:
+    """All result files of the folder as tables on one page beside it."""
+    text = [
+        "# Accuracy",
+        "",
+        "Per cent of the test nodes right, mean ± standard deviation over the splits. Settings are the defaults,",
+        "the same for all datasets. Lines are in `accuracy/`; `python -m benchmarks.accuracy` repeats them.",
+    ]
+    for path in sorted(folder.glob("*.jsonl")):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        about = " ".join((EXPERIMENTS[path.stem.split("-")[0]].__doc__ or "").split())
+        text += ["", f"## {path.stem}", "", about, "", summary(lines).rstrip()]
+    (folder.parent / "accuracy.md").write_text("\n".join(text) + "\n")
 
 
 if __name__ == "__main__":

@@ -968,3 +968,34 @@ def test_global_random_numbers_stay_where_they_are(data):
     for initial in INITIALS.values():
         learn(learner_of(data, initial, COEFFICIENTS["both"]), "stage")
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_work_done_ahead_changes_no_bit():
+    """Validation computes the first layer for the training step that follows; without that the step gives the same."""
+
+    def trained(ahead):
+        generators = [torch.Generator().manual_seed(q) for q in range(2)]
+        networks = Stack((6, 8, 3), 0.5, torch.relu, generators)
+        contents = Dense(torch.randn(12, 6, generator=torch.Generator().manual_seed(5)))
+        optimizer = torch.optim.Adam([owned.value for owned in networks.owned()], lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            networks(contents, training=True).square().sum().backward()
+            optimizer.step()
+            with torch.no_grad():
+                networks(contents, training=False, ahead=ahead)
+        return [owned.value.detach() for owned in networks.owned()]
+
+    assert all(torch.equal(a, b) for a, b in zip(trained(True), trained(False), strict=True))
+
+
+def test_work_done_ahead_is_not_used_for_other_parameters_or_contents():
+    generators = [torch.Generator().manual_seed(0)]
+    networks = Stack((4, 5, 2), 0.0, torch.relu, generators)
+    one, other = Dense(torch.eye(4)), Dense(torch.eye(4) + 1)
+    networks(one, training=False, ahead=True)
+    assert torch.equal(networks(other, training=True), networks(other, training=False))
+    networks(one, training=False, ahead=True)
+    with torch.no_grad():
+        networks.weights[0].add_(1)
+    assert torch.equal(networks(one, training=True), networks(one, training=False))

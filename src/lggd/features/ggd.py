@@ -18,7 +18,7 @@ from lggd.labels import Labels
 from lggd.learning.flow import Flow
 from lggd.learning.parameters import Equation
 from lggd.potential import DegreePotential, Potential
-from lggd.scaling import MaxScale, Scale
+from lggd.scaling import Scale, Standardize
 from lggd.solvers.evolution import FAR, check_times
 from lggd.solvers.scheme import RK4, FixedStep
 from lggd.training import Callback, Checkpoint, History
@@ -42,7 +42,7 @@ class GGD(DistanceFeatures):
     potential: Potential | None = DegreePotential(-1.0)
     far: float = FAR
     cross_fit: int = 5
-    scale: Scale = MaxScale()
+    scale: Scale = Standardize()
     reachable: bool = True
     cap: float = FAR
     mode: Mode = "replace"

@@ -269,9 +269,9 @@ def compiled(gathering: int) -> Compiled:
                 for k in range(part.size):
                     part[k] = one - r * part[k]
             if held.size:
+                fixed = held[i]
                 for k in range(columns):
-                    if held[i, k]:
-                        slope[k] = zero
+                    slope[k] = zero if fixed[k] else slope[k]
             for k in range(columns):
                 new[k] = old[k] + factors[s] * slope[k]
             for r in range(s):

@@ -96,7 +96,7 @@ class DistanceLearner:
 
     def distances(self) -> Tensor:
         """Pipeline 2 with the present state: `[M, N, Q, K]`, the training nodes of each problem held at 0."""
-        start = self.networks(self.contents, training=False).abs()
+        start = self.networks(self.contents, training=False, ahead=True).abs()
         return self.flow(self.equation, start, self.held)
 
     def _keep(self, better: Tensor) -> None:

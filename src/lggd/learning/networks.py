@@ -104,8 +104,11 @@ class Networks(Protocol):
     def owned(self) -> list[Owned]:
         """All that learning changes in them."""
 
-    def __call__(self, contents: Any, training: bool) -> Tensor:
-        """What they answer, `[N, Q, K]`; with dropout where `training`."""
+    def __call__(self, contents: Any, training: bool, ahead: bool = False) -> Tensor:
+        """What they answer, `[N, Q, K]`; with dropout where `training`.
+
+        `ahead` says that a training step with the same parameters comes next, and may find some of its work done.
+        """
 
     def random_state(self) -> dict[str, Tensor]:
         """Where their random numbers stand."""
@@ -133,6 +136,7 @@ class Stack:
         self.activation, self.generators = activation, list(generators)
         self.kept_levels = round((1 - dropout) * LEVELS)
         self._starters = starters(generators)
+        self._kept: tuple[Contents, tuple[int, int], Tensor] | None = None
         self.weights = [self._drawn(a, a, b) for a, b in pairwise(sizes)]
         self.biases = [self._drawn(a, 1, b) for a, b in pairwise(sizes)]
 
@@ -146,8 +150,8 @@ class Stack:
         weights = [Owned(f"weight.{k}", value) for k, value in enumerate(self.weights)]
         return weights + [Owned(f"bias.{k}", value) for k, value in enumerate(self.biases)]
 
-    def __call__(self, contents: Contents, training: bool) -> Tensor:
-        h = contents.times(self.weights[0]).add_(self.biases[0])
+    def __call__(self, contents: Contents, training: bool, ahead: bool = False) -> Tensor:
+        h = self._first_layer(contents, training, ahead)
         dropping = training and self.kept_levels < LEVELS
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             if dropping:
@@ -158,6 +162,21 @@ class Stack:
                 h = self.activation(h)
             h = torch.baddbmm(bias, h, weight)
         return h.permute(1, 0, 2)
+
+    def _first_layer(self, contents: Contents, training: bool, ahead: bool) -> Tensor:
+        """What the first layer gives, before activation: the same in validation as in the training step after it.
+
+        So it is kept, with its gradient, for that step to take over: a product saved in every epoch.
+        """
+        versions = (self.weights[0]._version, self.biases[0]._version)
+        kept, self._kept = self._kept, None
+        if training and kept is not None and kept[0] is contents and kept[1] == versions:
+            return kept[2]
+        with torch.set_grad_enabled(ahead or torch.is_grad_enabled()):
+            h = contents.times(self.weights[0]).add_(self.biases[0])
+        if ahead:
+            self._kept = (contents, versions, h)
+        return h
 
     def _activated_and_dropped(self, h: Tensor) -> Tensor:
         """Each network draws from its own generator, so that it drops what it would drop alone."""
@@ -249,7 +268,7 @@ class Copies:
             for name, value in (*module.named_parameters(), *module.named_buffers())
         ]
 
-    def __call__(self, contents: Raw, training: bool) -> Tensor:
+    def __call__(self, contents: Raw, training: bool, ahead: bool = False) -> Tensor:
         given = (contents.x, contents.edge_index) if self.takes_edges else (contents.x,)
         answers = []
         for module, draws in zip(self.modules, self.draws, strict=True):
