@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from lggd.graph import Graph
 
 # Below this share of entries that are not 0, a sparse product beats a dense one.
-SPARSE_BELOW = 0.2
+SPARSE_BELOW = 0.05
 # How many numbers to work on at a time where a dense block of contents is needed.
 ENTRIES_AT_ONCE = 2**24
 
@@ -42,7 +42,10 @@ class Dense:
         return self.x.shape[1]
 
     def times(self, weight: Tensor) -> Tensor:
-        return self.x @ weight
+        if weight.dim() == 2:
+            return self.x @ weight
+        # One after the other: a product over all would first write down a copy of X for each.
+        return torch.stack([self.x @ one for one in weight.unbind(0)])
 
 
 @dataclass(frozen=True, eq=False)
