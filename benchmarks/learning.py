@@ -12,7 +12,9 @@ from torch.nn.functional import cross_entropy, one_hot
 
 import lggd
 from benchmarks.timing import Row, Table, race
+from lggd.backbones import BackboneLearner, initialised
 from lggd.labels import Labels
+from lggd.training import learn
 
 STEP, EPOCHS = 0.1, 3
 
@@ -99,23 +101,29 @@ def epochs_on_cora() -> Table:
 def labels_on_pubmed() -> Table:
     data = lggd.load("pubmed", dynamic=True)
     new = data.new_mask[:, 0]
-    model = lggd.LGGDClassifier(optimization=lggd.Optimization(epochs=300)).fit(data)
-    before = model.known_
+    # Twenty epochs will do here: how long labels take to come in does not depend on how well distances were learned.
+    features = lggd.LGGD(optimization=lggd.Optimization(weight_decay=0.002, epochs=20))
+    model = lggd.LGGDClassifier(features).fit(data)
+    before, trained = model.known_, [0]
 
     def ours() -> None:
         model.known_ = model.features_.known_ = before
         model.add_labels(new, data.y[new]).predict()
 
     def peer() -> None:
-        """The backbone alone, on features that are there already: less than a user would have to wait for."""
-        lggd.LGGDClassifier(features=None).fit(data)
+        """A GCN alone, on distances that are there already: less than a user would have to wait for."""
+        x = model.features_.inputs(data)
+        module = initialised(lggd.GCN(), x.shape[1], model.num_classes_, seed=0)
+        validation = torch.where(data.val_mask, data.y, -1)
+        learner = BackboneLearner(module, x, data.edge_index, None, model.known_, validation)
+        trained[0] = len(learn(learner, "backbone")["train_loss"])
 
+    ours()
     best = race({"ours": 5, "peer": 1}, ours=ours, peer=peer)
     table = Table(f"New labels: PubMed, {int(new.sum())} labels added, to predictions for all nodes")
+    against = f"retraining the GCN, {trained[0]} epochs"
     table.rows.append(
-        Row(
-            "add_labels and predict", best["ours"] * 1e3, best["peer"] * 1e3, "retraining a GCN", 30, "default settings"
-        )
+        Row("add_labels and predict", best["ours"] * 1e3, best["peer"] * 1e3, against, 30, "default settings")
     )
     return table
 
