@@ -11,18 +11,16 @@ settings.register_profile("lggd", derandomize=True, deadline=None, max_examples=
 settings.load_profile("lggd")
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
     """Graphs of ten nodes are not worth waking a second thread for, least of all when tests run side by side."""
-    before = numba.get_num_threads(), torch.get_num_threads()
     numba.set_num_threads(1)
     torch.set_num_threads(1)
-    yield
-    numba.set_num_threads(before[0])
-    torch.set_num_threads(before[1])
 
 
 @pytest.fixture
-def all_threads(_one_thread: None) -> None:
+def all_threads() -> Iterator[None]:
     """For tests of what more than one thread could spoil."""
     numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    yield
+    numba.set_num_threads(1)

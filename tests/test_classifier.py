@@ -16,6 +16,7 @@ from lggd import (
     MLP,
     ChebNet,
     Checkpoint,
+    Graph,
     JKNet,
     LearnedEdgeWeights,
     LearnedPotential,
@@ -475,3 +476,28 @@ def test_a_backbone_of_the_wrong_width_is_refused(data):
 def test_another_number_of_nodes_is_refused(name, fitted):
     with pytest.raises(ValueError, match="`data`"):
         fitted(name).predict(blocks(each=9))
+
+
+def test_a_fit_that_is_broken_off_leaves_nothing_fitted(data):
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    for features in (None, LGGD(times=(1.0, 2.0), optimization=Optimization(epochs=2))):
+        model = LGGDClassifier(features, optimization=Optimization(epochs=2)).fit(data)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(data, callback=stop)
+        with pytest.raises(NotFittedError):
+            model.predict()
+
+
+def test_weights_are_the_same_for_distances_and_backbone_by_either_name(data):
+    weight = torch.rand(data.edge_index.shape[1], generator=torch.Generator().manual_seed(0)) * 0.9 + 0.1
+    graph = Graph.from_edges(data.edge_index, weight, num_nodes=data.num_nodes, symmetrize="max")
+    answers = []
+    for name in ("edge_weight", "edge_attr"):
+        weighted = copy.copy(data)
+        weighted.edge_index = graph.edge_index
+        weighted[name] = graph.weight
+        model = LGGDClassifier(GGD(times=(1.0, 2.0)), optimization=Optimization(epochs=5)).fit(weighted)
+        answers += [model.predict_proba(), model.predict_proba(weighted)]
+    assert all(torch.equal(answers[0], other) for other in answers[1:])

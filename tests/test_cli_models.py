@@ -9,45 +9,22 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numba
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import lggd
-from lggd.cli import app
+from command_line import ONE_THREAD, answer, command, refused, rows_of
 from lggd.data.tables import read_nodes
 from lggd.experiments.run import run
 from lggd.experiments.run_folder import run_facts, write_run
 from lggd.experiments.run_subject import subject_from_tables
 
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 IDS = ["Åse", "Bo, jr.", "cy", "dee", "eva", "fay", "gil", "hal"]
-
-
-def command(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def answer(*arguments: object) -> dict[str, Any]:
-    result = command(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
-
-
-def refused(*arguments: object) -> str:
-    result = command(*arguments)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1, result.stderr
-    return str(result.stderr)
 
 
 def in_new_process(*arguments: object) -> dict[str, Any]:
@@ -61,22 +38,6 @@ def in_new_process(*arguments: object) -> dict[str, Any]:
     assert result.stderr == ""
     found: dict[str, Any] = json.loads(result.stdout)
     return found
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread_for_the_module() -> Iterator[None]:
-    """As for all tests, but from the first shared fixture on."""
-    before = numba.get_num_threads(), torch.get_num_threads()
-    numba.set_num_threads(1)
-    torch.set_num_threads(1)
-    yield
-    numba.set_num_threads(before[0])
-    torch.set_num_threads(before[1])
 
 
 @pytest.fixture(scope="module")

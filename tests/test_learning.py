@@ -26,7 +26,7 @@ from lggd import (
     evolve,
 )
 from lggd.learning import contents as containing
-from lggd.learning.contents import Dense, Propagated, Sparse, gcn_matrix, read_contents
+from lggd.learning.contents import Dense, Propagated, Sparse, gcn_matrix, propagated, read_contents
 from lggd.learning.flow import Flow
 from lggd.learning.learner import DistanceLearner
 from lggd.learning.networks import ACTIVATIONS, FromModule, Stack
@@ -1004,9 +1004,11 @@ def test_work_done_ahead_is_not_used_for_other_parameters_or_contents():
 @pytest.mark.parametrize("normalize", [False, True])
 def test_blocks_formed_once_are_the_blocks_that_are_multiplied(normalize):
     graph = graph_of(True)
-    blocks = Propagated(Dense(torch.randn(graph.num_nodes, 7, generator=random(1))), gcn_matrix(graph), 2, normalize)
+    x = Dense(torch.randn(graph.num_nodes, 7, generator=random(1)))
+    blocks, formed = Propagated(x, gcn_matrix(graph), 2, normalize), propagated(x, graph, 2, normalize)
+    assert isinstance(formed, Dense)
     weight = torch.randn(3, blocks.num_features, 4, generator=random(3))
-    torch.testing.assert_close(blocks.formed().times(weight), blocks.times(weight), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(formed.times(weight), blocks.times(weight), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [Dense, lambda x: Sparse(x.to_sparse_csr())])

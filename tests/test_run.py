@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
-import numba
 import pyarrow.parquet as pq
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import browser
 import lggd
-from lggd.cli import app
+from command_line import ONE_THREAD, answer, command, refused, rows_of
 from lggd.data.tables import read_nodes
 from lggd.experiments.run import Outcome, RunSettings, described, run
 from lggd.experiments.run_folder import run_facts, write_run
@@ -32,30 +30,9 @@ from lggd.experiments.run_subject import Subject, subject_from_dataset, subject_
 from lggd.experiments.run_training import UnfinishedTraining
 from lggd.training import Progress
 
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 OWN = ["--edges", "e.csv", "--nodes", "n.csv", "--label", "kind"]
 FILES = ["predictions.csv", "features.parquet", "model/", "settings.json", "run.json", "report.html"]
 IDS = [f"Zoë, {k}" if k % 5 == 0 else f"n{k}" for k in range(40)]
-
-
-def command(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def answer(*arguments: object) -> dict[str, Any]:
-    result = command(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
-
-
-def refused(*arguments: object) -> str:
-    """The one sentence on stderr of a command that must end with exit code 2 and say nothing on stdout."""
-    result = command(*arguments)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1, result.stderr
-    return str(result.stderr)
 
 
 def write_tables(folder: Path) -> list[object]:
@@ -81,17 +58,6 @@ def write_tables(folder: Path) -> list[object]:
     ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread_for_the_module() -> Iterator[None]:
-    """As for all tests, but from the first shared fixture on."""
-    before = numba.get_num_threads(), torch.get_num_threads()
-    numba.set_num_threads(1)
-    torch.set_num_threads(1)
-    yield
-    numba.set_num_threads(before[0])
-    torch.set_num_threads(before[1])
-
-
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     return write_tables(tmp_path_factory.mktemp("tables"))
@@ -108,11 +74,6 @@ def finished(tables: list[object], tmp_path_factory: pytest.TempPathFactory) -> 
 def chromium() -> Iterator[browser.Browser]:
     with browser.launch() as launched:
         yield launched
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def tree(folder: Path) -> dict[str, bytes]:

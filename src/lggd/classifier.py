@@ -16,6 +16,7 @@ from lggd import storage
 from lggd.backbones import GAT, GCN, BackboneLearner, ChebNet, JKNet, initialised
 from lggd.data.files import replacing_folder
 from lggd.features import GGD, LGGD
+from lggd.graph import read_weight
 from lggd.labels import Labels, merge_labels
 from lggd.learning.contents import check_contents
 from lggd.training import Callback, Checkpoint, History, Optimization, learn, seed_of
@@ -67,6 +68,7 @@ class LGGDClassifier:
             )
         self._check_kinds()
         labels = self._read_labels(data)
+        self.__dict__.pop("known_", None)  # a fit that is broken off leaves a model that is not fitted
         self.num_classes_ = labels.num_classes
         self.additions_, self.history_, self.about_ = [], {}, {}
         self.data_ = _without_labels(data)
@@ -93,13 +95,11 @@ class LGGDClassifier:
 
     def _read_labels(self, data: Any) -> Labels:
         labels = Labels.read(data)
-        if self.features is not None:
-            share = self.features.settings.validation if isinstance(self.features, LGGD) else VALIDATION
+        if isinstance(self.features, LGGD):
+            share = self.features.settings.validation
         else:
-            share = VALIDATION
-        # Distances alone, with nothing learned, have no use for validation nodes.
-        if self.backbone is None and isinstance(self.features, GGD):
-            share = 0.0
+            # Distances alone, with nothing learned, have no use for validation nodes.
+            share = 0.0 if self.backbone is None else VALIDATION
         return labels.hold_out(share, torch.Generator().manual_seed(seed_of(self.seed)))
 
     def _train_backbone(
@@ -112,7 +112,7 @@ class LGGDClassifier:
             module,
             x,
             data.edge_index,
-            getattr(data, "edge_weight", None),
+            read_weight(data),
             labels.train,
             labels.validation if labels.has_validation else None,
             self.optimization,
@@ -147,7 +147,7 @@ class LGGDClassifier:
         module = self.module_
         module.eval()  # type: ignore[union-attr]
         with torch.no_grad():
-            logits: Tensor = module(self._inputs(data), data.edge_index, getattr(data, "edge_weight", None))  # type: ignore[misc]
+            logits: Tensor = module(self._inputs(data), data.edge_index, read_weight(data))  # type: ignore[misc]
         return logits
 
     def score(self, data: Any, mask: Tensor | None = None) -> float:

@@ -164,13 +164,9 @@ class Graph:
         edge_index = getattr(data, "edge_index", None)
         if edge_index is None:
             raise TypeError(f"`data` must carry an edge_index, got {type(data).__name__} without one. Pass a PyG Data.")
-        weight = getattr(data, "edge_weight", None)
-        if weight is None:
-            attribute = getattr(data, "edge_attr", None)
-            weight = attribute if attribute is not None and attribute.dim() == 1 else None
         return cls.from_edges(
             edge_index,
-            weight,
+            read_weight(data),
             num_nodes=data.num_nodes,
             directed=directed,
             symmetrize=symmetrize,
@@ -360,3 +356,12 @@ class Graph:
 
     def __getstate__(self) -> dict[str, object]:
         return {"_native": self._native, "_dtype": self._dtype}
+
+
+def read_weight(data: Any) -> Tensor | None:
+    """The weights of a PyG `Data`: `edge_weight`, or else a one-dimensional `edge_attr`, or else none."""
+    weight: Tensor | None = getattr(data, "edge_weight", None)
+    if weight is not None:
+        return weight
+    attribute: Tensor | None = getattr(data, "edge_attr", None)
+    return attribute if attribute is not None and attribute.dim() == 1 else None

@@ -123,13 +123,6 @@ class Propagated:
                 block = self.adjacency.rows @ block
         return [squares.sqrt().clamp(min=torch.finfo(squares.dtype).tiny) for squares in total]
 
-    def formed(self) -> Dense:
-        """The blocks themselves, computed once: cheaper where X is dense."""
-        blocks = [self.base.x] if isinstance(self.base, Dense) else [self.base.rows.to_dense()]
-        for _ in range(self.hops):
-            blocks.append(self.adjacency.rows @ blocks[-1])
-        return Dense(torch.cat([unit_rows(block) if self.normalize else block for block in blocks], 1))
-
     def times(self, weight: Tensor) -> Tensor:
         blocks = []
         for hop, part in enumerate(weight.chunk(self.hops + 1, dim=-2)):
@@ -176,6 +169,17 @@ def read_contents(data: Any, normalize: bool, zeros: int = 0) -> Dense | Sparse:
         value = value / squares.sqrt().clamp(min=torch.finfo(x.dtype).tiny)[index[0]]
     shape = (x.shape[0], x.shape[1] + zeros)
     return Sparse(compressed(sparse(index, value, shape)))
+
+
+def propagated(base: Dense | Sparse, graph: Graph, hops: int, normalize: bool) -> Dense | Propagated:
+    """`[X, ÂX, Â²X, …]`: computed once where X is dense, never where it is sparse."""
+    adjacency = gcn_matrix(graph)
+    if isinstance(base, Sparse):
+        return Propagated(base, adjacency, hops, normalize)
+    blocks = [base.x]
+    for _ in range(hops):
+        blocks.append(adjacency.rows @ blocks[-1])
+    return Dense(torch.cat([unit_rows(block) if normalize else block for block in blocks], 1))
 
 
 def gcn_matrix(graph: Graph) -> Sparse:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.graph import Graph
-from lggd.learning.contents import Contents, Propagated, Sparse, check_contents, gcn_matrix, read_contents
+from lggd.learning.contents import Contents, check_contents, propagated, read_contents
 from lggd.training import Randomness
 
 Activation = Literal["relu", "elu", "gelu", "leaky_relu", "silu", "tanh"]
@@ -79,14 +79,11 @@ class PropagatedMLP:
 
     def contents(self, data: Any, graph: Graph) -> Contents:
         """What the networks see of the data."""
-        raw = read_contents(data, normalize=False, zeros=self.zeros)
-        blocks = Propagated(raw, gcn_matrix(graph), self.hops, self.normalize)
-        return blocks if isinstance(blocks.base, Sparse) else blocks.formed()
+        return propagated(read_contents(data, normalize=False, zeros=self.zeros), graph, self.hops, self.normalize)
 
     def networks(self, contents: Contents, num_classes: int, generators: Sequence[torch.Generator]) -> Stack:
         """A network a generator, with parameters drawn from it."""
-        sizes = (contents.num_features, *self.hidden, num_classes)
-        return Stack(sizes, self.dropout, ACTIVATIONS[self.activation], generators)
+        return MLP(self.hidden, self.dropout, self.activation).networks(contents, num_classes, generators)
 
 
 @dataclass(frozen=True)
