@@ -16,7 +16,7 @@ ROOMS = (
     ("boundary", "potential", "operators"),
     ("kernels",),
     ("solvers",),
-    ("distances", "labels", "training"),
+    ("distances", "labels", "training", "dropout", "replay"),
     ("learning",),
     ("scaling", "features"),
     ("backbones",),

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lggd.dropout import LEVELS, draw_kept, kept_levels
 from lggd.graph import Graph
 from lggd.learning.contents import Contents, check_contents, propagated, read_contents
 from lggd.training import Randomness
@@ -26,8 +27,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": functional.silu,
     "tanh": torch.tanh,
 }
-# Dropout is decided by a random byte an entry: eight entries a random number. Rates are rounded to 1/256.
-LEVELS = 256
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class Stack:
         generators: Sequence[torch.Generator],
     ) -> None:
         self.activation, self.generators = activation, list(generators)
-        self.kept_levels = round((1 - dropout) * LEVELS)
+        self.kept_levels = kept_levels(dropout)
         self._starters = starters(generators)
         self._kept: tuple[Contents, tuple[int, int], Tensor] | None = None
         self.weights = [self._drawn(a, a, b) for a, b in pairwise(sizes)]
@@ -177,12 +176,7 @@ class Stack:
 
     def _activated_and_dropped(self, h: Tensor) -> Tensor:
         """Each network draws from its own generator, so that it drops what it would drop alone."""
-        _, nodes, width = h.shape
-        words = -(-nodes * width // 8)
-        bits = torch.empty(len(self.generators), words, dtype=torch.int64, device=h.device)
-        for row, generator in zip(bits, self.generators, strict=True):
-            row.random_(-(2**63), None, generator=generator)
-        kept = bits.view(torch.uint8)[:, : nodes * width].reshape(h.shape) < self.kept_levels
+        kept = draw_kept(self.generators, h.shape[1:], self.kept_levels)
         if self.activation is torch.relu:
             activated: Tensor = _ReluAndDrop.apply(h, kept)  # type: ignore[no-untyped-call]
             return activated

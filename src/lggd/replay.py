@@ -1,0 +1,60 @@
+"""The same computation over and over: on a GPU it is recorded once and replayed, which spares a launch a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+# Runs before recording: kernels are compiled and tried out, and optimizers bring their state into being.
+WARM_UP = 2
+
+
+class Replayed:
+    """Calls `compute`, time after time; gives the tensor that it returns.
+
+    `compute` takes nothing, reads and writes tensors that stay where they are (`copy_`, never a new tensor in an old
+    one's place), and never looks at a number from the device. On a CPU, and the first times everywhere, it is simply
+    called. `generators` are all that it draws random numbers from.
+    """
+
+    def __init__(
+        self, compute: Callable[[], Tensor], device: torch.device, generators: Iterable[torch.Generator]
+    ) -> None:
+        self.compute, self.device, self.generators = compute, device, list(generators)
+        self._runs = 0
+        self._recording: tuple[torch.cuda.CUDAGraph, Tensor] | None = None
+
+    def __call__(self) -> Tensor:
+        if self.device.type != "cuda":
+            return self.compute()
+        if self._runs < WARM_UP:
+            self._runs += 1
+            return self._warm_up()
+        if self._recording is None:
+            self._recording = self._record()
+        graph, result = self._recording
+        graph.replay()
+        return result
+
+    def forget(self) -> None:
+        """To be called when tensors that `compute` uses have been replaced."""
+        self._runs, self._recording = 0, None
+
+    def _warm_up(self) -> Tensor:
+        # Beside the usual stream, as recordings are: what libraries set up a stream is then there.
+        aside = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(aside):
+            result = self.compute()
+        torch.cuda.current_stream(self.device).wait_stream(aside)
+        return result
+
+    def _record(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        graph = torch.cuda.CUDAGraph()
+        for generator in self.generators:
+            graph.register_generator_state(generator)
+        with torch.cuda.graph(graph):
+            result = self.compute()
+        return graph, result
