@@ -1,5 +1,6 @@
 """Settings shared by all tests: hypothesis draws the same examples every time and is never timed."""
 
+import os
 from collections.abc import Iterator
 
 import numba
@@ -7,6 +8,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+if not torch.cuda.is_available():
+    # Must be said before Triton's kernels are first imported: they then run on the CPU, slowly, to be tested.
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 settings.register_profile("lggd", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("lggd")
 

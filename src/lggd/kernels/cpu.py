@@ -6,7 +6,7 @@ Rows are written by one thread each and summed in a fixed order, so results do n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -66,13 +66,21 @@ def stage(
 
 @_threads_that_pay
 def pull_back(
-    field: Field, y: Tensor, cotangent: Tensor, wants_rho: bool, wants_root: bool
+    field: Field,
+    y: Tensor,
+    terms: Sequence[Tensor],
+    coefficients: Sequence[float],
+    wants_rho: bool,
+    wants_root: bool,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The product of `cotangent [N, C]` with the Jacobian of F at y: with respect to y, to ρ and to √w."""
+    """The product of κ = Σ_r coefficients[r] · terms[r] with the Jacobian of F at y: for y, for ρ and for √w."""
     gathering, (nodes, columns) = _gathering(field.p), y.shape
     rho = field.rho
     by_group = (nodes, rho.shape[1], columns // rho.shape[1])
-    downstream = (cotangent.reshape(by_group) * -rho.unsqueeze(2)).reshape(nodes, columns)
+    cotangent = terms[0] * coefficients[0]
+    for term, coefficient in zip(terms[1:], coefficients[1:], strict=True):
+        cotangent.add_(term, alpha=coefficient)
+    downstream = cotangent.view(by_group).mul_(-rho.unsqueeze(2)).view(nodes, columns)
     if field.held is not None:
         downstream.masked_fill_(field.held, 0)
 

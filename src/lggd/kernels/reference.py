@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -30,9 +32,17 @@ def stage(
 
 
 def pull_back(
-    field: Field, y: Tensor, cotangent: Tensor, wants_rho: bool, wants_root: bool
+    field: Field,
+    y: Tensor,
+    terms: Sequence[Tensor],
+    coefficients: Sequence[float],
+    wants_rho: bool,
+    wants_root: bool,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The product of `cotangent [N, C]` with the Jacobian of F at y: with respect to y, to ρ and to √w."""
+    """The product of κ = Σ_r coefficients[r] · terms[r] with the Jacobian of F at y: for y, for ρ and for √w."""
+    cotangent = torch.zeros_like(y)
+    for term, coefficient in zip(terms, coefficients, strict=True):
+        cotangent += coefficient * term
     with torch.enable_grad():
         y = y.detach().requires_grad_()
         rho = field.rho.detach().requires_grad_(wants_rho)

@@ -69,10 +69,11 @@ class Flow:
         rho = self.layout.into_rows(rho if rho.shape[1] == 1 else rho[:, problem])
         if root is not None:
             root = self.layout.edges_into_rows(root if root.shape[1] == 1 else root[:, problem])
+        kept = self.plan.within_memory(start.nbytes, start.device)
         outputs: list[list[Tensor]] = [[] for _ in order]
         for k, (steps, size) in enumerate(zip(self.plan.counts, self.plan.sizes, strict=True)):
             running = sum(self.horizons[q][-1] >= k for q in problem)
-            plan = Plan(self.plan.tableau, (steps,), (size,))
+            plan = Plan(self.plan.tableau, (steps,), (size,), kept.every, kept.stages)
             state = self._advance(plan, state[:, :running], rho, root, held, mirrored=equation.theta_edges is None)
             for place in range(running):
                 if k in self.horizons[problem[place]]:
@@ -83,17 +84,15 @@ class Flow:
         self, plan: Plan, state: Tensor, rho: Tensor, root: Tensor | None, held: Tensor | None, mirrored: bool
     ) -> Tensor:
         nodes, problems, classes = state.shape
-        columns = problems * classes
         rho = self._spread(rho[:, :problems], classes)
         root = None if root is None else self._spread(root[:, :problems], classes)
-        # Idle columns need parameters too, and only those given by column can be continued.
-        by_column = all(x is None or x.shape[1] in (1, columns) for x in (rho, root))
-        idle = idle_columns(self.graph.device, columns) if by_column else 0
+        columns = problems * classes
+        idle, idle_groups = self._idle(problems, classes, [x.shape[1] for x in (rho, root) if x is not None])
         flat = pad(state.reshape(nodes, columns), (0, idle))
         if held is not None:
             held = pad(held[:, :problems].reshape(nodes, columns), (0, idle), value=True).contiguous()
-        rho = rho if rho.shape[1] == 1 else pad(rho, (0, idle), value=1.0)
-        root = root if root is None or root.shape[1] == 1 else pad(root, (0, idle), value=1.0)
+        rho = rho if rho.shape[1] == 1 else pad(rho, (0, idle_groups), value=1.0)
+        root = root if root is None or root.shape[1] == 1 else pad(root, (0, idle_groups), value=1.0)
         field = self._field(rho, root, held, mirrored)
         inputs = (flat, rho, root)
         if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs):
@@ -101,6 +100,18 @@ class Flow:
         else:
             flat = run(field.detached(), plan, flat)[0]
         return flat[:, :columns].view(nodes, problems, classes)
+
+    def _idle(self, problems: int, classes: int, groups: list[int]) -> tuple[int, int]:
+        """How many columns to carry along idly, and how many groups of parameters that makes."""
+        device, columns = self.graph.device, problems * classes
+        if all(count in (1, columns) for count in groups):
+            idle = idle_columns(device, columns)
+            return idle, idle
+        # Where parameters differ by problem, only whole problems can be idle.
+        for more in range(4):
+            if idle_columns(device, (problems + more) * classes) == 0:
+                return more * classes, more
+        return 0, 0
 
     def _spread(self, parameters: Tensor, classes: int) -> Tensor:
         """Parameters that differ by problem, repeated for every column where memory allows: the CPU is faster so."""

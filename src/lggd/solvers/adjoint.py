@@ -16,39 +16,63 @@ from torch import Tensor
 from lggd.kernels import Field, backend_for
 from lggd.solvers.scheme import Tableau
 
-# Up to this many bytes the start of every stage is kept, which saves the way back from running them again.
-STAGES_WORTH_KEEPING = 2**28
+# Up to this many bytes on a CPU, or this share of a GPU's memory, the start of every stage is kept, which saves the way
+# back from running them again. Beyond it only the states before each step are, and beyond this many times it only some.
+WORTH_KEEPING = 2**28
+SHARE_WORTH_KEEPING = 1 / 16
+STATES_BEYOND = 4
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which steps to take: `counts[k]` steps of `sizes[k]` lead to output k. `every` spaces the kept states."""
+    """Which steps to take: `counts[k]` steps of `sizes[k]` lead to output k, and what to keep for the way back.
+
+    That is the state before every `every`-th step, and with `stages` where every stage of every step began.
+    """
 
     tableau: Tableau
     counts: tuple[int, ...]
     sizes: tuple[float, ...]
     every: int = 1
+    stages: bool = False
 
     @property
     def steps(self) -> int:
         return sum(self.counts)
 
+    def within_memory(self, state_bytes: int, device: torch.device) -> Plan:
+        """The same steps, keeping as much as is worth its memory: stages, or states, or about √steps of them."""
+        worth = _worth_keeping(device)
+        if self.steps * len(self.tableau.weights) * state_bytes <= worth:
+            return replace(self, every=1, stages=True)
+        return replace(self, every=spacing(self.steps, self.steps * state_bytes > STATES_BEYOND * worth), stages=False)
+
+
+def _worth_keeping(device: torch.device) -> int:
+    if device.type != "cuda":
+        return WORTH_KEEPING
+    return int(SHARE_WORTH_KEEPING * torch.cuda.get_device_properties(device).total_memory)
+
 
 class Stepper:
-    """Takes steps in place with memory allocated once: two stage states and a slope a stage."""
+    """Takes steps in place with memory allocated once: a slope a stage and one more state, 6 states with RK4's own."""
 
     def __init__(self, field: Field, tableau: Tableau, like: Tensor) -> None:
         self.field, self.tableau = field, tableau
         self.backend = backend_for(like.device)
-        self.slopes = like.new_empty((len(tableau.weights), *like.shape))
-        self.stages = like.new_empty((2, *like.shape))
+        count = len(tableau.weights)
+        room = like.new_empty((count + 1, *like.shape))
+        self.slopes = room[:count]
+        # Two places for the starts of stages, in turns. Until the last stage is under way its slope's is one of them.
+        self.starts = room[count - 1 :]
 
     def step(self, state: Tensor, size: float) -> None:
         """Moves `state [N, C]` on by one step of `size`, in place."""
         y = state
         last = len(self.tableau.weights) - 1
         for s in range(last + 1):
-            out = state if s == last and s > 0 else self.stages[s % 2]
+            # The start of the last stage must not lie where that stage puts its slope.
+            out = state if s == last and s > 0 else self.starts[(last - s) % 2 if last else 1]
             factors = [size * c for c in self.tableau.coefficients(s)]
             self.backend.stage(self.field, y, state, self.slopes, s, factors, out)
             y = out
@@ -109,7 +133,7 @@ class Evolve(torch.autograd.Function):
     def forward(ctx: Any, start: Tensor, rho: Tensor, root: Tensor | None, field: Field, plan: Plan) -> Tensor:
         field = replace(field, rho=rho.detach().contiguous(), root_weight=None if root is None else root.detach())
         ctx.field, ctx.plan, ctx.kept, ctx.kept_stages = field, plan, [], []
-        if plan.every == 1 and plan.steps * len(plan.tableau.weights) * start.nbytes <= STAGES_WORTH_KEEPING:
+        if plan.stages:
             return run(field, plan, start.detach(), keep_stages=ctx.kept_stages)
         return run(field, plan, start.detach(), ctx.kept)
 
@@ -161,12 +185,11 @@ class _Reverse:
         stages, weights = self.tableau.stages, self.tableau.weights
         pulled: dict[int, Tensor] = {}
         for s in range(len(weights) - 1, -1, -1):
-            kappa = self.cotangent * (size * weights[s])
-            for r in range(s + 1, len(weights)):
-                if stages[r][s]:
-                    kappa.add_(pulled[r], alpha=size * stages[r][s])
+            after = [r for r in range(s + 1, len(weights)) if stages[r][s]]
+            terms = [self.cotangent, *(pulled[r] for r in after)]
+            factors = [size * weights[s], *(size * stages[r][s] for r in after)]
             wants = (self.grad_rho is not None, self.grad_root is not None)
-            pulled[s], grad_rho, grad_root = self.backend.pull_back(self.field, starts[s], kappa, *wants)
+            pulled[s], grad_rho, grad_root = self.backend.pull_back(self.field, starts[s], terms, factors, *wants)
             if self.grad_rho is not None and grad_rho is not None:
                 self.grad_rho += grad_rho
             if self.grad_root is not None and grad_root is not None:

@@ -46,7 +46,8 @@ def evolve(
     - `start` is `[N]` or `[N, K]`; None is 0 on the sources and `far` elsewhere. On the sources it is 0 in any case.
     - `weight` replaces the graph's weights by `[E]` or, a column each, `[E, K]` along `graph.edge_index`.
     - Gradients flow to start, potential and weight, exactly: they are those of the discrete scheme.
-      `checkpoints=True` keeps O(√steps) states for them instead of all, for one more pass forward.
+      `checkpoints=True` keeps O(√steps) states for them instead of all, for one more pass forward; so do evolutions
+      whose states would take gigabytes.
     - `until="steady"` ignores `times` and runs until the residual is at most `tol`, or as small as rounding allows:
       `.value [1, N, K]`, unreachable nodes at inf, no gradients.
 
@@ -68,6 +69,8 @@ def evolve(
     else:
         size, may_overshoot = problem.choose_step(scheme)
         plan = make_plan(scheme, ends, size, checkpoints)
+        if not checkpoints:
+            plan = plan.within_memory(problem.start.nbytes, problem.start.device)
         outputs = _run(problem, plan)
         step, steps = max(plan.sizes), plan.steps
         evaluations = steps * len(scheme.tableau.weights)

@@ -1,0 +1,211 @@
+"""The hot operation on a GPU: rows pull from their neighbours, and the update of a stage rides along.
+
+Nothing here waits for the device except the first look at a graph, so all of it can be recorded and replayed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+import triton
+from torch import Tensor
+
+from lggd.csr import CSR
+from lggd.kernels import tiles
+from lggd.kernels.field import Field
+from lggd.kernels.loops import LARGEST, POWERS, SQUARES, SUM
+
+# A row counts as long from this many neighbours, and from this many times the mean: it gets a tile of its own.
+LONG_ROW = 128
+LONGER_THAN_MEAN = 4
+# Rows are sorted by length within windows of this many: neighbours in memory stay near each other.
+WINDOW = 4096
+# Terms of a weighted sum that a kernel takes; schemes have at most four stages.
+MOST_TERMS = 4
+
+
+def norm(field: Field, f: Tensor) -> Tensor:
+    """‖∇⁻_w f‖_p, `[N, C]`."""
+    out = torch.empty_like(f)
+    _evaluate(field, f, f, f, -1, (), out)
+    return out
+
+
+def stage(
+    field: Field, y: Tensor, base: Tensor, slopes: Tensor, s: int, coefficients: list[float], out: Tensor
+) -> None:
+    """slopes[s] ← F(y), then out ← base + Σ_{r ≤ s} coefficients[r] · slopes[r]. `out` may be `base`, not `y`."""
+    _evaluate(field, y, base, slopes, s, coefficients, out)
+
+
+def pull_back(
+    field: Field,
+    y: Tensor,
+    terms: Sequence[Tensor],
+    coefficients: Sequence[float],
+    wants_rho: bool,
+    wants_root: bool,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The product of κ = Σ_r coefficients[r] · terms[r] with the Jacobian of F at y: for y, for ρ and for √w."""
+    how, numbers = _gathering(field.p), _numbers(field.p, (), y.dtype, y.device)
+    csr, (nodes, width) = field.csr, y.shape
+    downstream = _weigh(field, terms, coefficients)
+    # What a gathering does not need is never read: any tensor will do in its place.
+    norms, winners = y, csr.indices
+    if how == LARGEST:
+        norms, winners = _largest(field, y)
+    elif how != SUM or wants_rho:
+        norms = norm(field, y)
+    grad_y = torch.empty_like(y)
+    root, groups, kind = _weights(field)
+    back = root if field.root_weight is None else field.root_weight_by_column
+    transposed = csr if csr.symmetric else csr.transposed
+    if nodes and width:
+        tile = _tile(csr, width)
+        tiles.pull_kernel[tile.grid](
+            *tile.schedule, y, downstream, norms, winners, grad_y,
+            csr.indptr, csr.indices, root, transposed.indptr, transposed.indices, back, numbers,
+            nodes, width // tile.vector, groups, width // groups,
+            how, kind, field.mirrored, csr.symmetric, tile.vector, **tile.sizes,
+        )  # fmt: skip
+    grad_root = None
+    if wants_root:
+        grad_root = _pull_root(field, y, downstream, norms, winners)
+    grad_rho = None
+    if wants_rho:
+        rho = field.rho
+        grad_rho = downstream.mul_(norms).view(nodes, rho.shape[1], -1).sum(2).div_(rho)
+    return grad_y, grad_rho, grad_root
+
+
+def _evaluate(
+    field: Field, y: Tensor, base: Tensor, slopes: Tensor, s: int, coefficients: Sequence[float], out: Tensor
+) -> None:
+    csr, (nodes, width) = field.csr, y.shape
+    if not nodes or not width:
+        return
+    root, groups, kind = _weights(field)
+    rho_groups = field.rho.shape[1]
+    tile = _tile(csr, width)
+    tiles.evaluate_kernel[tile.grid](
+        *tile.schedule, y, base, slopes, out, field.rho, y if field.held is None else field.held.view(torch.uint8),
+        csr.indptr, csr.indices, root, _numbers(field.p, tuple(coefficients), y.dtype, y.device),
+        nodes, width // tile.vector, groups, width // groups, rho_groups, width // rho_groups,
+        _gathering(field.p), kind, s, field.held is not None, tile.vector, **tile.sizes,
+    )  # fmt: skip
+
+
+def _weigh(field: Field, terms: Sequence[Tensor], coefficients: Sequence[float]) -> Tensor:
+    """−ρ Σ_r coefficients[r] · terms[r] off the boundary, 0 on it."""
+    first, groups = terms[0], field.rho.shape[1]
+    out = torch.empty_like(first)
+    block = 1024
+    if out.numel():
+        tiles.weigh_kernel[(triton.cdiv(out.numel(), block),)](
+            *terms, *[first] * (MOST_TERMS - len(terms)), out, field.rho,
+            first if field.held is None else field.held.view(torch.uint8),
+            _numbers(field.p, tuple(coefficients), first.dtype, first.device),
+            out.numel(), first.shape[1], groups, first.shape[1] // groups,
+            len(terms), field.held is not None, block,
+        )  # fmt: skip
+    return out
+
+
+def _largest(field: Field, f: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest falls `[N, C]` and where they lead, int32 `[N, C]`."""
+    norms, winners = torch.empty_like(f), torch.empty(f.shape, dtype=torch.int32, device=f.device)
+    nodes, width = f.shape
+    root, groups, kind = _weights(field)
+    block = min(128, triton.next_power_of_2(width))
+    if f.numel():
+        tiles.largest_kernel[(nodes, triton.cdiv(width, block))](
+            f, norms, winners, field.csr.indptr, field.csr.indices, root, width, groups, width // groups, kind, block
+        )
+    return norms, winners
+
+
+def _pull_root(field: Field, y: Tensor, downstream: Tensor, norms: Tensor, winners: Tensor) -> Tensor:
+    csr, width = field.csr, y.shape[1]
+    root, groups, kind = _weights(field)
+    grad = torch.empty(csr.num_edges, groups, dtype=y.dtype, device=y.device)
+    span = width // groups
+    columns = min(64, triton.next_power_of_2(span))
+    edges = 512 // columns
+    if grad.numel():
+        tiles.root_kernel[(triton.cdiv(csr.num_edges, edges), groups)](
+            y, downstream, norms, winners, csr.rows, csr.indices, root,
+            _numbers(field.p, (), y.dtype, y.device), grad, csr.num_edges, width, groups, span,
+            _gathering(field.p), kind, columns, edges,
+        )  # fmt: skip
+    return grad
+
+
+def _gathering(p: float) -> int:
+    return SUM if p == 1 else SQUARES if p == 2 else LARGEST if math.isinf(p) else POWERS
+
+
+def _weights(field: Field) -> tuple[Tensor, int, int]:
+    """√w, its groups, and how it lies in memory."""
+    root = field.root_weight
+    if root is None:
+        return field.rho, 1, tiles.UNIT.value
+    return root.contiguous(), root.shape[1], tiles.SHARED.value if root.shape[1] == 1 else tiles.GROUPED.value
+
+
+@cache
+def _numbers(p: float, coefficients: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """p and the factors of a sum, on the device. Kept for good: recordings go on reading them."""
+    return torch.tensor((p, *coefficients), dtype=dtype, device=device)
+
+
+class Schedule(NamedTuple):
+    """The order in which programs take rows, int32 `[N]`, and how many at its beginning are long."""
+
+    order: Tensor
+    num_long: int
+
+
+class Tile(NamedTuple):
+    """How the work is cut: the programs, which rows they take, how many numbers a load brings, sizes."""
+
+    grid: tuple[int, int]
+    schedule: Schedule
+    vector: int
+    sizes: dict[str, Any]
+
+
+_schedules: WeakKeyDictionary[CSR, Schedule] = WeakKeyDictionary()
+
+
+def _schedule(csr: CSR) -> Schedule:
+    """Long rows first, the longest at the very beginning; then, window by window, rows of falling length.
+
+    The rows of a tile wait for the longest of them, so equally long ones belong together.
+    """
+    if csr not in _schedules:
+        length = csr.indptr[1:] - csr.indptr[:-1]
+        is_long = length > max(LONG_ROW, LONGER_THAN_MEAN * csr.num_edges // max(1, csr.num_nodes))
+        window = torch.arange(csr.num_nodes, device=length.device) // WINDOW
+        # Lengths are below 2³², so that one number holds both.
+        order = (torch.where(is_long, -1, window) * 2**32 - length).argsort(stable=True)
+        _schedules[csr] = Schedule(order.to(torch.int32), int(is_long.sum()))
+    return _schedules[csr]
+
+
+def _tile(csr: CSR, width: int) -> Tile:
+    schedule = _schedule(csr)
+    columns = min(32, triton.next_power_of_2(width))
+    mean = csr.num_edges / csr.num_nodes
+    edges = 4 if mean <= 6 else 8
+    rows = max(1, 512 // (columns * edges))
+    grid = (
+        schedule.num_long + triton.cdiv(csr.num_nodes - schedule.num_long, rows),
+        triton.cdiv(width, columns),
+    )
+    sizes = {"COLUMNS": columns, "ROWS": rows, "EDGES": edges, "LONG_EDGES": 1024 // columns, "num_warps": 2}
+    return Tile(grid, schedule, math.gcd(width, 4), sizes)
