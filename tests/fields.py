@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from lggd import Graph
-from lggd.kernels import Field
+from lggd.kernels import Field, reference
 
 EXPONENTS = [1.0, 2.0, 3.5, math.inf]
 DTYPES = [torch.float32, torch.float64]
@@ -49,3 +49,24 @@ def on(device, field):
     """The same field on another device."""
     root, held = (None if x is None else x.to(device) for x in (field.root_weight, field.held))
     return replace(field, csr=field.csr.to(device), rho=field.rho.to(device), root_weight=root, held=held)
+
+
+def check_stage(backend, field, y):
+    """Sums of one, two and three terms into as many targets, some of which are terms, as the reference makes them."""
+    drawn = torch.from_numpy(np.random.default_rng(1).normal(size=(3, *y.shape))).to(y)
+    combinations = (
+        ([0], [1, 2], [[1.0, 0.3], [0.0, 1.0]]),
+        ([0, 1], [2, 1, 0], [[1.0, -0.5, 0.25], [1.0, 2.0, -1.5], [1.0, 0.0, 0.75]]),
+        ([0, 1, 2], [2], [[0.5, -1.0, 2.0, 0.125]]),
+        ([0], [0], [[1.0, 0.125]]),
+    )
+    for terms, targets, factors in combinations:
+        found, expected = drawn.clone(), drawn.clone()
+        for states, stage in ((found, backend.stage), (expected, reference.stage)):
+            stage(field, y, [states[k] for k in terms], [states[k] for k in targets], factors)
+        close(found, expected)
+        untouched = [k for k in range(3) if k not in targets]
+        assert torch.equal(found[untouched], drawn[untouched])
+    if field.held is not None:
+        backend.stage(field, y, [drawn[0]], [drawn[1]], [[0.0, 1.0]])
+        assert (drawn[1][field.held] == 0).all()

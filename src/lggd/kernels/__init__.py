@@ -22,7 +22,12 @@ class Backend(Protocol):
     def norm(self, field: Field, f: Tensor) -> Tensor: ...
 
     def stage(
-        self, field: Field, y: Tensor, base: Tensor, slopes: Tensor, s: int, coefficients: list[float], out: Tensor
+        self,
+        field: Field,
+        y: Tensor,
+        terms: Sequence[Tensor],
+        targets: Sequence[Tensor],
+        factors: Sequence[Sequence[float]],
     ) -> None: ...
 
     def pull_back(

@@ -53,14 +53,14 @@ def norm(field: Field, f: Tensor) -> Tensor:
 
 @_threads_that_pay
 def stage(
-    field: Field, y: Tensor, base: Tensor, slopes: Tensor, s: int, coefficients: list[float], out: Tensor
+    field: Field, y: Tensor, terms: Sequence[Tensor], targets: Sequence[Tensor], factors: Sequence[Sequence[float]]
 ) -> None:
-    """slopes[s] ← F(y), then out ← base + Σ_{r ≤ s} coefficients[r] · slopes[r]. `out` may be `base`, not `y`."""
-    factors = np.array(coefficients, slopes.numpy().dtype)
+    """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). A target may be a term, none may be y."""
+    numbers = np.array(factors, y.numpy().dtype)
     held = _NOTHING_HELD if field.held is None else field.held.numpy()
     compiled(_gathering(field.p)).stage(
-        field.p, *_rows(field), field.rho.numpy(), held,
-        y.numpy(), base.numpy(), slopes.numpy(), s, factors, out.numpy(),
+        field.p, *_rows(field), field.rho.numpy(), held, y.numpy(),
+        _three(terms), _three(targets), numbers,
     )  # fmt: skip
 
 
@@ -107,6 +107,12 @@ def pull_back(
     )  # fmt: skip
     grad_rho = downstream.mul_(norms).reshape(by_group).sum(2).div_(rho) if wants_rho else None
     return grad_y, grad_rho, grad_root if wants_root else None
+
+
+def _three(tensors: Sequence[Tensor]) -> tuple[Array, ...]:
+    """Always three, so that there is one compiled kernel; those that have no factors are not touched."""
+    arrays = [tensor.numpy() for tensor in tensors]
+    return tuple(arrays + arrays[:1] * (3 - len(arrays)))
 
 
 _NOTHING_HELD = np.empty((0, 0), np.bool_)

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 import triton
+import triton.language as tl
 from torch import Tensor
 
 from lggd.csr import CSR
@@ -32,15 +33,15 @@ MOST_TERMS = 4
 def norm(field: Field, f: Tensor) -> Tensor:
     """‖∇⁻_w f‖_p, `[N, C]`."""
     out = torch.empty_like(f)
-    _evaluate(field, f, f, f, -1, (), out)
+    _evaluate(field, f, [f], [out], (), targets=0)
     return out
 
 
 def stage(
-    field: Field, y: Tensor, base: Tensor, slopes: Tensor, s: int, coefficients: list[float], out: Tensor
+    field: Field, y: Tensor, terms: Sequence[Tensor], targets: Sequence[Tensor], factors: Sequence[Sequence[float]]
 ) -> None:
-    """slopes[s] ← F(y), then out ← base + Σ_{r ≤ s} coefficients[r] · slopes[r]. `out` may be `base`, not `y`."""
-    _evaluate(field, y, base, slopes, s, coefficients, out)
+    """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). A target may be a term, none may be y."""
+    _evaluate(field, y, terms, targets, tuple(x for row in factors for x in row), len(targets))
 
 
 def pull_back(
@@ -66,12 +67,12 @@ def pull_back(
     back = root if field.root_weight is None else field.root_weight_by_column
     transposed = csr if csr.symmetric else csr.transposed
     if nodes and width:
-        tile = _tile(csr, width)
+        tile, span = _tile(csr, width, groups), width // groups
         tiles.pull_kernel[tile.grid](
             *tile.schedule, y, downstream, norms, winners, grad_y,
             csr.indptr, csr.indices, root, transposed.indptr, transposed.indices, back, numbers,
-            nodes, width // tile.vector, groups, width // groups,
-            how, kind, field.mirrored, csr.symmetric, tile.vector, **tile.sizes,
+            nodes, width // tile.vector, groups, span // math.gcd(span, 4),
+            how, kind, field.mirrored, csr.symmetric, tile.index, tile.vector, math.gcd(span, 4), **tile.sizes,
         )  # fmt: skip
     grad_root = None
     if wants_root:
@@ -84,20 +85,33 @@ def pull_back(
 
 
 def _evaluate(
-    field: Field, y: Tensor, base: Tensor, slopes: Tensor, s: int, coefficients: Sequence[float], out: Tensor
+    field: Field,
+    y: Tensor,
+    terms: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    factors: tuple[float, ...],
+    targets: int,
 ) -> None:
     csr, (nodes, width) = field.csr, y.shape
     if not nodes or not width:
         return
     root, groups, kind = _weights(field)
     rho_groups = field.rho.shape[1]
-    tile = _tile(csr, width)
+    tile = _tile(csr, width, groups)
+    span, rho_span = width // groups, width // rho_groups
     tiles.evaluate_kernel[tile.grid](
-        *tile.schedule, y, base, slopes, out, field.rho, y if field.held is None else field.held.view(torch.uint8),
-        csr.indptr, csr.indices, root, _numbers(field.p, tuple(coefficients), y.dtype, y.device),
-        nodes, width // tile.vector, groups, width // groups, rho_groups, width // rho_groups,
-        _gathering(field.p), kind, s, field.held is not None, tile.vector, **tile.sizes,
+        *tile.schedule, y, *_filled(terms), *_filled(outputs), field.rho,
+        y if field.held is None else field.held.view(torch.uint8),
+        csr.indptr, csr.indices, root, _numbers(field.p, factors, y.dtype, y.device),
+        nodes, width // tile.vector, groups, span // math.gcd(span, 4), rho_groups, rho_span // math.gcd(rho_span, 4),
+        _gathering(field.p), kind, len(terms), targets, field.held is not None,
+        tile.index, tile.vector, math.gcd(span, 4), math.gcd(rho_span, 4), **tile.sizes,
     )  # fmt: skip
+
+
+def _filled(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Three of them, because a kernel wants as many: what it does not need it never touches."""
+    return [*tensors, *[tensors[0]] * (3 - len(tensors))]
 
 
 def _weigh(field: Field, terms: Sequence[Tensor], coefficients: Sequence[float]) -> Tensor:
@@ -171,11 +185,12 @@ class Schedule(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """How the work is cut: the programs, which rows they take, how many numbers a load brings, sizes."""
+    """How the work is cut: programs, the rows they take, how many numbers a load brings, how places are counted."""
 
     grid: tuple[int, int]
     schedule: Schedule
     vector: int
+    index: tl.dtype
     sizes: dict[str, Any]
 
 
@@ -197,15 +212,19 @@ def _schedule(csr: CSR) -> Schedule:
     return _schedules[csr]
 
 
-def _tile(csr: CSR, width: int) -> Tile:
+def _tile(csr: CSR, width: int, groups: int) -> Tile:
     schedule = _schedule(csr)
-    columns = min(32, triton.next_power_of_2(width))
-    mean = csr.num_edges / csr.num_nodes
-    edges = 4 if mean <= 6 else 8
-    rows = max(1, 512 // (columns * edges))
+    columns = min(64 if csr.num_edges < 6 * csr.num_nodes else 32, triton.next_power_of_2(width))
+    edges = 4
+    warps = 1 if columns <= 16 else 2 if columns == 64 else 4
+    rows = max(1, 512 * warps // (columns * edges))
     grid = (
         schedule.num_long + triton.cdiv(csr.num_nodes - schedule.num_long, rows),
         triton.cdiv(width, columns),
     )
-    sizes = {"COLUMNS": columns, "ROWS": rows, "EDGES": edges, "LONG_EDGES": 1024 // columns, "num_warps": 2}
-    return Tile(grid, schedule, math.gcd(width, 4), sizes)
+    # Where no row is long, a large tile for long ones would only take registers from the others.
+    long_edges = 1024 * warps // columns if schedule.num_long else edges
+    sizes = {"COLUMNS": columns, "ROWS": rows, "EDGES": edges, "LONG_EDGES": long_edges, "num_warps": warps}
+    # 64-bit numbers take twice the time to reckon with.
+    large = max(csr.num_nodes * width, csr.num_edges * groups) >= 2**31
+    return Tile(grid, schedule, math.gcd(width, 4), tl.int64 if large else tl.int32, sizes)

@@ -15,6 +15,9 @@ from numba import njit, prange
 # Sums may be reordered into vector lanes, but NaN and infinity keep their meaning: they are how divergence is seen.
 FAST = {"contract", "reassoc", "nsz"}
 
+# Rows that a thread works through with memory of its own, allocated once for all of them.
+BLOCK = 64
+
 # How the falls along the edges of a row are gathered into one number.
 SUM, SQUARES, POWERS, LARGEST = 1, 2, 3, 4
 
@@ -241,6 +244,19 @@ def _pull_root(gathering, p, s, upper, lower, a, norm, winner, j):  # type: igno
     return total
 
 
+@njit(fastmath=FAST, inline="always")
+def _combine(terms, i, factors, slope, total):  # type: ignore[no-untyped-def]
+    """total ← Σ_r factors[r] · terms[r][i] + factors[-1] · slope; terms that do not count are not read."""
+    last = factors[-1]
+    for k in range(total.size):
+        total[k] = last * slope[k]
+    for r in range(factors.size - 1):
+        if factors[r] != slope.dtype.type(0):
+            factor, term = factors[r], terms[r][i]
+            for k in range(total.size):
+                total[k] += factor * term[k]
+
+
 class Compiled(NamedTuple):
     norm: Callable[..., None]
     stage: Callable[..., None]
@@ -257,28 +273,27 @@ def compiled(gathering: int) -> Compiled:
             _row_norm(gathering, p, i, indptr, indices, root, stride, f, out[i])
 
     @njit(parallel=True, fastmath=FAST, cache=True)
-    def stage(p, indptr, indices, root, stride, rho, held, y, base, slopes, s, factors, out):  # type: ignore[no-untyped-def]
-        columns, groups = y.shape[1], rho.shape[1]
+    def stage(p, indptr, indices, root, stride, rho, held, y, terms, targets, factors):  # type: ignore[no-untyped-def]
+        rows, columns, groups = indptr.size - 1, y.shape[1], rho.shape[1]
         width = columns // groups
         one, zero = y.dtype.type(1), y.dtype.type(0)
-        for i in prange(indptr.size - 1):
-            slope, new, old = slopes[s, i], out[i], base[i]
-            _row_norm(gathering, p, i, indptr, indices, root, stride, y, slope)
-            for g in range(groups):
-                r, part = rho[i, g], slope[g * width : (g + 1) * width]
-                for k in range(part.size):
-                    part[k] = one - r * part[k]
-            if held.size:
-                fixed = held[i]
-                for k in range(columns):
-                    slope[k] = zero if fixed[k] else slope[k]
-            for k in range(columns):
-                new[k] = old[k] + factors[s] * slope[k]
-            for r in range(s):
-                if factors[r] != zero:
-                    earlier = slopes[r, i]
+        for block in prange((rows + BLOCK - 1) // BLOCK):
+            # A row's slope, and its sums until all are known: targets may be terms.
+            slope, sums = np.empty(columns, y.dtype), np.empty((len(factors), columns), y.dtype)
+            for i in range(block * BLOCK, min(rows, (block + 1) * BLOCK)):
+                _row_norm(gathering, p, i, indptr, indices, root, stride, y, slope)
+                for g in range(groups):
+                    r, part = rho[i, g], slope[g * width : (g + 1) * width]
+                    for k in range(part.size):
+                        part[k] = one - r * part[k]
+                if held.size:
+                    fixed = held[i]
                     for k in range(columns):
-                        new[k] += factors[r] * earlier[k]
+                        slope[k] = zero if fixed[k] else slope[k]
+                for t in range(len(factors)):
+                    _combine(terms, i, factors[t], slope, sums[t])
+                for t in range(len(factors)):
+                    targets[t][i] = sums[t]
 
     @njit(parallel=True, fastmath=FAST, cache=True)
     def pull_back(

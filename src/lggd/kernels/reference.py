@@ -17,18 +17,20 @@ def norm(field: Field, f: Tensor) -> Tensor:
 
 
 def stage(
-    field: Field, y: Tensor, base: Tensor, slopes: Tensor, s: int, coefficients: list[float], out: Tensor
+    field: Field, y: Tensor, terms: Sequence[Tensor], targets: Sequence[Tensor], factors: Sequence[Sequence[float]]
 ) -> None:
-    """slopes[s] ← F(y), then out ← base + Σ_{r ≤ s} coefficients[r] · slopes[r]. `out` may be `base`, not `y`."""
+    """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). A target may be a term, none may be y."""
     slope = 1 - spread(field.rho, y.shape[1]) * norm(field, y)
     if field.held is not None:
         slope = slope.masked_fill(field.held, 0)
-    slopes[s] = slope
-    total = base.clone()
-    for r in range(s + 1):
-        if coefficients[r]:
-            total += coefficients[r] * slopes[r]
-    out.copy_(total)
+    sums = []
+    for row in factors:
+        total = row[-1] * slope
+        for factor, term in zip(row[:-1], terms, strict=True):
+            total += factor * term
+        sums.append(total)
+    for target, total in zip(targets, sums, strict=True):
+        target.copy_(total)
 
 
 def pull_back(

@@ -5,9 +5,10 @@ in a given `order`, in which rows of a tile are about equally long. The first `n
 neighbours and get tiles of their own, of one row and many edges, so that no program works alone at the end.
 
 What comes again and again: `f` and its like are `[N, C]`, with C the `width`; `root` is √w, `[E, 1]` or `[E, G]` as
-`WEIGHTS` says, and each of its `groups` spans `span` columns. The width is told in multiples of `VECTOR`, so that the
-compiler knows how many neighbouring numbers it may load at once. `numbers` holds p and then the factors of a sum: as
-plain arguments they would be rounded to float32. Only `cuda.py` calls these kernels.
+`WEIGHTS` says, and each of its `groups` spans `span` columns. Widths and spans are told in multiples of a constant, so
+that the compiler knows how many neighbouring numbers it may load at once. `INDEX` is the type that places in a state
+are counted in. `numbers` holds p and then factors: as plain arguments they would be rounded to float32. Only `cuda.py`
+calls these kernels.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _gather(
     total = tl.zeros([here.shape[0], EDGES, here.shape[1]], here.dtype)
     for k in range(0, tl.max(end - start, 0), EDGES):
         edges, real, j = _edge_tile(indices, start, end, k, EDGES)
-        at = j.to(tl.int64)[:, :, None] * width + columns[None, None, :]
+        at = j.to(start.dtype)[:, :, None] * width + columns[None, None, :]
         there = tl.load(f + at, mask=real[:, :, None] & (columns < width)[None, None, :], other=FAR)
         fall = tl.maximum(here[:, None, :] - there, 0.0)
         if WEIGHTS != UNIT:
@@ -116,67 +117,87 @@ def _norm(
 
 
 @triton.jit
-def _take_rows(order, first, nodes, ROWS: tl.constexpr):
+def _take_rows(order, first, nodes, ROWS: tl.constexpr, INDEX: tl.constexpr):
     """The rows in places first, first + 1, … of the order, and which of these places there are."""
     place = first + tl.arange(0, ROWS)
-    return tl.load(order + place, mask=place < nodes, other=0).to(tl.int64), place < nodes
+    return tl.load(order + place, mask=place < nodes, other=0).to(INDEX), place < nodes
 
 
 @triton.jit
 def _bounds(indptr, rows, real):
-    """Where some rows start and end."""
-    return tl.load(indptr + rows, mask=real, other=0), tl.load(indptr + rows + 1, mask=real, other=0)
+    """Where some rows start and end, counted as the rows are."""
+    start = tl.load(indptr + rows, mask=real, other=0)
+    end = tl.load(indptr + rows + 1, mask=real, other=0)
+    return start.to(rows.dtype), end.to(rows.dtype)
+
+
+@triton.jit
+def _combine(numbers, place, a, b, c, slope, TERMS: tl.constexpr):
+    """numbers[place]·a + … over the first TERMS of a, b, c, and the next number times the slope."""
+    total = tl.load(numbers + place + TERMS) * slope + tl.load(numbers + place) * a
+    if TERMS > 1:
+        total += tl.load(numbers + place + 1) * b
+    if TERMS > 2:
+        total += tl.load(numbers + place + 2) * c
+    return total
 
 
 @triton.jit
 def _evaluate_rows(
-    order, first, y, base, slopes, out, rho, held, indptr, indices, root, numbers,
+    order, first, y, a, b, c, u, v, w, rho, held, indptr, indices, root, numbers,
     nodes, width, groups, span, rho_groups, rho_span,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, STAGE: tl.constexpr, HELD: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, EDGES: tl.constexpr,
+    HOW: tl.constexpr, WEIGHTS: tl.constexpr, TERMS: tl.constexpr, TARGETS: tl.constexpr, HELD: tl.constexpr,
+    INDEX: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
-    rows, meant = _take_rows(order, first, nodes, ROWS)
+    rows, meant = _take_rows(order, first, nodes, ROWS, INDEX)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     start, end = _bounds(indptr, rows, meant)
     at, real = rows[:, None] * width + columns[None, :], meant[:, None] & (columns < width)[None, :]
     here = tl.load(y + at, mask=real, other=0.0)
     power = tl.load(numbers)
     norm = _norm(y, indices, root, start, end, here, power, columns, width, groups, span, HOW, WEIGHTS, EDGES)
-    if STAGE < 0:
-        tl.store(out + at, norm, mask=real)
+    if TARGETS == 0:
+        tl.store(u + at, norm, mask=real)
     else:
         rho_at = rows[:, None] * rho_groups + (columns // rho_span)[None, :]
         slope = 1.0 - tl.load(rho + rho_at, mask=real, other=0.0) * norm
         if HELD:
             slope = tl.where(tl.load(held + at, mask=real, other=0) != 0, 0.0, slope)
-        state = tl.cast(nodes, tl.int64) * width
-        tl.store(slopes + STAGE * state + at, slope, mask=real)
-        new = tl.load(base + at, mask=real, other=0.0) + tl.load(numbers + 1 + STAGE) * slope
-        for r in tl.static_range(STAGE):
-            new += tl.load(numbers + 1 + r) * tl.load(slopes + r * state + at, mask=real, other=0.0)
-        tl.store(out + at, new, mask=real)
+        # All terms are read before any target is written, for they may lie in the same place.
+        one = tl.load(a + at, mask=real, other=0.0)
+        two, three = one, one
+        if TERMS > 1:
+            two = tl.load(b + at, mask=real, other=0.0)
+        if TERMS > 2:
+            three = tl.load(c + at, mask=real, other=0.0)
+        tl.store(u + at, _combine(numbers, 1, one, two, three, slope, TERMS), mask=real)
+        if TARGETS > 1:
+            tl.store(v + at, _combine(numbers, 2 + TERMS, one, two, three, slope, TERMS), mask=real)
+        if TARGETS > 2:
+            tl.store(w + at, _combine(numbers, 3 + 2 * TERMS, one, two, three, slope, TERMS), mask=real)
 
 
 @triton.jit
 def evaluate_kernel(
-    order, num_long, y, base, slopes, out, rho, held, indptr, indices, root, numbers,
-    nodes, units, groups, span, rho_groups, rho_span,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, STAGE: tl.constexpr, HELD: tl.constexpr,
-    VECTOR: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, EDGES: tl.constexpr, LONG_EDGES: tl.constexpr,
+    order, num_long, y, a, b, c, u, v, w, rho, held, indptr, indices, root, numbers,
+    nodes, units, groups, span_units, rho_groups, rho_span_units,
+    HOW: tl.constexpr, WEIGHTS: tl.constexpr, TERMS: tl.constexpr, TARGETS: tl.constexpr, HELD: tl.constexpr,
+    INDEX: tl.constexpr, VECTOR: tl.constexpr, SPAN: tl.constexpr, RHO_SPAN: tl.constexpr,
+    COLUMNS: tl.constexpr, ROWS: tl.constexpr, EDGES: tl.constexpr, LONG_EDGES: tl.constexpr,
 ):  # fmt: skip
-    """STAGE < 0: out ← ‖∇⁻y‖_p. Else slopes[STAGE] ← F(y), out ← base + Σ_{r ≤ STAGE} numbers[1 + r] · slopes[r]."""
-    pid, width = tl.program_id(0), units * VECTOR
+    """Without TARGETS u ← ‖∇⁻y‖_p, else the first of u, v, w ← sums of the first of a, b, c and of F(y)."""
+    pid, width, span, rho_span = tl.program_id(0), units * VECTOR, span_units * SPAN, rho_span_units * RHO_SPAN
     if pid < num_long:
         _evaluate_rows(
-            order, pid, y, base, slopes, out, rho, held, indptr, indices, root, numbers,
+            order, pid, y, a, b, c, u, v, w, rho, held, indptr, indices, root, numbers,
             nodes, width, groups, span, rho_groups, rho_span,
-            HOW, WEIGHTS, STAGE, HELD, 1, COLUMNS, LONG_EDGES,
+            HOW, WEIGHTS, TERMS, TARGETS, HELD, INDEX, 1, COLUMNS, LONG_EDGES,
         )  # fmt: skip
     else:
         _evaluate_rows(
-            order, num_long + (pid - num_long) * ROWS, y, base, slopes, out, rho, held, indptr, indices, root, numbers,
+            order, num_long + (pid - num_long) * ROWS, y, a, b, c, u, v, w, rho, held, indptr, indices, root, numbers,
             nodes, width, groups, span, rho_groups, rho_span,
-            HOW, WEIGHTS, STAGE, HELD, ROWS, COLUMNS, EDGES,
+            HOW, WEIGHTS, TERMS, TARGETS, HELD, INDEX, ROWS, COLUMNS, EDGES,
         )  # fmt: skip
 
 
@@ -203,7 +224,7 @@ def _pull(
     total = tl.zeros([here.shape[0], EDGES, here.shape[1]], here.dtype)
     for k in range(0, tl.max(end - start, 0), EDGES):
         edges, real, j = _edge_tile(indices, start, end, k, EDGES)
-        at = j.to(tl.int64)[:, :, None] * width + columns[None, None, :]
+        at = j.to(start.dtype)[:, :, None] * width + columns[None, None, :]
         full = real[:, :, None] & (columns < width)[None, None, :]
         fall = here[:, None, :] - tl.load(f + at, mask=full, other=FAR)
         s = 1.0
@@ -239,9 +260,9 @@ def _pull_rows(
     order, first, f, a, norms, winners, out, indptr, indices, root, indptr_t, indices_t, back, numbers,
     nodes, width, groups, span,
     HOW: tl.constexpr, WEIGHTS: tl.constexpr, MIRRORED: tl.constexpr, SYMMETRIC: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, EDGES: tl.constexpr,
+    INDEX: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
-    rows, meant = _take_rows(order, first, nodes, ROWS)
+    rows, meant = _take_rows(order, first, nodes, ROWS, INDEX)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     start, end = _bounds(indptr, rows, meant)
     at, real = rows[:, None] * width + columns[None, :], meant[:, None] & (columns < width)[None, :]
@@ -268,22 +289,23 @@ def _pull_rows(
 @triton.jit
 def pull_kernel(
     order, num_long, f, a, norms, winners, out, indptr, indices, root, indptr_t, indices_t, back, numbers,
-    nodes, units, groups, span,
+    nodes, units, groups, span_units,
     HOW: tl.constexpr, WEIGHTS: tl.constexpr, MIRRORED: tl.constexpr, SYMMETRIC: tl.constexpr,
-    VECTOR: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr, EDGES: tl.constexpr, LONG_EDGES: tl.constexpr,
+    INDEX: tl.constexpr, VECTOR: tl.constexpr, SPAN: tl.constexpr,
+    COLUMNS: tl.constexpr, ROWS: tl.constexpr, EDGES: tl.constexpr, LONG_EDGES: tl.constexpr,
 ):  # fmt: skip
     """out ← Σ_i a(i) ∂‖∇⁻f(i)‖_p/∂f, pulled by the rows that it is with respect to."""
-    pid, width = tl.program_id(0), units * VECTOR
+    pid, width, span = tl.program_id(0), units * VECTOR, span_units * SPAN
     if pid < num_long:
         _pull_rows(
             order, pid, f, a, norms, winners, out, indptr, indices, root, indptr_t, indices_t, back, numbers,
-            nodes, width, groups, span, HOW, WEIGHTS, MIRRORED, SYMMETRIC, 1, COLUMNS, LONG_EDGES,
+            nodes, width, groups, span, HOW, WEIGHTS, MIRRORED, SYMMETRIC, INDEX, 1, COLUMNS, LONG_EDGES,
         )  # fmt: skip
     else:
         _pull_rows(
             order, num_long + (pid - num_long) * ROWS, f, a, norms, winners, out,
             indptr, indices, root, indptr_t, indices_t, back, numbers,
-            nodes, width, groups, span, HOW, WEIGHTS, MIRRORED, SYMMETRIC, ROWS, COLUMNS, EDGES,
+            nodes, width, groups, span, HOW, WEIGHTS, MIRRORED, SYMMETRIC, INDEX, ROWS, COLUMNS, EDGES,
         )  # fmt: skip
 
 

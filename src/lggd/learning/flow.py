@@ -42,6 +42,7 @@ class Flow:
     ) -> None:
         self.graph, self.layout, self.p = graph, graph.layout(PASSES), check_p(p)
         self.horizons = [list(h) for h in horizons]
+        self._itineraries: dict[int, _Itinerary] = {}
         largest_rho, largest_root = equation.limits()
         bound = self._field(largest_rho, largest_root, None, mirrored=True).steepness().max()
         self.step, self.may_overshoot = choose_step(scheme, self.p, float(bound))
@@ -57,68 +58,82 @@ class Flow:
 
         R > 1 solves R variants of the Q problems, with other starts and boundaries, in the same passes over the edges.
         """
-        count = len(self.horizons)
-        # Those that run longest come first: the columns still running are always the first ones.
-        order = sorted(range(start.shape[1]), key=lambda q: -self.horizons[q % count][-1])
-        problem = [q % count for q in order]
+        way = self._itinerary(start.shape[1])
         if held is not None:
             start = start.masked_fill(held, 0)
-            held = self.layout.into_rows(held[:, order])
-        state = self.layout.into_rows(start[:, order])
+            held = self.layout.into_rows(held.index_select(1, way.order))
+        state = self.layout.into_rows(start.index_select(1, way.order))
         rho, root = equation.rho(), equation.root_weight()
-        rho = self.layout.into_rows(rho if rho.shape[1] == 1 else rho[:, problem])
+        rho = self.layout.into_rows(rho if rho.shape[1] == 1 else rho.index_select(1, way.problem))
         if root is not None:
-            root = self.layout.edges_into_rows(root if root.shape[1] == 1 else root[:, problem])
-        kept = self.plan.within_memory(start.nbytes, start.device)
-        outputs: list[list[Tensor]] = [[] for _ in order]
+            root = self.layout.edges_into_rows(root if root.shape[1] == 1 else root.index_select(1, way.problem))
+        kept, mirrored = self.plan.within_memory(start.nbytes, start.device), equation.theta_edges is None
+        found = []
         for k, (steps, size) in enumerate(zip(self.plan.counts, self.plan.sizes, strict=True)):
-            running = sum(self.horizons[q][-1] >= k for q in problem)
             plan = Plan(self.plan.tableau, (steps,), (size,), kept.every, kept.stages)
-            state = self._advance(plan, state[:, :running], rho, root, held, mirrored=equation.theta_edges is None)
-            for place in range(running):
-                if k in self.horizons[problem[place]]:
-                    outputs[order[place]].append(state[:, place])
-        return self.layout.to_nodes(torch.stack([torch.stack(found) for found in outputs], 2), dim=1)
+            state = self._advance(plan, state[:, : way.running[k]], rho, root, held, mirrored)
+            found.append(state.index_select(1, way.read[k]))
+        arranged = torch.cat(found, 1).index_select(1, way.arrange)
+        by_horizon = arranged.view(len(start), -1, *start.shape[1:]).transpose(0, 1)
+        return self.layout.to_nodes(by_horizon, dim=1)
+
+    def _itinerary(self, columns: int) -> _Itinerary:
+        if columns not in self._itineraries:
+            self._itineraries[columns] = _Itinerary(self.horizons, columns, len(self.plan.counts), self.graph.device)
+        return self._itineraries[columns]
 
     def _advance(
         self, plan: Plan, state: Tensor, rho: Tensor, root: Tensor | None, held: Tensor | None, mirrored: bool
     ) -> Tensor:
         nodes, problems, classes = state.shape
-        rho = self._spread(rho[:, :problems], classes)
-        root = None if root is None else self._spread(root[:, :problems], classes)
-        columns = problems * classes
-        idle, idle_groups = self._idle(problems, classes, [x.shape[1] for x in (rho, root) if x is not None])
+        rho, root = self._parameters(rho[:, :problems], None if root is None else root[:, :problems], classes)
+        by_problem = any(x is not None and x.shape[1] not in (1, problems * classes) for x in (rho, root))
+        # Where columns share parameters with the others of their problem, each problem has idle columns of its own.
+        own = idle_columns(self.graph.device, classes) if by_problem else 0
+        state = pad(state, (0, own))
+        columns = problems * (classes + own)
+        idle = 0 if by_problem else idle_columns(self.graph.device, columns)
         flat = pad(state.reshape(nodes, columns), (0, idle))
         if held is not None:
-            held = pad(held[:, :problems].reshape(nodes, columns), (0, idle), value=True).contiguous()
-        rho = rho if rho.shape[1] == 1 else pad(rho, (0, idle_groups), value=1.0)
-        root = root if root is None or root.shape[1] == 1 else pad(root, (0, idle_groups), value=1.0)
+            held = pad(held[:, :problems], (0, own), value=True).reshape(nodes, columns)
+            held = pad(held, (0, idle), value=True).contiguous()
+        rho = rho if rho.shape[1] == 1 else pad(rho, (0, idle), value=1.0)
+        root = root if root is None or root.shape[1] == 1 else pad(root, (0, idle), value=1.0)
         field = self._field(rho, root, held, mirrored)
         inputs = (flat, rho, root)
         if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs):
             flat = Evolve.apply(*inputs, field.detached(), plan)[0]  # type: ignore[no-untyped-call]
         else:
             flat = run(field.detached(), plan, flat)[0]
-        return flat[:, :columns].view(nodes, problems, classes)
+        return flat[:, :columns].view(nodes, problems, classes + own)[..., :classes]
 
-    def _idle(self, problems: int, classes: int, groups: list[int]) -> tuple[int, int]:
-        """How many columns to carry along idly, and how many groups of parameters that makes."""
-        device, columns = self.graph.device, problems * classes
-        if all(count in (1, columns) for count in groups):
-            idle = idle_columns(device, columns)
-            return idle, idle
-        # Where parameters differ by problem, only whole problems can be idle.
-        for more in range(4):
-            if idle_columns(device, (problems + more) * classes) == 0:
-                return more * classes, more
-        return 0, 0
-
-    def _spread(self, parameters: Tensor, classes: int) -> Tensor:
-        """Parameters that differ by problem, repeated for every column where memory allows: the CPU is faster so."""
-        wide = parameters.nbytes * classes
-        if parameters.shape[1] == 1 or self.graph.device.type != "cpu" or wide > WORTH_SPREADING:
-            return parameters.contiguous()
-        return parameters.repeat_interleave(classes, 1)
+    def _parameters(self, rho: Tensor, root: Tensor | None, classes: int) -> tuple[Tensor, Tensor | None]:
+        """Those that differ by problem, repeated for every column where memory allows: a CPU is faster so."""
+        given = [rho] if root is None else [rho, root]
+        wide = any(x.shape[1] > 1 and x.nbytes * classes > WORTH_SPREADING for x in given)
+        if self.graph.device.type == "cpu" and not wide:
+            given = [x if x.shape[1] == 1 else x.repeat_interleave(classes, 1) for x in given]
+        return given[0].contiguous(), None if root is None else given[1].contiguous()
 
     def _field(self, rho: Tensor, root: Tensor | None, held: Tensor | None, mirrored: bool) -> Field:
         return Field(self.layout.csr, self.p, rho, root, held, mirrored=mirrored and not self.graph.is_directed)
+
+
+class _Itinerary:
+    """How problems lie in the state, who is still running after each time, who is read off, and where that belongs.
+
+    All of it on the device from the start: an evolution that is recorded there cannot bring numbers along.
+    """
+
+    def __init__(self, horizons: Sequence[Sequence[int]], columns: int, times: int, device: torch.device) -> None:
+        asked = [horizons[q % len(horizons)] for q in range(columns)]
+        # Those that run longest come first: the columns still running are always the first ones.
+        order = sorted(range(columns), key=lambda q: -asked[q][-1])
+        reads = [[place for place, q in enumerate(order) if k in asked[q]] for k in range(times)]
+        found = [(k, order[place]) for k in range(times) for place in reads[k]]
+        where = {event: place for place, event in enumerate(found)}
+        arrange = [where[asked[q][m], q] for m in range(len(asked[0])) for q in range(columns)]
+        self.running = [sum(ends[-1] >= k for ends in asked) for k in range(times)]
+        self.order, self.arrange = torch.tensor(order, device=device), torch.tensor(arrange, device=device)
+        self.problem = self.order % len(horizons)
+        self.read = [torch.tensor(places, dtype=torch.int64, device=device) for places in reads]

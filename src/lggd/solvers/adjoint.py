@@ -55,47 +55,59 @@ def _worth_keeping(device: torch.device) -> int:
 
 
 class Stepper:
-    """Takes steps in place with memory allocated once: a slope a stage and one more state, 6 states with RK4's own."""
+    """Takes steps in place, in as many states as the scheme has stages, the one that moves among them (two for Euler).
+
+    Stage 0 leaves the start of stage 1 and its own slope. Stage 1 makes of them the starts of all later stages and the
+    end of the step, as far as these are known, and the later stages add their slopes. `room` holds the starts of the
+    stages 1, 2, …; the last of them is where that first slope lies for a while.
+    """
 
     def __init__(self, field: Field, tableau: Tableau, like: Tensor) -> None:
         self.field, self.tableau = field, tableau
         self.backend = backend_for(like.device)
-        count = len(tableau.weights)
-        room = like.new_empty((count + 1, *like.shape))
-        self.slopes = room[:count]
-        # Two places for the starts of stages, in turns. Until the last stage is under way its slope's is one of them.
-        self.starts = room[count - 1 :]
+        self.room = self._new_room(like)
+
+    def _new_room(self, like: Tensor) -> Tensor:
+        stages = len(self.tableau.weights)
+        return like.new_empty((stages if stages < 3 else stages - 1, *like.shape))
 
     def step(self, state: Tensor, size: float) -> None:
         """Moves `state [N, C]` on by one step of `size`, in place."""
-        y = state
-        last = len(self.tableau.weights) - 1
-        for s in range(last + 1):
-            # The start of the last stage must not lie where that stage puts its slope.
-            out = state if s == last and s > 0 else self.starts[(last - s) % 2 if last else 1]
-            factors = [size * c for c in self.tableau.coefficients(s)]
-            self.backend.stage(self.field, y, state, self.slopes, s, factors, out)
-            y = out
-        if last == 0:
-            state.copy_(y)
+        self._walk(state, list(self.room), size, len(self.tableau.weights))
 
     def kept_step(self, state: Tensor, size: float) -> list[Tensor]:
         """`step`, and where each of its stages evaluated F."""
-        starts = self.stage_starts(state.clone(), size)
-        last = len(self.tableau.weights) - 1
-        factors = [size * c for c in self.tableau.coefficients(last)]
-        self.backend.stage(self.field, starts[-1], starts[0], self.slopes, last, factors, state)
-        return starts
+        room = self._new_room(state)
+        before = state.clone()
+        self._walk(state, list(room), size, len(self.tableau.weights))
+        return [before, *room][: len(self.tableau.weights)]
 
     def stage_starts(self, state: Tensor, size: float) -> list[Tensor]:
         """Where each stage of a step from `state` evaluates F."""
-        starts = [state]
-        for s in range(len(self.tableau.weights) - 1):
-            following = torch.empty_like(state)
-            factors = [size * c for c in self.tableau.coefficients(s)]
-            self.backend.stage(self.field, starts[-1], state, self.slopes, s, factors, following)
-            starts.append(following)
-        return starts
+        stages = len(self.tableau.weights)
+        room = self._new_room(state)
+        if stages > 1:
+            self._walk(state.clone(), list(room), size, stages - 1)
+        return [state, *room][:stages]
+
+    def _walk(self, state: Tensor, room: list[Tensor], size: float, until: int) -> None:
+        """The stages below `until`; all of them move `state` on, in place."""
+        a, b = self.tableau.stages, [size * weight for weight in self.tableau.weights]
+        stages = len(b)
+        if stages == 1:
+            self.backend.stage(self.field, state, [state], room, [[1.0, b[0]]])
+            state.copy_(room[0])
+            return
+        starts, slope = [state, *room], room[-1]
+        self.backend.stage(self.field, state, [state], [starts[1], slope], [[1.0, size * a[1][0]], [0.0, 1.0]])
+        if until > 1:
+            factors = [[1.0, size * a[r][0], size * a[r][1]] for r in range(2, stages)] + [[1.0, b[0], b[1]]]
+            self.backend.stage(self.field, starts[1], [state, slope], [*starts[2:stages], state], factors)
+        for s in range(2, until):
+            open_sums = [*starts[s + 1 : stages], state]
+            added = [*(size * a[r][s] for r in range(s + 1, stages)), b[s]]
+            factors = [[float(r == t) for r in range(len(open_sums))] + [added[t]] for t in range(len(open_sums))]
+            self.backend.stage(self.field, starts[s], open_sums, open_sums, factors)
 
 
 def run(
