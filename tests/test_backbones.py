@@ -12,7 +12,9 @@ from torch.nn import functional
 from lggd import backbones
 from lggd.backbones import EPOCHS_WITHOUT_VALIDATION, GAT, GCN, BackboneLearner, ChebNet, JKNet, build_backbone
 from lggd.backbones import propagation as propagating
+from lggd.backbones import stack as stacking
 from lggd.backbones.propagation import Propagation, SortedEdges
+from lggd.dropout import LEVELS, draw_kept
 from lggd.training import Checkpoint, Optimization, learn
 
 FEATURES, CLASSES = 6, 3
@@ -254,14 +256,14 @@ def through_pyg(module, backbone, x, edge_index, edge_weight):
     """What PyG's own layers make of the same parameters, by gathering and scattering."""
     from torch_geometric.nn import APPNP
 
-    drop, first, second = module.dropout, module.first, module.second
+    first, second = module.first, module.second
     if isinstance(backbone, GAT):
-        return second(drop(functional.elu(first(drop(x), edge_index))), edge_index)
-    near = drop(torch.relu(first(x, edge_index, edge_weight)))
+        return second(functional.elu(first(x, edge_index)), edge_index)
+    near = torch.relu(first(x, edge_index, edge_weight))
     far = second(near, edge_index, edge_weight)
     if not isinstance(backbone, JKNet):
         return far
-    return module.last(APPNP(K=1, alpha=0.0)(module.jump([near, drop(torch.relu(far))]), edge_index, edge_weight))
+    return module.last(APPNP(K=1, alpha=0.0)(module.jump([near, torch.relu(far)]), edge_index, edge_weight))
 
 
 @every_backbone
@@ -279,22 +281,66 @@ def test_logits_and_gradients_are_those_of_pyg(backbone, weighted):
     torch.testing.assert_close(*gradients, atol=1e-12, rtol=1e-12)
 
 
-DROPPED = {GCN: [8], GAT: [FEATURES, 8], ChebNet: [8], JKNet: [6, 6]}
+def dropped(backbone, nodes, edges):
+    """The shapes of what the paper drops values of, in the order in which it does; a graph has a loop a node."""
+    attention = edges + nodes
+    return {
+        GCN: [(nodes, 8)],
+        GAT: [(nodes, FEATURES), (2, attention), (nodes, 8), (1, attention)],
+        ChebNet: [(nodes, 8)],
+        JKNet: [(nodes, 6), (nodes, 6)],
+    }[type(backbone)]
 
 
 @every_backbone
-def test_values_are_dropped_where_the_paper_drops_them(backbone):
-    module, widths = initialised(backbone), []
-    module.dropout.register_forward_hook(lambda _, inputs, __: widths.append(inputs[0].shape[1]))
-    module(features(), undirected())
-    assert widths == DROPPED[type(backbone)]
+@pytest.mark.parametrize("training", [True, False])
+def test_values_are_dropped_where_the_paper_drops_them(backbone, training, monkeypatch):
+    module, edge_index, told = initialised(backbone).train(training), undirected(), []
+
+    def dropout(values, p, training):
+        told.append((tuple(values.shape[-2:]), p, training))
+        return values
+
+    monkeypatch.setattr(functional, "dropout", dropout)
+    module(features(), edge_index)
+    assert told == [(shape, 0.5, training) for shape in dropped(backbone, 20, edge_index.shape[1])]
 
 
-def test_attention_is_dropped_too():
+@every_backbone
+def test_the_learner_drops_the_same_values(backbone, monkeypatch):
+    told = []
+
+    def draw(generators, shape, levels):
+        told.append((len(generators), tuple(shape), levels))
+        return draw_kept(generators, shape, levels)
+
+    monkeypatch.setattr(stacking, "draw_kept", draw)
+    sbm_learner(backbone)[0].step()
+    edges = block_model()[1].shape[1]
+    assert told == [(1, shape, LEVELS // 2) for shape in dropped(backbone, 80, edges)]
+
+
+def test_attention_that_is_dropped_counts():
     module, x, edge_index = initialised(GAT()), features(), undirected()
-    module.dropout.p = 0.0
-    with torch.random.fork_rng([]):
-        assert not torch.equal(module(x, edge_index), module(x, edge_index))
+    own = {name: parameter[None] for name, parameter in module.named_parameters()}
+    edges = module.remembered(x, edge_index, None)
+
+    def logits(drop):
+        return module.logits(
+            own, x, edges, lambda values: drop(values) if values.shape[-1] == len(edges.source) else values
+        )
+
+    assert not torch.allclose(logits(torch.zeros_like), logits(lambda share: share))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3, 0.5, 0.9, 0.999])
+def test_what_is_kept_stands_for_what_is_dropped(rate):
+    learner, _ = sbm_learner(GCN(dropout=rate))
+    values = torch.ones(1, 1000, 50)
+    kept = learner._networks._dropped(values)
+    assert kept.mean() == pytest.approx(1, abs=0.05 if rate < 0.99 else 0.3)
+    assert (kept == 0).float().mean() == pytest.approx(rate, abs=0.01)
+    assert len(kept.unique()) == (1 if rate == 0 else 2)
 
 
 # -- Sums over neighbours ----------------------------------------------------------------------------------------------
@@ -305,8 +351,8 @@ def test_propagation_is_a_product_with_exact_gradients():
     edges, x = SortedEdges(edge_index, 12), features(12, torch.float64).requires_grad_()
     value = weight.double()[edges.order].requires_grad_()
     expected = dense(edge_index, 12, weight) @ x
-    torch.testing.assert_close(Propagation(edges, value)(x), expected, atol=1e-14, rtol=1e-14)
-    assert torch.autograd.gradcheck(lambda value, x: Propagation(edges, value)(x), (value, x))
+    torch.testing.assert_close(Propagation(edges, value)(x[None])[0], expected, atol=1e-14, rtol=1e-14)
+    assert torch.autograd.gradcheck(lambda value, x: Propagation(edges, value)(x[None]), (value, x))
 
 
 def test_products_warn_of_nothing(recwarn):
@@ -319,7 +365,7 @@ class Counting:
     """Counts the times that a module reads its graph anew."""
 
     def __init__(self, module):
-        self.remembered = module.edges if hasattr(module, "edges") else module.spreading
+        self.remembered = module.remembered
         self.read, self.times = self.remembered._read, 0
         self.remembered._read = self
 
@@ -482,14 +528,14 @@ def test_own_modules_are_never_trained_themselves():
     assert same(own.state_dict(), before)
     assert own.training
     assert all(parameter.grad is None for parameter in own.parameters())
-    assert not same(learner.module.module.state_dict(), before)
+    assert not same(learner.load_best()[0].module.state_dict(), before)
 
 
 def test_lazy_modules_get_their_parameters_from_the_seed():
     own = own_lazy()
     (one, _), (two, _), (other, _) = (sbm_learner(own, seed=seed) for seed in (0, 0, 1))
-    assert same(one.module.state_dict(), two.module.state_dict())
-    assert not same(one.module.state_dict(), other.module.state_dict())
+    assert same(present(one), present(two))
+    assert not same(present(one), present(other))
     assert learn(one, "backbone") == learn(two, "backbone")
     assert any(nn.parameter.is_lazy(parameter) for parameter in own.parameters())
 
@@ -593,10 +639,15 @@ def sbm_learner(backbone, seed=0, labels=None, validated=True, learner=BackboneL
     labels = truth if labels is None else labels
     module = initialised(backbone, seed, num_classes=2)
     made = learner(
-        module, x, edge_index, None, only(labels, TRAIN), only(labels, VALIDATION) if validated else None,
-        Optimization(**{"epochs": 12, **settings}), seed,
+        [module], x, edge_index, None, only(labels, TRAIN)[None], only(labels, VALIDATION)[None] if validated else None,
+        Optimization(**{"epochs": 12, **settings}), [seed],
     )  # fmt: skip
     return made, truth
+
+
+def present(learner):
+    """The parameters and buffers of a learner's problems as they are now."""
+    return {name.removeprefix("now."): value for name, value in learner.state().items() if name.startswith("now.")}
 
 
 @pytest.mark.parametrize("backbone", [GCN(), GAT(), ChebNet(), JKNet()], ids=repr)
@@ -604,10 +655,10 @@ def test_every_backbone_learns_two_blocks(backbone):
     learner, labels = sbm_learner(backbone, epochs=99)
     history = learn(learner, "backbone")
     with torch.no_grad():
-        logits = learner.load_best()(*block_model()[:2])
+        logits = learner.load_best()[0](*block_model()[:2])
     assert (logits.argmax(1) == labels).float().mean() > 0.9
     assert history["train_loss"][-1] < history["train_loss"][0] / 2
-    assert max(history["validation_accuracy"]) == learner.best_accuracy > 0.9
+    assert max(history["validation_accuracy"]) == learner.best_accuracy[0] > 0.9
 
 
 @every_backbone
@@ -629,9 +680,9 @@ def test_dropout_follows_the_seed_of_the_learner(backbone):
     states = []
     for seed in (0, 1):
         module = initialised(backbone, 0, num_classes=2)
-        learner = BackboneLearner(module, x, edge_index, None, labels, None, Optimization(), seed)
+        learner = BackboneLearner([module], x, edge_index, None, labels[None], None, Optimization(), [seed])
         learner.step()
-        states.append(learner.best_state())
+        states.append(learner.load_best()[0].state_dict())
     assert not same(*states)
 
 
@@ -704,21 +755,21 @@ def test_interrupted_training_goes_on_bit_for_bit(backbone, validated, tmp_path)
     resumed, told = attempt(None)
     assert told == history
     assert same(resumed.state(), whole.state())
-    assert same(resumed.best_state(), whole.best_state())
+    assert same(resumed.load_best()[0].state_dict(), whole.load_best()[0].state_dict())
 
 
 def test_states_are_copies():
     learner, _ = sbm_learner(GCN())
     learner.step()
-    state, best = learner.state(), learner.best_state()
-    kept = {name: value.clone() for name, value in state.items()}, {name: value.clone() for name, value in best.items()}
+    state = learner.state()
+    kept = {name: value.clone() for name, value in state.items()}
     for _ in range(5):
         learner.step()
-    assert same(state, kept[0])
-    assert same(best, kept[1])
+    assert same(state, kept)
     learner.restore(state)
     learner.step()
-    assert same(state, kept[0])
+    learner.load_best()
+    assert same(state, kept)
 
 
 # -- Which epoch is the best -------------------------------------------------------------------------------------------
@@ -743,19 +794,20 @@ class Scripted(nn.Module):
 def scripted(script, learner=BackboneLearner, validated=True, **settings):
     x, labels = torch.ones(4, 1), torch.ones(4, dtype=torch.int64)
     optimization = Optimization(**{"epochs": len(script), **settings})
-    return learner(Scripted(script), x, no_edges, None, labels, labels if validated else None, optimization)
+    return learner(
+        [Scripted(script)], x, no_edges, None, labels[None], labels[None] if validated else None, optimization
+    )
 
 
 def check_best(learner_class, script, best):
     learner = scripted(script, learner_class)
     history = learn(learner, "backbone")
     assert history["validation_accuracy"] == [right / 4 for right in script]
-    assert learner.best_epoch == best
-    assert learner.best_accuracy == script[best - 1] / 4
-    assert learner.best_state()["epoch"] == best
-    learner.load_best()
-    assert learner.module.epoch == best
-    assert not learner.module.training
+    assert learner.best_epoch == [best]
+    assert learner.best_accuracy == [script[best - 1] / 4]
+    (module,) = learner.load_best()
+    assert module.epoch == best
+    assert not module.training
 
 
 BEST = [([2, 3, 3, 1], 2), ([0, 0, 0], 1), ([1, 4, 2, 4], 2), ([1, 2, 3, 4], 4), ([4, 3, 2, 1], 1)]
@@ -770,7 +822,7 @@ class TakesTheLast(BackboneLearner):
     """Planted: as good as the best is good enough."""
 
     def step(self):
-        self._best_count -= 1
+        self._best_right -= 1
         return super().step()
 
 
@@ -779,14 +831,15 @@ class NeverKeepsAccuracyZero(BackboneLearner):
 
     def __init__(self, *args):
         super().__init__(*args)
-        self._best_count = 0
+        self._best_right.zero_()
 
 
 class KeepsNoCopy(BackboneLearner):
     """Planted: the best state goes on learning."""
 
-    def best_state(self):
-        return self.module.state_dict()
+    def __init__(self, *args):
+        super().__init__(*args)
+        self._best = {owned.name: owned.value for owned in self._networks.owned()}
 
 
 @pytest.mark.parametrize("wrong", [TakesTheLast, NeverKeepsAccuracyZero, KeepsNoCopy])
@@ -830,36 +883,44 @@ def test_without_validation_the_last_epoch_counts(given):
     learner = scripted([1] * 300, validated=False)
     if given == "all -1":
         labels = torch.ones(4, dtype=torch.int64)
-        learner = BackboneLearner(Scripted([1] * 300), torch.ones(4, 1), no_edges, None, labels, -labels)
+        learner = BackboneLearner([Scripted([1] * 300)], torch.ones(4, 1), no_edges, None, labels[None], -labels[None])
     assert learner.epochs == min(300, EPOCHS_WITHOUT_VALIDATION)
     history = learn(learner, "backbone")
     assert set(history) == {"train_loss"}
-    assert len(history["train_loss"]) == EPOCHS_WITHOUT_VALIDATION == learner.best_epoch
+    assert len(history["train_loss"]) == EPOCHS_WITHOUT_VALIDATION
+    assert learner.best_epoch == [EPOCHS_WITHOUT_VALIDATION]
     assert not learner.finished
-    assert learner.best_accuracy is None
-    assert learner.best_state()["epoch"] == EPOCHS_WITHOUT_VALIDATION
+    assert learner.best_accuracy == [None]
+    assert learner.load_best()[0].epoch == EPOCHS_WITHOUT_VALIDATION
 
 
 def test_without_validation_fewer_epochs_are_fewer():
     assert scripted([1] * 7, validated=False).epochs == 7
 
 
-def test_the_training_loss_is_the_mean_over_training_nodes():
+def test_the_losses_are_the_means_over_their_nodes():
     learner, labels = sbm_learner(GCN(dropout=0.0))
     x, edge_index, _ = block_model()
-    nodes = TRAIN
-    logits = learner.module(x, edge_index).detach()
-    expected = -logits.log_softmax(1)[nodes, labels[nodes]].mean()
-    assert learner.step()["train_loss"] == pytest.approx(float(expected))
-    logits, nodes = learner.module(x, edge_index).detach(), VALIDATION
-    measured = learner.step()
-    # Measured after the step, not before it.
-    assert measured["validation_loss"] != pytest.approx(float(functional.cross_entropy(logits[nodes], labels[nodes])))
+
+    def expected(nodes):
+        with torch.no_grad():
+            module = initialised(GCN(dropout=0.0), num_classes=2)
+            module.load_state_dict({name: value[0] for name, value in present(learner).items()})
+            logits = module(x, edge_index)
+        right = (logits[nodes].argmax(1) == labels[nodes]).float().mean()
+        return float(-logits.log_softmax(1)[nodes, labels[nodes]].mean()), float(right)
+
+    for _ in range(3):
+        before = expected(TRAIN)
+        measured = learner.step()
+        # The training loss is measured before the step, the validation after it.
+        assert measured["train_loss"] == pytest.approx(before[0])
+        assert (measured["validation_loss"], measured["validation_accuracy"]) == pytest.approx(expected(VALIDATION))
 
 
 def test_adam_is_torchs_adam():
-    learner, labels = sbm_learner(GCN(dropout=0.0), weight_decay=0.1, lr=0.05)
-    twin = copy.deepcopy(learner.module)
+    learner, labels = sbm_learner(GCN(dropout=0.0), validated=False, weight_decay=0.1, lr=0.05)
+    twin = initialised(GCN(dropout=0.0), num_classes=2)
     adam = torch.optim.Adam(twin.parameters(), lr=0.05, weight_decay=0.1)
     x, edge_index, _ = block_model()
     for _ in range(5):
@@ -867,7 +928,21 @@ def test_adam_is_torchs_adam():
         adam.zero_grad()
         functional.cross_entropy(twin(x, edge_index)[TRAIN], labels[TRAIN]).backward()
         adam.step()
-    assert same(learner.module.state_dict(), twin.state_dict())
+    torch.testing.assert_close(learner.load_best()[0].state_dict(), twin.state_dict(), rtol=1e-5, atol=1e-6)
+
+
+def test_adam_is_torchs_adam_for_own_modules():
+    learner, labels = sbm_learner(Plain(2), validated=False, weight_decay=0.1, lr=0.05)
+    twin = Plain(2)
+    twin.load_state_dict({name.removeprefix("0.module."): value for name, value in present(learner).items()})
+    adam = torch.optim.Adam(twin.parameters(), lr=0.05, weight_decay=0.1)
+    x, edge_index, _ = block_model()
+    for _ in range(5):
+        learner.step()
+        adam.zero_grad()
+        functional.cross_entropy(twin(x, edge_index)[TRAIN], labels[TRAIN]).backward()
+        adam.step()
+    torch.testing.assert_close(learner.load_best()[0].module.state_dict(), twin.state_dict(), rtol=1e-5, atol=1e-6)
 
 
 # -- What the learner refuses ------------------------------------------------------------------------------------------
@@ -880,8 +955,8 @@ def test_a_loss_that_is_not_finite_is_told(validated):
     with pytest.raises(FloatingPointError, match=r"at epoch \d\. Lower `lr`, now 1e\+30, or check .* features"):
         learn(learner, "backbone")
     x[3] = math.nan
-    learner = BackboneLearner(initialised(GCN(), num_classes=2), x, edge_index, None, labels)
-    with pytest.raises(FloatingPointError, match="at epoch 1"):
+    learner = BackboneLearner([initialised(GCN(), num_classes=2)], x, edge_index, None, labels[None])
+    with pytest.raises(FloatingPointError, match=r"The loss must stay finite, .* at epoch 1\."):
         learner.step()
 
 
@@ -890,22 +965,28 @@ def test_a_loss_that_is_not_finite_is_told(validated):
     [
         ("x", torch.ones(80, FEATURES, dtype=torch.int64), r"`x` must be float \[N, F\]"),
         ("x", torch.ones(80), r"`x` must be float \[N, F\]"),
+        ("x", torch.ones(2, 80, FEATURES), r"`x` must be \[N, F\] or \[1, N, F\] for 1 modules, got \[2, 80, 6\]"),
         ("edge_index", torch.tensor([[80], [0]]), "`edge_index` must hold node numbers from 0 to 79, got 80"),
         ("edge_weight", torch.ones(3), r"`edge_weight` must have shape \[\d+\].*got \[3\]"),
-        ("target", torch.ones(79, dtype=torch.int64), r"`target` must be int64 \[80\]"),
-        ("target", torch.ones(80), r"`target` must be int64 \[80\].*got torch.float32"),
-        ("target", torch.full((80,), -1), "`target` must hold the class of at least one"),
-        ("validation", torch.ones(80, 1, dtype=torch.int64), r"`validation` must be int64 \[80\]"),
-        ("target", torch.full((80,), 2), "`target` must hold classes from 0 to 1, .*got 2"),
-        ("validation", torch.full((80,), 5), "`validation` must hold classes from 0 to 1, .*got 5"),
-        ("module", nn.Identity(), "`module` must have parameters"),
+        ("target", torch.ones(1, 79, dtype=torch.int64), r"`target` must be int64 \[1, 80\]"),
+        ("target", torch.ones(80, dtype=torch.int64), r"`target` must be int64 \[1, 80\].*got torch.int64 \[80\]"),
+        ("target", torch.ones(1, 80), r"`target` must be int64 \[1, 80\].*got torch.float32"),
+        ("target", torch.full((1, 80), -1), "`target` must hold the class of at least one"),
+        ("validation", torch.ones(80, 1, dtype=torch.int64), r"`validation` must be int64 \[1, 80\]"),
+        ("target", torch.full((1, 80), 2), "`target` must hold classes from 0 to 1, .*got 2"),
+        ("validation", torch.full((1, 80), 5), "`validation` must hold classes from 0 to 1, .*got 5"),
+        ("modules", [nn.Identity()], "`modules` must have parameters"),
+        ("modules", [], "`modules` must be different modules, one a problem and at least one, got 0"),
+        ("modules", [initialised(GCN(), num_classes=2)] * 2, "`modules` must be different .* some of them twice"),
+        ("seeds", [1, 2], "`seeds` must have one a module, 1 in all, got 2"),
+        ("names", [], "`names` must have one a module, 1 in all, got 0"),
     ],
 )
 def test_wrong_input_is_refused(name, wrong, told):
     x, edge_index, labels = block_model()
-    module = initialised(GCN(), num_classes=2)
-    given = {"module": module, "x": x, "edge_index": edge_index, "edge_weight": None, "target": labels,
-             "validation": labels, name: wrong}  # fmt: skip
+    modules = [initialised(GCN(), num_classes=2)]
+    given = {"modules": modules, "x": x, "edge_index": edge_index, "edge_weight": None, "target": labels[None],
+             "validation": labels[None], name: wrong}  # fmt: skip
     with pytest.raises(ValueError, match=told):
         BackboneLearner(**given).step()
 
@@ -944,7 +1025,8 @@ class TestCuda:
 
         def learner(seed=0):
             module = initialised(backbone, seed, num_classes=2)
-            return BackboneLearner(module, x, edge_index, None, labels, labels, Optimization(epochs=10), seed)
+            known, optimization = labels[None], Optimization(epochs=10)
+            return BackboneLearner([module], x, edge_index, None, known, known, optimization, [seed])
 
         whole, half = learner(), learner()
         for _ in range(10):
@@ -959,5 +1041,8 @@ class TestCuda:
             resumed.step()
         after = torch.get_rng_state(), torch.cuda.get_rng_state()
         assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
-        torch.testing.assert_close(resumed.state(), whole.state(), atol=1e-4, rtol=1e-3)
-        assert torch.equal(resumed.state()["random.cuda"], whole.state()["random.cuda"])
+        # But for a number of JKNet's that counts for nothing: Adam makes full steps of the rounding errors in it.
+        states = [{name: value for name, value in one.state().items() if "jump.att.bias" not in name}
+                  for one in (resumed, whole)]  # fmt: skip
+        torch.testing.assert_close(*states, atol=1e-4, rtol=1e-3)
+        assert torch.equal(resumed.state()["random.0"], whole.state()["random.0"])

@@ -1,52 +1,77 @@
-"""PyG's layers with our sums over neighbours: the same parameters and the same numbers to rounding, only faster."""
+"""PyG's layers for many problems at once, with our sums over neighbours: the same numbers to rounding, only faster.
+
+Parameters are PyG's, those of Q problems stacked: `[Q, …]`. Values are `[Q, N, F]`; those of a first layer may also be
+`[N, F]`, the same for all problems.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from lggd.backbones.attention import attention
 from lggd.backbones.propagation import Propagation, SortedEdges
 
-
-def convolved(layer: Any, x: Tensor, spread: Propagation) -> Tensor:
-    """ÂXW + b, as PyG's GCNConv has it: `[N, F]` → `[N, C]`."""
-    result: Tensor = spread(layer.lin(x)) + layer.bias
-    return result
+# Drops some of the values `[Q, …]` or `[N, F]`, each problem its own; gives them as they are in evaluation.
+Drop = Callable[[Tensor], Tensor]
 
 
-def filtered(layer: Any, x: Tensor, spread: Propagation) -> Tensor:
-    """Σ_k T_k(L̂)XΘ_k + b, as PyG's ChebConv has it: `[N, F]` → `[N, C]`.
+def multiplied(x: Tensor, weight: Tensor) -> Tensor:
+    """x[q] · weight[q]ᵀ: `[Q, N, F]` or `[N, F]`, and `[Q, C, F]` → `[Q, N, C]`."""
+    if x.dim() == 3:
+        return torch.bmm(x, weight.transpose(1, 2))
+    # One wide product for all: x is read once, not Q times.
+    return (x @ weight.flatten(0, 1).t()).view(len(x), *weight.shape[:2]).transpose(0, 1)
+
+
+def convolved(x: Tensor, weight: Tensor, bias: Tensor, spread: Propagation) -> Tensor:
+    """ÂXW + b, as PyG's GCNConv has it: `[Q, N, F]` → `[Q, N, C]`."""
+    return spread(multiplied(x, weight)) + bias.unsqueeze(1)
+
+
+def filtered(x: Tensor, weights: Sequence[Tensor], bias: Tensor, spread: Propagation) -> Tensor:
+    """Σ_k T_k(L̂)XΘ_k + b, as PyG's ChebConv has it: `[Q, N, F]` → `[Q, N, C]`.
 
     By Clenshaw's recurrence, which applies L̂ after Θ: to the C channels that come out, where PyG takes all F.
     """
-    terms: list[Tensor] = [linear(x) for linear in layer.lins]
-    bias: Tensor = layer.bias
+    terms = [multiplied(x, weight) for weight in weights]
+    first = terms[0] + bias.unsqueeze(1)
     if len(terms) == 1:
-        return terms[0] + bias
-    current, previous = terms[-1], torch.zeros_like(terms[-1])
-    for term in reversed(terms[1:-1]):
+        return first
+    if len(terms) == 2:
+        return first + spread(terms[1])
+    current, previous = terms[-2] + 2 * spread(terms[-1]), terms[-1]
+    for term in reversed(terms[1:-2]):
         current, previous = term + 2 * spread(current) - previous, current
-    return terms[0] + spread(current) - previous + bias
+    return first + spread(current) - previous
 
 
-def attended(layer: Any, x: Tensor, edges: SortedEdges) -> Tensor:
-    """Neighbours weighed by attention, head by head, as PyG's GATConv has it: `[N, F]` → `[N, heads·C]` or `[N, C]`."""
-    from torch_geometric.utils import softmax
+def attended(
+    x: Tensor, weight: Tensor, of_source: Tensor, of_target: Tensor, edges: SortedEdges, slope: float, drop: Drop
+) -> Tensor:
+    """Neighbours weighed by attention, head by head, as PyG's GATConv has it, without its bias.
 
-    value = layer.lin(x).view(-1, layer.heads, layer.out_channels)
-    sent, received = (value * layer.att_src).sum(-1), (value * layer.att_dst).sum(-1)
-    score = functional.leaky_relu(
-        sent.index_select(0, edges.source) + received.index_select(0, edges.target), layer.negative_slope
-    )
-    share = softmax(score, edges.target, num_nodes=edges.num_nodes)
-    share = functional.dropout(share, layer.dropout, layer.training)
-    heads = zip(share.t().contiguous(), value.unbind(1), strict=True)
-    summed = torch.stack([Propagation(edges, of_head)(x_of_head) for of_head, x_of_head in heads], dim=1)
-    result: Tensor = (summed.flatten(1) if layer.concat else summed.mean(1)) + layer.bias
-    return result
+    `weight` is `[Q, H·C, F]`, `of_source` and `of_target` `[Q, 1, H, C]`; gives `[Q, H, N, C]`.
+    """
+    problems, _, heads, channels = of_source.shape
+    value = multiplied(x, weight)
+    value = value.view(problems, -1, heads, channels).transpose(1, 2).flatten(0, 1)
+    both = torch.stack([of_source, of_target], dim=-1).flatten(0, 2)
+    sent, received = torch.bmm(value, both).permute(2, 1, 0).contiguous()
+    share = drop(attention(sent, received, edges, slope).view(problems, heads, -1))
+    return _weighed(value, share.flatten(0, 1), edges).view(problems, heads, -1, channels)
+
+
+def _weighed(value: Tensor, share: Tensor, edges: SortedEdges) -> Tensor:
+    """Each node's sum of its neighbours' values `[B, N, C]` by their shares `[B, E]`: `[B, N, C]`."""
+    if value.is_cuda:
+        # One product over B copies of the graph.
+        spread = Propagation(edges.repeated(len(value)), share.flatten())
+        return spread(value.reshape(1, -1, value.shape[2])).view(value.shape)
+    heads = zip(share, value.unsqueeze(1), strict=True)
+    return torch.cat([Propagation(edges, of_head)(x_of_head) for of_head, x_of_head in heads])
 
 
 # -- The graph as each kind of layer reads it --------------------------------------------------------------------------

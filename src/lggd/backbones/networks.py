@@ -2,19 +2,26 @@
 
 A choice of backbone is a frozen object. `build` makes a module of it, and every module is called alike:
 `module(x [N, F], edge_index [2, E], edge_weight [E] or None)` gives logits `[N, K]`. The layers and their first
-parameters are PyG's. Their sums over neighbours are sparse products (see `propagation.py`).
+parameters are PyG's. What they compute is written for the parameters of many modules at once (see `layers.py`).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.backbones.given import GivenModule
+from lggd.backbones.jumping import jumped
 from lggd.backbones.layers import (
+    Drop,
     adjacency_with_loops,
     attended,
     convolved,
@@ -22,7 +29,7 @@ from lggd.backbones.layers import (
     filtered,
     moved_laplacian,
 )
-from lggd.backbones.propagation import Remembered
+from lggd.backbones.propagation import Propagation, Remembered, SortedEdges
 
 
 @dataclass(frozen=True)
@@ -188,70 +195,105 @@ def build_backbone(backbone: Backbone | nn.Module, in_channels: int, num_classes
 # -- The modules -------------------------------------------------------------------------------------------------------
 
 
-class _ConvolutionalNetwork(nn.Module):
+class Network(nn.Module, ABC):
+    """The module of a chosen backbone: PyG's layers hold its parameters, `logits` is what it computes with them.
+
+    Q networks of equal sizes are evaluated at once by giving `logits` their parameters stacked. The module itself is
+    the case Q = 1.
+    """
+
+    def __init__(self, choice: Backbone, reading: Callable[[Tensor, Tensor | None, int, torch.dtype], Any]) -> None:
+        super().__init__()
+        self.choice = choice
+        self.remembered = Remembered(reading)
+
+    @abstractmethod
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Any, drop: Drop) -> Tensor:
+        """What Q networks answer, `[Q, N, K]`.
+
+        Args:
+            parameters: by the names they have in the module, each stacked as `[Q, …]`.
+            x: `[Q, N, F]`, or `[N, F]` for all.
+            graph: as `remembered` has it.
+            drop: called on all values that training drops some of.
+        """
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        own = {name: parameter.unsqueeze(0) for name, parameter in self.named_parameters()}
+        drop = partial(functional.dropout, p=self.choice.dropout, training=self.training)
+        return self.logits(own, x, self.remembered(x, edge_index, edge_weight), drop).squeeze(0)
+
+
+class _ConvolutionalNetwork(Network):
     def __init__(self, choice: GCN, in_channels: int, num_classes: int) -> None:
         from torch_geometric.nn import GCNConv
 
-        super().__init__()
+        super().__init__(choice, adjacency_with_loops)
         self.first, self.second = GCNConv(in_channels, choice.hidden), GCNConv(choice.hidden, num_classes)
-        self.dropout = nn.Dropout(choice.dropout)
-        self.spreading = Remembered(adjacency_with_loops)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        spread = self.spreading(x, edge_index, edge_weight)
-        hidden = self.dropout(functional.relu(convolved(self.first, x, spread)))
-        return convolved(self.second, hidden, spread)
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagation, drop: Drop) -> Tensor:
+        hidden = convolved(x, parameters["first.lin.weight"], parameters["first.bias"], graph)
+        hidden = drop(functional.relu(hidden))
+        return convolved(hidden, parameters["second.lin.weight"], parameters["second.bias"], graph)
 
 
-class _AttentionNetwork(nn.Module):
+class _AttentionNetwork(Network):
     def __init__(self, choice: GAT, in_channels: int, num_classes: int) -> None:
         from torch_geometric.nn import GATConv
 
-        super().__init__()
-        self.first = GATConv(in_channels, choice.hidden, choice.heads, dropout=choice.dropout)
-        self.second = GATConv(choice.hidden * choice.heads, num_classes, concat=False, dropout=choice.dropout)
-        self.dropout = nn.Dropout(choice.dropout)
-        self.edges = Remembered(edges_with_loops)
+        super().__init__(choice, edges_with_loops)
+        self.first = GATConv(in_channels, choice.hidden, choice.heads)
+        self.second = GATConv(choice.hidden * choice.heads, num_classes, concat=False)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        edges = self.edges(x, edge_index, None)
-        hidden = self.dropout(functional.elu(attended(self.first, self.dropout(x), edges)))
-        return attended(self.second, hidden, edges)
+        # Without the weights, the graph is known again whatever they are.
+        return super().forward(x, edge_index)
+
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SortedEdges, drop: Drop) -> Tensor:
+        def layer(name: str, x: Tensor) -> Tensor:
+            weight, source, target = (parameters[f"{name}.{of}"] for of in ("lin.weight", "att_src", "att_dst"))
+            return attended(x, weight, source, target, graph, getattr(self, name).negative_slope, drop)
+
+        hidden = layer("first", drop(x)).transpose(1, 2).flatten(2) + parameters["first.bias"].unsqueeze(1)
+        return layer("second", drop(functional.elu(hidden))).mean(1) + parameters["second.bias"].unsqueeze(1)
 
 
-class _ChebyshevNetwork(nn.Module):
+class _ChebyshevNetwork(Network):
     def __init__(self, choice: ChebNet, in_channels: int, num_classes: int) -> None:
         from torch_geometric.nn import ChebConv
 
-        super().__init__()
+        super().__init__(choice, moved_laplacian)
         self.first = ChebConv(in_channels, choice.hidden, choice.terms)
         self.second = ChebConv(choice.hidden, num_classes, choice.terms)
-        self.dropout = nn.Dropout(choice.dropout)
-        self.spreading = Remembered(moved_laplacian)
+        self.terms = choice.terms
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        spread = self.spreading(x, edge_index, edge_weight)
-        hidden = self.dropout(functional.relu(filtered(self.first, x, spread)))
-        return filtered(self.second, hidden, spread)
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagation, drop: Drop) -> Tensor:
+        def layer(name: str, x: Tensor) -> Tensor:
+            weights = [parameters[f"{name}.lins.{term}.weight"] for term in range(self.terms)]
+            return filtered(x, weights, parameters[f"{name}.bias"], graph)
+
+        return layer("second", drop(functional.relu(layer("first", x))))
 
 
-class _JumpingNetwork(nn.Module):
+class _JumpingNetwork(Network):
     def __init__(self, choice: JKNet, in_channels: int, num_classes: int) -> None:
         from torch_geometric.nn import GCNConv, JumpingKnowledge
 
-        super().__init__()
+        super().__init__(choice, adjacency_with_loops)
         self.first, self.second = GCNConv(in_channels, choice.hidden), GCNConv(choice.hidden, choice.hidden)
         self.jump = JumpingKnowledge("lstm", choice.hidden, choice.lstm_layers)
         self.last = nn.Linear(choice.hidden, num_classes)
-        self.dropout = nn.Dropout(choice.dropout)
-        self.spreading = Remembered(adjacency_with_loops)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        spread = self.spreading(x, edge_index, edge_weight)
-        near = self.dropout(functional.relu(convolved(self.first, x, spread)))
-        far = self.dropout(functional.relu(convolved(self.second, near, spread)))
-        logits: Tensor = self.last(spread(self.jump([near, far])))
-        return logits
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagation, drop: Drop) -> Tensor:
+        def layer(name: str, x: Tensor) -> Tensor:
+            hidden = convolved(x, parameters[f"{name}.lin.weight"], parameters[f"{name}.bias"], graph)
+            return drop(functional.relu(hidden))
+
+        near = layer("first", x)
+        far = layer("second", near)
+        jump = {name.removeprefix("jump."): one for name, one in parameters.items() if name.startswith("jump.")}
+        # The last step and the linear map after it make a convolution, whichever of them comes first.
+        return convolved(jumped([near, far], jump), parameters["last.weight"], parameters["last.bias"], graph)
 
 
 # -- Checks ------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 PyG gathers a message an edge and scatters them into sums. A product with compressed rows gives the same numbers to
 rounding, several times faster on a CPU, and the same bits every time. Its gradient needs the transposed rows: they are
 kept too, because autograd would transpose anew in every backward pass.
+
+Values are `[Q, N, C]`, those of Q problems on one graph.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 T = TypeVar("T")
 # One graph to train on and one to evaluate on.
@@ -34,6 +37,8 @@ class SortedEdges:
         self.order = _sorting(target, source, num_nodes)
         self.source, self.target = source[self.order], target[self.order]
         self.starts = _starts(self.target, num_nodes)
+        self._repeated: dict[int, SortedEdges] = {}
+        self._matrices: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
 
     @cached_property
     def transposing(self) -> Tensor:
@@ -42,20 +47,65 @@ class SortedEdges:
 
     def matrix(self, value: Tensor) -> Tensor:
         """Compressed rows `[N, N]` of the given entries `[E]`."""
-        return _compressed(self.starts, self.source, value, self.num_nodes)
+        return _compressed(self._rows, value, self.num_nodes)
 
     def transposed(self, value: Tensor) -> Tensor:
         """Compressed rows of the transposed matrix of the same entries."""
-        starts, columns = self._transposed_rows
-        return _compressed(starts, columns, value[self.transposing], self.num_nodes)
+        return _compressed(self._transposed_rows, value[self.transposing], self.num_nodes)
+
+    @cached_property
+    def _rows(self) -> tuple[Tensor, Tensor]:
+        return _short(self.starts, self.source)
 
     @cached_property
     def _transposed_rows(self) -> tuple[Tensor, Tensor]:
-        return _starts(self.source, self.num_nodes), self.target[self.transposing]
+        return _short(self.starts_by_source, self.target[self.transposing])
+
+    @cached_property
+    def starts_by_source(self) -> Tensor:
+        """Where the entries of each column begin, in the order of `transposing`: `[N + 1]`."""
+        return _starts(self.source, self.num_nodes)
+
+    def repeated(self, times: int) -> SortedEdges:
+        """The edges of that many copies of the graph beside each other, copy by copy; made once."""
+        if times not in self._repeated:
+            offset = torch.arange(times, device=self.source.device).view(-1, 1) * self.num_nodes
+            edge_index = torch.stack([(self.source + offset).flatten(), (self.target + offset).flatten()])
+            self._repeated[times] = SortedEdges(edge_index, times * self.num_nodes)
+        return self._repeated[times]
+
+    # -- Reductions of values of edges, `[E, B]` → `[N, B]`: without atomics, so the same bits every time ------------
+
+    def maxima(self, value: Tensor) -> Tensor:
+        """The largest value among the edges into each node; every node must have one."""
+        return _reduced(value, "max", self.starts)
+
+    def sums(self, value: Tensor) -> Tensor:
+        """The sum over the edges into each node."""
+        if value.is_cuda:
+            return _reduced(value, "sum", self.starts)
+        # Several times faster than a reduction on a CPU.
+        return self._adding(value.dtype)[0] @ value
+
+    def sums_by_source(self, value: Tensor) -> Tensor:
+        """The sum over the edges out of each node."""
+        if value.is_cuda:
+            return _reduced(value.index_select(0, self.transposing), "sum", self.starts_by_source)
+        return self._adding(value.dtype)[1] @ value
+
+    def _adding(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The matrices `[N, E]` of both sums."""
+        if dtype not in self._matrices:
+            every, ones = torch.arange(len(self.source)), torch.ones(len(self.source), dtype=dtype)
+            self._matrices[dtype] = (
+                _compressed(_short(self.starts, every), ones, len(ones)),
+                _compressed(_short(self.starts_by_source, self.transposing), ones, len(ones)),
+            )
+        return self._matrices[dtype]
 
 
 class Propagation:
-    """The linear map x ↦ M x, `[N, C]` → `[N, C]`, where edge e of `edges` has the entry `value[e]` in M.
+    """The linear map x[q] ↦ M x[q], `[Q, N, C]` → `[Q, N, C]`, where edge e of `edges` has the entry `value[e]` in M.
 
     Differentiable in x and, where the entries ask for it, in them.
     """
@@ -82,20 +132,54 @@ class _Product(torch.autograd.Function):
         ctx.propagation = propagation
         if ctx.needs_input_grad[0]:
             ctx.save_for_backward(x)
-        return propagation.matrix @ x
+        return _times(propagation.matrix, x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        propagation, grad = ctx.propagation, grad.contiguous()
+        propagation = ctx.propagation
         by_value = by_x = None
         if ctx.needs_input_grad[0]:
             (x,) = ctx.saved_tensors
-            # ⟨grad of row i, row j of x⟩ where M has an entry (i, j), and nowhere else.
-            by_value = torch.sparse.sampled_addmm(propagation.matrix, grad, x.t(), beta=0.0).values()
+            by_value = _sampled(propagation.matrix, grad, x)
         if ctx.needs_input_grad[1]:
-            by_x = propagation.transposed @ grad
+            by_x = _times(propagation.transposed, grad)
         return by_value, by_x, None
+
+
+def _times(matrix: Tensor, x: Tensor) -> Tensor:
+    """The matrix `[N, N]` times each x[q] `[N, C]`."""
+    if len(x) == 1 or x.is_cuda:
+        # One pass over the edges serves all problems: on a GPU, where narrow products leave most of it idle.
+        wide = _wide(x)
+        product = _add_product(matrix, wide, torch.zeros_like(wide))
+        return product.view(-1, len(x), x.shape[2]).transpose(0, 1)
+    # One after the other on a CPU: what a narrow product gathers from stays in the cache.
+    product = torch.zeros_like(x, memory_format=torch.contiguous_format)
+    for out, one in zip(product, x.contiguous(), strict=True):
+        _add_product(matrix, one, out)
+    return product
+
+
+def _add_product(matrix: Tensor, x: Tensor, zeros: Tensor) -> Tensor:
+    """The product, in the place of the zeros. A plain product would write it twice."""
+    return torch.addmm(zeros, matrix, x, beta=0, out=zeros)
+
+
+def _sampled(matrix: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Σ_q ⟨left[q, i], right[q, j]⟩ where the matrix has an entry (i, j), `[E]`, and nothing elsewhere."""
+    left, right = _wide(left), _wide(right)
+    lacking = -left.shape[1] % 8
+    if lacking and not left.is_cuda:
+        # Zeros up to the width of a vector: MKL takes ten times as long without.
+        left, right = functional.pad(left, (0, lacking)), functional.pad(right, (0, lacking))
+    product: Tensor = torch.sparse.sampled_addmm(matrix, left, right.t(), beta=0.0).values()
+    return product
+
+
+def _wide(x: Tensor) -> Tensor:
+    """The channels of all problems side by side, `[N, Q·C]`."""
+    return x.transpose(0, 1).reshape(x.shape[1], -1).contiguous()
 
 
 class Remembered(Generic[T]):
@@ -115,13 +199,17 @@ class Remembered(Generic[T]):
         for seen, made in self._kept:
             if seen.shows_the_same_as(sight):
                 return made
-        check_edges(edge_index, edge_weight, x.shape[0])
         if not sight.lasts:
-            return self._read(edge_index, edge_weight, x.shape[0], x.dtype)
+            return self.anew(x, edge_index, edge_weight)
         with torch.inference_mode(False):
-            made = self._read(edge_index, edge_weight, x.shape[0], x.dtype)
+            made = self.anew(x, edge_index, edge_weight)
         self._kept = ((sight, made), *self._kept)[:KEPT]
         return made
+
+    def anew(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> T:
+        """The same, for one who keeps it himself."""
+        check_edges(edge_index, edge_weight, x.shape[0])
+        return self._read(edge_index, edge_weight, x.shape[0], x.dtype)
 
     def __reduce__(self) -> tuple[type[Remembered[T]], tuple[Any]]:
         return type(self), (self._read,)
@@ -181,16 +269,32 @@ def _starts(rows: Tensor, num_nodes: int) -> Tensor:
     return starts
 
 
-def _compressed(starts: Tensor, columns: Tensor, value: Tensor, num_nodes: int) -> Tensor:
+def _short(starts: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in 32 bits where they fit: products on a CPU would convert them anew each time."""
+    fits = max(len(starts), len(columns)) < 2**31
+    return (starts.int(), columns.int()) if fits else (starts, columns)
+
+
+def _compressed(rows: tuple[Tensor, Tensor], value: Tensor, width: int) -> Tensor:
+    """A matrix of this width from the starts of its rows, the columns of its entries, and these."""
+    starts, columns = rows
     _hear_that_compressed_rows_are_new()
     # Unchecked, because equal edges stand side by side. A product adds them up, as it should.
-    return torch.sparse_csr_tensor(starts, columns, value, (num_nodes, num_nodes), check_invariants=False)
+    return torch.sparse_csr_tensor(starts, columns, value, (len(starts) - 1, width), check_invariants=False)
+
+
+def _reduced(value: Tensor, how: str, starts: Tensor) -> Tensor:
+    """The sum or the largest of the rows from `starts[i]` to `starts[i + 1]`, for each i."""
+    # Unsafe means unchecked: a check would wait for the device, and the starts are ours.
+    result: Tensor = torch.segment_reduce(value, how, offsets=starts, axis=0, unsafe=True)
+    return result
 
 
 @cache
 def _hear_that_compressed_rows_are_new() -> None:
-    """Takes the warning that torch gives once a process, at its first compressed rows. Products with them are sound."""
+    """Takes the warnings that torch gives once a process: that such rows are in beta, and unchecked. Ours are sound."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta", category=UserWarning)
+        for notice in ("Sparse CSR tensor support is in beta", "Sparse invariant checks are implicitly disabled"):
+            warnings.filterwarnings("ignore", message=notice, category=UserWarning)
         starts, columns = torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64)
         torch.sparse_csr_tensor(starts, columns, torch.tensor([]), (1, 1), check_invariants=False)
