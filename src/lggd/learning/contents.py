@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize as unit_rows
 from torch.nn.functional import pad
 
 from lggd.graph import Graph
+from lggd.learning.loops import add_products
+from lggd.learning.workspace import Workspace
+
+Array = NDArray[Any]
 
 # Below this share of entries that are not 0, a sparse product beats a dense one.
 SPARSE_BELOW = 0.05
@@ -25,10 +32,19 @@ class Contents(Protocol):
     """A matrix X `[N, D]` that is only ever multiplied."""
 
     @property
+    def num_nodes(self) -> int: ...
+
+    @property
     def num_features(self) -> int: ...
 
     def times(self, weight: Tensor) -> Tensor:
         """X · weight: `[D, M]` → `[N, M]` or `[Q, D, M]` → `[Q, N, M]`, differentiable in the weight."""
+
+    def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, space: Workspace) -> None:
+        """out ← X · weight + bias, for one `[D, M]` and `[M]` on a CPU; in between it works in `space`."""
+
+    def pull_back(self, grad: Tensor, out: Tensor, space: Workspace) -> None:
+        """out ← Xᵀ · grad: what a gradient `[N, M]` of such a product is for the weight."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +54,27 @@ class Dense:
     x: Tensor
 
     @property
+    def num_nodes(self) -> int:
+        return self.x.shape[0]
+
+    @property
     def num_features(self) -> int:
         return self.x.shape[1]
+
+    def scaled(self, factor: Tensor) -> Dense:
+        """With each row times its factor, `[N]`."""
+        return Dense(self.x * factor[:, None])
 
     def times(self, weight: Tensor) -> Tensor:
         if weight.dim() == 2:
             return self.x @ weight
-        # One after the other: a product over all would first write down a copy of X for each.
-        return torch.stack([self.x @ one for one in weight.unbind(0)])
+        return torch.bmm(self.x.expand(len(weight), -1, -1), weight)
+
+    def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, space: Workspace) -> None:
+        torch.addmm(bias, self.x, weight, out=out)
+
+    def pull_back(self, grad: Tensor, out: Tensor, space: Workspace) -> None:
+        torch.mm(self.x.t(), grad, out=out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +84,10 @@ class Sparse:
     rows: Tensor
 
     @property
+    def num_nodes(self) -> int:
+        return self.rows.shape[0]
+
+    @property
     def num_features(self) -> int:
         return self.rows.shape[1]
 
@@ -62,34 +95,73 @@ class Sparse:
     def columns(self) -> Tensor:
         return compressed(self.rows.to_sparse_coo().t().coalesce())  # type: ignore[no-untyped-call]
 
+    @cached_property
+    def by_row(self) -> tuple[Array, Array, Array]:
+        """Where rows begin, and the columns and values of their entries, for compiled loops."""
+        return _arrays(self.rows)
+
+    @cached_property
+    def by_column(self) -> tuple[Array, Array, Array]:
+        """The same of the transpose."""
+        return _arrays(self.columns)
+
+    def scaled(self, factor: Tensor) -> Sparse:
+        """With each row times its factor, `[N]`."""
+        starts, columns = self.rows.crow_indices(), self.rows.col_indices()
+        values = self.rows.values() * factor.repeat_interleave(starts.diff())
+        with _no_notice():
+            return Sparse(torch.sparse_csr_tensor(starts, columns, values, self.rows.shape))
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Sparse:
         """Itself: it never changes, and torch cannot copy compressed rows."""
         return self
 
     def times(self, weight: Tensor) -> Tensor:
+        if weight.dim() == 3:
+            return _side_by_side(self, weight)
         product: Tensor = _Product.apply(self, weight)  # type: ignore[no-untyped-call]
         return product
+
+    def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, space: Workspace) -> None:
+        add_products(*self.by_row, weight.numpy(), bias.numpy(), out.numpy())
+
+    def pull_back(self, grad: Tensor, out: Tensor, space: Workspace) -> None:
+        add_products(*self.by_column, grad.numpy(), grad.new_zeros(grad.shape[1]).numpy(), out.numpy())
+
+    def add(self, weight: Tensor, out: Tensor) -> None:
+        """out ← out + X · weight, as `multiply` does."""
+        add_products(*self.by_row, weight.numpy(), weight.new_empty(0).numpy(), out.numpy())
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: Sparse, weight: Tensor) -> Tensor:
         ctx.matrix = matrix
-        return _products(matrix.rows, weight)
+        if weight.device.type != "cpu":
+            return matrix.rows @ weight
+        product = weight.new_zeros(matrix.num_nodes, weight.shape[1])
+        matrix.add(weight.detach().contiguous(), product)
+        return product
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
-        return None, _products(ctx.matrix.columns, grads[0].contiguous())
+        matrix, grad = ctx.matrix, grads[0].contiguous()
+        if grad.device.type != "cpu":
+            return None, matrix.columns @ grad
+        for_weight = grad.new_empty(matrix.num_features, grad.shape[1])
+        matrix.pull_back(grad, for_weight, Workspace())
+        return None, for_weight
 
 
-def _products(matrix: Tensor, dense: Tensor) -> Tensor:
-    """The matrix times one dense one or Q of them, one after the other: narrow ones stay in the cache."""
-    if dense.dim() == 2:
-        return matrix @ dense
-    product = dense.new_empty(dense.shape[0], matrix.shape[0], dense.shape[2])
-    for out, one in zip(product, dense, strict=True):
-        torch.mm(matrix, one, out=out)
-    return product
+def _arrays(matrix: Tensor) -> tuple[Array, Array, Array]:
+    return matrix.crow_indices().numpy(), matrix.col_indices().numpy(), matrix.values().numpy()
+
+
+def _side_by_side(contents: Sparse | Propagated, weight: Tensor) -> Tensor:
+    """`[Q, D, M]` → `[Q, N, M]` in one product with all columns: on a GPU, wide ones are faster than many."""
+    problems, features, width = weight.shape
+    wide = weight.transpose(0, 1).reshape(features, problems * width)
+    return contents.times(wide).view(-1, problems, width).transpose(0, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +176,10 @@ class Propagated:
     adjacency: Sparse
     hops: int
     normalize: bool
+
+    @property
+    def num_nodes(self) -> int:
+        return self.base.num_nodes
 
     @property
     def num_features(self) -> int:
@@ -121,16 +197,59 @@ class Propagated:
             for hop in range(self.hops + 1):
                 total[hop] += block.square().sum(1, keepdim=True)
                 block = self.adjacency.rows @ block
-        return [squares.sqrt().clamp(min=torch.finfo(squares.dtype).tiny) for squares in total]
+        return [squares.sqrt() for squares in total]
+
+    @cached_property
+    def unit_base(self) -> Dense | Sparse:
+        """X with rows of length 1, where they are wanted so."""
+        return self.base.scaled(_inverse(self.lengths[0])) if self.normalize else self.base
+
+    @cached_property
+    def unit_steps(self) -> list[Sparse]:
+        """Â for the last step of 1, 2, … hops, which brings rows to length 1, where they are wanted so."""
+        if not self.normalize:
+            return [self.adjacency] * self.hops
+        return [self.adjacency.scaled(_inverse(length)) for length in self.lengths[1:]]
 
     def times(self, weight: Tensor) -> Tensor:
-        blocks = []
-        for hop, part in enumerate(weight.chunk(self.hops + 1, dim=-2)):
+        if weight.dim() == 3:
+            return _side_by_side(self, weight)
+        first, *parts = weight.chunk(self.hops + 1)
+        blocks = [self.unit_base.times(first)]
+        for hop, (part, last) in enumerate(zip(parts, self.unit_steps, strict=True)):
             block = self.base.times(part)
             for _ in range(hop):
                 block = self.adjacency.times(block)
-            blocks.append(block / self.lengths[hop] if self.normalize else block)
+            blocks.append(last.times(block))
         return functools.reduce(torch.add, blocks)
+
+    def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, space: Workspace) -> None:
+        first, *parts = weight.chunk(self.hops + 1)
+        self.unit_base.multiply(first, bias, out, space)
+        nothing = torch.zeros_like(bias)
+        for hop, (part, last) in enumerate(zip(parts, self.unit_steps, strict=True)):
+            block = space.empty(out.shape, out.dtype)
+            self.base.multiply(part, nothing, block, space)
+            for _ in range(hop):
+                before, block = block, space.empty(out.shape, out.dtype)
+                self.adjacency.multiply(before, nothing, block, space)
+            last.add(block, out)
+
+    def pull_back(self, grad: Tensor, out: Tensor, space: Workspace) -> None:
+        first, *parts = out.chunk(self.hops + 1)
+        self.unit_base.pull_back(grad, first, space)
+        for hop, (part, last) in enumerate(zip(parts, self.unit_steps, strict=True)):
+            block = space.empty(grad.shape, grad.dtype)
+            last.pull_back(grad, block, space)
+            for _ in range(hop):
+                before, block = block, space.empty(grad.shape, grad.dtype)
+                self.adjacency.pull_back(before, block, space)
+            self.base.pull_back(block, part, space)
+
+
+def _inverse(length: Tensor) -> Tensor:
+    """1 / length of each row, `[N]`; 0 for rows of nothing but 0."""
+    return torch.where(length > 0, 1 / length, 0).squeeze(1)
 
 
 def check_contents(data: Any) -> Tensor:
@@ -195,12 +314,20 @@ def gcn_matrix(graph: Graph) -> Sparse:
 
 def sparse(index: Tensor, value: Tensor, shape: tuple[int, int]) -> Tensor:
     """A matrix from the places `[2, n]` and values `[n]` of its entries."""
-    return torch.sparse_coo_tensor(index, value, shape, check_invariants=False)
+    with _no_notice():
+        return torch.sparse_coo_tensor(index, value, shape)
 
 
 def compressed(matrix: Tensor) -> Tensor:
-    """The matrix in torch's compressed rows, without torch's notice that these are in beta."""
+    """The matrix in torch's compressed rows."""
+    with _no_notice():
+        return matrix.to_sparse_csr()
+
+
+@contextmanager
+def _no_notice() -> Iterator[None]:
+    """Without torch's notice that compressed rows are in beta, and without its checks of what we made ourselves."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
-            return matrix.to_sparse_csr()
+            yield

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot
 
 from lggd.learning.flow import Flow
 from lggd.learning.networks import Networks, Owned
 from lggd.learning.parameters import Equation
+from lggd.replay import Replayed
 from lggd.training import Optimization
+
+# Longer than anybody waits: the patience of those who never stop.
+FOREVER = 2**62
 
 
 class DistanceLearner:
@@ -20,6 +26,9 @@ class DistanceLearner:
     Distances start at φ₀ = |network(contents)| and run free of boundary; the loss asks training nodes to end up nearest
     to their own class: cross-entropy with −f as logits. The best state is that with the lowest validation loss of the
     distances with the boundary held (Pipeline 2). `train` and `validation` are int64 `[Q, N]`, a class or -1.
+
+    `optimization` is one for all or one a problem. A problem has ended after its epochs, or when its patience is out:
+    then its best state stays, and it is no longer told of.
     """
 
     def __init__(
@@ -31,25 +40,26 @@ class DistanceLearner:
         train: Tensor,
         validation: Tensor,
         num_classes: int,
-        optimization: Optimization,
+        optimization: Optimization | Sequence[Optimization],
         names: Sequence[str],
     ) -> None:
         self.networks, self.contents, self.equation, self.flow = networks, contents, equation, flow
-        self.names, self.epochs, self.patience = list(names), optimization.epochs, optimization.patience
-        self.asked, self.checked = _Questions(train), _Questions(validation)
-        self.held = (
-            torch.nn.functional.one_hot(train.clamp(min=0).t(), num_classes).bool() & (train >= 0).t()[..., None]
-        )
         problems, device = train.shape[0], train.device
+        each = [optimization] * problems if isinstance(optimization, Optimization) else list(optimization)
+        self.names, self.epochs = list(names), max(one.epochs for one in each)
+        self.asked, self.checked = _Questions(train), _Questions(validation)
+        self.held = one_hot(train.clamp(min=0).t(), num_classes).bool() & (train >= 0).t()[..., None]
+        self.last = torch.tensor([one.epochs for one in each], device=device)
+        self.patience = torch.tensor([one.patience or FOREVER for one in each], device=device)
         self.lowest = torch.full((problems,), torch.inf, device=device)
         self.waited = torch.zeros(problems, dtype=torch.int64, device=device)
+        self.epoch = torch.zeros((), dtype=torch.int64, device=device)
         self.best = [owned.value.detach().clone() for owned in self.owned()]
-        self.optimizer = torch.optim.Adam(
-            [owned.value for owned in self.owned() if owned.value.requires_grad],
-            lr=optimization.lr,
-            weight_decay=optimization.weight_decay,
-            fused=True,
-        )
+        self.optimizer = _Adam(self.owned(), each)
+        self._running = [True] * problems
+        # Modules of the user's draw from torch's global numbers and may look at any: they cannot be recorded.
+        generators = getattr(networks, "generators", None)
+        self._epoch = self._compute if generators is None else Replayed(self._compute, device, generators)
 
     def owned(self) -> list[Owned]:
         """All that learning changes."""
@@ -57,42 +67,64 @@ class DistanceLearner:
 
     @property
     def finished(self) -> bool:
-        return self.patience is not None and bool((self.waited >= self.patience).all())
+        """Whether all problems have ended."""
+        return not any(self._running)
 
     def step(self) -> dict[str, float]:
-        """An epoch: one step of Adam on all problems, then a look at the validation nodes."""
-        self.optimizer.zero_grad()
+        """An epoch: one step of Adam on all problems, then a look at the validation nodes.
+
+        Gives `train_loss NAME` and, where it has validation nodes, `validation_loss NAME` of each problem that had not
+        ended before.
+        """
+        measures = self._epoch().tolist()
+        told = [q for q, running in enumerate(self._running) if running]
+        trained, ended, *validated = (measures[k :: self._rows] for k in range(self._rows))
+        for q in told:
+            if not math.isfinite(trained[q]):
+                raise FloatingPointError(
+                    f"The loss became infinite or NaN while learning distances ({self.names[q]}). Use a lower `lr`, "
+                    "a scheme with step=None, or contents of moderate size."
+                )
+        measured = {f"train_loss {self.names[q]}": trained[q] for q in told}
+        for losses in validated:
+            measured |= {f"validation_loss {self.names[q]}": losses[q] for q in told if self.checked.asks[q]}
+        self._running = [not over for over in ended]
+        return measured
+
+    @property
+    def _rows(self) -> int:
+        """How many numbers an epoch measures of a problem."""
+        return 3 if self.checked.any else 2
+
+    def _compute(self) -> Tensor:
+        """A whole epoch without a look at any number; what was measured comes back, one number after the other.
+
+        By problem: the training loss, whether it has now ended, and the validation loss where there is any.
+        """
+        self.optimizer.forget_gradients()
         start = self.networks(self.contents, training=True).abs()
         losses = self.asked.losses(self.flow(self.equation, start))
         losses.sum().backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
-        measured = {f"train_loss {name}": loss for name, loss in zip(self.names, losses.tolist(), strict=True)}
-        if not all(loss < torch.inf for loss in measured.values()):
-            raise FloatingPointError(
-                "The loss became infinite or NaN while learning distances. Use a lower `lr`, a scheme with step=None, "
-                "or contents of moderate size."
-            )
+        measured = [losses.detach()]
         with torch.no_grad():
-            validated = self._validate()
-        if validated is not None:
-            measured |= {f"validation_loss {name}": x for name, x in zip(self.names, validated.tolist(), strict=True)}
-        return measured
+            running = ~self._ended()
+            better = running
+            if self.checked.any:
+                validated = self.checked.losses(self.distances())
+                # Without validation nodes of its own a problem keeps its last state.
+                better = ((validated < self.lowest) | self.checked.nothing_asked) & running
+                torch.where(better, validated, self.lowest, out=self.lowest)
+                self.waited.add_(1).masked_fill_(better, 0)
+                measured.append(validated)
+            self._keep(better)
+            self.epoch.add_(1)
+            measured.insert(1, self._ended().to(losses.dtype))
+            return torch.stack(measured, 1).flatten()
 
-    def _validate(self) -> Tensor | None:
-        """Keeps the state of every problem that has never been better and has not run out of patience."""
-        if not self.checked.any:
-            self._keep(torch.ones_like(self.waited, dtype=torch.bool))
-            return None
-        losses = self.checked.losses(self.distances())
-        running = torch.ones_like(self.waited, dtype=torch.bool)
-        if self.patience is not None:
-            running = self.waited < self.patience
-        # Without validation nodes of its own a problem keeps its last state.
-        better = ((losses < self.lowest) | self.checked.nothing_asked) & running
-        self.lowest = torch.where(better, losses, self.lowest)
-        self.waited = torch.where(better, 0, self.waited + 1)
-        self._keep(better)
-        return losses
+    def _ended(self) -> Tensor:
+        """Which problems are over, bool `[Q]`."""
+        return (self.waited >= self.patience) | (self.epoch >= self.last)
 
     def distances(self) -> Tensor:
         """Pipeline 2 with the present state: `[M, N, Q, K]`, the training nodes of each problem held at 0."""
@@ -100,61 +132,120 @@ class DistanceLearner:
         return self.flow(self.equation, start, self.held)
 
     def _keep(self, better: Tensor) -> None:
-        chosen = better.nonzero().squeeze(1)
+        """Takes the present state of these problems for their best, in place."""
         for best, owned in zip(self.best, self.owned(), strict=True):
-            if owned.owner is not None:
-                if bool(better[owned.owner]):
-                    best.copy_(owned.value.detach())
-            else:
-                best.index_copy_(0, chosen, owned.value.detach().index_select(0, chosen))
+            value = owned.value.detach()
+            chosen = better.view(-1, *[1] * (value.dim() - 1)) if owned.owner is None else better[owned.owner]
+            torch.where(chosen, value, best, out=best)
 
     def load_best(self) -> None:
         """Goes back to the best state of each problem."""
+        self.optimizer.forget_gradients()
         with torch.no_grad():
             for best, owned in zip(self.best, self.owned(), strict=True):
                 owned.value.copy_(best)
 
     def state(self) -> dict[str, Tensor]:
         """Everything that the next epoch depends on."""
-        state = {"lowest": self.lowest, "waited": self.waited, **self.networks.random_state()}
+        state = {"lowest": self.lowest, "waited": self.waited, "epochs_run": self.epoch, **self.networks.random_state()}
         for owned, best in zip(self.owned(), self.best, strict=True):
             state[f"now.{owned.name}"], state[f"best.{owned.name}"] = owned.value.detach(), best
-        for number, moments in self.optimizer.state_dict()["state"].items():
-            state |= {f"adam.{number}.{name}": value for name, value in moments.items()}
-        return {name: value.clone() for name, value in state.items()}
+        return {name: value.clone() for name, value in (state | self.optimizer.moments()).items()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Goes on from such a state as if it had never stopped."""
-        device = self.lowest.device
-        self.lowest, self.waited = (state[name].to(device, copy=True) for name in ("lowest", "waited"))
+        for name, value in (("lowest", self.lowest), ("waited", self.waited), ("epochs_run", self.epoch)):
+            value.copy_(state[name])
         self.networks.restore_random_state(state)
         with torch.no_grad():
             for owned, best in zip(self.owned(), self.best, strict=True):
                 owned.value.copy_(state[f"now.{owned.name}"])
                 best.copy_(state[f"best.{owned.name}"])
+        self.optimizer.restore_moments(state)
+        self._running = (~self._ended()).tolist()
+        if isinstance(self._epoch, Replayed):
+            self._epoch.forget()
+
+
+class _Adam:
+    """Adam with a rate and a decay of its own for every problem.
+
+    It steps on views: neighbours with equal settings are one piece of each stacked tensor.
+    """
+
+    def __init__(self, owned: Sequence[Owned], each: Sequence[Optimization]) -> None:
+        self._learned = [one.value for one in owned if one.value.requires_grad]
+        self._pieces: list[tuple[Tensor, Tensor, slice]] = []
+        grouped: dict[tuple[float, float], list[Tensor]] = {}
+        runs = _runs([(one.lr, one.weight_decay) for one in each])
+        for one in owned:
+            if not one.value.requires_grad:
+                continue
+            if one.owner is not None:
+                setting = each[one.owner].lr, each[one.owner].weight_decay
+                grouped.setdefault(setting, []).append(one.value)
+                continue
+            for setting, problems in runs:
+                piece = one.value.detach()[problems]
+                self._pieces.append((piece, one.value, problems))
+                grouped.setdefault(setting, []).append(piece)
+        on_gpu = any(value.is_cuda for value in self._learned)
+        groups = [{"params": pieces, "lr": lr, "weight_decay": decay} for (lr, decay), pieces in grouped.items()]
+        self._adam = torch.optim.Adam(groups, fused=True, capturable=on_gpu)
+
+    def forget_gradients(self) -> None:
+        self._adam.zero_grad(set_to_none=True)
+        for value in self._learned:
+            value.grad = None
+
+    def step(self) -> None:
+        for piece, whole, problems in self._pieces:
+            piece.grad = None if whole.grad is None else whole.grad[problems]
+        self._adam.step()
+
+    def moments(self) -> dict[str, Tensor]:
+        """What Adam remembers of the gradients, by name."""
+        state = self._adam.state_dict()["state"]
+        return {f"adam.{place}.{name}": value for place, kept in state.items() for name, value in kept.items()}
+
+    def restore_moments(self, state: Mapping[str, Tensor]) -> None:
         moments: dict[int, dict[str, Tensor]] = {}
         for name, value in state.items():
             if name.startswith("adam."):
-                _, number, moment = name.split(".")
-                moments.setdefault(int(number), {})[moment] = value.clone()
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+                _, place, moment = name.split(".")
+                moments.setdefault(int(place), {})[moment] = value.clone()
+        self._adam.load_state_dict({**self._adam.state_dict(), "state": moments})
+
+
+def _runs(settings: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], slice]]:
+    """Neighbours with equal settings, as slices."""
+    runs, first = [], 0
+    for setting, members in groupby(settings):
+        count = len(list(members))
+        runs.append((setting, slice(first, first + count)))
+        first += count
+    return runs
 
 
 class _Questions:
     """The nodes that each problem is asked about, as one list of (problem, node) pairs."""
 
     def __init__(self, target: Tensor) -> None:
-        self.problem, self.node = (target >= 0).nonzero().unbind(1)
-        self.answer = target[self.problem, self.node]
-        count = (target >= 0).sum(1)
-        self.any, self.nothing_asked = len(self.answer) > 0, count == 0
-        self.share = 1 / count.clamp(min=1)[self.problem]
-        self.problems = len(target)
+        problem, node = (target >= 0).nonzero().unbind(1)
+        self.answer, self.count = target[problem, node], (target >= 0).sum(1)
+        self.nothing_asked = self.count == 0
+        self.asks: list[bool] = (~self.nothing_asked).tolist()
+        self.any = any(self.asks)
+        self.share = 1 / self.count[problem]
+        self.place = node * len(target) + problem
 
     def losses(self, distances: Tensor) -> Tensor:
         """The mean cross-entropy with −f as logits, of each problem `[Q]`: over its nodes and its horizons."""
-        horizons = distances.shape[0]
-        logits = -distances[:, self.node, self.problem]
-        each = cross_entropy(logits.flatten(0, 1), self.answer.repeat(horizons), reduction="none")
+        horizons, nodes, problems, _ = distances.shape
+        offset = torch.arange(horizons, device=distances.device)[:, None] * (nodes * problems)
+        logits = -distances.flatten(0, 2).index_select(0, (offset + self.place).flatten())
+        each = cross_entropy(logits, self.answer.repeat(horizons), reduction="none")
         weighted = each.view(horizons, -1).mean(0) * self.share
-        return weighted.new_zeros(self.problems).index_add(0, self.problem, weighted)
+        # One problem after the other, each summed in the order of its nodes: as it would be alone. The counts are ours.
+        total: Tensor = torch.segment_reduce(weighted, "sum", lengths=self.count, initial=0, unsafe=True)
+        return total

@@ -16,6 +16,8 @@ from torch.nn import functional
 from lggd.dropout import LEVELS, draw_kept, kept_levels
 from lggd.graph import Graph
 from lggd.learning.contents import Contents, check_contents, propagated, read_contents
+from lggd.learning.layers import Layers, first_layer
+from lggd.learning.workspace import Workspace
 from lggd.training import Randomness
 
 Activation = Literal["relu", "elu", "gelu", "leaky_relu", "silu", "tanh"]
@@ -27,6 +29,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": functional.silu,
     "tanh": torch.tanh,
 }
+
+# From this many parameters and values of a network on, networks take turns on a CPU: all at once they would push each
+# other out of the cache.
+WORTH_A_TURN = 2**17
 
 
 @dataclass(frozen=True)
@@ -50,10 +56,17 @@ class MLP:
         """What the networks see of the data."""
         return read_contents(data, self.normalize, self.zeros)
 
-    def networks(self, contents: Contents, num_classes: int, generators: Sequence[torch.Generator]) -> Stack:
-        """A network a generator, with parameters drawn from it."""
+    def networks(
+        self,
+        contents: Contents,
+        num_classes: int,
+        generators: Sequence[torch.Generator],
+        dropout: Sequence[float] | None = None,
+    ) -> Stack:
+        """A network a generator, with parameters drawn from it. `dropout` are rates of their own, where they differ."""
         sizes = (contents.num_features, *self.hidden, num_classes)
-        return Stack(sizes, self.dropout, ACTIVATIONS[self.activation], generators)
+        rates = self.dropout if dropout is None else dropout
+        return Stack(sizes, rates, ACTIVATIONS[self.activation], generators)
 
 
 @dataclass(frozen=True)
@@ -80,9 +93,15 @@ class PropagatedMLP:
         """What the networks see of the data."""
         return propagated(read_contents(data, normalize=False, zeros=self.zeros), graph, self.hops, self.normalize)
 
-    def networks(self, contents: Contents, num_classes: int, generators: Sequence[torch.Generator]) -> Stack:
-        """A network a generator, with parameters drawn from it."""
-        return MLP(self.hidden, self.dropout, self.activation).networks(contents, num_classes, generators)
+    def networks(
+        self,
+        contents: Contents,
+        num_classes: int,
+        generators: Sequence[torch.Generator],
+        dropout: Sequence[float] | None = None,
+    ) -> Stack:
+        """A network a generator, with parameters drawn from it. `dropout` are rates of their own, where they differ."""
+        return MLP(self.hidden, self.dropout, self.activation).networks(contents, num_classes, generators, dropout)
 
 
 @dataclass(frozen=True)
@@ -106,6 +125,9 @@ class Networks(Protocol):
         `ahead` says that a training step with the same parameters comes next, and may find some of its work done.
         """
 
+    def part(self, problems: slice) -> Networks:
+        """The networks of some of the problems, which share nothing that learning changes with these."""
+
     def random_state(self) -> dict[str, Tensor]:
         """Where their random numbers stand."""
 
@@ -120,67 +142,100 @@ def starters(generators: Sequence[torch.Generator]) -> list[torch.Generator]:
 
 
 class Stack:
-    """Q equal MLPs with parameters `[Q, in, out]`: a product serves all, yet each is drawn and trained as if alone."""
+    """Q equal MLPs with parameters `[Q, in, out]`: evaluated together, yet each is drawn and trained as if alone.
+
+    `dropout` is the rate of all, or one a network.
+    """
 
     def __init__(
         self,
         sizes: Sequence[int],
-        dropout: float,
+        dropout: float | Sequence[float],
         activation: Callable[[Tensor], Tensor],
         generators: Sequence[torch.Generator],
     ) -> None:
         self.activation, self.generators = activation, list(generators)
-        self.kept_levels = kept_levels(dropout)
-        self._starters = starters(generators)
-        self._kept: tuple[Contents, tuple[int, int], Tensor] | None = None
-        self.weights = [self._drawn(a, a, b) for a, b in pairwise(sizes)]
-        self.biases = [self._drawn(a, 1, b) for a, b in pairwise(sizes)]
+        rates = [dropout] * len(self.generators) if isinstance(dropout, (int, float)) else dropout
+        self.levels = [kept_levels(rate) for rate in rates]
+        starting = starters(generators)
+        self.weights = [self._drawn(starting, a, a, b) for a, b in pairwise(sizes)]
+        self.biases = [self._drawn(starting, a, 1, b) for a, b in pairwise(sizes)]
+        self._prepare()
 
-    def _drawn(self, fan_in: int, rows: int, columns: int) -> Tensor:
+    def _drawn(self, starting: Sequence[torch.Generator], fan_in: int, rows: int, columns: int) -> Tensor:
         """Uniform in ±1/√fan_in, as torch's own linear layers are."""
         bound = fan_in**-0.5
-        parts = [torch.empty(rows, columns).uniform_(-bound, bound, generator=g) for g in self._starters]
+        parts = [torch.empty(rows, columns).uniform_(-bound, bound, generator=g) for g in starting]
         return torch.stack(parts).to(self.generators[0].device).requires_grad_()
+
+    def _prepare(self) -> None:
+        """What is no part of what was learned, made anew."""
+        device = self.weights[0].device
+        self._space = Workspace()
+        self._ahead: tuple[Contents, tuple[int, int], Tensor] | None = None
+        # On the device once and for all: nothing may be copied there while an epoch is being recorded.
+        self._levels = torch.tensor(self.levels, dtype=torch.int16, device=device)
+        self._factor = (LEVELS / self._levels)[:, None, None]
+
+    def part(self, problems: slice) -> Stack:
+        """The networks of some of the problems, with copies of all that learning changes."""
+        part = copy.copy(self)
+        part.levels = self.levels[problems]
+        part.generators = [_continued(g) for g in self.generators[problems]]
+        part.weights, part.biases = (
+            [value.detach()[problems].clone().requires_grad_() for value in values]
+            for values in (self.weights, self.biases)
+        )
+        part._prepare()
+        return part
 
     def owned(self) -> list[Owned]:
         weights = [Owned(f"weight.{k}", value) for k, value in enumerate(self.weights)]
         return weights + [Owned(f"bias.{k}", value) for k, value in enumerate(self.biases)]
 
     def __call__(self, contents: Contents, training: bool, ahead: bool = False) -> Tensor:
-        h = self._first_layer(contents, training, ahead)
-        dropping = training and self.kept_levels < LEVELS
+        dropping = training and min(self.levels) < LEVELS
+        numbers = sum((weight.shape[1] + contents.num_nodes) * weight.shape[2] for weight in self.weights)
+        if self.weights[0].device.type == "cpu" and numbers >= WORTH_A_TURN:
+            answers = self._in_turn(contents, dropping, training, ahead)
+        else:
+            answers = self._at_once(contents, dropping)
+        return answers.transpose(0, 1)
+
+    def _at_once(self, contents: Contents, dropping: bool) -> Tensor:
+        """What they answer, `[Q, N, K]`, in few operations: for GPUs, and for networks that are small."""
+        drawing = [g if level < LEVELS else None for g, level in zip(self.generators, self.levels, strict=True)]
+        h = contents.times(self.weights[0]) + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+            h = self.activation(h)
             if dropping:
-                h = self._activated_and_dropped(h)
+                h = h * draw_kept(drawing, h.shape[1:], self._levels)
                 # What is kept counts for what is dropped; the weights are the cheapest place to say so.
-                weight = weight * (LEVELS / self.kept_levels)
-            else:
-                h = self.activation(h)
+                weight = weight * self._factor
             h = torch.baddbmm(bias, h, weight)
-        return h.permute(1, 0, 2)
-
-    def _first_layer(self, contents: Contents, training: bool, ahead: bool) -> Tensor:
-        """What the first layer gives, before activation: the same in validation as in the training step after it.
-
-        So it is kept, with its gradient, for that step to take over: a product saved in every epoch.
-        """
-        versions = (self.weights[0]._version, self.biases[0]._version)
-        kept, self._kept = self._kept, None
-        if training and kept is not None and kept[0] is contents and kept[1] == versions:
-            return kept[2]
-        with torch.set_grad_enabled(ahead or torch.is_grad_enabled()):
-            h = contents.times(self.weights[0]).add_(self.biases[0])
-        if ahead:
-            self._kept = (contents, versions, h)
         return h
 
-    def _activated_and_dropped(self, h: Tensor) -> Tensor:
-        """Each network draws from its own generator, so that it drops what it would drop alone."""
-        kept = draw_kept(self.generators, h.shape[1:], self.kept_levels)
-        if self.activation is torch.relu:
-            activated: Tensor = _ReluAndDrop.apply(h, kept)  # type: ignore[no-untyped-call]
-            return activated
-        return self.activation(h) * kept
+    def _in_turn(self, contents: Contents, dropping: bool, training: bool, ahead: bool) -> Tensor:
+        """The same, network after network, in memory that is used again in the next epoch.
+
+        What the first layer gives before activation is the same in validation as in the training step after it: it is
+        kept for that step, which saves a product in every epoch.
+        """
+        versions = (self.weights[0]._version, self.biases[0]._version)
+        kept, self._ahead = self._ahead, None
+        if kept is not None and kept[0] is contents and kept[1] == versions:
+            first = kept[2]
+        else:
+            first = first_layer(contents, self.weights[0], self.biases[0], self._space)
+        if ahead:
+            self._ahead = (contents, versions, first)
+        levels = self.levels if dropping else None
+        layers = Layers(contents, self.activation, levels, self.generators, self._space)
+        answers = layers(first, self.weights, self.biases)
+        if not training and not ahead:
+            # No epoch has just ended, nor does one follow.
+            self._space.let_go()
+        return answers
 
     def random_state(self) -> dict[str, Tensor]:
         return {f"random.{q}": g.get_state() for q, g in enumerate(self.generators)}
@@ -190,23 +245,11 @@ class Stack:
             generator.set_state(state[f"random.{q}"].cpu())
 
 
-class _ReluAndDrop(torch.autograd.Function):
-    """Both in place: what came out as 0 has no gradient, whichever of the two made it so, so nothing else is kept.
-
-    Products and thresholds, because torch fills by a mask ten times slower on a CPU.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, h: Tensor, kept: Tensor) -> Tensor:
-        h.clamp_(min=0).mul_(kept)
-        ctx.mark_dirty(h)
-        ctx.save_for_backward(h)
-        return h
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (h,) = ctx.saved_tensors
-        return torch.ops.aten.threshold_backward(grads[0], h, 0), None
+def _continued(generator: torch.Generator) -> torch.Generator:
+    """Another that draws what this one would draw next."""
+    other = torch.Generator(generator.device)
+    other.set_state(generator.get_state())
+    return other
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,6 +294,12 @@ class Copies:
             raise ValueError(
                 f"`initial` must give a value for each of the {num_classes} classes, got {answer.shape[2]} a node."
             )
+
+    def part(self, problems: slice) -> Copies:
+        """The modules of some of the problems, copied, with their random numbers."""
+        part = copy.copy(self)
+        part.modules, part.draws = copy.deepcopy(self.modules[problems]), copy.deepcopy(self.draws[problems])
+        return part
 
     def owned(self) -> list[Owned]:
         return [

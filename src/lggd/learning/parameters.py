@@ -68,6 +68,13 @@ class Equation:
         other.root = graph.weight.float().sqrt().unsqueeze(1) if graph.is_weighted else None
         return other
 
+    def part(self, problems: slice) -> Equation:
+        """The equation of some of the problems, with copies of what they learned."""
+        other = copy.copy(self)
+        other.theta_nodes = None if self.theta_nodes is None else _copied(self.theta_nodes[problems])
+        other.theta_edges = None if self.theta_edges is None else _copied(self.theta_edges[problems])
+        return other
+
     def owned(self) -> list[Owned]:
         """All that learning changes here."""
         thetas = (("theta_nodes", self.theta_nodes), ("theta_edges", self.theta_edges))
@@ -89,3 +96,7 @@ class Equation:
     def limits(self) -> tuple[Tensor, Tensor | None]:
         """The largest ρ `[N, 1]` and √w `[E, 1]` that learning can reach."""
         return self.base * (1 if self.theta_nodes is None else 2), self.root
+
+
+def _copied(theta: Tensor) -> Tensor:
+    return theta.detach().clone().requires_grad_()
