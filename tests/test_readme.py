@@ -1,4 +1,4 @@
-"""What the README says works: its Python runs, its make targets exist, its commands are known."""
+"""What the README and the guides say works: their Python runs, make targets exist, commands are known."""
 
 import re
 import shlex
@@ -13,8 +13,11 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", README, re.S)
+GUIDES = "".join(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))
+
+
+def blocks(language, text=README):
+    return re.findall(rf"```{language}\n(.*?)```", text, re.S)
 
 
 def command_lines():
@@ -22,7 +25,7 @@ def command_lines():
     return [line for line in lines if line.startswith("lggd ")]
 
 
-@pytest.mark.parametrize("code", blocks("python"))
+@pytest.mark.parametrize("code", blocks("python") + blocks("python", GUIDES))
 def test_python_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
@@ -30,6 +33,7 @@ def test_python_runs(code, tmp_path, monkeypatch):
 
 def test_there_is_python_and_shell_to_test():
     assert blocks("python")
+    assert blocks("python", GUIDES)
     assert len(command_lines()) >= 3
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +16,9 @@ from lggd import storage
 from lggd.backbones import GAT, GCN, BackboneLearner, ChebNet, JKNet, initialised
 from lggd.data.files import replacing_folder
 from lggd.features import GGD, LGGD
+from lggd.features.estimator import fit_to_labels
+from lggd.features.given import Given, firsts, read_graphs, said_of, same_inputs
+from lggd.features.passes import history_of, in_passes, stage_name
 from lggd.graph import read_weight
 from lggd.labels import Labels, merge_labels
 from lggd.learning.contents import check_contents
@@ -62,27 +65,7 @@ class LGGDClassifier:
 
     def fit(self, data: Any, *, callback: Callback | None = None, checkpoint: Checkpoint | None = None) -> Self:
         """Learns distances, then trains the backbone on them. Stages are called "distances" and "backbone"."""
-        if self.features is None and self.backbone is None:
-            raise ValueError(
-                "`features` or `backbone` must be given, got None for both. Nothing would be left to answer."
-            )
-        self._check_kinds()
-        labels = self._read_labels(data)
-        self.__dict__.pop("known_", None)  # a fit that is broken off leaves a model that is not fitted
-        self.num_classes_ = labels.num_classes
-        self.additions_, self.history_, self.about_ = [], {}, {}
-        self.data_ = _without_labels(data)
-        self.features_ = copy.copy(self.features)
-        if self.features_ is not None:
-            self.features_.fit_labels(data, labels, callback, checkpoint)
-            self.history_["distances"] = self.features_.history_
-        self.module_ = None
-        if self.backbone is not None:
-            self._train_backbone(self.backbone, labels, callback, checkpoint)
-        everything = torch.where(labels.validation >= 0, labels.validation, labels.train)
-        self.known_ = everything if labels.held_out else labels.train.clone()
-        if self.features_ is not None:
-            self.features_.known_ = self.known_
+        fit_classifiers([self], [data], [""], callback, checkpoint)
         return self
 
     def _check_kinds(self) -> None:
@@ -94,6 +77,11 @@ class LGGDClassifier:
             raise TypeError(f"`optimization` must be an Optimization(), got {self.optimization!r}.")
 
     def _read_labels(self, data: Any) -> Labels:
+        if self.features is None and self.backbone is None:
+            raise ValueError(
+                "`features` or `backbone` must be given, got None for both. Nothing would be left to answer."
+            )
+        self._check_kinds()
         labels = Labels.read(data)
         if isinstance(self.features, LGGD):
             share = self.features.settings.validation
@@ -102,25 +90,19 @@ class LGGDClassifier:
             share = 0.0 if self.backbone is None else VALIDATION
         return labels.hold_out(share, torch.Generator().manual_seed(seed_of(self.seed)))
 
-    def _train_backbone(
-        self, backbone: Backbone, labels: Labels, callback: Callback | None, checkpoint: Checkpoint | None
-    ) -> None:
-        data, seed = self.data_, seed_of(self.seed)
-        x = self._inputs(data)
-        module = initialised(backbone, x.shape[1], self.num_classes_, seed)
-        learner = BackboneLearner(
-            module,
-            x,
-            data.edge_index,
-            read_weight(data),
-            labels.train,
-            labels.validation if labels.has_validation else None,
-            self.optimization,
-            seed,
-        )
-        self.history_["backbone"] = learn(learner, "backbone", callback, checkpoint)
-        learner.load_best()
-        self.module_ = learner.module
+    def _prepare(self, data: Any, labels: Labels) -> None:
+        """Forgets all; nothing is learned yet."""
+        self.__dict__.pop("known_", None)  # a fit that is broken off leaves a model that is not fitted
+        self.num_classes_ = labels.num_classes
+        self.additions_, self.history_, self.about_ = [], {}, {}
+        self.data_, self.features_, self.module_ = _without_labels(data), copy.copy(self.features), None
+
+    def _complete(self, labels: Labels) -> None:
+        """Takes all labels into use, those held out for validation as well."""
+        everything = torch.where(labels.validation >= 0, labels.validation, labels.train)
+        self.known_ = everything if labels.held_out else labels.train.clone()
+        if self.features_ is not None:
+            self.features_.known_ = self.known_
 
     def _inputs(self, data: Any) -> Tensor:
         """What the backbone sees."""
@@ -277,6 +259,101 @@ class LGGDClassifier:
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError("This LGGDClassifier must be fitted first. Call fit(data).")
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """A model on its way to being fitted: to which data, with which labels and seeds, and what it is called."""
+
+    model: LGGDClassifier
+    data: Any
+    labels: Labels
+    distances_seed: int
+    backbone_seed: int
+    name: str
+
+    @classmethod
+    def read(cls, model: LGGDClassifier, data: Any, name: str) -> _Fit:
+        """Reads and checks; several models may draw seeds from one generator, and here each draws all of its own."""
+        with said_of(name):
+            labels = model._read_labels(data)
+            distances = 0 if model.features is None else seed_of(model.features.seed)
+            backbone = 0 if model.backbone is None else seed_of(model.seed)
+        return cls(model, data, labels, distances, backbone, name)
+
+
+def fit_classifiers(
+    models: Sequence[LGGDClassifier],
+    data: Sequence[Any],
+    names: Sequence[str],
+    callback: Callback | None,
+    checkpoint: Checkpoint | None = None,
+) -> None:
+    """Fits each model to its data as `fit` says; all of them, or none where something is wrong with one.
+
+    `names` are what errors and curves call the models.
+    """
+    fits = [_Fit.read(*parts) for parts in zip(models, data, names, strict=True)]
+    distances = [fit for fit in fits if fit.model.features is not None]
+    graphs = read_graphs([fit.data for fit in distances], [fit.name for fit in distances])
+    for fit in fits:
+        fit.model._prepare(fit.data, fit.labels)
+    given = [
+        Given(fit.data, graph, fit.labels, fit.distances_seed, fit.name)
+        for fit, graph in zip(distances, graphs, strict=True)
+    ]
+    features = [fit.model.features_ for fit in distances if fit.model.features_ is not None]
+    fit_to_labels(features, given, callback, checkpoint)
+    for fit, learned in zip(distances, features, strict=True):
+        fit.model.history_["distances"] = learned.history_
+    _train_backbones([fit for fit in fits if fit.model.backbone is not None], callback, checkpoint)
+    for fit in fits:
+        fit.model._complete(fit.labels)
+
+
+def _train_backbones(fits: Sequence[_Fit], callback: Callback | None, checkpoint: Checkpoint | None) -> None:
+    same_data = firsts([fit.data for fit in fits], same_inputs)
+    keys = [(first, *_backbone_key(fit.model)) for first, fit in zip(same_data, fits, strict=True)]
+    passes = in_passes(keys, [1] * len(fits))
+    for number, places in enumerate(passes):
+        mine = [fits[place] for place in places]
+        # A module of the user's is trained alone, and what is wrong with it shows in its first step.
+        with said_of(mine[0].name if len(mine) == 1 else ""):
+            _train_pass(mine, stage_name("backbone", number, len(passes)), callback, checkpoint)
+
+
+def _backbone_key(model: LGGDClassifier) -> tuple[Any, ...]:
+    """All in which models must agree to be trained in one pass on the same data; every module of the user's differs."""
+    mine = id(model) if isinstance(model.backbone, nn.Module) else model.backbone
+    features = model.features_
+    inputs = None if features is None else (features.settings.mode, len(features.feature_names_))
+    return mine, model.optimization, model.num_classes_, inputs
+
+
+def _train_pass(fits: Sequence[_Fit], stage: str, callback: Callback | None, checkpoint: Checkpoint | None) -> None:
+    first = fits[0].model
+    # Without features all see the same contents.
+    seen = [fit.model._inputs(fit.model.data_) for fit in (fits[:1] if first.features is None else fits)]
+    x = seen[0] if len(seen) == 1 else torch.stack(seen)
+    modules = [
+        initialised(fit.model.backbone, x.shape[-1], first.num_classes_, fit.backbone_seed)  # type: ignore[arg-type]
+        for fit in fits
+    ]
+    learner = BackboneLearner(
+        modules,
+        x,
+        first.data_.edge_index,
+        read_weight(first.data_),
+        torch.stack([fit.labels.train for fit in fits]),
+        torch.stack([fit.labels.validation for fit in fits]),
+        first.optimization,
+        [fit.backbone_seed for fit in fits],
+        [fit.name for fit in fits],
+    )
+    history = learn(learner, stage, callback, checkpoint)
+    for fit, module in zip(fits, learner.load_best(), strict=True):
+        fit.model.module_ = module
+        fit.model.history_["backbone"] = history_of(history, fit.name)
 
 
 def _without_labels(data: Any) -> Any:

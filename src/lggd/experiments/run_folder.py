@@ -16,7 +16,7 @@ from lggd.data.files import check_folder_writable, replacing_folder
 from lggd.data.splits import fingerprint
 from lggd.data.tables import write_features, write_predictions
 from lggd.experiments.run import Outcome, installed_versions
-from lggd.features.estimator import read_graph
+from lggd.features.given import read_graph
 from lggd.report import page
 from lggd.report.content import RunReport
 from lggd.report.placement import place

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from lggd.features.given import Given, inputs_of, read_graph, read_graphs, said_of
 from lggd.features.pipeline import Pipeline, fold_of
 from lggd.features.settings import Settings
 from lggd.graph import Graph
@@ -44,17 +45,16 @@ class DistanceFeatures(ABC):
     def settings(self) -> Settings:
         """All settings, checked."""
 
+    @classmethod
     @abstractmethod
     def _learn(
-        self,
-        data: Any,
-        graph: Graph,
-        labels: Labels,
-        seed: int,
+        cls,
+        models: Sequence[Self],
+        given: Sequence[Given],
         callback: Callback | None,
         checkpoint: Checkpoint | None,
-    ) -> History:
-        """Learns what is to be learned."""
+    ) -> None:
+        """Learns what is to be learned, of all models in as few passes as they need; says so in their `history_`."""
 
     @abstractmethod
     def _pipeline(self, data: Any, graph: Graph) -> Pipeline:
@@ -76,42 +76,27 @@ class DistanceFeatures(ABC):
         `val_mask` names validation nodes; without it a share of the labels is held out while learning and joins the
         boundary afterwards. Labels of other nodes are never read. A refit forgets all that was learned or added.
         """
-        labels = self.hold_out(Labels.read(data))
-        self.fit_labels(data, labels, callback, checkpoint)
-        if labels.held_out:
-            self.known_ = torch.where(labels.validation >= 0, labels.validation, self.known_)
+        fit_features([self], [data], [""], callback, checkpoint)
         return self
 
     def hold_out(self, labels: Labels) -> Labels:
         """The labels with validation nodes among them, drawn with this seed where none are given."""
         return labels.hold_out(self.settings.validation, torch.Generator().manual_seed(seed_of(self.seed)))
 
-    def fit_labels(
-        self, data: Any, labels: Labels, callback: Callback | None = None, checkpoint: Checkpoint | None = None
-    ) -> Self:
-        """`fit` with labels that were read before; the boundary is made of `labels.train` alone."""
-        settings = self.settings
+    def _prepare(self, given: Given) -> None:
+        """Forgets all and takes the boundary; nothing is learned yet."""
         self._forget()
-        try:
-            return self._fit_labels(data, settings, labels, callback, checkpoint)
-        except BaseException:
-            self.__dict__.pop("known_", None)
-            raise
+        self._remembered_graph = (_seen(given.data), given.graph)
+        self.num_classes_ = given.labels.num_classes
+        self.known_ = given.labels.train.clone()
+        draws = torch.Generator().manual_seed(given.seed)
+        self.priority_ = torch.randperm(given.graph.num_nodes, generator=draws).to(given.graph.device)
 
-    def _fit_labels(
-        self, data: Any, settings: Settings, labels: Labels, callback: Callback | None, checkpoint: Checkpoint | None
-    ) -> Self:
-        graph = self._graph_of(data)
-        seed = seed_of(self.seed)
-        self.num_classes_ = labels.num_classes
-        self.known_ = labels.train.clone()
-        draws = torch.Generator().manual_seed(seed)
-        self.priority_ = torch.randperm(graph.num_nodes, generator=draws).to(graph.device)
-        self.history_ = self._learn(data, graph, labels, seed, callback, checkpoint)
-        distances, _ = self._solve(self._pipeline_on(data))
-        self.scale_ = settings.scale.fit(distances)
+    def _complete(self, given: Given) -> None:
+        """What follows from what was learned."""
+        distances, _ = self._solve(self._pipeline_on(given.data))
+        self.scale_ = self.settings.scale.fit(distances)
         self.feature_names_ = self._names()
-        return self
 
     def transform(self, data: Any) -> Any:
         """A shallow copy of the data with the features in it; nothing is changed or learned.
@@ -194,8 +179,7 @@ class DistanceFeatures(ABC):
 
     def _graph_of(self, data: Any) -> Graph:
         """The graph of these data. The last one is remembered, with all that was worked out on it."""
-        # Tensors made for inference have no version: they are read anew every time.
-        seen = [(value, None if value.is_inference() else value._version) for value in _inputs(data)]
+        seen = _seen(data)
         if self._remembered_graph is not None:
             before, graph = self._remembered_graph
             if len(seen) == len(before) and all(
@@ -250,20 +234,57 @@ class DistanceFeatures(ABC):
         return self
 
 
-def read_graph(data: Any) -> Graph:
-    """The graph of PyG data, which must be symmetric."""
-    if not hasattr(data, "edge_index") or not hasattr(data, "num_nodes"):
-        raise TypeError(f"`data` must be a PyG Data, got {type(data).__name__}.")
+def fit_features(
+    models: Sequence[DistanceFeatures],
+    data: Sequence[Any],
+    names: Sequence[str],
+    callback: Callback | None,
+    checkpoint: Checkpoint | None = None,
+) -> None:
+    """Fits each model to its data as `fit` says; all of them, or none where something is wrong with one.
+
+    `names` are what errors and curves call the models.
+    """
+    labels, seeds = [], []
+    for model, one, name in zip(models, data, names, strict=True):
+        with said_of(name):
+            labels.append(model.hold_out(Labels.read(one)))
+            seeds.append(seed_of(model.seed))
+    graphs = read_graphs(data, names)
+    given = [Given(*parts) for parts in zip(data, graphs, labels, seeds, names, strict=True)]
+    fit_to_labels(models, given, callback, checkpoint)
+    for model, seen in zip(models, labels, strict=True):
+        if seen.held_out:
+            model.known_ = torch.where(seen.validation >= 0, seen.validation, model.known_)
+
+
+def fit_to_labels(
+    models: Sequence[DistanceFeatures],
+    given: Sequence[Given],
+    callback: Callback | None,
+    checkpoint: Checkpoint | None = None,
+) -> None:
+    """Fits each model to what is given to it; the boundary is made of training labels alone."""
+    for model, one in zip(models, given, strict=True):
+        with said_of(one.name):
+            _ = model.settings  # wrong ones are refused before anything is forgotten
     try:
-        return Graph.from_pyg(data, dtype=torch.float32)
-    except ValueError as wrong:
-        if "symmetrize" not in str(wrong):
-            raise
-        sentence = str(wrong).split(" Use ")[0].split(" Pass ")[0].replace("`edges`", "`data.edge_index`")
-        raise ValueError(f"{sentence} Apply torch_geometric.transforms.ToUndirected() to the data first.") from wrong
+        for model, one in zip(models, given, strict=True):
+            model._prepare(one)
+        kinds: dict[type[DistanceFeatures], None] = dict.fromkeys(type(model) for model in models)
+        for kind in kinds:
+            mine = [k for k, model in enumerate(models) if type(model) is kind]
+            kind._learn([models[k] for k in mine], [given[k] for k in mine], callback, checkpoint)
+        for model, one in zip(models, given, strict=True):
+            with said_of(one.name):
+                model._complete(one)
+    except BaseException:
+        for model in models:
+            model.__dict__.pop("known_", None)
+        raise
 
 
-def _inputs(data: Any) -> list[Tensor]:
-    """The tensors that a pipeline depends on."""
-    named = (getattr(data, name, None) for name in ("edge_index", "x", "edge_weight", "edge_attr"))
-    return [value for value in named if isinstance(value, Tensor)]
+def _seen(data: Any) -> list[tuple[Tensor, int | None]]:
+    """The tensors that a pipeline depends on, and how often they have changed."""
+    # Tensors made for inference have no version: they are read anew every time.
+    return [(value, None if value.is_inference() else value._version) for value in inputs_of(data) if value is not None]

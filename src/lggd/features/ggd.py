@@ -5,23 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from lggd.features.estimator import DistanceFeatures
+from lggd.features.given import Given
 from lggd.features.pipeline import Pipeline
 from lggd.features.settings import Mode, Settings
 from lggd.graph import Graph
-from lggd.labels import Labels
 from lggd.learning.flow import Flow
 from lggd.learning.parameters import Equation
 from lggd.potential import DegreePotential, Potential
 from lggd.scaling import Scale, Standardize
 from lggd.solvers.evolution import FAR, check_times
 from lggd.solvers.scheme import RK4, FixedStep
-from lggd.training import Callback, Checkpoint, History
+from lggd.training import Callback, Checkpoint
 
 
 @dataclass(eq=False)
@@ -75,16 +75,16 @@ class GGD(DistanceFeatures):
         unfitted = GGD(**{name: getattr(self, name) for name in self.__dataclass_fields__})
         return unfitted.fit_transform(data)
 
+    @classmethod
     def _learn(
-        self,
-        data: Any,
-        graph: Graph,
-        labels: Labels,
-        seed: int,
+        cls,
+        models: Sequence[Self],
+        given: Sequence[Given],
         callback: Callback | None,
         checkpoint: Checkpoint | None,
-    ) -> History:
-        return {}
+    ) -> None:
+        for model in models:
+            model.history_ = {}
 
     def _pipeline(self, data: Any, graph: Graph) -> Pipeline:
         settings = self.settings

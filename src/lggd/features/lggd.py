@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
 from lggd.features.estimator import DistanceFeatures
+from lggd.features.footprint import REMEDY, learning_memory, problems_that_fit
+from lggd.features.given import Given, said_of
+from lggd.features.passes import in_passes, stage_name
 from lggd.features.pipeline import Pipeline
+from lggd.features.problems import Problems, horizons_of, sharing_key
 from lggd.features.settings import PRESETS, Horizons, Mode, Settings, read_initial
 from lggd.graph import Graph
-from lggd.labels import Labels
 from lggd.learning.flow import Flow
-from lggd.learning.learner import DistanceLearner
-from lggd.learning.networks import MLP, Networks, PropagatedMLP
-from lggd.learning.parameters import Coefficients, Equation
+from lggd.learning.networks import MLP, PropagatedMLP
+from lggd.learning.parameters import Coefficients
+from lggd.memory import explaining_shortage
 from lggd.scaling import Scale
 from lggd.solvers.evolution import check_times
 from lggd.solvers.scheme import FixedStep
-from lggd.training import Callback, Checkpoint, History, Optimization, learn
+from lggd.training import Callback, Checkpoint, History, Optimization
 
 
 @dataclass(eq=False, repr=False)
@@ -86,46 +89,28 @@ class LGGD(DistanceFeatures):
         named = ((name, getattr(self, name), field.default) for name, field in self.__dataclass_fields__.items())
         return f"LGGD({', '.join(f'{name}={value!r}' for name, value, default in named if value != default)})"
 
+    @classmethod
     def _learn(
-        self,
-        data: Any,
-        graph: Graph,
-        labels: Labels,
-        seed: int,
+        cls,
+        models: Sequence[Self],
+        given: Sequence[Given],
         callback: Callback | None,
         checkpoint: Checkpoint | None,
-    ) -> History:
-        settings = self.settings
-        self._models(data, graph, seed)
-        problems = len(self._flow.horizons)
-        shared = settings.horizons == "shared"
-        learner = DistanceLearner(
-            self._networks,
-            self._contents,
-            self._equation,
-            self._flow,
-            labels.train.expand(problems, -1),
-            labels.validation.expand(problems, -1),
-            labels.num_classes,
-            settings.optimization,
-            ["all times"] if shared else [f"t={t:g}" for t in settings.times],
-        )
-        history = learn(learner, "distances", callback, checkpoint)
-        learner.load_best()
-        return history
+    ) -> None:
+        settings = [model.settings for model in models]
+        keys = [sharing_key(*pair) for pair in zip(settings, given, strict=True)]
+        each = [len(horizons_of(one)) for one in settings]
+        passes = in_passes(keys, each, lambda place: problems_that_fit(*_subject(settings[place], given[place])))
+        for number, places in enumerate(passes):
+            stage, mine = stage_name("distances", number, len(passes)), [given[place] for place in places]
+            problems, histories = _learn_pass([settings[place] for place in places], mine, stage, callback, checkpoint)
+            for part, place in enumerate(places):
+                models[place].history_ = histories[part]
+                models[place]._take(problems.part(part))
 
-    def _models(self, data: Any, graph: Graph, seed: int) -> None:
-        """Networks, equation and flow of every problem, as they are before learning."""
-        settings = self.settings
-        times = range(len(settings.times))
-        horizons = [list(times)] if settings.horizons == "shared" else [[k] for k in times]
-        draws = torch.Generator().manual_seed(seed)
-        seeds = torch.randint(2**62, (len(horizons),), generator=draws).tolist()
-        generators = [torch.Generator(device=graph.device).manual_seed(s) for s in seeds]
-        self._contents = settings.initial.contents(data, graph)
-        self._networks: Networks = settings.initial.networks(self._contents, self.num_classes_, generators)  # type: ignore[arg-type]
-        self._equation = Equation(graph, settings.potential, generators)
-        self._flow = Flow(graph, self._equation, settings.times, horizons, settings.p, settings.scheme)
+    def _take(self, problems: Problems) -> None:
+        self._contents, self._networks = problems.contents, problems.networks
+        self._equation, self._flow = problems.equation, problems.flow
 
     def _pipeline(self, data: Any, graph: Graph) -> Pipeline:
         settings = self.settings
@@ -147,7 +132,7 @@ class LGGD(DistanceFeatures):
         return {owned.name: owned.value.detach() for owned in (*self._networks.owned(), *self._equation.owned())}
 
     def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
-        self._models(data, graph, seed=0)
+        self._take(Problems([self.settings], data, graph, self.num_classes_, seeds=[0]))
         with torch.no_grad():
             for owned in (*self._networks.owned(), *self._equation.owned()):
                 if state[owned.name].shape != owned.value.shape:
@@ -155,3 +140,24 @@ class LGGD(DistanceFeatures):
                         f"{owned.name} must have shape {list(owned.value.shape)}, got {list(state[owned.name].shape)}"
                     )
                 owned.value.copy_(state[owned.name])
+
+
+def _subject(settings: Settings, given: Given) -> tuple[Any, Graph, Settings, int]:
+    return given.data, given.graph, settings, given.labels.num_classes
+
+
+def _learn_pass(
+    settings: Sequence[Settings],
+    given: Sequence[Given],
+    stage: str,
+    callback: Callback | None,
+    checkpoint: Checkpoint | None,
+) -> tuple[Problems, list[History]]:
+    """All problems of models that can share a pass, learned, and each model's curves."""
+    count = len(settings) * len(horizons_of(settings[0]))
+    data, graph, _, classes = subject = _subject(settings[0], given[0])
+    what = f"Learning {count} problem{'s' * (count > 1)} in one pass"
+    with explaining_shortage(what, lambda: learning_memory(*subject, count), REMEDY):
+        with said_of(given[0].name):
+            problems = Problems(settings, data, graph, classes, [one.seed for one in given])
+        return problems, problems.learn(given, stage, callback, checkpoint)

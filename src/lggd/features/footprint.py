@@ -1,0 +1,106 @@
+"""How much memory learning takes, known before it starts."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lggd.features.settings import Settings
+from lggd.graph import Graph
+from lggd.learning.contents import SPARSE_BELOW
+from lggd.learning.flow import Flow
+from lggd.learning.networks import FromModule, PropagatedMLP
+from lggd.learning.parameters import Equation, LearnedEdgeWeights, LearnedPotential
+from lggd.memory import Memory
+from lggd.solvers.footprint import graph_bytes, kept_states, state_bytes
+
+REMEDY = (
+    "Fit fewer models together, or use smaller networks, fewer times, or larger steps in time; "
+    'horizons="shared" learns one network for all times.'
+)
+# How much of the free memory a pass may fill by the estimate, and how many problems tell what each of them takes.
+SHARE_TO_USE, MANY = 0.7, 16
+FLOAT = 4
+# An entry of a sparse matrix: its value and its column, and both once more in the transposed one.
+SPARSE_ENTRY = 2 * (4 + 8)
+# What is learned is held as it is and as it was best, with its gradient and Adam's two moments.
+COPIES_OF_LEARNED = 5
+
+
+def learning_memory(data: Any, graph: Graph, settings: Settings, num_classes: int, problems: int) -> Memory:
+    """What Pipeline 1 holds at its peak for so many problems with these settings."""
+    learned, hidden = _network(data, settings, num_classes)
+    parts = {
+        "graph": graph_bytes(graph),
+        "contents": _contents(data, graph, settings),
+        "networks": COPIES_OF_LEARNED * problems * learned * FLOAT,
+        "their layers": _layers(graph, problems, hidden, num_classes),
+        "coefficients": _coefficients(graph, settings, problems),
+        "evolution": _evolution(graph, settings, problems * num_classes),
+    }
+    return Memory(parts, graph.device)
+
+
+def problems_that_fit(data: Any, graph: Graph, settings: Settings, num_classes: int) -> int:
+    """How many problems the device has memory for now, by the estimate; as many as one likes where it does not tell."""
+    one, many = (learning_memory(data, graph, settings, num_classes, problems) for problems in (1, 1 + MANY))
+    if one.free is None:
+        return 2**62
+    return max(1, 1 + int((one.free * SHARE_TO_USE - one.total) / max(1, many.total - one.total) * MANY))
+
+
+def _network(data: Any, settings: Settings, num_classes: int) -> tuple[int, tuple[int, ...]]:
+    """How many numbers a network learns, and its hidden layers."""
+    initial = settings.initial
+    if isinstance(initial, FromModule):
+        parameters = (p for p in initial.module.parameters() if not torch.nn.parameter.is_lazy(p))
+        return sum(p.numel() for p in parameters), ()
+    blocks = initial.hops + 1 if isinstance(initial, PropagatedMLP) else 1
+    sizes = (blocks * (data.x.shape[1] + initial.zeros), *initial.hidden, num_classes)
+    return sum((a + 1) * b for a, b in pairwise(sizes)), initial.hidden
+
+
+def _contents(data: Any, graph: Graph, settings: Settings) -> int:
+    x: Tensor = data.x
+    initial, dense = settings.initial, x.shape[0] * x.shape[1] * FLOAT
+    if isinstance(initial, FromModule):
+        return dense
+    adjacency = (graph.num_edges + graph.num_nodes) * SPARSE_ENTRY if isinstance(initial, PropagatedMLP) else 0
+    entries = _nonzero(x)
+    if entries < SPARSE_BELOW * x.numel() or x.layout != torch.strided:
+        return entries * SPARSE_ENTRY + adjacency
+    blocks = initial.hops + 1 if isinstance(initial, PropagatedMLP) else 1
+    return blocks * dense + adjacency
+
+
+def _nonzero(x: Tensor) -> int:
+    return int(x.count_nonzero()) if x.layout == torch.strided else int(x._nnz())
+
+
+def _layers(graph: Graph, problems: int, hidden: tuple[int, ...], num_classes: int) -> int:
+    """What each layer gave, its gradient, and what was dropped (a byte an entry)."""
+    entries = problems * graph.num_nodes
+    return entries * (sum(hidden) * (2 * FLOAT + 1) + num_classes * 4 * FLOAT)
+
+
+def _coefficients(graph: Graph, settings: Settings, problems: int) -> int:
+    """Learned potentials and weights, with what the equation makes of them and the gradients of that."""
+    potential, learned = settings.potential, 0
+    if isinstance(potential, LearnedEdgeWeights):
+        learned += graph.num_edges
+        potential = potential.potential
+    if isinstance(potential, LearnedPotential):
+        learned += graph.num_nodes
+    return (COPIES_OF_LEARNED + 4) * problems * learned * FLOAT
+
+
+def _evolution(graph: Graph, settings: Settings, columns: int) -> int:
+    """The states of a step, those kept for the way back and those on it, and outputs with their gradients."""
+    state = state_bytes(graph, columns, torch.float32)
+    equation = Equation(graph, settings.potential, [torch.Generator(graph.device)])
+    flow = Flow(graph, equation, settings.times, [range(len(settings.times))], settings.p, settings.scheme)
+    stages = len(settings.scheme.tableau.weights)
+    return (kept_states(flow.plan, state, graph.device) + 2 * stages + 8) * state

@@ -1,0 +1,73 @@
+"""Many models in one pass: splits, seeds and settings as columns of one computation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from lggd.classifier import LGGDClassifier, fit_classifiers
+from lggd.features import GGD, LGGD
+from lggd.features.estimator import fit_features
+from lggd.training import Callback
+
+Model = TypeVar("Model", LGGDClassifier, GGD, LGGD, GGD | LGGD)
+
+
+def fit_together(models: Sequence[Model], data: Any, *, callback: Callback | None = None) -> list[Model]:
+    """Fits every model as its own `fit` would, but for rounding, in as few passes as they need. Returns the models.
+
+    `models` are classifiers, or features (`LGGD`, `GGD`). `data` are those of all, or a list with those of each:
+    typically one graph with other masks. What models may differ in and still share a pass: labels, `seed`,
+    `optimization`, the network's dropout, and all that is done with distances once they are learned (`cross_fit`,
+    `scale`, `cap`, `reachable`, `mode`, `attr_name`). Others are learned in passes of their own, in the order of the
+    first model of each: another graph or other contents, number of classes, `times`, `p`, `potential`, network,
+    `horizons` or `scheme`. Backbones share a pass where they are equal, with equal `optimization` and as many inputs;
+    a module of your own is trained alone as a backbone, and as `initial` shares a pass with those that were given the
+    same object.
+
+    `callback` hears of "distances" and "backbone", or of "distances 2/3" where there are three passes; what was
+    measured has the model in its name, as in "train_loss models[4] t=1". Each model's `history_` holds its own curves
+    under their usual names. Where something is wrong with one model, the error says with which, and none is fitted.
+
+    >>> import lggd
+    >>> data = lggd.load("karate")
+    >>> models = [lggd.LGGD(times=(1, 2), seed=seed, optimization=lggd.Optimization(epochs=10)) for seed in range(3)]
+    >>> [tuple(model.features(data).shape) for model in lggd.fit_together(models, data)]
+    [(34, 5), (34, 5), (34, 5)]
+    """
+    models = _checked(models)
+    each = list(data) if isinstance(data, (list, tuple)) else [data] * len(models)
+    if len(each) != len(models):
+        raise ValueError(
+            f"`data` must be one PyG Data, or a list with one for each of the {len(models)} models, got a list of "
+            f"{len(each)}."
+        )
+    names = [f"models[{place}]" for place in range(len(models))]
+    classifiers = [model for model in models if isinstance(model, LGGDClassifier)]
+    if classifiers:
+        fit_classifiers(classifiers, each, names, callback)
+    else:
+        fit_features(models, each, names, callback)  # type: ignore[arg-type]
+    return models
+
+
+def _checked(models: Any) -> list[Any]:
+    """All classifiers or all features, no object twice."""
+    if not isinstance(models, Sequence):
+        raise TypeError(f"`models` must be a list of models, got {type(models).__name__}.")
+    places: dict[int, int] = {}
+    for place, model in enumerate(models):
+        if not isinstance(model, (LGGDClassifier, GGD, LGGD)):
+            raise TypeError(f"models[{place}] must be an LGGDClassifier, LGGD or GGD, got {type(model).__name__}.")
+        if isinstance(model, LGGDClassifier) != isinstance(models[0], LGGDClassifier):
+            raise TypeError(
+                f"`models` must be all classifiers or all features, got {type(models[0]).__name__} first and "
+                f"{type(model).__name__} at {place}. Fit them in two calls."
+            )
+        if id(model) in places:
+            raise ValueError(
+                f"`models` must be different objects, but models[{places[id(model)]}] and models[{place}] are the "
+                "same. Make a new one for each, or use copy.copy."
+            )
+        places[id(model)] = place
+    return list(models)
