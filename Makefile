@@ -3,13 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test lint bench peers browser clean
+.PHONY: help demo test lint bench bench-gpu peers browser clean
 
 help:
 	@echo "make demo   the main job: distances and predictions for handwritten digits, into out/digits"
 	@echo "make test   all tests"
 	@echo "make lint   ruff and mypy"
 	@echo "make bench  speed beside other packages, into results/ (needs a C compiler)"
+	@echo "make bench-gpu  speed on this machine's GPU, into results/"
 	@echo "make peers  install those other packages, so that the tests use them too"
 	@echo "make browser  install Chromium where that takes no questions (Debian, as root), so that the tests open pages"
 
@@ -43,6 +44,9 @@ browser:
 
 bench: .venv/peers
 	$(BIN)/python -m benchmarks
+
+bench-gpu: .venv/installed
+	$(BIN)/python -m benchmarks --device cuda
 
 clean:
 	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,7 +6,8 @@ import torch
 
 import lggd
 from benchmarks.graphs import disk
-from benchmarks.right_hand_side import scatter_rate
+from benchmarks.operation import scatter_rate
+from benchmarks.record import Run
 from benchmarks.timing import Row, Table, race
 
 STEPS, STEP, COLUMNS = 100, 0.02, 10
@@ -35,7 +36,7 @@ def setting() -> tuple[lggd.Graph, list[list[int]], torch.Tensor, Release]:
     return graph, classes, start, Release(graph, torch.ones(graph.num_nodes, 1), held)
 
 
-def tables(quick: bool) -> list[Table]:
+def tables(run: Run) -> list[Table]:
     import torchdiffeq
 
     graph, classes, start, release = setting()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
 import lggd
+from benchmarks.record import Run
 from benchmarks.timing import Row, Table, race
 from lggd.backbones import BackboneLearner, initialised
 from lggd.labels import Labels
@@ -20,11 +21,11 @@ STEP, EPOCHS = 0.1, 3
 
 
 class ReleasedEquation(nn.Module):
-    """The right-hand side by gathering and scattering over edges, with a learned weight an edge, as released."""
+    """The right-hand side by gathering and scattering over edges, as released: with a learned weight an edge, or 1."""
 
-    def __init__(self, data: Any, alpha: float) -> None:
+    def __init__(self, data: Any, alpha: float, learned: bool) -> None:
         super().__init__()
-        self.theta = nn.Parameter(torch.rand(data.edge_index.shape[1]) * 2 - 1)
+        self.theta = nn.Parameter(torch.rand(data.edge_index.shape[1]) * 2 - 1) if learned else None
         self.register_buffer("edge_index", data.edge_index)
         degree = torch.bincount(data.edge_index[0], minlength=data.num_nodes).clamp(min=1).float()
         self.register_buffer("rho", degree.pow(alpha).unsqueeze(1))
@@ -32,23 +33,29 @@ class ReleasedEquation(nn.Module):
 
     def forward(self, t: Tensor, f: Tensor) -> Tensor:
         rows, columns = self.edge_index
-        fall = torch.sigmoid(self.theta).sqrt().unsqueeze(1) * (f[rows] - f[columns]).clamp(min=0)
+        fall = (f[rows] - f[columns]).clamp(min=0)
+        if self.theta is not None:
+            fall = torch.sigmoid(self.theta).sqrt().unsqueeze(1) * fall
         steepness = torch.zeros_like(f).scatter_add_(0, rows.unsqueeze(1).expand_as(fall), fall)
         return self.free * (1 - self.rho * steepness)
 
 
 class Released:
-    """One model of one horizon: an MLP on dense contents, torchdiffeq's adjoint, a boundary for validation."""
+    """One model of one horizon: an MLP on dense contents, torchdiffeq's adjoint, a boundary for validation.
 
-    def __init__(self, data: Any, labels: Labels, horizon: float) -> None:
-        self.data, self.labels, self.times = data, labels, torch.tensor([0.0, horizon])
+    It lies on the device of the data.
+    """
+
+    def __init__(self, data: Any, labels: Labels, horizon: float, learned: bool = True) -> None:
+        device = data.x.device
+        self.data, self.labels, self.times = data, labels, torch.tensor([0.0, horizon], device=device)
         sizes = (data.num_features, 512, 128, labels.num_classes)
         self.mlp = nn.Sequential(
             nn.Linear(sizes[0], sizes[1]), nn.ReLU(), nn.Dropout(0.5),
             nn.Linear(sizes[1], sizes[2]), nn.ReLU(), nn.Dropout(0.5),
             nn.Linear(sizes[2], sizes[3]),
-        )  # fmt: skip
-        self.equation = ReleasedEquation(data, -0.5)
+        ).to(device)  # fmt: skip
+        self.equation = ReleasedEquation(data, -0.5, learned).to(device)
         held = one_hot(labels.train.clamp(min=0), sizes[3]).bool() & (labels.train >= 0).unsqueeze(1)
         self.free = (~held).float()
         self.optimizer = torch.optim.Adam(
@@ -115,7 +122,7 @@ def labels_on_pubmed() -> Table:
         x = model.features_.inputs(data)
         module = initialised(lggd.GCN(), x.shape[1], model.num_classes_, seed=0)
         validation = torch.where(data.val_mask, data.y, -1)
-        learner = BackboneLearner(module, x, data.edge_index, None, model.known_, validation)
+        learner = BackboneLearner([module], x, data.edge_index, None, model.known_[None], validation[None])
         trained[0] = len(learn(learner, "backbone")["train_loss"])
 
     ours()
@@ -128,5 +135,5 @@ def labels_on_pubmed() -> Table:
     return table
 
 
-def tables(quick: bool) -> list[Table]:
-    return [epochs_on_cora()] if quick else [epochs_on_cora(), labels_on_pubmed()]
+def tables(run: Run) -> list[Table]:
+    return [epochs_on_cora()] if run.quick else [epochs_on_cora(), labels_on_pubmed()]

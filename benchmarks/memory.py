@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.graphs import disk
+from benchmarks.record import Run
 from benchmarks.timing import Row, Table
 
 CHILD = """
@@ -39,10 +40,10 @@ def above_graph(name: str) -> float:
     return float(done.stdout)
 
 
-def tables(quick: bool) -> list[Table]:
+def tables(run: Run) -> list[Table]:
     table = Table("Memory above the graph")
     if not sys.platform.startswith("linux"):
         return []
-    names = ("d20k",) if quick else ("d200k", "d2M")
+    names = ("d20k",) if run.quick else ("d200k", "d2M")
     table.rows += [Row(f"p=1 distance, {n}", above_graph(n), bar=64 if n == "d2M" else None, unit="MiB") for n in names]
     return [table]

@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import dijkstra
 
 import lggd
 from benchmarks.graphs import disk
+from benchmarks.record import Run
 from benchmarks.timing import Row, Table, race
 
 
@@ -68,12 +69,12 @@ def grid() -> Row:
     return Row("grid 1000 x 1000, p=2", best["ours"] * 1e3, best["peer"] * 1e3, "scikit-fmm order 1", 1)
 
 
-def tables(quick: bool) -> list[Table]:
+def tables(run: Run) -> list[Table]:
     table = Table("Steady state")
     table.rows += [marching("d20k", 1, 60, 3), marching("d20k", 2, 600, 1), ten_classes()]
-    if not quick:
+    if not run.quick:
         table.rows += [marching("d200k", 1, 60, 1), marching("d2M", 1, 15, 1), marching("d20k", 3, 1, 1)]
-    for name in ("d20k",) if quick else ("d20k", "d200k", "d2M"):
+    for name in ("d20k",) if run.quick else ("d20k", "d200k", "d2M"):
         table.rows += [shortest_paths(name, False, 2), shortest_paths(name, True, 1)]
     table.rows += [grid()]
     return [table]

@@ -1,0 +1,67 @@
+"""Ten splits learned in one pass beside ten passes: how much of the work they share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+
+import lggd
+from benchmarks.graphs import splits
+from benchmarks.record import Run
+from benchmarks.timing import Row, Table, elapsed
+from lggd.replay import WARM_UP
+
+SPLITS = 10
+# Ten splits may take this many times one.
+AT_MOST = 2.5
+TURNS, EPOCHS = 3, 4
+
+
+def epoch(data: list[Any], preset: Literal["default", "release"]) -> float:
+    """Seconds of the shortest epoch of a fit to all of them; what comes before the first one does not count."""
+    optimization = replace(lggd.LGGD(preset=preset).settings.optimization, epochs=WARM_UP + EPOCHS)
+    models = [lggd.LGGD(preset=preset, optimization=optimization) for _ in data]
+    ends: list[float] = []
+    lggd.fit_together(models, data, callback=lambda progress: ends.append(time.perf_counter()))
+    return min(after - before for before, after in pairwise(ends))
+
+
+def evolution(data: list[Any]) -> float:
+    """Seconds of an evolution of as many columns, and of its gradient, without the networks before it."""
+    graph, settings = lggd.Graph.from_pyg(data[0]), lggd.LGGD().settings
+    columns = len(data) * len(settings.times) * data[0].num_classes
+    start = torch.rand(graph.num_nodes, columns, device=graph.device, requires_grad=True)
+
+    def there_and_back() -> None:
+        found = lggd.evolve(graph, None, start=start, times=settings.times, potential=settings.potential)
+        torch.autograd.grad(found.value[-1].square().mean(), start)
+
+    there_and_back()
+    return min(elapsed(graph.device, there_and_back) for _ in range(EPOCHS))
+
+
+def row(what: str, data: list[Any], turns: int, seconds: Callable[[list[Any]], float]) -> Row:
+    """All at once beside one after the other, taken in turns."""
+    one, together = float("inf"), float("inf")
+    for _ in range(turns):
+        one, together = min(one, seconds(data[:1])), min(together, seconds(data))
+    note = f"{together / one:.2f} times one split, which takes {1e3 * one:.1f} ms; at most {AT_MOST} times wanted"
+    count = len(data)
+    return Row(what, 1e3 * together, count * 1e3 * one, f"{count} times one split", count / AT_MOST, note)
+
+
+def tables(run: Run) -> list[Table]:
+    data = splits("cora", SPLITS, run.device)
+    turns = 1 if run.quick else TURNS
+    table = Table(f"Many at once: Cora, {SPLITS} splits, five horizons, one epoch with validation")
+    table.rows += [
+        row("default settings", data, turns, lambda some: epoch(some, "default")),
+        row("release's settings", data, turns, lambda some: epoch(some, "release")),
+        row("the evolution and its gradient alone, default settings", data, turns, evolution),
+    ]
+    return [table]
