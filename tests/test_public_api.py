@@ -34,6 +34,7 @@ NAMES = [
     "LearnedPotential",
     "MLP",
     "MaxScale",
+    "Memory",
     "Optimization",
     "Progress",
     "PropagatedMLP",
@@ -48,14 +49,16 @@ NAMES = [
     "Unscaled",
     "depth",
     "distance",
+    "estimate_memory",
     "evolve",
+    "fit_together",
     "load",
     "shortest_path",
 ]
 CONSTRUCTORS = ["from_edges", "from_grid", "from_networkx", "from_points", "from_pyg", "from_scipy"]
 SHOWN = [
     "ChebNet", "DegreePotential", "Evolution", "GAT", "GCN", "GGD", "Graph", "JKNet", "LGGD", "LGGDClassifier",
-    "depth", "distance", "evolve", "load", "shortest_path",
+    "depth", "distance", "estimate_memory", "evolve", "fit_together", "load", "shortest_path",
 ]  # fmt: skip
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(lggd.__path__, "lggd.") if not module.name.startswith("lggd.cli")

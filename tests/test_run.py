@@ -196,6 +196,17 @@ def test_the_measured_labels_are_not_seen_before_they_are_given_back(tables: lis
     assert again.accuracy["lggd"] == 100 - outcome.accuracy["lggd"]  # type: ignore[operator]
 
 
+def test_the_memory_of_a_large_run_is_told_before_it_starts(tables, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("lggd.cli.run.WORTH_TELLING", 0)
+    options = ["--backbone", "none", "--no-report", "--out", tmp_path / "told"]
+    told = command("run", *tables, *options).stderr
+    assert "Learning distances takes about" in told
+    assert "free on cpu" in told
+    assert "too much" not in told
+    monkeypatch.setattr("lggd.memory.free_memory", lambda device: 1)
+    assert "That may be too much. Fit fewer models" in command("run", *tables, *options).stderr
+
+
 def test_nodes_without_features_get_plain_distances(tables: list[object], tmp_path: Path) -> None:
     more = ["--ignore", "height", "--ignore", "tall", "--no-report"]
     facts = answer("run", *tables, *more, "--out", tmp_path / "bare")

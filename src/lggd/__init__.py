@@ -6,10 +6,12 @@ from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.classifier import LGGDClassifier
 from lggd.data.datasets import load
 from lggd.distances import Depth, depth, distance, shortest_path
+from lggd.estimate import estimate_memory
 from lggd.features import GGD, LGGD
 from lggd.graph import Graph
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential
+from lggd.memory import Memory
 from lggd.potential import DegreePotential
 from lggd.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.solvers.dijkstra import Dijkstra
@@ -18,6 +20,7 @@ from lggd.solvers.iterative import FastIterative
 from lggd.solvers.marching import FastMarching
 from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
 from lggd.solvers.solution import Solution, Statistics, Status
+from lggd.together import fit_together
 from lggd.training import Checkpoint, Optimization, Progress
 
 try:
@@ -48,6 +51,7 @@ __all__ = [
     "LearnedEdgeWeights",
     "LearnedPotential",
     "MaxScale",
+    "Memory",
     "Optimization",
     "Progress",
     "PropagatedMLP",
@@ -60,7 +64,9 @@ __all__ = [
     "Unscaled",
     "depth",
     "distance",
+    "estimate_memory",
     "evolve",
+    "fit_together",
     "load",
     "shortest_path",
 ]

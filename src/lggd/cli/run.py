@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from lggd.experiments.run import Outcome, RunSettings
     from lggd.experiments.run_subject import Subject
     from lggd.experiments.run_training import UnfinishedTraining
+    from lggd.memory import Memory
 
 DEFAULT_PARENT = Path("out")
+# A run that takes less memory than this is over before one would wonder.
+WORTH_TELLING = 2**28
 FLAGS = source.FLAGS | {"without `resume`": "without --resume", "`resume`": "`--resume`", "`epochs`": "`--epochs`"}
 
 
@@ -106,6 +109,7 @@ def run_command(
             out = DEFAULT_PARENT / subject.name
             DEFAULT_PARENT.mkdir(exist_ok=True)
             check_run_folder(out)
+        _tell_memory(terminal, settings.memory(subject))
         unfinished = UnfinishedTraining(out, described(subject, settings))
         outcome = _train(terminal, subject, settings, unfinished, resume)
         facts = run_facts(outcome, out, report=not no_report)
@@ -113,6 +117,18 @@ def run_command(
             write_run(out, outcome, facts, command=shlex.join(["lggd", *sys.argv[1:]]), report=not no_report)
             unfinished.remove()
         terminal.answer(facts, _shown(facts))
+
+
+def _tell_memory(terminal: Terminal, needed: Memory) -> None:
+    from lggd.features.footprint import REMEDY
+    from lggd.memory import size_in_words
+
+    if needed.total < WORTH_TELLING and needed.fits is not False:
+        return
+    free = "" if needed.free is None else f"; {size_in_words(needed.free)} are free on {needed.device}"
+    terminal.say(f"Learning distances takes {needed}{free}.", "dim")
+    if needed.fits is False:
+        terminal.say(f"That may be too much. {REMEDY}", "yellow")
 
 
 def _train(

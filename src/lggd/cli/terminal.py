@@ -60,6 +60,9 @@ class Terminal:
         if _is_about_input(error):
             self.say(str(error), "red")
             raise typer.Exit(BAD_INPUT) from error
+        if isinstance(error, MemoryError) and str(error):
+            self.say(str(error), "red")
+            raise typer.Exit(FAILED) from error
         hint = "" if self.debug else " Run it again with --debug or LGGD_DEBUG=1 to see where."
         self.say(
             f"Failed unexpectedly with {type(error).__name__}: {str(error).rstrip('.') or 'no message'}.{hint}", "red"

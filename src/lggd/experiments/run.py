@@ -15,9 +15,11 @@ from torch import Tensor
 
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.classifier import LGGDClassifier
+from lggd.estimate import estimate_memory
 from lggd.experiments.run_subject import FEWEST_HELD_OUT, Subject
 from lggd.experiments.run_training import UnfinishedTraining
 from lggd.features import GGD, LGGD
+from lggd.memory import Memory
 from lggd.report.content import Addition
 from lggd.training import History, Optimization, Progress
 
@@ -64,6 +66,11 @@ class RunSettings:
         """The same backbone on distances: learned from node contents, or plain ones where there are none."""
         features = LGGD(preset=self.preset, seed=self.seed) if has_contents else GGD(seed=self.seed)
         return LGGDClassifier(features, BACKBONES[self.backbone], self.optimization, self.seed)
+
+    def memory(self, subject: Subject) -> Memory:
+        """What learning distances will take, on the device of the run."""
+        estimate = estimate_memory(subject.data, self.with_lggd(subject.has_contents))
+        return replace(estimate, device=torch.device(self.device))
 
 
 @dataclass(frozen=True, eq=False)

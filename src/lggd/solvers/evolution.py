@@ -12,10 +12,12 @@ from torch import Tensor
 
 from lggd.boundary import Sources
 from lggd.graph import Graph
+from lggd.memory import Memory, explaining_shortage
 from lggd.potential import Potential
 from lggd.solvers import adjoint, parity
 from lggd.solvers.adjoint import Plan, Stepper
 from lggd.solvers.cauchy import CauchyProblem
+from lggd.solvers.footprint import REMEDY, evolution_memory
 from lggd.solvers.scheme import RK4, FixedStep, TorchDiffEq
 from lggd.solvers.solution import Solution, Statistics, Status
 
@@ -71,7 +73,8 @@ def evolve(
         plan = make_plan(scheme, ends, size, checkpoints)
         if not checkpoints:
             plan = plan.within_memory(problem.start.nbytes, problem.start.device)
-        outputs = _run(problem, plan)
+        with explaining_shortage("The evolution", lambda: _memory(problem, plan, scheme), REMEDY):
+            outputs = _run(problem, plan)
         step, steps = max(plan.sizes), plan.steps
         evaluations = steps * len(scheme.tableau.weights)
         status = Status.MAY_OVERSHOOT if may_overshoot else Status.REACHED
@@ -192,6 +195,12 @@ def _run(problem: CauchyProblem, plan: Plan) -> Tensor:
     if not bool(torch.isfinite(outputs).all()):
         _raise_divergence(problem, plan, outputs.detach())
     return outputs
+
+
+def _memory(problem: CauchyProblem, plan: Plan, scheme: FixedStep) -> Memory:
+    inputs = (problem.start, problem.field.rho, problem.field.root_weight)
+    steps = plan.steps if any(x is not None and x.requires_grad for x in inputs) else 0
+    return evolution_memory(problem.graph, problem.columns, scheme, len(plan.counts), steps, problem.start.dtype)
 
 
 def _raise_divergence(problem: CauchyProblem, plan: Plan, outputs: Tensor) -> None:
