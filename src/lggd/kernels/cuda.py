@@ -24,6 +24,8 @@ from lggd.kernels.loops import LARGEST, POWERS, SQUARES, SUM
 # A row counts as long from this many neighbours, and from this many times the mean: it gets a tile of its own.
 LONG_ROW = 128
 LONGER_THAN_MEAN = 4
+# Neighbours in the mean from which graphs with long rows get tiles that suit these.
+SKEWED = 8
 # Rows are sorted by length within windows of this many: neighbours in memory stay near each other.
 WINDOW = 4096
 # Terms of a weighted sum that a kernel takes; schemes have at most four stages.
@@ -67,12 +69,12 @@ def pull_back(
     back = root if field.root_weight is None else field.root_weight_by_column
     transposed = csr if csr.symmetric else csr.transposed
     if nodes and width:
-        tile, span = _tile(csr, width, groups), width // groups
+        tile, (span, constant) = _tile(csr, width, groups), _span(width, groups)
         tiles.pull_kernel[tile.grid](
             *tile.schedule, y, downstream, norms, winners, grad_y,
             csr.indptr, csr.indices, root, transposed.indptr, transposed.indices, back, numbers,
-            nodes, width // tile.vector, groups, span // math.gcd(span, 4),
-            how, kind, field.mirrored, csr.symmetric, tile.index, tile.vector, math.gcd(span, 4), **tile.sizes,
+            nodes, width // tile.vector, groups, span,
+            how, kind, field.mirrored, csr.symmetric, tile.index, tile.vector, constant, **tile.sizes,
         )  # fmt: skip
     grad_root = None
     if wants_root:
@@ -98,14 +100,14 @@ def _evaluate(
     root, groups, kind = _weights(field)
     rho_groups = field.rho.shape[1]
     tile = _tile(csr, width, groups)
-    span, rho_span = width // groups, width // rho_groups
+    (span, constant), (rho_span, rho_constant) = _span(width, groups), _span(width, rho_groups)
     tiles.evaluate_kernel[tile.grid](
         *tile.schedule, y, *_filled(terms), *_filled(outputs), field.rho,
         y if field.held is None else field.held.view(torch.uint8),
         csr.indptr, csr.indices, root, _numbers(field.p, factors, y.dtype, y.device),
-        nodes, width // tile.vector, groups, span // math.gcd(span, 4), rho_groups, rho_span // math.gcd(rho_span, 4),
+        nodes, width // tile.vector, groups, span, rho_groups, rho_span,
         _gathering(field.p), kind, len(terms), targets, field.held is not None,
-        tile.index, tile.vector, math.gcd(span, 4), math.gcd(rho_span, 4), **tile.sizes,
+        tile.index, tile.vector, constant, rho_constant, **tile.sizes,
     )  # fmt: skip
 
 
@@ -212,19 +214,44 @@ def _schedule(csr: CSR) -> Schedule:
     return _schedules[csr]
 
 
+_tiles: WeakKeyDictionary[CSR, dict[tuple[int, int], Tile]] = WeakKeyDictionary()
+
+
 def _tile(csr: CSR, width: int, groups: int) -> Tile:
+    """Worked out once: a launch from Python must not take longer than the work itself."""
+    known = _tiles.setdefault(csr, {})
+    if (width, groups) not in known:
+        known[width, groups] = _new_tile(csr, width, groups)
+    return known[width, groups]
+
+
+def _new_tile(csr: CSR, width: int, groups: int) -> Tile:
     schedule = _schedule(csr)
-    columns = min(64 if csr.num_edges < 6 * csr.num_nodes else 32, triton.next_power_of_2(width))
-    edges = 4
-    warps = 1 if columns <= 16 else 2 if columns == 64 else 4
-    rows = max(1, 512 * warps // (columns * edges))
+    sizes = _sizes(triton.next_power_of_2(width), csr.num_edges / csr.num_nodes, schedule.num_long > 0)
     grid = (
-        schedule.num_long + triton.cdiv(csr.num_nodes - schedule.num_long, rows),
-        triton.cdiv(width, columns),
+        schedule.num_long + triton.cdiv(csr.num_nodes - schedule.num_long, sizes["ROWS"]),
+        triton.cdiv(width, sizes["COLUMNS"]),
     )
-    # Where no row is long, a large tile for long ones would only take registers from the others.
-    long_edges = 1024 * warps // columns if schedule.num_long else edges
-    sizes = {"COLUMNS": columns, "ROWS": rows, "EDGES": edges, "LONG_EDGES": long_edges, "num_warps": warps}
     # 64-bit numbers take twice the time to reckon with.
     large = max(csr.num_nodes * width, csr.num_edges * groups) >= 2**31
     return Tile(grid, schedule, math.gcd(width, 4), tl.int64 if large else tl.int32, sizes)
+
+
+def _sizes(width: int, mean: float, has_long: bool) -> dict[str, Any]:
+    """What a program takes at a time, as measured best on an H200 (docs/speed.md)."""
+    if has_long and mean > SKEWED:
+        # Many warps, for the sake of the long rows: the longest must not be the last to be done.
+        columns = min(64, width)
+        return {
+            "COLUMNS": columns, "ROWS": 16, "EDGES": 2, "LONG_EDGES": 128, "num_warps": max(1, columns // 8)
+        }  # fmt: skip
+    columns = min(32, width)
+    # Where no row is long, a large tile for long ones would only take registers from the others.
+    return {
+        "COLUMNS": columns, "ROWS": 128 // columns, "EDGES": 4, "LONG_EDGES": 32 if has_long else 4, "num_warps": 1
+    }  # fmt: skip
+
+
+def _span(width: int, groups: int) -> tuple[int, int]:
+    """The columns of a group, as a number times a constant: a constant span lets neighbours share one load."""
+    return (width, 1) if groups == 1 else (1, width // groups)

@@ -5,10 +5,10 @@ in a given `order`, in which rows of a tile are about equally long. The first `n
 neighbours and get tiles of their own, of one row and many edges, so that no program works alone at the end.
 
 What comes again and again: `f` and its like are `[N, C]`, with C the `width`; `root` is √w, `[E, 1]` or `[E, G]` as
-`WEIGHTS` says, and each of its `groups` spans `span` columns. Widths and spans are told in multiples of a constant, so
-that the compiler knows how many neighbouring numbers it may load at once. `INDEX` is the type that places in a state
-are counted in. `numbers` holds p and then factors: as plain arguments they would be rounded to float32. Only `cuda.py`
-calls these kernels.
+`WEIGHTS` says, and each of its `groups` spans `span` columns. Widths and spans are told as a number times a constant,
+so that the compiler knows what it may load at once. `INDEX` is the type that places in a state are counted in.
+`numbers` holds p and then factors: as plain arguments they would be rounded to float32. Only `cuda.py` calls these
+kernels.
 """
 
 from __future__ import annotations
@@ -180,13 +180,13 @@ def _evaluate_rows(
 @triton.jit
 def evaluate_kernel(
     order, num_long, y, a, b, c, u, v, w, rho, held, indptr, indices, root, numbers,
-    nodes, units, groups, span_units, rho_groups, rho_span_units,
+    nodes, units, groups, spans, rho_groups, rho_spans,
     HOW: tl.constexpr, WEIGHTS: tl.constexpr, TERMS: tl.constexpr, TARGETS: tl.constexpr, HELD: tl.constexpr,
     INDEX: tl.constexpr, VECTOR: tl.constexpr, SPAN: tl.constexpr, RHO_SPAN: tl.constexpr,
     COLUMNS: tl.constexpr, ROWS: tl.constexpr, EDGES: tl.constexpr, LONG_EDGES: tl.constexpr,
 ):  # fmt: skip
     """Without TARGETS u ← ‖∇⁻y‖_p, else the first of u, v, w ← sums of the first of a, b, c and of F(y)."""
-    pid, width, span, rho_span = tl.program_id(0), units * VECTOR, span_units * SPAN, rho_span_units * RHO_SPAN
+    pid, width, span, rho_span = tl.program_id(0), units * VECTOR, spans * SPAN, rho_spans * RHO_SPAN
     if pid < num_long:
         _evaluate_rows(
             order, pid, y, a, b, c, u, v, w, rho, held, indptr, indices, root, numbers,
@@ -289,13 +289,13 @@ def _pull_rows(
 @triton.jit
 def pull_kernel(
     order, num_long, f, a, norms, winners, out, indptr, indices, root, indptr_t, indices_t, back, numbers,
-    nodes, units, groups, span_units,
+    nodes, units, groups, spans,
     HOW: tl.constexpr, WEIGHTS: tl.constexpr, MIRRORED: tl.constexpr, SYMMETRIC: tl.constexpr,
     INDEX: tl.constexpr, VECTOR: tl.constexpr, SPAN: tl.constexpr,
     COLUMNS: tl.constexpr, ROWS: tl.constexpr, EDGES: tl.constexpr, LONG_EDGES: tl.constexpr,
 ):  # fmt: skip
     """out ← Σ_i a(i) ∂‖∇⁻f(i)‖_p/∂f, pulled by the rows that it is with respect to."""
-    pid, width, span = tl.program_id(0), units * VECTOR, span_units * SPAN
+    pid, width, span = tl.program_id(0), units * VECTOR, spans * SPAN
     if pid < num_long:
         _pull_rows(
             order, pid, f, a, norms, winners, out, indptr, indices, root, indptr_t, indices_t, back, numbers,
