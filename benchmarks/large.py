@@ -51,9 +51,9 @@ def memory(graph: lggd.Graph, columns: int, device: torch.device) -> Row:
     stepper.step(problem.start, 1e-3)
     later = torch.cuda.max_memory_allocated() - before - rows
     state, carried = graph.num_nodes * columns * 4, problem.start.shape[1]
-    # Six states, and a few numbers a node: the order of the nodes, that of the rows, ρ.
-    small = later - 6 * problem.start.nbytes
-    note = f"CSR {rows / 2**20:,.0f} MiB, a state {state / 2**20:,.0f} MiB; 6 states of the {carried} columns carried "
+    # Four states, and a few numbers a node: the order of the nodes, that of the rows, ρ.
+    small = later - 4 * problem.start.nbytes
+    note = f"CSR {rows / 2**20:,.0f} MiB, a state {state / 2**20:,.0f} MiB; 4 states of the {carried} columns carried "
     note += f"and {small / state:.2f} for orders and ρ; {first / state:.2f} in the first step"
     return Row(f"RK4 step, K={columns}: memory beyond the CSR", later / state, bar=STATES, unit="states", note=note)
 

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+import warnings
 from dataclasses import dataclass
 
 import pytest
@@ -29,7 +30,7 @@ from lggd import (
 from lggd.dropout import LEVELS, draw_kept, kept_levels
 from lggd.learning import contents as containing
 from lggd.learning import networks as networking
-from lggd.learning.contents import Dense, Propagated, Sparse, gcn_matrix, propagated, read_contents
+from lggd.learning.contents import Dense, Propagated, Sparse, compressed, gcn_matrix, propagated, read_contents, sparse
 from lggd.learning.flow import Flow
 from lggd.learning.learner import DistanceLearner
 from lggd.learning.networks import ACTIVATIONS, FromModule, Stack
@@ -1385,3 +1386,18 @@ def test_many_weights_at_once_are_many_products(kind):
     torch.testing.assert_close(product, expected)
     for ours, theirs in zip(gradients(product, [weight]), gradients(expected, [weight]), strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("notice", ["Sparse CSR tensor support is in beta", "Sparse invariant checks are implicitly"])
+def test_what_torch_says_of_sparse_tensors_is_not_passed_on(notice, monkeypatch):
+    """Some versions say it at their first sparse tensor, others when they are asked whether to check them."""
+
+    def reminded():
+        warnings.warn(f"{notice} disabled. To silence this warning …", UserWarning, stacklevel=1)
+        return False
+
+    monkeypatch.setattr(torch._C, "_check_sparse_tensor_invariants", reminded)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        matrix = sparse(torch.tensor([[0], [1]]), torch.ones(1), (2, 2))
+        assert compressed(matrix.coalesce()).to_dense().tolist() == [[0, 1], [0, 0]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -39,7 +41,7 @@ class Replayed:
         return result
 
     def forget(self) -> None:
-        """To be called when tensors that `compute` uses have been replaced."""
+        """To be called when tensors that `compute` uses have been replaced, or when it will not be called again."""
         self._runs, self._recording = 0, None
 
     def _warm_up(self) -> Tensor:
@@ -55,6 +57,19 @@ class Replayed:
         graph = torch.cuda.CUDAGraph()
         for generator in self.generators:
             graph.register_generator_state(generator)
-        with torch.cuda.graph(graph):
+        with _no_garbage_collected(), torch.cuda.graph(graph):
             result = self.compute()
         return graph, result
+
+
+@contextmanager
+def _no_garbage_collected() -> Iterator[None]:
+    """What is garbage goes before: an earlier recording that is thrown away in the middle of one would spoil it."""
+    gc.collect()
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

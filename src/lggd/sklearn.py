@@ -27,6 +27,7 @@ from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.data.names import suggestion
 from lggd.features import GGD, LGGD
 from lggd.graph import Graph
+from lggd.learning.contents import sparse
 from lggd.training import Optimization
 
 if TYPE_CHECKING:
@@ -305,4 +306,4 @@ def _contents(X: Any) -> torch.Tensor:
     coo = scaled.tocoo()
     places = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
     values = torch.from_numpy(coo.data.astype(np.float32))
-    return torch.sparse_coo_tensor(places, values, coo.shape, check_invariants=False).coalesce()
+    return sparse(places, values, coo.shape).coalesce()

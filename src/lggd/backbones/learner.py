@@ -204,6 +204,8 @@ class BackboneLearner:
 
     def load_best(self) -> list[nn.Module]:
         """The modules with their best states, and their dropout off."""
+        if isinstance(self._epoch, Replayed):
+            self._epoch.forget()
         self._networks.put(self._best)
         return list(self._networks.hand_over())
 

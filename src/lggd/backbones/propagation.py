@@ -9,14 +9,15 @@ Values are `[Q, N, C]`, those of Q problems on one graph.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from lggd.learning.contents import no_notice
 
 T = TypeVar("T")
 # One graph to train on and one to evaluate on.
@@ -278,9 +279,9 @@ def _short(starts: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
 def _compressed(rows: tuple[Tensor, Tensor], value: Tensor, width: int) -> Tensor:
     """A matrix of this width from the starts of its rows, the columns of its entries, and these."""
     starts, columns = rows
-    _hear_that_compressed_rows_are_new()
     # Unchecked, because equal edges stand side by side. A product adds them up, as it should.
-    return torch.sparse_csr_tensor(starts, columns, value, (len(starts) - 1, width), check_invariants=False)
+    with no_notice():
+        return torch.sparse_csr_tensor(starts, columns, value, (len(starts) - 1, width))
 
 
 def _reduced(value: Tensor, how: str, starts: Tensor) -> Tensor:
@@ -288,13 +289,3 @@ def _reduced(value: Tensor, how: str, starts: Tensor) -> Tensor:
     # Unsafe means unchecked: a check would wait for the device, and the starts are ours.
     result: Tensor = torch.segment_reduce(value, how, offsets=starts, axis=0, unsafe=True)
     return result
-
-
-@cache
-def _hear_that_compressed_rows_are_new() -> None:
-    """Takes the warnings that torch gives once a process: that such rows are in beta, and unchecked. Ours are sound."""
-    with warnings.catch_warnings():
-        for notice in ("Sparse CSR tensor support is in beta", "Sparse invariant checks are implicitly disabled"):
-            warnings.filterwarnings("ignore", message=notice, category=UserWarning)
-        starts, columns = torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64)
-        torch.sparse_csr_tensor(starts, columns, torch.tensor([]), (1, 1), check_invariants=False)

@@ -33,11 +33,13 @@ COPIES_OF_LEARNED = 5
 def learning_memory(data: Any, graph: Graph, settings: Settings, num_classes: int, problems: int) -> Memory:
     """What Pipeline 1 holds at its peak for so many problems with these settings."""
     learned, hidden = _network(data, settings, num_classes)
+    # A GPU works on all networks at once: their weights are arranged for one product, and so are the gradients.
+    on_gpu = graph.device.type == "cuda"
     parts = {
         "graph": graph_bytes(graph),
         "contents": _contents(data, graph, settings),
-        "networks": COPIES_OF_LEARNED * problems * learned * FLOAT,
-        "their layers": _layers(graph, problems, hidden, num_classes),
+        "networks": (COPIES_OF_LEARNED + (3 if on_gpu else 0)) * problems * learned * FLOAT,
+        "their layers": _layers(graph, settings, problems, hidden, num_classes),
         "coefficients": _coefficients(graph, settings, problems),
         "evolution": _evolution(graph, settings, problems * num_classes),
     }
@@ -80,10 +82,16 @@ def _nonzero(x: Tensor) -> int:
     return int(x.count_nonzero()) if x.layout == torch.strided else int(x._nnz())
 
 
-def _layers(graph: Graph, problems: int, hidden: tuple[int, ...], num_classes: int) -> int:
-    """What each layer gave, its gradient, and what was dropped (a byte an entry)."""
-    entries = problems * graph.num_nodes
-    return entries * (sum(hidden) * (2 * FLOAT + 1) + num_classes * 4 * FLOAT)
+def _layers(graph: Graph, settings: Settings, problems: int, hidden: tuple[int, ...], num_classes: int) -> int:
+    """What each layer gave, and what was dropped (a byte an entry); on a GPU its gradients too, in three shapes.
+
+    A CPU goes through the networks one by one and needs gradients of one at a time.
+    """
+    on_gpu = graph.device.type == "cuda"
+    each = sum(hidden) * ((4 * FLOAT + 2) if on_gpu else (FLOAT + 1)) + num_classes * 4 * FLOAT
+    if on_gpu and hidden and isinstance(settings.initial, PropagatedMLP):
+        each += (settings.initial.hops + 1) * hidden[0] * FLOAT
+    return problems * graph.num_nodes * each
 
 
 def _coefficients(graph: Graph, settings: Settings, problems: int) -> int:

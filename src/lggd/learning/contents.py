@@ -109,7 +109,7 @@ class Sparse:
         """With each row times its factor, `[N]`."""
         starts, columns = self.rows.crow_indices(), self.rows.col_indices()
         values = self.rows.values() * factor.repeat_interleave(starts.diff())
-        with _no_notice():
+        with no_notice():
             return Sparse(torch.sparse_csr_tensor(starts, columns, values, self.rows.shape))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Sparse:
@@ -314,20 +314,21 @@ def gcn_matrix(graph: Graph) -> Sparse:
 
 def sparse(index: Tensor, value: Tensor, shape: tuple[int, int]) -> Tensor:
     """A matrix from the places `[2, n]` and values `[n]` of its entries."""
-    with _no_notice():
+    with no_notice():
         return torch.sparse_coo_tensor(index, value, shape)
 
 
 def compressed(matrix: Tensor) -> Tensor:
     """The matrix in torch's compressed rows."""
-    with _no_notice():
+    with no_notice():
         return matrix.to_sparse_csr()
 
 
 @contextmanager
-def _no_notice() -> Iterator[None]:
-    """Without torch's notice that compressed rows are in beta, and without its checks of what we made ourselves."""
+def no_notice() -> Iterator[None]:
+    """Without torch's notices that sparse tensors are in beta and unchecked, and without its checks: ours are sound."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        for notice in ("Sparse CSR tensor support is in beta", "Sparse invariant checks are implicitly disabled"):
+            warnings.filterwarnings("ignore", message=notice)
         with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
             yield

@@ -139,6 +139,7 @@ def _multiply(a: Tensor, b: Tensor, out: Tensor, space: Workspace) -> None:
         torch.mm(a, b, out=out)
         return
     wider, product = (space.empty((len(one), NARROWEST), b.dtype) for one in (b, a))
+    # The rest changes nothing, but what happens to lie there could be numbers so small that they take long.
     wider[:, columns:] = 0
     wider[:, :columns] = b
     out.copy_(torch.mm(a, wider, out=product)[:, :columns])

@@ -141,9 +141,14 @@ class DistanceLearner:
     def load_best(self) -> None:
         """Goes back to the best state of each problem."""
         self.optimizer.forget_gradients()
+        self._forget_recording()
         with torch.no_grad():
             for best, owned in zip(self.best, self.owned(), strict=True):
                 owned.value.copy_(best)
+
+    def _forget_recording(self) -> None:
+        if isinstance(self._epoch, Replayed):
+            self._epoch.forget()
 
     def state(self) -> dict[str, Tensor]:
         """Everything that the next epoch depends on."""
@@ -163,8 +168,7 @@ class DistanceLearner:
                 best.copy_(state[f"best.{owned.name}"])
         self.optimizer.restore_moments(state)
         self._running = (~self._ended()).tolist()
-        if isinstance(self._epoch, Replayed):
-            self._epoch.forget()
+        self._forget_recording()
 
 
 class _Adam:
