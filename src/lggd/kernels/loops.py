@@ -246,15 +246,14 @@ def _pull_root(gathering, p, s, upper, lower, a, norm, winner, j):  # type: igno
 
 @njit(fastmath=FAST, inline="always")
 def _combine(terms, i, factors, slope, total):  # type: ignore[no-untyped-def]
-    """total ← Σ_r factors[r] · terms[r][i] + factors[-1] · slope; terms that do not count are not read."""
-    last = factors[-1]
+    """total ← Σ_r factors[r] · terms[r][i] + factors[-1] · slope."""
+    first, last, term = factors[0], factors[-1], terms[0][i]
     for k in range(total.size):
-        total[k] = last * slope[k]
-    for r in range(factors.size - 1):
-        if factors[r] != slope.dtype.type(0):
-            factor, term = factors[r], terms[r][i]
-            for k in range(total.size):
-                total[k] += factor * term[k]
+        total[k] = last * slope[k] + first * term[k]
+    for r in range(1, factors.size - 1):
+        factor, term = factors[r], terms[r][i]
+        for k in range(total.size):
+            total[k] += factor * term[k]
 
 
 class Compiled(NamedTuple):
@@ -293,7 +292,9 @@ def compiled(gathering: int) -> Compiled:
                 for t in range(len(factors)):
                     _combine(terms, i, factors[t], slope, sums[t])
                 for t in range(len(factors)):
-                    targets[t][i] = sums[t]
+                    target, total = targets[t][i], sums[t]
+                    for k in range(columns):
+                        target[k] = total[k]
 
     @njit(parallel=True, fastmath=FAST, cache=True)
     def pull_back(
