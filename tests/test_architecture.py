@@ -12,7 +12,7 @@ SOURCE = Path(lggd.__file__).parent
 # From the ground up. `lggd` is the package's face, `lggd/__init__.py`: it may import anything, and only the command
 # line stands on it.
 ROOMS = (
-    ("memory", "csr", "ordering", "layout", "edge_list", "geometry", "graph", "data"),
+    ("_waiting", "memory", "csr", "ordering", "layout", "edge_list", "geometry", "graph", "data"),
     ("boundary", "potential", "operators"),
     ("kernels",),
     ("solvers",),

@@ -4,6 +4,7 @@ import doctest
 import importlib
 import inspect
 import json
+import os
 import pkgutil
 import subprocess
 import sys
@@ -144,3 +145,16 @@ def test_importing_compiles_nothing(after_import):
 @pytest.mark.parametrize("package", NEEDLESS)
 def test_importing_loads_no_optional_package(after_import, package):
     assert package not in after_import["loaded"]
+
+
+@pytest.mark.parametrize(
+    ("before", "given", "expected"),
+    [("", None, "10000"), ("", "5", "5"), ("torch, ", None, "None")],
+    ids=["by itself", "as the user said", "not after torch"],
+)
+def test_threads_spin_briefly_where_nobody_said_otherwise(before, given, expected):
+    environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    environment |= {} if given is None else {"GOMP_SPINCOUNT": given}
+    code = f"import {before}lggd, os; print(os.environ.get('GOMP_SPINCOUNT'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == expected

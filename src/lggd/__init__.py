@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from lggd import _waiting as _waiting  # first: it must come before torch
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.classifier import LGGDClassifier
 from lggd.data.datasets import load
