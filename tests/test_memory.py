@@ -59,6 +59,14 @@ def test_more_work_is_never_estimated_to_take_less():
     assert estimate_memory(data, GGD()).total < sizes[0]
 
 
+def test_contents_are_asked_for_where_they_are_learned_from():
+    data = blocks()
+    data.x = None
+    with pytest.raises(TypeError, match=r"`data\.x`"):
+        estimate_memory(data, LGGD())
+    assert estimate_memory(data, GGD()).total > 0
+
+
 def test_checkpoints_bound_what_gradients_keep():
     """Ten times the steps must not take ten times the memory where states are large."""
     graph = Graph.from_edges([], num_nodes=2_000_000)
@@ -72,6 +80,10 @@ def test_checkpoints_bound_what_gradients_keep():
         ({"columns": 0}, "`columns`"),
         ({"models": 1.5}, "`models`"),
         ({"outputs": True}, "`outputs`"),
+        ({"gradient_steps": -1}, "`gradient_steps`"),
+        ({"scheme": "rk4"}, "`scheme`"),
+        ({"dtype": torch.int32}, "`dtype`"),
+        ({"model": LGGD()}, "`graph` must be PyG data"),
         ({"model": "LGGD"}, "`model`"),
         ({"model": LGGDClassifier(features=None)}, "`model`"),
     ],

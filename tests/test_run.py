@@ -207,6 +207,19 @@ def test_the_memory_of_a_large_run_is_told_before_it_starts(tables, tmp_path, mo
     assert "That may be too much. Fit fewer models" in command("run", *tables, *options).stderr
 
 
+def test_a_shortage_of_memory_is_a_sentence(tables, tmp_path, monkeypatch) -> None:
+    def short(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    monkeypatch.setattr("lggd.learning.learner.DistanceLearner.step", short)
+    result = command("run", *tables, "--backbone", "none", "--no-report", "--out", tmp_path / "short")
+    assert result.exit_code == 1
+    assert "takes about" in result.stderr
+    assert "Fit fewer models together" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "unexpectedly" not in result.stderr
+
+
 def test_nodes_without_features_get_plain_distances(tables: list[object], tmp_path: Path) -> None:
     more = ["--ignore", "height", "--ignore", "tall", "--no-report"]
     facts = answer("run", *tables, *more, "--out", tmp_path / "bare")

@@ -17,6 +17,7 @@ from lggd import (
     RK4,
     ChebNet,
     DegreePotential,
+    Graph,
     JKNet,
     LearnedEdgeWeights,
     LearnedPotential,
@@ -26,10 +27,12 @@ from lggd import (
     PropagatedMLP,
     Standardize,
     Unscaled,
+    estimate_memory,
     fit_together,
     load,
 )
 from lggd.features import passes, problems
+from lggd.features.footprint import SHARE_TO_USE, problems_that_fit
 from lggd.features.passes import history_of, in_passes, stage_name
 from lggd.features.problems import Problems
 from lggd.labels import Labels
@@ -458,6 +461,27 @@ def test_classifiers_can_be_saved_and_take_labels_afterwards(name, tmp_path):
             assert not torch.equal(model.features_.distances(data), before)
             torch.testing.assert_close(loaded.add_labels(nodes, data.y[nodes]).predict_proba(), model.predict_proba())
         assert "y" not in model.data_
+
+
+def test_passes_are_as_large_as_memory_allows(monkeypatch):
+    assert in_passes([("a",)] * 4, [2] * 4, lambda place: 5) == [[0, 1], [2, 3]]
+    assert in_passes([("a",)] * 3, [2] * 3, lambda place: 1) == [[0], [1], [2]]
+    assert in_passes([("a",), ("b",)], [2, 2], lambda place: 1 / 0) == [[0], [1]]  # one model is one pass anyway
+    data, few, heard = DATA[0], Optimization(epochs=2, patience=None), []
+    models = [LGGD(times=TIMES, optimization=few, seed=seed) for seed in range(4)]
+    wanted = estimate_memory(data, models[0], models=2).total / SHARE_TO_USE + 1
+    monkeypatch.setattr("lggd.memory.free_memory", lambda device: wanted)
+    fit_together(models, data, callback=lambda told: heard.append(told.stage))
+    assert dict.fromkeys(heard) == dict.fromkeys(["distances 1/2", "distances 2/2"])
+    monkeypatch.setattr("lggd.memory.free_memory", lambda device: None)
+    assert problems_that_fit(data, Graph.from_pyg(data), models[0].settings, CLASSES) > 10**9
+
+
+def test_models_without_contents_are_named():
+    data = DATA[0].clone()
+    data.x = None
+    with pytest.raises(TypeError, match=r"models\[0\]: `data\.x`"):
+        fit_together([LGGD(), LGGD()], data)
 
 
 def test_models_fitted_together_can_be_fitted_again_alone():

@@ -40,9 +40,15 @@ def estimate_memory(
     >>> print(estimate_memory(lggd.Graph.from_grid(torch.ones(100, 100, dtype=torch.bool).numpy()), columns=8))
     about 2.7 MiB (graph 232.8 KiB, states 2.4 MiB)
     """
-    for name, count, least in (("models", models, 1), ("columns", columns, 1), ("outputs", outputs, 1)):
+    for name, count, least in (
+        ("models", models, 1), ("columns", columns, 1), ("outputs", outputs, 1), ("gradient_steps", gradient_steps, 0)
+    ):  # fmt: skip
         if isinstance(count, bool) or not isinstance(count, int) or count < least:
             raise ValueError(f"`{name}` must be a whole number from {least}, got {count!r}.")
+    if not isinstance(scheme, FixedStep):
+        raise TypeError(f"`scheme` must be a stepping scheme such as RK4(), got {scheme!r}.")
+    if dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"`dtype` must be torch.float32 or torch.float64, got {dtype}.")
     if model is None:
         if not isinstance(graph, Graph):
             raise TypeError(f"`graph` must be a lggd.Graph where no model is given, got {type(graph).__name__}.")
@@ -50,6 +56,8 @@ def estimate_memory(
     features = model.features if isinstance(model, LGGDClassifier) else model
     if not isinstance(features, (LGGD, GGD)):
         raise TypeError(f"`model` must be LGGD(), GGD() or a classifier with such features, got {model!r}.")
+    if isinstance(graph, Graph) or not hasattr(graph, "edge_index"):
+        raise TypeError(f"`graph` must be PyG data with labels where a model is given, got {type(graph).__name__}.")
     data, classes = graph, Labels.read(graph).num_classes
     graph, settings = Graph.from_pyg(data, dtype=torch.float32), features.settings
     if isinstance(features, GGD):

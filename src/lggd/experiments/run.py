@@ -69,8 +69,8 @@ class RunSettings:
 
     def memory(self, subject: Subject) -> Memory:
         """What learning distances will take, on the device of the run."""
-        estimate = estimate_memory(subject.data, self.with_lggd(subject.has_contents))
-        return replace(estimate, device=torch.device(self.device))
+        data = copy.copy(subject.data).to(self.device)  # PyG moves a Data in place
+        return estimate_memory(data, self.with_lggd(subject.has_contents))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lggd.features.settings import Settings
 from lggd.graph import Graph
-from lggd.learning.contents import SPARSE_BELOW
+from lggd.learning.contents import SPARSE_BELOW, check_contents
 from lggd.learning.flow import Flow
 from lggd.learning.networks import FromModule, PropagatedMLP
 from lggd.learning.parameters import Equation, LearnedEdgeWeights, LearnedPotential
@@ -32,12 +32,13 @@ COPIES_OF_LEARNED = 5
 
 def learning_memory(data: Any, graph: Graph, settings: Settings, num_classes: int, problems: int) -> Memory:
     """What Pipeline 1 holds at its peak for so many problems with these settings."""
-    learned, hidden = _network(data, settings, num_classes)
+    x = check_contents(data)
+    learned, hidden = _network(x, settings, num_classes)
     # A GPU works on all networks at once: their weights are arranged for one product, and so are the gradients.
     on_gpu = graph.device.type == "cuda"
     parts = {
         "graph": graph_bytes(graph),
-        "contents": _contents(data, graph, settings),
+        "contents": _contents(x, graph, settings),
         "networks": (COPIES_OF_LEARNED + (3 if on_gpu else 0)) * problems * learned * FLOAT,
         "their layers": _layers(graph, settings, problems, hidden, num_classes),
         "coefficients": _coefficients(graph, settings, problems),
@@ -54,19 +55,18 @@ def problems_that_fit(data: Any, graph: Graph, settings: Settings, num_classes: 
     return max(1, 1 + int((one.free * SHARE_TO_USE - one.total) / max(1, many.total - one.total) * MANY))
 
 
-def _network(data: Any, settings: Settings, num_classes: int) -> tuple[int, tuple[int, ...]]:
+def _network(x: Tensor, settings: Settings, num_classes: int) -> tuple[int, tuple[int, ...]]:
     """How many numbers a network learns, and its hidden layers."""
     initial = settings.initial
     if isinstance(initial, FromModule):
         parameters = (p for p in initial.module.parameters() if not torch.nn.parameter.is_lazy(p))
         return sum(p.numel() for p in parameters), ()
     blocks = initial.hops + 1 if isinstance(initial, PropagatedMLP) else 1
-    sizes = (blocks * (data.x.shape[1] + initial.zeros), *initial.hidden, num_classes)
+    sizes = (blocks * (x.shape[1] + initial.zeros), *initial.hidden, num_classes)
     return sum((a + 1) * b for a, b in pairwise(sizes)), initial.hidden
 
 
-def _contents(data: Any, graph: Graph, settings: Settings) -> int:
-    x: Tensor = data.x
+def _contents(x: Tensor, graph: Graph, settings: Settings) -> int:
     initial, dense = settings.initial, x.shape[0] * x.shape[1] * FLOAT
     if isinstance(initial, FromModule):
         return dense

@@ -100,7 +100,12 @@ class LGGD(DistanceFeatures):
         settings = [model.settings for model in models]
         keys = [sharing_key(*pair) for pair in zip(settings, given, strict=True)]
         each = [len(horizons_of(one)) for one in settings]
-        passes = in_passes(keys, each, lambda place: problems_that_fit(*_subject(settings[place], given[place])))
+
+        def that_fit(place: int) -> int:
+            with said_of(given[place].name):
+                return problems_that_fit(*_subject(settings[place], given[place]))
+
+        passes = in_passes(keys, each, that_fit)
         for number, places in enumerate(passes):
             stage, mine = stage_name("distances", number, len(passes)), [given[place] for place in places]
             problems, histories = _learn_pass([settings[place] for place in places], mine, stage, callback, checkpoint)
