@@ -16,7 +16,7 @@ ROOMS = (
     ("boundary", "potential", "operators"),
     ("kernels",),
     ("solvers",),
-    ("distances", "labels", "training", "dropout", "replay"),
+    ("distances", "labels", "training", "dropout", "questions", "replay"),
     ("learning",),
     ("scaling", "features"),
     ("backbones",),

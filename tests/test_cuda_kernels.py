@@ -1,5 +1,7 @@
 """Triton's kernels against the plain ones: on a GPU, and elsewhere through Triton's interpreter on tiny graphs."""
 
+import contextlib
+import gc
 import math
 from dataclasses import replace
 
@@ -13,7 +15,7 @@ from lggd.kernels import Field, backend_for, reference
 from lggd.replay import WARM_UP, Replayed
 
 pytest.importorskip("triton", reason="needs triton, which runs on Linux")
-cuda = pytest.importorskip("lggd.kernels.cuda")
+from lggd.kernels import cuda
 
 HAS_GPU = torch.cuda.is_available()
 needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not HAS_GPU, reason="needs a CUDA device")]
@@ -157,6 +159,24 @@ def test_the_backend_of_a_gpu_is_this_one(name):
     assert getattr(backend_for(torch.device("cuda")), name) is getattr(cuda, name)
 
 
+@interpreted
+def test_operations_run_where_their_state_lies(monkeypatch):
+    """The present device may be another: what a machine with two GPUs would show."""
+    asked = []
+
+    def device_of(tensor):
+        asked.append(tensor)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    field, y = a_field("cpu", 1.0, torch.float64, (2, 1, 1))
+    cuda.norm(field, y)
+    cuda.stage(field, y, [y], [torch.empty_like(y)], [[1.0, 0.1]])
+    cuda.pull_back(field, y, [y], [1.0], False, False)
+    assert all(tensor is y for tensor in asked)
+    assert len(asked) == 3
+
+
 class TestOnAGPU:
     pytestmark = needs_gpu
 
@@ -214,6 +234,21 @@ class TestOnAGPU:
             expected = advance(plain)
             assert torch.equal(replayed(), expected)
         assert torch.equal(plain, recorded)
+
+    def test_a_recording_survives_that_another_becomes_garbage(self):
+        """Each goes round in a ring with itself, so that the collector finds it at an odd moment."""
+        state = torch.zeros(1000, device="cuda")
+        before = gc.get_threshold()
+        gc.set_threshold(5, 1, 1)
+        try:
+            for _ in range(3):
+                replayed = Replayed(lambda: state.add_(1).clone().add_(0).sum(), state.device, [])
+                replayed.itself = replayed
+                for _ in range(WARM_UP + 3):
+                    replayed()
+        finally:
+            gc.set_threshold(*before)
+        assert float(state[0]) == 3 * (WARM_UP + 3)
 
     @pytest.mark.parametrize("p", [1, 2, 3.5, math.inf])
     def test_gradients_agree_with_the_cpu_through_many_steps(self, p):

@@ -1,9 +1,11 @@
 """Learning distances: the flow against evolve, contents and networks against plain torch, and the learner."""
 
 import copy
+import gc
 import itertools
 import math
 import warnings
+import weakref
 from dataclasses import dataclass
 
 import pytest
@@ -26,6 +28,7 @@ from lggd import (
     PropagatedMLP,
     TorchDiffEq,
     evolve,
+    replay,
 )
 from lggd.dropout import LEVELS, draw_kept, kept_levels
 from lggd.learning import contents as containing
@@ -1386,6 +1389,21 @@ def test_many_weights_at_once_are_many_products(kind):
     torch.testing.assert_close(product, expected)
     for ours, theirs in zip(gradients(product, [weight]), gradients(expected, [weight]), strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_no_garbage_is_collected_while_an_epoch_is_recorded():
+    """An earlier recording that went then would spoil the new one."""
+    probe = _Probe()
+    probe.itself, gone = probe, weakref.finalize(probe, list)
+    del probe
+    with replay._no_garbage_collected():
+        assert not gone.alive
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+class _Probe:
+    """Garbage as soon as nobody else knows it, but only the collector can tell."""
 
 
 @pytest.mark.parametrize("notice", ["Sparse CSR tensor support is in beta", "Sparse invariant checks are implicitly"])

@@ -13,17 +13,20 @@ class Questions:
     Args:
         labels: int64 `[Q, N]`, a class or -1 where it is not known.
         name: what errors call them.
+        nodes_first: whether logits come as `[…, N, Q, K]` instead of `[…, Q, N, K]`.
     """
 
-    def __init__(self, labels: Tensor, name: str) -> None:
+    def __init__(self, labels: Tensor, name: str, nodes_first: bool = False) -> None:
         self.labels, self.name = labels, name
         known = labels >= 0
         problem, node = known.nonzero().unbind(1)
         self.count = known.sum(1)
-        self.answer, self.place = labels[problem, node], problem * labels.shape[1] + node
-        self._divisor = self.count.clamp(min=1)
         self.counts: list[int] = self.count.tolist()
+        self.answer = labels[problem, node]
         self.largest = int(self.answer.max()) if len(self.answer) else -1
+        problems, nodes = labels.shape
+        self._place = node * problems + problem if nodes_first else problem * nodes + node
+        self._divisor = self.count.clamp(min=1)
         self._alone: dict[int, Questions] = {}
 
     def alone(self, problem: int) -> Questions:
@@ -33,22 +36,28 @@ class Questions:
         return self._alone[problem]
 
     def losses(self, logits: Tensor) -> Tensor:
-        """The mean cross-entropy of each problem with these logits `[Q, N, K]`: `[Q]`, 0 where nothing is asked."""
-        each = functional.cross_entropy(self._asked(logits), self.answer, reduction="none")
-        return self._totals(each) / self._divisor
+        """The mean cross-entropy of each problem, `[Q]`: over its nodes and what stands for … in the logits' shape.
+
+        0 where nothing is asked.
+        """
+        asked = self._asked(logits)
+        answers = self.answer.repeat(len(asked))
+        each = functional.cross_entropy(asked.flatten(0, 1), answers, reduction="none").view(len(asked), -1)
+        return self._totals(each.mean(0)) / self._divisor
 
     def right(self, logits: Tensor) -> Tensor:
-        """How many nodes of each problem have their own class on top, float64 `[Q]`."""
-        return self._totals((self._asked(logits).argmax(1) == self.answer).double())
+        """How many nodes of each problem have their own class on top of logits `[Q, N, K]`, float64 `[Q]`."""
+        return self._totals((self._asked(logits)[0].argmax(1) == self.answer).double())
 
     def _asked(self, logits: Tensor) -> Tensor:
-        classes = logits.shape[2]
+        """The logits of the nodes that are asked about, one problem after the other, `[…, n, K]`."""
+        classes = logits.shape[-1]
         if self.largest >= classes:
             raise ValueError(
                 f"`{self.name}` must hold classes from 0 to {classes - 1}, as many as the module tells apart, "
                 f"got {self.largest}."
             )
-        return logits.flatten(0, 1).index_select(0, self.place)
+        return logits.reshape(-1, self.labels.numel(), classes).index_select(1, self._place)
 
     def _totals(self, each: Tensor) -> Tensor:
         # Each problem is summed in the order of its nodes, as it would be alone. Unsafe means unchecked: a check would

@@ -31,6 +31,10 @@ class Replayed:
     def __call__(self) -> Tensor:
         if self.device.type != "cuda":
             return self.compute()
+        with torch.cuda.device(self.device):
+            return self._call()
+
+    def _call(self) -> Tensor:
         if self._runs < WARM_UP:
             self._runs += 1
             return self._warm_up()
@@ -57,7 +61,9 @@ class Replayed:
         graph = torch.cuda.CUDAGraph()
         for generator in self.generators:
             graph.register_generator_state(generator)
-        with _no_garbage_collected(), torch.cuda.graph(graph):
+        # A stream of its own: torch's usual one for recordings lies on the device of the first of them.
+        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        with _no_garbage_collected(), torch.cuda.graph(graph, stream=stream):
             result = self.compute()
         return graph, result
 

@@ -17,6 +17,8 @@ from lggd.data.files import replacing
 
 # Numbers by name, an entry an epoch: what training curves are drawn from.
 History = dict[str, list[float]]
+# Longer than anybody waits: the patience of those who never stop.
+FOREVER = 2**62
 
 
 @dataclass(frozen=True)

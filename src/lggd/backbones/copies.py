@@ -8,8 +8,8 @@ from itertools import chain
 import torch
 from torch import Tensor, nn
 
-from lggd.backbones.questions import Questions
 from lggd.learning.networks import Owned
+from lggd.questions import Questions
 from lggd.training import Optimization, Randomness
 
 

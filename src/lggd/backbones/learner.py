@@ -11,15 +11,13 @@ from torch import Tensor, nn
 from lggd.backbones.copies import Copies
 from lggd.backbones.networks import Backbone, Network, build_backbone
 from lggd.backbones.propagation import check_edges
-from lggd.backbones.questions import Questions
 from lggd.backbones.stack import Stack
+from lggd.questions import Questions
 from lggd.replay import Replayed
-from lggd.training import Optimization, Randomness, seed_of
+from lggd.training import FOREVER, Optimization, Randomness, seed_of
 
 # Nothing says when to stop without validation nodes. By then the paper's GCN knows its training nodes by heart.
 EPOCHS_WITHOUT_VALIDATION = 200
-# Longer than anybody waits: the patience of those who never stop.
-FOREVER = 2**62
 
 
 def initialised(

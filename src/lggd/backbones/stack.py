@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from lggd.backbones.networks import Network
-from lggd.backbones.questions import Questions
 from lggd.dropout import LEVELS, draw_kept, kept_levels
 from lggd.learning.networks import Owned
+from lggd.questions import Questions
 from lggd.training import Optimization
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -18,27 +17,18 @@ from torch import Tensor
 
 from lggd.kernels.field import Field
 from lggd.kernels.loops import LARGEST, POWERS, SQUARES, SUM, compiled, find_largest
+from lggd.kernels.threads import on_threads_that_pay
 
 Array = NDArray[Any]
 Operation = TypeVar("Operation", bound=Callable[..., Any])
 
-# Edges times columns below which waking a second thread takes longer than the work itself.
-WORTH_A_SECOND_THREAD = 50_000
-
 
 def _threads_that_pay(operation: Operation) -> Operation:
-    """Runs small work on the calling thread alone: on a busy machine, waiting for another is what takes the time."""
+    """Runs an operation on as many threads as its edges times columns are worth."""
 
     @wraps(operation)
     def run(field: Field, f: Tensor, *rest: Any) -> Any:
-        threads = numba.get_num_threads()
-        if threads == 1 or field.csr.num_edges * f.shape[1] >= WORTH_A_SECOND_THREAD:
-            return operation(field, f, *rest)
-        numba.set_num_threads(1)
-        try:
-            return operation(field, f, *rest)
-        finally:
-            numba.set_num_threads(threads)
+        return on_threads_that_pay(field.csr.num_edges * f.shape[1], operation, field, f, *rest)
 
     return cast(Operation, run)
 

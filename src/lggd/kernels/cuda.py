@@ -6,9 +6,9 @@ Nothing here waits for the device except the first look at a graph, so all of it
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
+from typing import Any, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -21,6 +21,8 @@ from lggd.kernels import tiles
 from lggd.kernels.field import Field
 from lggd.kernels.loops import LARGEST, POWERS, SQUARES, SUM
 
+Operation = TypeVar("Operation", bound=Callable[..., Any])
+
 # A row counts as long from this many neighbours, and from this many times the mean: it gets a tile of its own.
 LONG_ROW = 128
 LONGER_THAN_MEAN = 4
@@ -32,6 +34,18 @@ WINDOW = 4096
 MOST_TERMS = 4
 
 
+def _where_its_state_lies(operation: Operation) -> Operation:
+    """Triton launches on the present device, which need not be the one that the state of the operation lies on."""
+
+    @wraps(operation)
+    def run(field: Field, f: Tensor, *rest: Any) -> Any:
+        with torch.cuda.device_of(f):  # type: ignore[no-untyped-call]
+            return operation(field, f, *rest)
+
+    return cast(Operation, run)
+
+
+@_where_its_state_lies
 def norm(field: Field, f: Tensor) -> Tensor:
     """‖∇⁻_w f‖_p, `[N, C]`."""
     out = torch.empty_like(f)
@@ -39,6 +53,7 @@ def norm(field: Field, f: Tensor) -> Tensor:
     return out
 
 
+@_where_its_state_lies
 def stage(
     field: Field, y: Tensor, terms: Sequence[Tensor], targets: Sequence[Tensor], factors: Sequence[Sequence[float]]
 ) -> None:
@@ -46,6 +61,7 @@ def stage(
     _evaluate(field, y, terms, targets, tuple(x for row in factors for x in row), len(targets))
 
 
+@_where_its_state_lies
 def pull_back(
     field: Field,
     y: Tensor,

@@ -8,16 +8,14 @@ from itertools import groupby
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import one_hot
 
 from lggd.learning.flow import Flow
 from lggd.learning.networks import Networks, Owned
 from lggd.learning.parameters import Equation
+from lggd.questions import Questions
 from lggd.replay import Replayed
-from lggd.training import Optimization
-
-# Longer than anybody waits: the patience of those who never stop.
-FOREVER = 2**62
+from lggd.training import FOREVER, Optimization
 
 
 class DistanceLearner:
@@ -47,10 +45,12 @@ class DistanceLearner:
         problems, device = train.shape[0], train.device
         each = [optimization] * problems if isinstance(optimization, Optimization) else list(optimization)
         self.names, self.epochs = list(names), max(one.epochs for one in each)
-        self.asked, self.checked = _Questions(train), _Questions(validation)
+        self.asked = Questions(train, "train", nodes_first=True)
+        self.checked = Questions(validation, "validation", nodes_first=True)
         self.held = one_hot(train.clamp(min=0).t(), num_classes).bool() & (train >= 0).t()[..., None]
         self.last = torch.tensor([one.epochs for one in each], device=device)
         self.patience = torch.tensor([one.patience or FOREVER for one in each], device=device)
+        self._unasked = self.checked.count == 0
         self.lowest = torch.full((problems,), torch.inf, device=device)
         self.waited = torch.zeros(problems, dtype=torch.int64, device=device)
         self.epoch = torch.zeros((), dtype=torch.int64, device=device)
@@ -87,14 +87,14 @@ class DistanceLearner:
                 )
         measured = {f"train_loss {self.names[q]}": trained[q] for q in told}
         for losses in validated:
-            measured |= {f"validation_loss {self.names[q]}": losses[q] for q in told if self.checked.asks[q]}
+            measured |= {f"validation_loss {self.names[q]}": losses[q] for q in told if self.checked.counts[q]}
         self._running = [not over for over in ended]
         return measured
 
     @property
     def _rows(self) -> int:
         """How many numbers an epoch measures of a problem."""
-        return 3 if self.checked.any else 2
+        return 3 if any(self.checked.counts) else 2
 
     def _compute(self) -> Tensor:
         """A whole epoch without a look at any number; what was measured comes back, one number after the other.
@@ -103,17 +103,17 @@ class DistanceLearner:
         """
         self.optimizer.forget_gradients()
         start = self.networks(self.contents, training=True).abs()
-        losses = self.asked.losses(self.flow(self.equation, start))
+        losses = self.asked.losses(-self.flow(self.equation, start))
         losses.sum().backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         measured = [losses.detach()]
         with torch.no_grad():
             running = ~self._ended()
             better = running
-            if self.checked.any:
-                validated = self.checked.losses(self.distances())
+            if any(self.checked.counts):
+                validated = self.checked.losses(-self.distances())
                 # Without validation nodes of its own a problem keeps its last state.
-                better = ((validated < self.lowest) | self.checked.nothing_asked) & running
+                better = ((validated < self.lowest) | self._unasked) & running
                 torch.where(better, validated, self.lowest, out=self.lowest)
                 self.waited.add_(1).masked_fill_(better, 0)
                 measured.append(validated)
@@ -229,27 +229,3 @@ def _runs(settings: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, fl
         runs.append((setting, slice(first, first + count)))
         first += count
     return runs
-
-
-class _Questions:
-    """The nodes that each problem is asked about, as one list of (problem, node) pairs."""
-
-    def __init__(self, target: Tensor) -> None:
-        problem, node = (target >= 0).nonzero().unbind(1)
-        self.answer, self.count = target[problem, node], (target >= 0).sum(1)
-        self.nothing_asked = self.count == 0
-        self.asks: list[bool] = (~self.nothing_asked).tolist()
-        self.any = any(self.asks)
-        self.share = 1 / self.count[problem]
-        self.place = node * len(target) + problem
-
-    def losses(self, distances: Tensor) -> Tensor:
-        """The mean cross-entropy with −f as logits, of each problem `[Q]`: over its nodes and its horizons."""
-        horizons, nodes, problems, _ = distances.shape
-        offset = torch.arange(horizons, device=distances.device)[:, None] * (nodes * problems)
-        logits = -distances.flatten(0, 2).index_select(0, (offset + self.place).flatten())
-        each = cross_entropy(logits, self.answer.repeat(horizons), reduction="none")
-        weighted = each.view(horizons, -1).mean(0) * self.share
-        # One problem after the other, each summed in the order of its nodes: as it would be alone. The counts are ours.
-        total: Tensor = torch.segment_reduce(weighted, "sum", lengths=self.count, initial=0, unsafe=True)
-        return total

@@ -3,19 +3,15 @@
 # mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numba
 from numba import njit, prange
 from numpy.typing import NDArray
 
 from lggd.kernels.loops import FAST
+from lggd.kernels.threads import on_threads_that_pay
 
 Array = NDArray[Any]
-
-# Multiplications below which waking a second thread takes longer than the work itself.
-WORTH_A_SECOND_THREAD = 50_000
 
 
 def add_products(indptr: Array, indices: Array, values: Array, dense: Array, start: Array, out: Array) -> None:
@@ -23,24 +19,12 @@ def add_products(indptr: Array, indices: Array, values: Array, dense: Array, sta
 
     Where `start` has no entries it is what `out` holds.
     """
-    _on_threads_that_pay(values.size * dense.shape[1], _add_products, indptr, indices, values, dense, start, out)
+    on_threads_that_pay(values.size * dense.shape[1], _add_products, indptr, indices, values, dense, start, out)
 
 
 def drop(values: Array, lots: Array, levels: int, factor: float) -> None:
     """values ← factor · values where the lot, a byte, is below `levels`, else 0. As many lots as values, or more."""
-    _on_threads_that_pay(values.size, _drop, values, lots, levels, factor)
-
-
-def _on_threads_that_pay(work: int, loop: Callable[..., None], *given: Any) -> None:
-    threads = numba.get_num_threads()
-    if threads == 1 or work >= WORTH_A_SECOND_THREAD:
-        loop(*given)
-        return
-    numba.set_num_threads(1)
-    try:
-        loop(*given)
-    finally:
-        numba.set_num_threads(threads)
+    on_threads_that_pay(values.size, _drop, values, lots, levels, factor)
 
 
 @njit(parallel=True, fastmath=FAST, cache=True)

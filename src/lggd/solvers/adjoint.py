@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -63,9 +64,13 @@ class Stepper:
     """
 
     def __init__(self, field: Field, tableau: Tableau, like: Tensor) -> None:
-        self.field, self.tableau = field, tableau
+        self.field, self.tableau, self._like = field, tableau, like
         self.backend = backend_for(like.device)
-        self.room = self._new_room(like)
+
+    @cached_property
+    def room(self) -> Tensor:
+        """Allocated by the first step that leaves nothing behind: those that keep their starts have memory for them."""
+        return self._new_room(self._like)
 
     def _new_room(self, like: Tensor) -> Tensor:
         stages = len(self.tableau.weights)
