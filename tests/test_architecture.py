@@ -20,6 +20,7 @@ ROOMS = (
     ("learning",),
     ("scaling", "features"),
     ("backbones",),
+    ("baselines",),
     ("storage", "classifier", "together", "estimate"),
     ("sklearn",),
     ("report",),

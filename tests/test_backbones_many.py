@@ -10,7 +10,7 @@ from torch_geometric.utils import softmax
 
 from lggd import replay
 from lggd.backbones import GAT, GCN, BackboneLearner, ChebNet, JKNet, attention, initialised, jumping, layers
-from lggd.backbones import learner as learning
+from lggd.backbones import network_learner as learning
 from lggd.backbones import stack as stacking
 from lggd.backbones.propagation import Propagation, SortedEdges
 from lggd.dropout import draw_kept

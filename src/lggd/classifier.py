@@ -20,7 +20,7 @@ from lggd.features.estimator import fit_to_labels
 from lggd.features.given import Given, firsts, read_graphs, said_of, same_inputs
 from lggd.features.passes import history_of, in_passes, stage_name
 from lggd.graph import read_weight
-from lggd.labels import Labels, merge_labels
+from lggd.labels import Labels, merge_labels, share_right
 from lggd.learning.contents import check_contents
 from lggd.training import Callback, Checkpoint, History, Optimization, learn, seed_of
 
@@ -135,19 +135,7 @@ class LGGDClassifier:
     def score(self, data: Any, mask: Tensor | None = None) -> float:
         """The share of right answers over `mask`, or `data.test_mask`, or all labels that it does not know."""
         self._check_fitted()
-        y = getattr(data, "y", None)
-        if not isinstance(y, Tensor):
-            raise TypeError(f"`data.y` must be a tensor of classes to compare with, got {type(y).__name__}.")
-        if mask is None:
-            mask = getattr(data, "test_mask", None)
-        if mask is None:
-            mask = (y >= 0) & (self.known_ < 0)
-        if mask.shape != y.shape or mask.dtype != torch.bool:
-            raise ValueError(f"`mask` must be a mask of shape {list(y.shape)}, got {mask.dtype} {list(mask.shape)}.")
-        counted = mask & (y >= 0)
-        if not bool(counted.any()):
-            raise ValueError("`mask` must hold at least one node with a label in `data.y`, got none.")
-        return float((self.predict(data)[counted] == y[counted]).float().mean())
+        return share_right(self.predict(data), data, mask, self.known_)
 
     def add_labels(self, nodes: Any, labels: Any) -> Self:
         """Takes in more labels (node ids or a mask, and their classes): new boundary, new features, no retraining."""

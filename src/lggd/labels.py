@@ -140,6 +140,26 @@ def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Te
     return merged
 
 
+def share_right(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -> float:
+    """The share of `predicted` classes that are those of `data.y`.
+
+    It is taken over `mask`, or `data.test_mask`, or all labels that are not `known` (-1), whichever comes first.
+    """
+    y = getattr(data, "y", None)
+    if not isinstance(y, Tensor):
+        raise TypeError(f"`data.y` must be a tensor of classes to compare with, got {type(y).__name__}.")
+    if mask is None:
+        mask = getattr(data, "test_mask", None)
+    if mask is None:
+        mask = (y >= 0) & (known < 0)
+    if mask.shape != y.shape or mask.dtype != torch.bool:
+        raise ValueError(f"`mask` must be a mask of shape {list(y.shape)}, got {mask.dtype} {list(mask.shape)}.")
+    counted = mask & (y >= 0)
+    if not bool(counted.any()):
+        raise ValueError("`mask` must hold at least one node with a label in `data.y`, got none.")
+    return float((predicted[counted] == y[counted]).float().mean())
+
+
 def _as_tensor(values: Any) -> Tensor:
     if isinstance(values, Tensor):
         return values

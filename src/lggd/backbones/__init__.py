@@ -1,6 +1,7 @@
 """Backbones: graph neural networks of one signature, and the learner that trains any of them."""
 
-from lggd.backbones.learner import EPOCHS_WITHOUT_VALIDATION, BackboneLearner, initialised
+from lggd.backbones.learner import BackboneLearner, initialised
+from lggd.backbones.network_learner import EPOCHS_WITHOUT_VALIDATION, NetworkLearner, Networks
 from lggd.backbones.networks import GAT, GCN, Backbone, ChebNet, JKNet, build_backbone
 
 __all__ = [
@@ -11,6 +12,8 @@ __all__ = [
     "BackboneLearner",
     "ChebNet",
     "JKNet",
+    "NetworkLearner",
+    "Networks",
     "build_backbone",
     "initialised",
 ]

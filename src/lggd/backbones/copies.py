@@ -16,6 +16,9 @@ from lggd.training import Optimization, Randomness
 class Copies:
     """Q modules, each with random numbers of its own; a problem that has ended costs nothing any more."""
 
+    # What they draw from, and look at, is not known: their epochs cannot be recorded.
+    generators: Sequence[torch.Generator] | None = None
+
     def __init__(
         self,
         modules: Sequence[nn.Module],

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lggd.backbones.attention import attention
-from lggd.backbones.propagation import Propagation, SortedEdges
+from lggd.backbones.propagation import Propagation, SortedEdges, spread_each
 
 # Drops some of the values `[Q, …]` or `[N, F]`, each problem its own; gives them as they are in evaluation.
 Drop = Callable[[Tensor], Tensor]
@@ -61,17 +61,7 @@ def attended(
     both = torch.stack([of_source, of_target], dim=-1).flatten(0, 2)
     sent, received = torch.bmm(value, both).permute(2, 1, 0).contiguous()
     share = drop(attention(sent, received, edges, slope).view(problems, heads, -1))
-    return _weighed(value, share.flatten(0, 1), edges).view(problems, heads, -1, channels)
-
-
-def _weighed(value: Tensor, share: Tensor, edges: SortedEdges) -> Tensor:
-    """Each node's sum of its neighbours' values `[B, N, C]` by their shares `[B, E]`: `[B, N, C]`."""
-    if value.is_cuda:
-        # One product over B copies of the graph.
-        spread = Propagation(edges.repeated(len(value)), share.flatten())
-        return spread(value.reshape(1, -1, value.shape[2])).view(value.shape)
-    heads = zip(share, value.unsqueeze(1), strict=True)
-    return torch.cat([Propagation(edges, of_head)(x_of_head) for of_head, x_of_head in heads])
+    return spread_each(value, share.flatten(0, 1), edges).view(problems, heads, -1, channels)
 
 
 # -- The graph as each kind of layer reads it --------------------------------------------------------------------------

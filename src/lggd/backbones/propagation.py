@@ -127,6 +127,19 @@ class Propagation:
         return product
 
 
+def spread_each(x: Tensor, value: Tensor, edges: SortedEdges) -> Tensor:
+    """M[b] x[b] for each b, where the matrices have the same edges but entries `value [B, E]` of their own.
+
+    `[B, N, C]` → `[B, N, C]`, differentiable in both.
+    """
+    if x.is_cuda:
+        # One product over B copies of the graph.
+        spread = Propagation(edges.repeated(len(x)), value.flatten())
+        return spread(x.reshape(1, -1, x.shape[2])).view(x.shape)
+    pairs = zip(value, x.unsqueeze(1), strict=True)
+    return torch.cat([Propagation(edges, one)(x_of_one) for one, x_of_one in pairs])
+
+
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, value: Tensor, x: Tensor, propagation: Propagation) -> Tensor:

@@ -35,7 +35,7 @@ class Stack:
         weight = None if edge_weight is None else edge_weight.detach()
         # Not remembered by the module: what the graph gathers for Q problems shall go when they are done.
         self.graph: Any = first.remembered.anew(x if x.dim() == 2 else x[0], edge_index, weight)
-        self.generators = [torch.Generator(x.device).manual_seed(seed) for seed in seeds]
+        self.generators: Sequence[torch.Generator] = [torch.Generator(x.device).manual_seed(seed) for seed in seeds]
         # Something is always kept: it stands for all that is dropped.
         self.kept_levels = max(1, kept_levels(first.choice.dropout))
         each = [dict(module.named_parameters()) for module in self.modules]
@@ -67,9 +67,13 @@ class Stack:
 
     def evaluate(self, checked: Questions, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
         """The loss and the number of right answers of each problem, without dropout."""
+        logits = self.answers()
+        return checked.losses(logits), checked.right(logits)
+
+    def answers(self) -> Tensor:
+        """The logits of all nodes, `[Q, N, K]`, without dropout."""
         with torch.no_grad():
-            logits = self._logits(_as_they_are)
-            return checked.losses(logits), checked.right(logits)
+            return self._logits(_as_they_are)
 
     def _logits(self, drop: Any) -> Tensor:
         return self.modules[0].logits(self.parameters, self.x, self.graph, drop)

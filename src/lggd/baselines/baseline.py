@@ -1,0 +1,192 @@
+"""What LGGD is compared with: one contract for all, and one training."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from lggd.backbones import NetworkLearner, Networks
+from lggd.backbones.propagation import check_edges
+from lggd.features.given import firsts, said_of, same_inputs
+from lggd.features.passes import history_of, in_passes, stage_name
+from lggd.graph import read_weight
+from lggd.labels import Labels, share_right
+from lggd.learning.contents import check_contents
+from lggd.training import Callback, History, Optimization, learn, seed_of
+
+# The share of labels to hold out for validation where none are given.
+VALIDATION = 0.2
+
+
+class Answering(Networks, Protocol):
+    """Networks that can be asked about every node."""
+
+    def answers(self) -> Tensor:
+        """The logits of all nodes, `[Q, N, K]`, as they answer when trained."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What one model is fitted to: the nodes it may learn from and validate on, and a seed of its own.
+
+    `train` and `validation` are int64 `[N]`, a class or -1; no other label is to be had.
+    """
+
+    train: Tensor
+    validation: Tensor
+    seed: int
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What all problems of one pass have in common: contents float32 `[N, F]`, edges, their weights or None, and K."""
+
+    x: Tensor
+    edge_index: Tensor
+    edge_weight: Tensor | None
+    num_classes: int
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return len(self.x)
+
+
+@dataclass(eq=False)
+class Baseline(ABC):
+    """A method that classifies the nodes of the graph it is fitted to. Used as `LGGDClassifier` is.
+
+    `fit(data)` reads labels as `LGGD.fit` does and returns self. After it: `probabilities_` float32 `[N, K]`,
+    `num_classes_`, `known_` (the labels learned from, int64 `[N]`, -1 elsewhere) and `history_` (training curves).
+    `lggd.fit_together` fits several at once; those that differ in nothing but labels and seed share a pass.
+    """
+
+    _: KW_ONLY
+    optimization: Optimization = Optimization()
+    seed: int | torch.Generator = 0
+
+    def __post_init__(self) -> None:
+        # Declared here, set by fit: a fitted model has them, an unfitted one has not.
+        self.probabilities_: Tensor
+        self.known_: Tensor
+        self.num_classes_: int
+        self.history_: dict[str, History]
+
+    # -- what a method must say ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Refuses wrong settings."""
+
+    @abstractmethod
+    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+        """Networks on their way, one a problem, that `NetworkLearner` trains.
+
+        Called once for all problems of a pass, on the first of its models. Whatever comes before that training, as
+        preprocessing or pretraining, happens here.
+        """
+
+    def _problems_at_once(self, subject: Subject) -> int:
+        """How many problems may share a pass on such data, where memory or the method sets a limit."""
+        return 2**62
+
+    # -- scikit-learn's verbs -----------------------------------------------------------------------------------
+
+    def fit(self, data: Any, *, callback: Callback | None = None) -> Self:
+        """Learns from the labels that the data show; a fit that fails leaves the model as it was."""
+        fit_baselines([self], [data], [""], callback)
+        return self
+
+    def predict(self) -> Tensor:
+        """The most probable class of each node of the graph that it was fitted to, int64 `[N]`."""
+        return self.predict_proba().argmax(1)
+
+    def predict_proba(self) -> Tensor:
+        """The probability of each class, float32 `[N, K]`."""
+        if not hasattr(self, "probabilities_"):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError(f"This {type(self).__name__} must be fitted first. Call fit(data).")
+        return self.probabilities_
+
+    def score(self, data: Any, mask: Tensor | None = None) -> float:
+        """The share of right answers over `mask`, or `data.test_mask`, or all labels that it does not know."""
+        return share_right(self.predict(), data, mask, self.known_)
+
+
+class _Learner(NetworkLearner):
+    def __init__(self, networks: Answering, problems: Sequence[Problem], optimization: Optimization) -> None:
+        self._answering = networks
+        target, validation = (torch.stack([getattr(one, of) for one in problems]) for of in ("train", "validation"))
+        super().__init__(networks, target, validation, optimization, [one.name for one in problems])
+
+    def load_best(self) -> Tensor:
+        """The probabilities of all classes, `[Q, N, K]`, that the best states answer with."""
+        self._put_best()
+        return torch.softmax(self._answering.answers(), dim=2)
+
+
+def fit_baselines(
+    models: Sequence[Baseline], data: Sequence[Any], names: Sequence[str], callback: Callback | None
+) -> None:
+    """Fits each model to its data as `fit` says; all of them, or none where something is wrong with one.
+
+    `names` are what errors and curves call the models.
+    """
+    subjects, problems = [], []
+    for model, one, name in zip(models, data, names, strict=True):
+        with said_of(name):
+            model._check()
+            subject, problem = _read(model, one, name)
+        subjects.append(subject)
+        problems.append(problem)
+    keys = [
+        (first, subject.num_classes, type(model), *_settings(model))
+        for first, subject, model in zip(firsts(data, same_inputs), subjects, models, strict=True)
+    ]
+    passes = in_passes(keys, [1] * len(models), lambda place: models[place]._problems_at_once(subjects[place]))
+    learned: list[tuple[Tensor, History]] = [None] * len(models)  # type: ignore[list-item]
+    for number, places in enumerate(passes):
+        stage, first = stage_name("training", number, len(passes)), places[0]
+        mine = [problems[place] for place in places]
+        with said_of(mine[0].name if len(mine) == 1 else ""):
+            found = _train_pass(models[first], subjects[first], mine, stage, callback)
+        for place, one in zip(places, found, strict=True):
+            learned[place] = one
+    for model, subject, problem, (probabilities, history) in zip(models, subjects, problems, learned, strict=True):
+        model.probabilities_, model.history_ = probabilities, {"training": history}
+        model.num_classes_, model.known_ = subject.num_classes, problem.train
+
+
+def _settings(model: Baseline) -> list[Any]:
+    """All in which models must agree to share a pass."""
+    return [getattr(model, field.name) for field in fields(model) if field.name != "seed"]
+
+
+def _train_pass(
+    model: Baseline, subject: Subject, problems: Sequence[Problem], stage: str, callback: Callback | None
+) -> list[tuple[Tensor, History]]:
+    networks = model._networks(subject, problems, callback)
+    learner = _Learner(networks, problems, model.optimization)
+    history = learn(learner, stage, callback)
+    return [
+        (probabilities.float(), history_of(history, one.name))
+        for probabilities, one in zip(learner.load_best(), problems, strict=True)
+    ]
+
+
+def _read(model: Baseline, data: Any, name: str) -> tuple[Subject, Problem]:
+    seed = seed_of(model.seed)
+    labels = Labels.read(data).hold_out(VALIDATION, torch.Generator().manual_seed(seed))
+    x = check_contents(data)
+    x = x if x.layout == torch.strided else x.to_dense()
+    weight = read_weight(data)
+    check_edges(data.edge_index, weight, len(x))
+    subject = Subject(x.float(), data.edge_index, weight, labels.num_classes)
+    return subject, Problem(labels.train, labels.validation, seed, name)
