@@ -52,12 +52,12 @@ class GCN:
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        _check_counts(hidden=self.hidden)
-        _check_share(dropout=self.dropout)
+        check_counts(hidden=self.hidden)
+        check_share(dropout=self.dropout)
 
     def build(self, in_channels: int, num_classes: int) -> nn.Module:
         """A module with new parameters, drawn from torch's global random numbers as any layer's are."""
-        _check_counts(in_channels=in_channels, num_classes=num_classes)
+        check_counts(in_channels=in_channels, num_classes=num_classes)
         return _ConvolutionalNetwork(self, in_channels, num_classes)
 
 
@@ -85,12 +85,12 @@ class GAT:
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        _check_counts(hidden=self.hidden, heads=self.heads)
-        _check_share(dropout=self.dropout)
+        check_counts(hidden=self.hidden, heads=self.heads)
+        check_share(dropout=self.dropout)
 
     def build(self, in_channels: int, num_classes: int) -> nn.Module:
         """A module with new parameters, drawn from torch's global random numbers as any layer's are."""
-        _check_counts(in_channels=in_channels, num_classes=num_classes)
+        check_counts(in_channels=in_channels, num_classes=num_classes)
         return _AttentionNetwork(self, in_channels, num_classes)
 
 
@@ -117,12 +117,12 @@ class ChebNet:
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        _check_counts(hidden=self.hidden, terms=self.terms)
-        _check_share(dropout=self.dropout)
+        check_counts(hidden=self.hidden, terms=self.terms)
+        check_share(dropout=self.dropout)
 
     def build(self, in_channels: int, num_classes: int) -> nn.Module:
         """A module with new parameters, drawn from torch's global random numbers as any layer's are."""
-        _check_counts(in_channels=in_channels, num_classes=num_classes)
+        check_counts(in_channels=in_channels, num_classes=num_classes)
         return _ChebyshevNetwork(self, in_channels, num_classes)
 
 
@@ -153,14 +153,14 @@ class JKNet:
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        _check_counts(hidden=self.hidden, lstm_layers=self.lstm_layers)
-        _check_share(dropout=self.dropout)
+        check_counts(hidden=self.hidden, lstm_layers=self.lstm_layers)
+        check_share(dropout=self.dropout)
         if self.hidden * self.lstm_layers < 2:
             raise ValueError("`hidden` times `lstm_layers` must be at least 2, got 1. Raise one of them.")
 
     def build(self, in_channels: int, num_classes: int) -> nn.Module:
         """A module with new parameters, drawn from torch's global random numbers as any layer's are."""
-        _check_counts(in_channels=in_channels, num_classes=num_classes)
+        check_counts(in_channels=in_channels, num_classes=num_classes)
         return _JumpingNetwork(self, in_channels, num_classes)
 
 
@@ -182,7 +182,7 @@ def build_backbone(backbone: Backbone | nn.Module, in_channels: int, num_classes
     """
     if isinstance(backbone, Backbone):
         return backbone.build(in_channels, num_classes)
-    _check_counts(in_channels=in_channels, num_classes=num_classes)
+    check_counts(in_channels=in_channels, num_classes=num_classes)
     if isinstance(backbone, nn.Module):
         return GivenModule(backbone, num_classes)
     given = f"the class {backbone.__name__}" if isinstance(backbone, type) else f"a {type(backbone).__name__}"
@@ -299,13 +299,13 @@ class _JumpingNetwork(Network):
 # -- Checks ------------------------------------------------------------------------------------------------------------
 
 
-def _check_counts(**counts: object) -> None:
+def check_counts(**counts: object) -> None:
     for name, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, Integral) or int(count) < 1:
             raise ValueError(f"`{name}` must be a whole number from 1, got {count!r}.")
 
 
-def _check_share(**shares: object) -> None:
+def check_share(**shares: object) -> None:
     for name, share in shares.items():
         if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= float(share) < 1:
             raise ValueError(f"`{name}` must lie in [0, 1), got {share!r}. Use {name}=0 to drop nothing.")

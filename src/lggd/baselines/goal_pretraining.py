@@ -1,0 +1,83 @@
+"""GOAL's pretraining: attention networks whose class scores take the place of the node features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from lggd.backbones import GAT, NetworkLearner
+from lggd.backbones.layers import Drop, attended, edges_with_loops
+from lggd.backbones.networks import Network
+from lggd.backbones.propagation import SortedEdges
+from lggd.backbones.stack import Stack
+from lggd.baselines.baseline import Problem, Subject
+from lggd.training import Callback, Optimization, Randomness, learn, seed_of
+
+# Heads of the first layer, their width, and the share of attention that is dropped.
+ATTENTION = GAT(hidden=16, heads=8, dropout=0.6)
+# PyG's slope of LeakyReLU below 0.
+SLOPE = 0.2
+
+
+class AttentionStack(Network):
+    """Attention layers F → 8 · 16 → 8 · 16 → K without activation between them, as GOAL is pretrained.
+
+    Only the attention is dropped. Edge weights are ignored, as by `GAT`.
+    """
+
+    def __init__(self, in_channels: int, num_classes: int) -> None:
+        from torch_geometric.nn import GATConv
+
+        super().__init__(ATTENTION, edges_with_loops)
+        width = ATTENTION.hidden * ATTENTION.heads
+        self.layers = nn.ModuleList(
+            [
+                GATConv(in_channels, ATTENTION.hidden, ATTENTION.heads),
+                GATConv(width, width),
+                GATConv(width, num_classes),
+            ]
+        )
+
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SortedEdges, drop: Drop) -> Tensor:
+        for number in range(len(self.layers)):
+            weight, source, target, bias = (
+                parameters[f"layers.{number}.{of}"] for of in ("lin.weight", "att_src", "att_dst", "bias")
+            )
+            heads = attended(x, weight, source, target, graph, SLOPE, drop)
+            x = heads.transpose(1, 2).flatten(2) + bias.unsqueeze(1)
+        return x
+
+
+class _Learner(NetworkLearner):
+    def __init__(self, stack: Stack, problems: Sequence[Problem], optimization: Optimization) -> None:
+        self._stack = stack
+        target, validation = (torch.stack([getattr(one, of) for one in problems]) for of in ("train", "validation"))
+        super().__init__(stack, target, validation, optimization, [one.name for one in problems])
+
+    def load_best(self) -> Tensor:
+        """The logits of all nodes, `[Q, N, K]`, at the best epochs."""
+        self._put_best()
+        return self._stack.answers()
+
+
+def pretrained(
+    subject: Subject,
+    problems: Sequence[Problem],
+    seeds: Sequence[int],
+    optimization: Optimization,
+    callback: Callback | None,
+) -> Tensor:
+    """The class scores of every node for each problem, `[Q, N, K]`: its features from then on."""
+    modules = [_initialised(subject, seed).to(subject.x.device) for seed in seeds]
+    # Seeds drawn from the seeds: what is dropped must not be drawn from the numbers that parameters started from.
+    drawn = [seed_of(torch.Generator().manual_seed(seed)) for seed in seeds]
+    learner = _Learner(Stack(modules, subject.x, subject.edge_index, None, drawn), problems, optimization)
+    learn(learner, "pretraining", callback)
+    return learner.load_best()
+
+
+def _initialised(subject: Subject, seed: int) -> AttentionStack:
+    with torch.device("cpu"), Randomness(seed, torch.device("cpu")).in_use():
+        return AttentionStack(subject.x.shape[1], subject.num_classes)

@@ -1,0 +1,219 @@
+"""GraphMix (Verma et al.): a GCN and a plain network share their weights; the plain one learns from mixtures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from lggd.backbones import GCN
+from lggd.backbones.layers import Drop, adjacency_with_loops, multiplied
+from lggd.backbones.networks import Network, check_counts, check_share
+from lggd.backbones.propagation import Propagation
+from lggd.backbones.stack import Stack
+from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.learning.networks import Owned
+from lggd.questions import Questions
+from lggd.training import Callback, Optimization, Randomness, seed_of
+
+# Contents of so many entries, those of all problems together, are dropped from at once.
+ENTRIES_AT_ONCE = 2**29
+
+
+@dataclass(eq=False)
+class GraphMix(Baseline):
+    """A GCN Â ReLU(Â dropout(x) W₁) W₂ that learns in turn with a plain network ReLU(dropout(x) W₁) W₂.
+
+    A fair coin decides each epoch. Heads: cross-entropy of the GCN on the training nodes. Tails: binary cross-entropy
+    of the plain network's softmax, averaged over nodes and classes, on training nodes that are mixed in pairs, hidden
+    values and labels alike, with λ ~ Beta(1, 1); plus w(e) times the same on as many unlabelled nodes, drawn at random
+    with replacement. These have for labels what the GCN answers with dropout, averaged over `predictions` times and
+    sharpened to p^(1/T)/Σp^(1/T). w(e) = w·exp(-5(1 - t)²), where t goes from 0 to 1 between the epochs of `ramp`. The
+    GCN answers in evaluation. Without the authors' moving average of the weights, which they only watch.
+
+    Args:
+        hidden: the width of the hidden layer.
+        dropout: the share of inputs that is dropped in training.
+        predictions: how many answers of the GCN are averaged.
+        temperature: T; the smaller, the sharper.
+        unlabelled_weight: w; the authors take 10 for Cora and CiteSeer and 1 for PubMed.
+        ramp: the first and the last epoch of the rise of w(e).
+
+    >>> import lggd
+    >>> data = lggd.load("karate")
+    >>> GraphMix(optimization=lggd.Optimization(epochs=20)).fit(data).predict().shape
+    torch.Size([34])
+    """
+
+    hidden: int = 16
+    dropout: float = 0.5
+    predictions: int = 10
+    temperature: float = 0.1
+    unlabelled_weight: float = 10.0
+    ramp: tuple[int, int] = (500, 1000)
+    optimization: Optimization = field(default=Optimization(weight_decay=5e-4), kw_only=True)
+
+    def _check(self) -> None:
+        check_counts(hidden=self.hidden, predictions=self.predictions)
+        check_share(dropout=self.dropout)
+        if not _is_number(self.temperature) or not 0 < self.temperature < math.inf:
+            raise ValueError(f"`temperature` must be positive, got {self.temperature!r}. Use 1 to sharpen nothing.")
+        if not _is_number(self.unlabelled_weight) or not 0 <= self.unlabelled_weight < math.inf:
+            raise ValueError(
+                f"`unlabelled_weight` must be 0 or above, got {self.unlabelled_weight!r}. Use 0 for labels alone."
+            )
+        ordered = isinstance(self.ramp, tuple) and len(self.ramp) == 2 and all(map(_is_whole, self.ramp))
+        if not ordered or not 0 <= self.ramp[0] < self.ramp[1]:
+            raise ValueError(f"`ramp` must be two epochs in order, from 0, as a tuple, got {self.ramp!r}.")
+
+    def _problems_at_once(self, subject: Subject) -> int:
+        return max(1, ENTRIES_AT_ONCE // subject.x.numel())
+
+    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+        modules = []
+        for one in problems:
+            with torch.device("cpu"), Randomness(one.seed, torch.device("cpu")).in_use():
+                module = _SharedNetwork(self, subject.x.shape[1], subject.num_classes)
+            modules.append(module.to(subject.x.device))
+        # Seeds drawn from the seeds, as backbones do: what is dropped is not drawn as parameters were.
+        seeds = [seed_of(torch.Generator().manual_seed(one.seed)) for one in problems]
+        return _InTurn(self, modules, subject, torch.stack([one.train for one in problems]), seeds)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+class _SharedNetwork(Network):
+    def __init__(self, model: GraphMix, in_channels: int, num_classes: int) -> None:
+        from torch_geometric.nn import GCNConv
+
+        # A stack asks a choice for its dropout, and whether two are equal; of this network GCN says enough.
+        super().__init__(GCN(model.hidden, model.dropout), adjacency_with_loops)
+        self.first = GCNConv(in_channels, model.hidden, bias=False)
+        self.second = GCNConv(model.hidden, num_classes, bias=False)
+
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagation, drop: Drop) -> Tensor:
+        return _convolutional(multiplied(drop(x), parameters["first.lin.weight"]), parameters, graph)
+
+
+def _convolutional(values: Tensor, parameters: Mapping[str, Tensor], spread: Propagation) -> Tensor:
+    """The answers of the GCN, `[Q, N, K]`, from xW₁ `[Q, N, C]`."""
+    return spread(multiplied(functional.relu(spread(values)), parameters["second.lin.weight"]))
+
+
+def _plain(values: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
+    """The answers of the plain network, `[Q, N, K]`, from xW₁ `[Q, N, C]`."""
+    return multiplied(functional.relu(values), parameters["second.lin.weight"])
+
+
+class _InTurn(Stack):
+    """Networks that descend by one loss or the other, as each one's coin falls.
+
+    The nodes of all problems stand in one list, problem by problem: node n of problem q is q·N + n. As many nodes are
+    mixed in each problem as it has training nodes.
+    """
+
+    def __init__(
+        self, model: GraphMix, modules: Sequence[Network], subject: Subject, train: Tensor, seeds: Sequence[int]
+    ) -> None:
+        super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
+        self.model = model
+        self.epoch = torch.zeros(len(train), dtype=torch.int64, device=train.device)
+        place = torch.arange(train.numel(), device=train.device).view(train.shape)
+        labelled = train >= 0
+        self.labelled, self.owner = place[labelled], labelled.nonzero()[:, 0]
+        self.counts: list[int] = labelled.sum(1).tolist()
+        self.count = labelled.sum(1)
+        self.label = functional.one_hot(train[labelled], subject.num_classes).to(self.x.dtype)
+        # Where all nodes are labelled there is nothing to draw from; what is drawn from them all then counts for 0.
+        self.unlabelled = [row[free] if bool(free.any()) else row for row, free in zip(place, ~labelled, strict=True)]
+        self.some_unlabelled = (~labelled).any(1)
+
+    def owned(self) -> list[Owned]:
+        """All that learning changes; the number of the epoch, too."""
+        return [*super().owned(), Owned("epoch", self.epoch)]
+
+    def put(self, values: Mapping[str, Tensor]) -> None:
+        """Goes on from such values of what is owned."""
+        super().put(values)
+        self.epoch.copy_(values["epoch"])
+
+    def descend(self, asked: Questions, running: Sequence[bool]) -> Tensor:
+        """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
+        # Both may see the same inputs, for only one of them counts.
+        values = multiplied(self._dropped(self.x), self.parameters["first.lin.weight"])
+        by_graph = asked.losses(_convolutional(values, self.parameters, self.graph))
+        losses = torch.where(self._heads(), by_graph, self._plain_losses(_plain(values, self.parameters)))
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        self.epoch.add_(1)
+        return losses.detach()
+
+    def _heads(self) -> Tensor:
+        """Whose coin says that it is the GCN's turn, bool `[Q]`."""
+        return self._uniform() < 0.5
+
+    def _uniform(self) -> Tensor:
+        """A number from 0 to 1 for each problem, `[Q]`."""
+        return torch.cat([torch.rand(1, generator=one, device=self.x.device) for one in self.generators])
+
+    def _plain_losses(self, logits: Tensor) -> Tensor:
+        """The loss of the plain network, `[Q]`, from its answers `[Q, N, K]`."""
+        guessed = self._guessed().flatten(0, 1)
+        drawn = self._draw_unlabelled()
+        on_labelled = self._mixed_losses(logits, self.labelled, self.label)
+        return on_labelled + self._weight() * self._mixed_losses(logits, drawn, guessed[drawn])
+
+    def _weight(self) -> Tensor:
+        """w(e), `[Q]`; 0 where there is no unlabelled node."""
+        first, last = self.model.ramp
+        risen = ((self.epoch - first) / (last - first)).clamp(0, 1)
+        return self.model.unlabelled_weight * torch.exp(-5 * (1 - risen).square()) * self.some_unlabelled
+
+    def _guessed(self) -> Tensor:
+        """The probabilities that stand for labels, `[Q, N, K]`."""
+        with torch.no_grad():
+            total = torch.zeros((), device=self.x.device)
+            for _ in range(self.model.predictions):
+                total = total + torch.softmax(self._logits(self._dropped), dim=2)
+            # By way of logarithms: high powers of small numbers would be 0.
+            return torch.softmax((total / self.model.predictions).log() / self.model.temperature, dim=2)
+
+    def _draw_unlabelled(self) -> Tensor:
+        """As many unlabelled nodes of each problem as it has training nodes, some of them perhaps twice."""
+        each = zip(self.unlabelled, self.counts, self.generators, strict=True)
+        return torch.cat(
+            [pool[torch.randint(len(pool), (n,), generator=one, device=pool.device)] for pool, n, one in each]
+        )
+
+    def _mixed_losses(self, logits: Tensor, nodes: Tensor, target: Tensor) -> Tensor:
+        """Binary cross-entropy on these nodes, `[n]`, mixed in pairs within each problem, `[Q]`; `target` is `[n, K]`.
+
+        The last weights are linear: what is mixed after them are the hidden values before them.
+        """
+        share, partner = self._uniform()[self.owner].unsqueeze(1), self._partners()
+        # Not by index_select, whose gradient would add up nodes that are there twice in an order that changes on a GPU.
+        chosen = logits.reshape(-1, logits.shape[2])[nodes]
+        mixed = share * chosen + (1 - share) * chosen.index_select(0, partner)
+        wanted = share * target + (1 - share) * target.index_select(0, partner)
+        each = functional.binary_cross_entropy(torch.softmax(mixed, dim=1), wanted, reduction="none").mean(1)
+        # Unsafe means unchecked: a check would wait for the device, and the counts are ours.
+        total = torch.segment_reduce(each, "sum", lengths=self.count, axis=0, unsafe=True, initial=0)
+        return total / self.count
+
+    def _partners(self) -> Tensor:
+        """For each of the nodes that are mixed another one of the same problem, `[n]`: a permutation."""
+        orders, start = [], 0
+        for count, generator in zip(self.counts, self.generators, strict=True):
+            orders.append(torch.rand(count, generator=generator, device=self.x.device).argsort() + start)
+            start += count
+        return torch.cat(orders)

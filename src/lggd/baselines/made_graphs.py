@@ -1,0 +1,124 @@
+"""Graphs that a method makes of the given one before it learns: made once and kept, then learned on as any other."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from lggd.backbones import Backbone, initialised
+from lggd.backbones.networks import Network
+from lggd.backbones.stack import Stack
+from lggd.baselines.baseline import Problem, Subject
+from lggd.training import seed_of
+
+T = TypeVar("T")
+
+
+class Kept(Generic[T]):
+    """The last few results of a computation, known again by a key that stands for all that went into them.
+
+    >>> kept: Kept[int] = Kept(most=2)
+    >>> kept("two", lambda: 2), kept("two", lambda: 3)
+    (2, 2)
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._results: OrderedDict[Hashable, T] = OrderedDict()
+
+    def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made under this key, or what `make` makes now."""
+        if key not in self._results:
+            self._results[key] = make()
+        self._results.move_to_end(key)
+        result = self._results[key]
+        while len(self._results) > self._most:
+            self._results.popitem(last=False)
+        return result
+
+    def forget(self) -> None:
+        """Lets all results go."""
+        self._results.clear()
+
+
+def digest(*tensors: Tensor | None) -> str:
+    """What stands for the entries of tensors, and for where they lie: equal for equal ones, whoever holds them.
+
+    By entries, because each split of a dataset is loaded as tensors of its own.
+    """
+    summary = hashlib.blake2b(digest_size=16)
+    for tensor in tensors:
+        if tensor is None:
+            summary.update(b"none")
+            continue
+        summary.update(f"{tensor.dtype} {list(tensor.shape)} {tensor.device}".encode())
+        summary.update(tensor.detach().cpu().contiguous().numpy().data)
+    return summary.hexdigest()
+
+
+def starting_networks(
+    subject: Subject, problems: Sequence[Problem], backbone: Backbone
+) -> tuple[list[Network], list[int]]:
+    """A network a problem, with its first parameters, and the seed of what it drops."""
+    made = [initialised(backbone, subject.x.shape[1], subject.num_classes, one.seed) for one in problems]
+    modules = [module.to(subject.x.device) for module in made if isinstance(module, Network)]
+    # Seeds drawn from the seeds, as backbones alone do: what is dropped is not drawn as parameters were.
+    return modules, [seed_of(torch.Generator().manual_seed(one.seed)) for one in problems]
+
+
+def stack_on(
+    edge_index: Tensor, edge_weight: Tensor | None, subject: Subject, problems: Sequence[Problem], backbone: Backbone
+) -> Stack:
+    """The networks of all problems on such a graph, as they would start on the given one."""
+    modules, seeds = starting_networks(subject, problems, backbone)
+    return Stack(modules, subject.x, edge_index, edge_weight, seeds)
+
+
+def with_graph(data: Any, edge_index: Tensor, edge_weight: Tensor | None) -> Any:
+    """A shallow copy of PyG data with these edges in place of its own."""
+    other = copy.copy(data)
+    for name in ("edge_attr", "edge_weight"):
+        if getattr(other, name, None) is not None:
+            delattr(other, name)
+    other.edge_index = edge_index
+    if edge_weight is not None:
+        other.edge_weight = edge_weight
+    return other
+
+
+def check_symmetric(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
+    """Refuses edges that do not weigh the same in both directions, and weights that are no weights."""
+    if edge_weight is not None and not bool(((edge_weight >= 0) & edge_weight.isfinite()).all()):
+        raise ValueError(
+            f"`edge_weight` must be 0 or above and finite, got {_wrong(edge_weight)}. Leave such edges out."
+        )
+    there, back = (_merged(one, edge_weight, num_nodes) for one in (edge_index, edge_index.flip(0)))
+    if not torch.equal(there[0], back[0]) or not torch.allclose(there[1], back[1], rtol=1e-5, atol=0):
+        raise ValueError(
+            "`data.edge_index` must hold every edge in both directions, with equal weights. "
+            "Apply torch_geometric.transforms.ToUndirected() to the data first."
+        )
+
+
+def check_backbone(backbone: object) -> None:
+    """Refuses what is no backbone of ours."""
+    if not isinstance(backbone, Backbone):
+        raise TypeError(f"`backbone` must be GCN(), GAT(), ChebNet() or JKNet(), got {backbone!r}. Give an object.")
+
+
+def _wrong(weight: Tensor) -> float:
+    return float(weight[~((weight >= 0) & weight.isfinite())][0])
+
+
+def _merged(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Every pair of nodes once, with the sum of its weights."""
+    pair, place = torch.unique(edge_index[0] * num_nodes + edge_index[1], return_inverse=True)
+    weight = torch.ones(len(place), device=pair.device) if edge_weight is None else edge_weight
+    total = torch.zeros(len(pair), dtype=torch.float64, device=pair.device)
+    return pair, total.index_add_(0, place, weight.double())
