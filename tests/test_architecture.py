@@ -21,7 +21,7 @@ ROOMS = (
     ("scaling", "features"),
     ("backbones",),
     ("baselines",),
-    ("storage", "classifier", "together", "estimate"),
+    ("storage", "classifier", "plus", "together", "estimate"),
     ("sklearn",),
     ("report",),
     ("experiments",),

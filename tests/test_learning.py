@@ -1380,6 +1380,54 @@ def test_blocks_formed_once_are_the_blocks_that_are_multiplied(normalize):
     torch.testing.assert_close(formed.times(weight), blocks.times(weight), rtol=1e-4, atol=1e-5)
 
 
+def pageranked(x, graph, restart, steps=10):
+    """By the definition: Σ_k restart (1 − restart)^k Â^k x, and the rest of the walk at its end."""
+    dense = gcn_matrix(graph).rows.to_dense()
+    powers = [torch.linalg.matrix_power(dense, k) @ x for k in range(steps + 1)]
+    weights = [restart * (1 - restart) ** k for k in range(steps)] + [(1 - restart) ** steps]
+    return sum(weight * power for weight, power in zip(weights, powers, strict=True))
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("kind", [Dense, lambda x: Sparse(x.to_sparse_csr())])
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_the_last_block_is_the_pagerank_of_the_contents(kind, normalize):
+    graph = graph_of(True)
+    x = torch.randn(graph.num_nodes, 7, generator=random(1)).relu()
+    contents = propagated(kind(x), graph, 1, normalize, pagerank=0.15)
+    expected = pageranked(x, graph, 0.15)
+    if normalize:
+        expected = torch.nn.functional.normalize(expected)
+    assert contents.num_features == 21
+    formed = contents.times(torch.eye(21))
+    torch.testing.assert_close(formed[:, 14:], expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(formed[:, :14], propagated(kind(x), graph, 1, normalize).times(torch.eye(14)))
+
+
+@both_ways
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_networks_on_a_pagerank_of_sparse_contents_are_exact():
+    graph = graph_of(True)
+    x = torch.randn(graph.num_nodes, 7, generator=random(50)).masked_fill(
+        torch.rand(graph.num_nodes, 7, generator=random(51)) < 0.6, 0
+    )
+    sparse = Propagated(Sparse(x.to_sparse_csr()), gcn_matrix(graph), 2, True, 0.1)
+    stack = Stack((28, 8, 5, CLASSES), 0.5, torch.relu, generators(3))
+    answer = stack(sparse, training=True)
+    far = torch.nn.functional.normalize(pageranked(x, graph, 0.1))
+    expected = by_autograd(stack, torch.cat([dense_contents(x, graph, 2, True), far], 1), 0.5, "relu")
+    torch.testing.assert_close(answer, expected, rtol=1e-4, atol=1e-5)
+    inputs = [*stack.weights, *stack.biases]
+    for ours, theirs in zip(gradients(answer, inputs), gradients(expected, inputs), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("pagerank", [0, 1, -0.1, 2])
+def test_a_chance_of_restart_lies_between_0_and_1(pagerank):
+    with pytest.raises(ValueError, match="`pagerank` must lie between 0 and 1"):
+        PropagatedMLP(pagerank=pagerank)
+
+
 @pytest.mark.parametrize("kind", [Dense, lambda x: Sparse(x.to_sparse_csr())])
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 def test_many_weights_at_once_are_many_products(kind):

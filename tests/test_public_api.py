@@ -31,6 +31,7 @@ NAMES = [
     "JKNet",
     "LGGD",
     "LGGDClassifier",
+    "LGGDPlus",
     "LearnedEdgeWeights",
     "LearnedPotential",
     "MLP",

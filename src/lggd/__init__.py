@@ -13,6 +13,7 @@ from lggd.graph import Graph
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential
 from lggd.memory import Memory
+from lggd.plus import LGGDPlus
 from lggd.potential import DegreePotential
 from lggd.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.solvers.dijkstra import Dijkstra
@@ -49,6 +50,7 @@ __all__ = [
     "Graph",
     "JKNet",
     "LGGDClassifier",
+    "LGGDPlus",
     "LearnedEdgeWeights",
     "LearnedPotential",
     "MaxScale",

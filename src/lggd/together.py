@@ -9,22 +9,23 @@ from lggd.baselines.baseline import Baseline, fit_baselines
 from lggd.classifier import LGGDClassifier, fit_classifiers
 from lggd.features import GGD, LGGD
 from lggd.features.estimator import DistanceFeatures, fit_features
+from lggd.plus import LGGDPlus, fit_plus
 from lggd.training import Callback
 
-Model = TypeVar("Model", bound=LGGDClassifier | Baseline | GGD | LGGD)
+Model = TypeVar("Model", bound=LGGDClassifier | LGGDPlus | Baseline | GGD | LGGD)
 
 
 def fit_together(models: Sequence[Model], data: Any, *, callback: Callback | None = None) -> list[Model]:
     """Fits every model as its own `fit` would, but for rounding, in as few passes as they need. Returns the models.
 
-    `models` are classifiers (`LGGDClassifier`), features (`LGGD`, `GGD`) or baselines (`lggd.baselines`). `data` are
-    those of all, or a list with those of each: typically one graph with other masks. What models may differ in and
-    still share a pass: labels, `seed`, `optimization`, the network's dropout, and all that is done with distances once
-    they are learned (`cross_fit`, `scale`, `cap`, `reachable`, `mode`, `attr_name`). Others are learned in passes of
-    their own, in the order of the first model of each: another graph or other contents, number of classes, `times`,
-    `p`, `potential`, network, `horizons` or `scheme`. Backbones share a pass where they are equal, with equal
-    `optimization` and as many inputs; a module of your own is trained alone as a backbone, and as `initial` shares a
-    pass with those that were given the same object.
+    `models` are classifiers (`LGGDClassifier`), or `LGGDPlus`, features (`LGGD`, `GGD`) or baselines
+    (`lggd.baselines`). `data` are those of all, or a list with those of each: typically one graph with other masks.
+    What models may differ in and still share a pass: labels, `seed`, `optimization`, the network's dropout, and all
+    that is done with distances once they are learned (`cross_fit`, `scale`, `cap`, `reachable`, `mode`, `attr_name`).
+    Others are learned in passes of their own, in the order of the first model of each: another graph or other contents,
+    number of classes, `times`, `p`, `potential`, network, `horizons` or `scheme`. Backbones share a pass where they are
+    equal, with equal `optimization` and as many inputs; a module of your own is trained alone as a backbone, and as
+    `initial` shares a pass with those that were given the same object.
 
     `callback` hears of "distances" and "backbone", or of "distances 2/3" where there are three passes; what was
     measured has the model in its name, as in "train_loss models[4] t=1". Each model's `history_` holds its own curves
@@ -44,7 +45,12 @@ def fit_together(models: Sequence[Model], data: Any, *, callback: Callback | Non
             f"{len(each)}."
         )
     names = [f"models[{place}]" for place in range(len(models))]
-    fits = {LGGDClassifier: fit_classifiers, Baseline: fit_baselines, DistanceFeatures: fit_features}
+    fits = {
+        LGGDClassifier: fit_classifiers,
+        LGGDPlus: fit_plus,
+        Baseline: fit_baselines,
+        DistanceFeatures: fit_features,
+    }
     for kind, fit in fits.items():
         if models and isinstance(models[0], kind):
             fit(models, each, names, callback)  # type: ignore[operator]
@@ -52,7 +58,7 @@ def fit_together(models: Sequence[Model], data: Any, *, callback: Callback | Non
 
 
 # What a list of models may consist of: all of one kind.
-KINDS = {LGGDClassifier: "classifiers", Baseline: "baselines", DistanceFeatures: "features"}
+KINDS = {LGGDClassifier: "classifiers", LGGDPlus: "LGGDPlus", Baseline: "baselines", DistanceFeatures: "features"}
 
 
 def _checked(models: Any) -> list[Any]:
@@ -64,12 +70,13 @@ def _checked(models: Any) -> list[Any]:
     for place, model in enumerate(models):
         if not kinds[place]:
             raise TypeError(
-                f"models[{place}] must be an LGGDClassifier, LGGD, GGD or a baseline, got {type(model).__name__}."
+                f"models[{place}] must be an LGGDClassifier, LGGDPlus, LGGD, GGD or a baseline, "
+                f"got {type(model).__name__}."
             )
         if kinds[place] != kinds[0]:
             raise TypeError(
-                f"`models` must be all classifiers, all baselines or all features, got {type(models[0]).__name__} "
-                f"first and {type(model).__name__} at {place}. Fit them in two calls."
+                "`models` must be all classifiers, all LGGDPlus, all baselines or all features, "
+                f"got {type(models[0]).__name__} first and {type(model).__name__} at {place}. Fit them in two calls."
             )
         if id(model) in places:
             raise ValueError(

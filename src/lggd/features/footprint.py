@@ -61,7 +61,7 @@ def _network(x: Tensor, settings: Settings, num_classes: int) -> tuple[int, tupl
     if isinstance(initial, FromModule):
         parameters = (p for p in initial.module.parameters() if not torch.nn.parameter.is_lazy(p))
         return sum(p.numel() for p in parameters), ()
-    blocks = initial.hops + 1 if isinstance(initial, PropagatedMLP) else 1
+    blocks = initial.num_blocks if isinstance(initial, PropagatedMLP) else 1
     sizes = (blocks * (x.shape[1] + initial.zeros), *initial.hidden, num_classes)
     return sum((a + 1) * b for a, b in pairwise(sizes)), initial.hidden
 
@@ -72,9 +72,11 @@ def _contents(x: Tensor, graph: Graph, settings: Settings) -> int:
         return dense
     adjacency = (graph.num_edges + graph.num_nodes) * SPARSE_ENTRY if isinstance(initial, PropagatedMLP) else 0
     entries = _nonzero(x)
+    if isinstance(initial, PropagatedMLP) and initial.pagerank is not None and graph.device.type == "cuda":
+        return initial.num_blocks * dense + adjacency
     if entries < SPARSE_BELOW * x.numel() or x.layout != torch.strided:
         return entries * SPARSE_ENTRY + adjacency
-    blocks = initial.hops + 1 if isinstance(initial, PropagatedMLP) else 1
+    blocks = initial.num_blocks if isinstance(initial, PropagatedMLP) else 1
     return blocks * dense + adjacency
 
 
@@ -90,7 +92,7 @@ def _layers(graph: Graph, settings: Settings, problems: int, hidden: tuple[int, 
     on_gpu = graph.device.type == "cuda"
     each = sum(hidden) * ((4 * FLOAT + 2) if on_gpu else (FLOAT + 1)) + num_classes * 4 * FLOAT
     if on_gpu and hidden and isinstance(settings.initial, PropagatedMLP):
-        each += (settings.initial.hops + 1) * hidden[0] * FLOAT
+        each += settings.initial.num_blocks * hidden[0] * FLOAT
     return problems * graph.num_nodes * each
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +26,8 @@ Array = NDArray[Any]
 SPARSE_BELOW = 0.05
 # How many numbers to work on at a time where a dense block of contents is needed.
 ENTRIES_AT_ONCE = 2**24
+# Steps of a personalised PageRank: a walk that goes back with a chance of 0.1 has done so by then two times in three.
+PAGERANK_STEPS = 10
 
 
 class Contents(Protocol):
@@ -166,16 +168,22 @@ def _side_by_side(contents: Sparse | Propagated, weight: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Propagated:
-    """`[X, ÂX, Â²X, …]` without forming it: where X is sparse, Â^k (X W_k) is far cheaper than (Â^k X) W_k.
+    """`[X, ÂX, Â²X, …, ΠX]` without forming it: where X is sparse, Â^k (X W_k) is far cheaper than (Â^k X) W_k.
 
-    Â is the adjacency with self-loops, normalised on both sides as in a GCN. With `normalize` the rows of every block
-    have length 1.
+    Â is the adjacency with self-loops, normalised on both sides as in a GCN. Π is the personalised PageRank that
+    restarts with the chance `pagerank`, after `PAGERANK_STEPS` steps; None leaves it out. With `normalize` the rows of
+    every block have length 1.
     """
 
     base: Dense | Sparse
     adjacency: Sparse
     hops: int
     normalize: bool
+    pagerank: float | None = None
+
+    @property
+    def num_blocks(self) -> int:
+        return self.hops + 1 + (self.pagerank is not None)
 
     @property
     def num_nodes(self) -> int:
@@ -183,20 +191,19 @@ class Propagated:
 
     @property
     def num_features(self) -> int:
-        return (self.hops + 1) * self.base.num_features
+        return self.num_blocks * self.base.num_features
 
     @cached_property
     def lengths(self) -> list[Tensor]:
         """The length of each row of X, ÂX, …, each `[N, 1]`; some columns of X at a time, to spare memory."""
         nodes, features = self.adjacency.rows.shape[0], self.base.num_features
-        total = [torch.zeros(nodes, 1, device=self.adjacency.rows.device) for _ in range(self.hops + 1)]
+        total = [torch.zeros(nodes, 1, device=self.adjacency.rows.device) for _ in range(self.num_blocks)]
         for columns in torch.split(torch.arange(features), max(1, ENTRIES_AT_ONCE // nodes)):
             chosen = torch.zeros(features, len(columns), device=total[0].device)
             chosen[columns, torch.arange(len(columns))] = 1.0
-            block = self.base.times(chosen)
-            for hop in range(self.hops + 1):
-                total[hop] += block.square().sum(1, keepdim=True)
-                block = self.adjacency.rows @ block
+            blocks = formed_blocks(self.base.times(chosen), self.adjacency, self.hops, self.pagerank)
+            for squares, block in zip(total, blocks, strict=True):
+                squares += block.square().sum(1, keepdim=True)
         return [squares.sqrt() for squares in total]
 
     @cached_property
@@ -209,42 +216,89 @@ class Propagated:
         """Â for the last step of 1, 2, … hops, which brings rows to length 1, where they are wanted so."""
         if not self.normalize:
             return [self.adjacency] * self.hops
-        return [self.adjacency.scaled(_inverse(length)) for length in self.lengths[1:]]
+        return [self.adjacency.scaled(_inverse(length)) for length in self.lengths[1 : self.hops + 1]]
+
+    @cached_property
+    def _row_scale(self) -> Tensor:
+        """What brings the rows of ΠX to length 1, `[N, 1]`, where they are wanted so."""
+        last = self.lengths[-1]
+        return _inverse(last).unsqueeze(1) if self.normalize else torch.ones_like(last)
 
     def times(self, weight: Tensor) -> Tensor:
         if weight.dim() == 3:
             return _side_by_side(self, weight)
-        first, *parts = weight.chunk(self.hops + 1)
+        first, *parts = weight.chunk(self.num_blocks)
         blocks = [self.unit_base.times(first)]
-        for hop, (part, last) in enumerate(zip(parts, self.unit_steps, strict=True)):
+        for hop, (part, last) in enumerate(zip(parts, self.unit_steps, strict=False)):
             block = self.base.times(part)
             for _ in range(hop):
                 block = self.adjacency.times(block)
             blocks.append(last.times(block))
+        if self.pagerank is not None:
+            start = self.base.times(parts[-1])
+            blocks.append(self._row_scale * _pageranked(start, self.adjacency.times, self.pagerank))
         return functools.reduce(torch.add, blocks)
 
     def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, space: Workspace) -> None:
-        first, *parts = weight.chunk(self.hops + 1)
+        first, *parts = weight.chunk(self.num_blocks)
         self.unit_base.multiply(first, bias, out, space)
         nothing = torch.zeros_like(bias)
-        for hop, (part, last) in enumerate(zip(parts, self.unit_steps, strict=True)):
+        for hop, (part, last) in enumerate(zip(parts, self.unit_steps, strict=False)):
             block = space.empty(out.shape, out.dtype)
             self.base.multiply(part, nothing, block, space)
             for _ in range(hop):
                 before, block = block, space.empty(out.shape, out.dtype)
                 self.adjacency.multiply(before, nothing, block, space)
             last.add(block, out)
+        if self.pagerank is not None:
+            start = space.empty(out.shape, out.dtype)
+            self.base.multiply(parts[-1], nothing, start, space)
+            out.addcmul_(self._spread_in(start, space), self._row_scale)
 
     def pull_back(self, grad: Tensor, out: Tensor, space: Workspace) -> None:
-        first, *parts = out.chunk(self.hops + 1)
+        first, *parts = out.chunk(self.num_blocks)
         self.unit_base.pull_back(grad, first, space)
-        for hop, (part, last) in enumerate(zip(parts, self.unit_steps, strict=True)):
+        for hop, (part, last) in enumerate(zip(parts, self.unit_steps, strict=False)):
             block = space.empty(grad.shape, grad.dtype)
             last.pull_back(grad, block, space)
             for _ in range(hop):
                 before, block = block, space.empty(grad.shape, grad.dtype)
                 self.adjacency.pull_back(before, block, space)
             self.base.pull_back(block, part, space)
+        if self.pagerank is not None:
+            start = space.empty(grad.shape, grad.dtype)
+            torch.mul(grad, self._row_scale, out=start)
+            # Π is symmetric, as Â is.
+            self.base.pull_back(self._spread_in(start, space), parts[-1], space)
+
+    def _spread_in(self, start: Tensor, space: Workspace) -> Tensor:
+        """Π · start, in memory of the workspace."""
+        restart, nothing = self.pagerank or 0.0, start.new_zeros(start.shape[1])
+        block, ahead, spare = start, *(space.empty(start.shape, start.dtype) for _ in range(2))
+        for _ in range(PAGERANK_STEPS):
+            self.adjacency.multiply(block, nothing, ahead, space)
+            torch.add(start, ahead, alpha=(1 - restart) / restart, out=ahead).mul_(restart)
+            block, ahead, spare = ahead, spare, ahead
+        return block
+
+
+def _pageranked(start: Tensor, step: Callable[[Tensor], Tensor], restart: float) -> Tensor:
+    """h ← (1 − restart) Â h + restart · start, from h = start on; `step` multiplies with Â."""
+    block = start
+    for _ in range(PAGERANK_STEPS):
+        block = (1 - restart) * step(block) + restart * start
+    return block
+
+
+def formed_blocks(x: Tensor, adjacency: Sparse, hops: int, pagerank: float | None) -> Iterator[Tensor]:
+    """X, ÂX, …, ΠX, one after the other."""
+    block = x
+    yield block
+    for _ in range(hops):
+        block = adjacency.rows @ block
+        yield block
+    if pagerank is not None:
+        yield _pageranked(x, adjacency.rows.matmul, pagerank)
 
 
 def _inverse(length: Tensor) -> Tensor:
@@ -290,14 +344,18 @@ def read_contents(data: Any, normalize: bool, zeros: int = 0) -> Dense | Sparse:
     return Sparse(compressed(sparse(index, value, shape)))
 
 
-def propagated(base: Dense | Sparse, graph: Graph, hops: int, normalize: bool) -> Dense | Propagated:
-    """`[X, ÂX, Â²X, …]`: computed once where X is dense, never where it is sparse."""
+def propagated(
+    base: Dense | Sparse, graph: Graph, hops: int, normalize: bool, pagerank: float | None = None
+) -> Dense | Propagated:
+    """`[X, ÂX, Â²X, …, ΠX]`: computed once where X is dense; where it is sparse never, but for Π on a GPU.
+
+    There one dense product is far faster than the many sparse ones that a PageRank takes.
+    """
     adjacency = gcn_matrix(graph)
-    if isinstance(base, Sparse):
-        return Propagated(base, adjacency, hops, normalize)
-    blocks = [base.x]
-    for _ in range(hops):
-        blocks.append(adjacency.rows @ blocks[-1])
+    if isinstance(base, Sparse) and (pagerank is None or not base.rows.is_cuda):
+        return Propagated(base, adjacency, hops, normalize, pagerank)
+    x = base.rows.to_dense() if isinstance(base, Sparse) else base.x
+    blocks = formed_blocks(x, adjacency, hops, pagerank)
     return Dense(torch.cat([unit_rows(block) if normalize else block for block in blocks], 1))
 
 

@@ -73,7 +73,8 @@ class MLP:
 class PropagatedMLP:
     """φ₀ = |MLP([x, Âx, Â²x, …])|: an initial condition that sees the neighbourhood up to `hops` steps away.
 
-    Â is the normalised adjacency with self-loops of a GCN. `normalize` divides each row of each block by its length.
+    Â is the normalised adjacency with self-loops of a GCN. `pagerank` adds what lies farther away: the contents spread
+    by a personalised PageRank that restarts with this chance. `normalize` divides each row of each block by its length.
     Not in the paper.
     """
 
@@ -83,15 +84,24 @@ class PropagatedMLP:
     activation: Activation = "relu"
     normalize: bool = True
     zeros: int = 0
+    pagerank: float | None = None
 
     def __post_init__(self) -> None:
         _check_sizes(self.hidden, self.dropout, self.activation, self.zeros)
+        if self.pagerank is not None and not 0 < self.pagerank < 1:
+            raise ValueError(f"`pagerank` must lie between 0 and 1, or be None, got {self.pagerank!r}.")
         if isinstance(self.hops, bool) or not isinstance(self.hops, int) or self.hops < 1:
             raise ValueError(f"`hops` must be a whole number from 1, got {self.hops!r}. MLP() looks at no neighbours.")
 
     def contents(self, data: Any, graph: Graph) -> Contents:
         """What the networks see of the data."""
-        return propagated(read_contents(data, normalize=False, zeros=self.zeros), graph, self.hops, self.normalize)
+        base = read_contents(data, normalize=False, zeros=self.zeros)
+        return propagated(base, graph, self.hops, self.normalize, self.pagerank)
+
+    @property
+    def num_blocks(self) -> int:
+        """How many times as wide as x what the networks see is."""
+        return self.hops + 1 + (self.pagerank is not None)
 
     def networks(
         self,

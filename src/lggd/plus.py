@@ -1,0 +1,295 @@
+"""LGGD+: learned distances as we would use them today. What measured best on validation, in one recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize as unit_rows
+
+from lggd.backbones import GAT, GCN, BackboneLearner, ChebNet, JKNet, initialised
+from lggd.baselines.gdc import GDC, PPR, Heat
+from lggd.features import LGGD
+from lggd.features.estimator import fit_to_labels
+from lggd.features.given import Given, firsts, read_graphs, said_of, same_inputs
+from lggd.features.passes import history_of, in_passes, stage_name
+from lggd.graph import Graph, read_weight
+from lggd.labels import Labels, merge_labels, share_right
+from lggd.learning.contents import check_contents
+from lggd.learning.networks import PropagatedMLP
+from lggd.scaling import SoftmaxScale
+from lggd.training import Callback, History, Optimization, learn, seed_of
+
+Backbone = GCN | GAT | ChebNet | JKNet
+Readout = Literal["both", "nearest", "backbone"]
+
+
+def _distances() -> LGGD:
+    initial = PropagatedMLP(hidden=(256, 64), pagerank=0.1)
+    return LGGD(times=(0.2, 0.4, 0.6, 0.8, 1.0), initial=initial, mode="concat")
+
+
+@dataclass(eq=False)
+class LGGDPlus:
+    """Classifies the nodes of a graph by learned distances, better than `LGGDClassifier`, and for more work.
+
+    1. `members` networks with seeds of their own stand behind each φ₀. They see the contents of a node, of its
+       neighbourhood, and of what a personalised PageRank reaches. Their softmax(−f) are averaged.
+    2. `self_training`: the nodes that they are surest of, this share of each class, are taken for labelled, and the
+       distances are learned once more, `rounds` times. The boundary stays at the true labels. 0 leaves it out.
+    3. `readout`: "nearest" answers with the mean of softmax(−f) over times and members; "backbone" with a network
+       trained on these values, beside the node contents where the features' mode is "concat", both of equal length on
+       average; "both" with the mean of the two.
+    4. `diffusion`, PPR(alpha) or Heat(t): the backbone runs on the graph of each node's `neighbours` strongest partners
+       in that diffusion, as in `lggd.baselines.GDC`; None leaves it on the given graph.
+
+    `features` say how distances are learned, cross-fitted or not; their seed, scale, reachable column and attr_name are
+    not used. Labels and data as for `LGGD.fit`. After `fit`:
+    `members_` (fitted features), `module_` (the trained backbone or None), `known_`, `num_classes_`, `history_`.
+    New labels enter the boundary at once, by `add_labels`.
+
+    >>> import lggd
+    >>> data = lggd.load("karate")
+    >>> model = lggd.LGGDPlus(lggd.LGGD(times=(1, 2)), members=2, readout="nearest").fit(data)
+    >>> model.predict_proba().shape
+    torch.Size([34, 2])
+    """
+
+    features: LGGD = field(default_factory=_distances)
+    backbone: Backbone = GCN()
+    members: int = 3
+    self_training: float = 0.3
+    rounds: int = 1
+    readout: Readout = "both"
+    diffusion: PPR | Heat | None = None
+    neighbours: int = 64
+    optimization: Optimization = Optimization()
+    seed: int | torch.Generator = 0
+
+    def __post_init__(self) -> None:
+        # Declared here, set by fit: a fitted model has them, an unfitted one has not.
+        self.members_: list[LGGD]
+        self.module_: nn.Module | None
+        self.known_: Tensor
+        self.num_classes_: int
+        self.data_: Any
+        self.contents_length_: float
+        self.edges_: tuple[Tensor, Tensor | None]
+        self.history_: dict[str, History]
+
+    def fit(self, data: Any, *, callback: Callback | None = None) -> Self:
+        """Learns distances, then once more with what they are sure of, then trains the backbone."""
+        fit_plus([self], [data], [""], callback)
+        return self
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def predict(self) -> Tensor:
+        """The most probable class of each node of the graph that it was fitted to, int64 `[N]`."""
+        return self.predict_proba().argmax(1)
+
+    def predict_proba(self) -> Tensor:
+        """The probability of each class, float32 `[N, K]`."""
+        self._check_fitted()
+        nearest = self._nearness().mean(1)
+        if self.module_ is None:
+            return nearest
+        with torch.no_grad():
+            logits = self.module_(self._inputs(), *self.edges_)
+        answer: Tensor = torch.softmax(logits, dim=1)
+        return answer if self.readout == "backbone" else (answer + nearest) / 2
+
+    def score(self, data: Any, mask: Tensor | None = None) -> float:
+        """The share of right answers over `mask`, or `data.test_mask`, or all labels that it does not know."""
+        return share_right(self.predict(), data, mask, self.known_)
+
+    def add_labels(self, nodes: Any, labels: Any) -> Self:
+        """Takes in more labels (node ids or a mask, and their classes): a new boundary, no retraining."""
+        self._check_fitted()
+        self._set_boundary(merge_labels(self.known_, nodes, labels, self.num_classes_))
+        return self
+
+    def _nearness(self) -> Tensor:
+        """How near each class is, softmax(−f(t)) averaged over the members, `[N, T, K]`."""
+        return torch.stack([torch.softmax(-one.distances(self.data_), dim=2) for one in self.members_]).mean(0)
+
+    def _features(self) -> Tensor:
+        """The same as features, `[N, T·K]`: without a labelled node's own fold, where they are cross-fitted."""
+        if not self.features.settings.cross_fit:
+            return self._nearness().flatten(1)
+        folded = [one.features(self.data_) for one in self.members_]
+        return torch.stack(folded).mean(0)
+
+    def _inputs(self) -> Tensor:
+        """What the backbone sees: contents with rows of one length, which is the features' mean one, and features."""
+        features = self._features()
+        if self.features.settings.mode == "replace":
+            return features
+        x = check_contents(self.data_)
+        x = unit_rows(x if x.layout == torch.strided else x.to_dense())
+        return torch.cat([x * self.contents_length_, features], dim=1)
+
+    def _set_boundary(self, known: Tensor) -> None:
+        self.known_ = known
+        for member in self.members_:
+            member.known_ = known
+
+    # -- fitting ------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if not isinstance(self.features, LGGD):
+            raise TypeError(f"`features` must be an LGGD(), got {self.features!r}.")
+        if not isinstance(self.backbone, Backbone):
+            raise TypeError(f"`backbone` must be GCN(), GAT(), ChebNet() or JKNet(), got {self.backbone!r}.")
+        if not isinstance(self.optimization, Optimization):
+            raise TypeError(f"`optimization` must be an Optimization(), got {self.optimization!r}.")
+        if not isinstance(self.diffusion, (PPR, Heat, type(None))):
+            raise TypeError(f"`diffusion` must be PPR(alpha), Heat(t) or None, got {self.diffusion!r}.")
+        for name, least in (("members", 1), ("rounds", 1), ("neighbours", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"`{name}` must be a whole number from {least}, got {value!r}.")
+        if not 0 <= self.self_training <= 1:
+            raise ValueError(f"`self_training` must be a share in [0, 1], got {self.self_training!r}. 0 is without.")
+        if self.readout not in get_args(Readout):
+            allowed = ", ".join(map(repr, get_args(Readout)))
+            raise ValueError(f"`readout` must be one of {allowed}, got {self.readout!r}.")
+        _ = self.features.settings
+
+    def _new_members(self) -> list[LGGD]:
+        """Features with nothing of their own beyond the distances: what is done with them is said here."""
+        scale = SoftmaxScale()
+        return [replace(self.features, scale=scale, reachable=False, attr_name=None) for _ in range(self.members)]
+
+    def _edges(self) -> tuple[Tensor, Tensor | None]:
+        """What the backbone runs on, and its weights."""
+        data = self.data_
+        if self.diffusion is not None:
+            data = GDC(self.diffusion, self.neighbours).transform(data)
+        return data.edge_index, read_weight(data)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "known_"):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError("This LGGDPlus must be fitted first. Call fit(data).")
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """A model on its way to being fitted, and the seeds of its members and its backbone."""
+
+    model: LGGDPlus
+    data: Any
+    graph: Graph
+    labels: Labels
+    seeds: tuple[int, ...]
+    name: str
+
+    def given(self, labels: Labels) -> list[Given]:
+        """What each member is fitted to."""
+        names = [f"{self.name} member {k}".strip() for k in range(self.model.members)]
+        pairs = zip(self.seeds, names, strict=False)
+        return [Given(self.data, self.graph, labels, seed, name.replace(" ", "-")) for seed, name in pairs]
+
+
+def fit_plus(models: Sequence[LGGDPlus], data: Sequence[Any], names: Sequence[str], callback: Callback | None) -> None:
+    """Fits each model to its data as `fit` says; `names` are what errors and curves call the models."""
+    fits = _read(models, data, names)
+    for fit in fits:
+        fit.model.__dict__.pop("known_", None)  # a fit that is broken off leaves a model that is not fitted
+        fit.model.num_classes_, fit.model.data_ = fit.labels.num_classes, fit.data
+        fit.model.history_, fit.model.module_ = {}, None
+    _learn_distances(fits, [fit.labels for fit in fits], "distances", callback)
+    for number in range(max(fit.model.rounds for fit in fits)):
+        again = [fit for fit in fits if fit.model.self_training and number < fit.model.rounds]
+        if again:
+            _learn_distances(again, [_with_sure_nodes(fit) for fit in again], f"again {number + 1}", callback)
+    _train_backbones([fit for fit in fits if fit.model.readout != "nearest"], callback)
+    for fit in fits:
+        everything = torch.where(fit.labels.validation >= 0, fit.labels.validation, fit.labels.train)
+        fit.model._set_boundary(everything if fit.labels.held_out else fit.labels.train)
+
+
+def _read(models: Sequence[LGGDPlus], data: Sequence[Any], names: Sequence[str]) -> list[_Fit]:
+    graphs = read_graphs(data, names)
+    fits = []
+    for model, one, graph, name in zip(models, data, graphs, names, strict=True):
+        with said_of(name):
+            model._check()
+            draws = torch.Generator().manual_seed(seed_of(model.seed))
+            labels = Labels.read(one).hold_out(model.features.settings.validation, draws)
+            seeds = tuple(seed_of(draws) for _ in range(model.members + 1))
+        fits.append(_Fit(model, one, graph, labels, seeds, name))
+    return fits
+
+
+def _learn_distances(fits: Sequence[_Fit], labels: Sequence[Labels], stage: str, callback: Callback | None) -> None:
+    """All members of all models in as few passes as they need; then the boundary is what is truly known."""
+    members = [fit.model._new_members() for fit in fits]
+    given = [one for fit, seen in zip(fits, labels, strict=True) for one in fit.given(seen)]
+    fit_to_labels([one for of_model in members for one in of_model], given, callback)
+    for fit, own in zip(fits, members, strict=True):
+        fit.model.members_ = own
+        fit.model.history_[stage] = {
+            f"{name} member={k}": curve for k, one in enumerate(own) for name, curve in one.history_.items()
+        }
+        fit.model._set_boundary(fit.labels.train)
+
+
+def _with_sure_nodes(fit: _Fit) -> Labels:
+    """The labels, and those nodes that the members are surest of, a share of what they say of each class."""
+    model, labels = fit.model, fit.labels
+    sureness, said = model._nearness().mean(1).max(1)
+    train = labels.train.clone()
+    open_to_it = (labels.train < 0) & (labels.validation < 0)
+    for k in range(labels.num_classes):
+        nodes = ((said == k) & open_to_it).nonzero().squeeze(1)
+        surest = sureness[nodes].argsort(descending=True, stable=True)
+        train[nodes[surest[: int(model.self_training * len(nodes))]]] = k
+    return replace(labels, train=train)
+
+
+def _train_backbones(fits: Sequence[_Fit], callback: Callback | None) -> None:
+    same_data = firsts([fit.data for fit in fits], same_inputs)
+    keys = [(first, *_backbone_key(fit)) for first, fit in zip(same_data, fits, strict=True)]
+    passes = in_passes(keys, [1] * len(fits))
+    for number, places in enumerate(passes):
+        _train_pass([fits[place] for place in places], stage_name("backbone", number, len(passes)), callback)
+
+
+def _backbone_key(fit: _Fit) -> tuple[Any, ...]:
+    """All in which models must agree to be trained in one pass on the same data."""
+    model, settings = fit.model, fit.model.features.settings
+    graph = model.diffusion, model.neighbours
+    return model.backbone, model.optimization, fit.labels.num_classes, settings.mode, len(settings.times), *graph
+
+
+def _train_pass(fits: Sequence[_Fit], stage: str, callback: Callback | None) -> None:
+    first = fits[0].model
+    edges = first._edges()
+    seen = []
+    for fit in fits:
+        fit.model.edges_ = edges
+        fit.model.contents_length_ = float(fit.model._features().norm(dim=1).mean())
+        seen.append(fit.model._inputs())
+    x = torch.stack(seen)
+    modules = [initialised(first.backbone, x.shape[2], first.num_classes_, fit.seeds[-1]) for fit in fits]
+    target, validation = (torch.stack([getattr(fit.labels, of) for fit in fits]) for of in ("train", "validation"))
+    learner = BackboneLearner(
+        modules,
+        x,
+        *edges,
+        target,
+        validation,
+        first.optimization,
+        [fit.seeds[-1] for fit in fits],
+        [fit.name for fit in fits],
+    )
+    history = learn(learner, stage, callback)
+    for fit, module in zip(fits, learner.load_best(), strict=True):
+        fit.model.module_ = module
+        fit.model.history_["backbone"] = history_of(history, fit.name)
