@@ -10,7 +10,10 @@ from lggd.cli.distance import distance_command
 from lggd.cli.features import features_command
 from lggd.cli.figure import figure_app
 from lggd.cli.model import add_labels_command, predict_command
+from lggd.cli.report import report_command
+from lggd.cli.reproduce import reproduce_command
 from lggd.cli.run import run_command
+from lggd.cli.sweep import sweep_command
 
 app = typer.Typer(
     name="lggd",
@@ -26,6 +29,9 @@ app.command("add-labels")(add_labels_command)
 app.command("features")(features_command)
 app.command("distance")(distance_command)
 app.add_typer(figure_app, name="figure")
+app.command("reproduce")(reproduce_command)
+app.command("report")(report_command)
+app.command("sweep")(sweep_command)
 
 
 def _print_version(wanted: bool) -> None:

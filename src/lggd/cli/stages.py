@@ -49,6 +49,14 @@ def chosen_device(name: DeviceName) -> str:
     return "cuda" if name is not DeviceName.CPU and torch.cuda.is_available() else "cpu"
 
 
+def use_fast_products(device: str) -> None:
+    """Lets a GPU multiply matrices in TF32, ten bits of precision for several times the speed. Results say so."""
+    import torch
+
+    if device == "cuda":
+        torch.set_float32_matmul_precision("high")
+
+
 @contextmanager
 def stages_shown(terminal: Terminal) -> Iterator[Callable[[str, training.Progress], None]]:
     """Bars on stderr, where that is a terminal, moved by calling what it gives with the part and its progress."""

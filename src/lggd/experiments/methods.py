@@ -1,0 +1,105 @@
+"""Where strings become objects: the methods of the table by name, and their settings as files give them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.baselines import Baseline
+from lggd.classifier import LGGDClassifier
+from lggd.data.names import suggestion
+from lggd.experiments import baseline_methods as baseline
+from lggd.experiments import distance_methods as distance
+from lggd.experiments.making import AnyBackbone, Training, check_named
+from lggd.experiments.row import Setting
+from lggd.plus import LGGDPlus
+from lggd.training import Optimization
+
+Model = LGGDClassifier | LGGDPlus | Baseline
+
+BACKBONES: dict[str, AnyBackbone] = {"gcn": GCN(), "gat": GAT(), "chebnet": ChebNet(), "jknet": JKNet()}
+# Rows of x as they are, divided by their sum, or by their length. The runner does it, for every method alike.
+CONTENTS = ("raw", "sum", "length")
+
+
+def build(method: str, settings: Mapping[str, Setting], backbone: str, seed: int) -> Model:
+    """An unfitted model of a method of `METHODS`, with these settings; what is not among them is as usual.
+
+    Every method knows `contents` (which the runner applies), `lr`, `weight_decay`, `max_epochs` and `patience`; and
+    `hidden` and `dropout`, of the backbone ("gcn", "gat", "chebnet" or "jknet") or of a network of its own.
+
+    >>> build("Backbone", {"dropout": 0.8}, backbone="gcn", seed=3).backbone
+    GCN(hidden=32, dropout=0.8)
+    """
+    settings = completed(method, settings, backbone)
+    training = Training(_backbone(method, backbone, settings), _optimization(settings), seed)
+    own = {name: settings[name] for name in _own_defaults(method)}
+    return METHODS[method](training, **own)
+
+
+def completed(method: str, settings: Mapping[str, Setting], backbone: str) -> dict[str, Setting]:
+    """All settings of the method on that backbone, the usual values where none are given: what a result depends on."""
+    check_named("method", method, METHODS)
+    check_named("backbone", backbone, BACKBONES)
+    usual = {**_common_defaults(method, backbone), **_own_defaults(method)}
+    for key in settings:
+        if key not in usual:
+            close = suggestion(key, list(usual), "Remove it.")
+            raise ValueError(f"`settings` of {method} must be among {', '.join(usual)}, got {key!r}. {close}")
+    found = {**usual, **settings}
+    check_named("contents", found["contents"], CONTENTS)
+    return found
+
+
+# The methods that a row may name. Another one is a function like these: its keywords are its settings.
+METHODS: dict[str, Callable[..., Model]] = {
+    "Backbone": distance.alone,
+    "GGD": distance.ggd,
+    "LGGD": distance.lggd,
+    "LGGD+": distance.lggd_plus,
+    "MixUp": baseline.mix_up,
+    "DropEdge": baseline.drop_edge,
+    "GAugM": baseline.gaug_m,
+    "GAugO": baseline.gaug_o,
+    "GDC": baseline.gdc,
+    "GPRGNN": baseline.gpr_gnn,
+    "GOAL": baseline.goal,
+    "GraphMix": baseline.graph_mix,
+}
+# These bring a network of their own, and have no use for a backbone.
+OWN_NETWORK = ("GPRGNN", "GOAL", "GraphMix")
+
+
+def _backbone(method: str, name: str, settings: Mapping[str, Any]) -> AnyBackbone:
+    if method not in OWN_NETWORK:
+        return replace(BACKBONES[name], hidden=settings["hidden"], dropout=settings["dropout"])
+    if name != "gcn":
+        raise ValueError(f"`backbone` must be gcn for {method}, which is a network of its own, got {name}. Leave it.")
+    return BACKBONES[name]
+
+
+def _optimization(settings: Mapping[str, Any]) -> Optimization:
+    return Optimization(settings["lr"], settings["weight_decay"], settings["max_epochs"], settings["patience"])
+
+
+def _common_defaults(method: str, backbone: str) -> dict[str, Any]:
+    usual, choice = Optimization(), BACKBONES[backbone]
+    common = {
+        "contents": CONTENTS[0],
+        "lr": usual.lr,
+        "weight_decay": usual.weight_decay,
+        "max_epochs": usual.epochs,
+        "patience": usual.patience,
+    }
+    if method in OWN_NETWORK:
+        return common
+    return {**common, "hidden": choice.hidden, "dropout": choice.dropout}
+
+
+def _own_defaults(method: str) -> dict[str, Any]:
+    """What the method itself may be told, and what it does when it is not."""
+    parameters = inspect.signature(METHODS[method]).parameters.values()
+    return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}

@@ -1,0 +1,189 @@
+"""The paper's tables and figures, made anew: which jobs each consists of, and doing what is not done yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from lggd.data.datasets import PAPER
+from lggd.data.names import suggestion
+from lggd.experiments.figure_jobs import GeodesicJob, RobustnessJob
+from lggd.experiments.jobs import Cell, Job, NewLabels, Setup, takes_labels
+from lggd.experiments.methods import build
+from lggd.experiments.row import (
+    Row,
+    check_keys,
+    configs_folder,
+    load_rows,
+    read_settings,
+    read_toml,
+    rows_named,
+    table_of,
+)
+from lggd.experiments.runner import finished
+from lggd.training import Callback
+
+BACKBONE_ROWS, BACKBONES = ("01", "09", "14"), ("gat", "chebnet", "jknet")
+DYNAMIC_DATASETS = ("cora", "citeseer", "pubmed")
+TOLD_ROWS, RETRAINED_ROWS = ("09", "14"), ("01", "09")
+ABLATION = "ablation.toml"
+# A look at everything within minutes: its results go to files of their own.
+QUICK, QUICK_ROWS, QUICK_DATASETS, QUICK_SPLITS = "-quick", ("01", "07", "08", "09", "11", "14"), ("cora",), 3
+QUICK_ROBUSTNESS = RobustnessJob(points=2000, epsilon=0.15, draws=1)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What part of an experiment is wanted; an empty tuple of rows or datasets stands for the usual ones."""
+
+    rows: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    configs: Path | None = None
+    quick: bool = False
+
+
+class Watcher(Protocol):
+    """Who is told what is going on."""
+
+    def begin(self, job: Job, number: int, total: int) -> Callback:
+        """The job with this number, from 0, begins; what comes back hears of its epochs."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A job that came to nothing, and why."""
+
+    title: str
+    error: Exception
+
+
+@dataclass
+class Outcome:
+    """All lines of what was asked for, how many of them were there before, and what failed."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    kept: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+
+def plan(experiment: str, wish: Wish = Wish()) -> list[Job]:
+    """The jobs of an experiment of `EXPERIMENTS`, or of "all".
+
+    >>> [job.title for job in plan("table1", Wish(rows=("01",), datasets=("cora", "photo")))]
+    ['GCN on cora', 'GCN on photo']
+    """
+    if experiment == "all":
+        return [job for one in EXPERIMENTS for job in plan(one, wish)]
+    if experiment not in EXPERIMENTS:
+        close = suggestion(experiment, list(EXPERIMENTS))
+        raise ValueError(f"`experiment` must be one of {', '.join(EXPERIMENTS)} or all, got {experiment!r}. {close}")
+    jobs = EXPERIMENTS[experiment](wish)
+    return [replace(job, experiment=f"{job.experiment}{QUICK}") for job in jobs] if wish.quick else jobs  # type: ignore[type-var]
+
+
+def reproduce(jobs: Sequence[Job], setup: Setup, *, again: bool = False, watcher: Watcher | None = None) -> Outcome:
+    """Does all jobs, or those that no earlier call has finished, and adds their lines to the results.
+
+    A line is on disk before the next is begun, so that an interruption loses nothing finished. A job that fails leaves
+    no line and does not keep others from being done; wrong settings or missing data are refused before the first.
+    """
+    wanted = [job.identities(setup) for job in jobs]
+    setup.results.prepare()
+    outcome = Outcome()
+    for number, (job, identities) in enumerate(zip(jobs, wanted, strict=True)):
+        callback = None if watcher is None else watcher.begin(job, number, len(jobs))
+        # Read anew each time: another process may have done it by now.
+        before = [] if again or not job.has_all(setup) else setup.results.lines(job.experiment)[0]
+        done = [finished(before, identity) for identity in identities]
+        kept = [line for line in done if line is not None]
+        outcome.lines += kept
+        outcome.kept += len(kept)
+        missing = [identity for identity, line in zip(identities, done, strict=True) if line is None]
+        try:
+            for line in job.lines(setup, missing, callback) if missing else ():
+                setup.results.append(job.experiment, line)
+                outcome.lines.append(line)
+        except Exception as wrong:
+            outcome.failures.append(Failure(job.title, wrong))
+            _free_memory()
+    return outcome
+
+
+# -- experiments ------------------------------------------------------------------------------------------------------
+
+
+def _table1(wish: Wish) -> list[Job]:
+    rows = _rows(wish, QUICK_ROWS if wish.quick else None)
+    return [
+        Cell("table1", row, row.settings_for(dataset), dataset) for row in rows for dataset in _datasets(wish, PAPER)
+    ]
+
+
+def _backbones(wish: Wish) -> list[Job]:
+    return [
+        Cell("backbones", row, row.settings_for(dataset), dataset, backbone)
+        for row in _rows(wish, BACKBONE_ROWS)
+        for backbone in BACKBONES
+        for dataset in _datasets(wish, PAPER)
+    ]
+
+
+def _dynamic(wish: Wish) -> list[Job]:
+    told = [row for row in _rows(wish, TOLD_ROWS) if takes_labels(build(row.method, row.settings, "gcn", 0))]
+    jobs = [(row, False) for row in told] + [(row, True) for row in _rows(wish, RETRAINED_ROWS)]
+    datasets = _datasets(wish, DYNAMIC_DATASETS)
+    for dataset in datasets:
+        if dataset not in PAPER:
+            raise ValueError(f"`datasets` must be among {', '.join(PAPER)} where labels arrive later, got {dataset}.")
+    return [NewLabels("dynamic", row, dataset, retrained) for row, retrained in jobs for dataset in datasets]
+
+
+def _ablation(wish: Wish) -> list[Job]:
+    """Variants of one row, each with some settings of its own, as `ablation.toml` names them."""
+    path = configs_folder(wish.configs) / ABLATION
+    read = read_toml(path)
+    check_keys(path, "", read, ("base", "variants"))
+    row = rows_named(load_rows(wish.configs), [str(read.get("base"))])[0]
+    named = table_of(path, read, "variants")
+    variants = {name: read_settings(path, f"variants.{name}", table_of(path, named, name)) for name in named}
+    return [
+        Cell("ablation", row, {**row.settings_for(dataset), **own}, dataset, more={"variant": name})
+        for name, own in variants.items()
+        for dataset in _datasets(wish, PAPER)
+    ]
+
+
+EXPERIMENTS: dict[str, Callable[[Wish], list[Job]]] = {
+    "table1": _table1,
+    "backbones": _backbones,
+    "dynamic": _dynamic,
+    "robustness": lambda wish: [QUICK_ROBUSTNESS if wish.quick else RobustnessJob()],
+    "geodesic": lambda wish: [GeodesicJob()],
+    "ablation": _ablation,
+}
+
+
+def _rows(wish: Wish, usual: Sequence[str] | None) -> list[Row]:
+    rows = load_rows(wish.configs)
+    if wish.rows:
+        return rows_named(rows, wish.rows)
+    return rows if usual is None else [row for row in rows if row.number in usual]
+
+
+def _datasets(wish: Wish, usual: Sequence[str] | dict[str, Any]) -> list[str]:
+    if wish.datasets:
+        return [name.lower() for name in wish.datasets]
+    return list(QUICK_DATASETS) if wish.quick else list(usual)
+
+
+def _free_memory() -> None:
+    """So that the next job does not fail for want of what the last one took."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
