@@ -11,6 +11,7 @@ from tests.small_data import CLASSES, blocks
 import lggd
 from lggd import GCN, LGGD, MLP, LGGDPlus, Optimization, PropagatedMLP
 from lggd import plus as plus_module
+from lggd.baselines import GDC, PPR, Heat
 
 SHORT = Optimization(epochs=12, patience=None)
 
@@ -45,7 +46,7 @@ def test_it_answers(readout, share):
     assert fitted.fit(data) is fitted
     assert fitted.predict_proba().shape == (data.num_nodes, CLASSES)
     torch.testing.assert_close(fitted.predict_proba().sum(1), torch.ones(data.num_nodes))
-    assert (fitted.module_ is None) == (readout == "nearest")
+    assert len(fitted.modules_) == (0 if readout == "nearest" else 2)
     assert fitted.score(data) > 0.5
     assert len(fitted.members_) == 2
 
@@ -61,6 +62,26 @@ def test_members_differ_and_are_averaged():
     one, other = (torch.softmax(-member.distances(data), 2).mean(1) for member in fitted.members_)
     assert not torch.equal(one, other)
     torch.testing.assert_close(fitted.predict_proba(), (one + other) / 2)
+
+
+def test_the_backbones_of_members_differ_and_are_averaged():
+    fitted = model(readout="backbone").fit(blocks())
+    with torch.no_grad():
+        one, other = (module(fitted._inputs(), *fitted.edges_).softmax(1) for module in fitted.modules_)
+    assert not torch.equal(one, other)
+    torch.testing.assert_close(fitted.predict_proba(), (one + other) / 2)
+
+
+@pytest.mark.parametrize("kernel", [PPR(0.2), Heat(2.0)])
+def test_backbones_run_on_the_graph_of_a_diffusion(kernel):
+    data = blocks()
+    fitted = model(diffusion=kernel, neighbours=5).fit(data)
+    diffused = GDC(kernel, 5).transform(data)
+    assert torch.equal(fitted.edges_[0], diffused.edge_index)
+    assert torch.equal(fitted.edges_[1], diffused.edge_weight)
+    assert not torch.equal(fitted.predict_proba(), model().fit(data).predict_proba())
+    nearest = (model(diffusion=one, readout="nearest").fit(data).predict_proba() for one in (kernel, None))
+    assert torch.equal(*nearest)
 
 
 def test_the_surest_nodes_of_each_class_are_taken_and_no_others(monkeypatch):
@@ -144,13 +165,14 @@ def test_the_check_on_hidden_labels_catches_a_look_at_them(monkeypatch):
 def test_labels_are_added_at_once():
     data = blocks(each=20, noise=1.5)
     fitted = model(seed=3).fit(data)
-    parameters = [one.clone() for one in fitted.module_.parameters()]
+    parameters = [one.clone() for module in fitted.modules_ for one in module.parameters()]
     new = data.test_mask & (torch.arange(data.num_nodes) % 2 == 0)
     before = fitted.score(data, data.test_mask & ~new)
     assert fitted.add_labels(new, data.y[new]) is fitted
     assert bool((fitted.predict()[new] == data.y[new]).float().mean() >= 0.9)
     assert fitted.score(data, data.test_mask & ~new) >= before - 0.1
-    assert all(torch.equal(*pair) for pair in zip(parameters, fitted.module_.parameters(), strict=True))
+    after = [one for module in fitted.modules_ for one in module.parameters()]
+    assert all(torch.equal(*pair) for pair in zip(parameters, after, strict=True))
     with pytest.raises(ValueError, match="two labels"):
         fitted.add_labels(new, (data.y[new] + 1) % CLASSES)
 
@@ -189,6 +211,8 @@ def test_held_out_labels_join_the_boundary():
         ({"self_training": 1.5}, r"`self_training` must be a share in \[0, 1\]"),
         ({"readout": "all"}, "`readout` must be one of"),
         ({"backbone": None}, "`backbone` must be"),
+        ({"neighbours": 0}, "`neighbours` must be a whole number from 1"),
+        ({"diffusion": 0.1}, "`diffusion` must be PPR"),
         ({"optimization": None}, "`optimization` must be"),
         ({"features": 3}, "`features` must be an LGGD"),
         ({"features": LGGD(times=())}, "`times`"),

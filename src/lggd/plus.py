@@ -37,19 +37,20 @@ class LGGDPlus:
     """Classifies the nodes of a graph by learned distances, better than `LGGDClassifier`, and for more work.
 
     1. `members` networks with seeds of their own stand behind each φ₀. They see the contents of a node, of its
-       neighbourhood, and of what a personalised PageRank reaches. Their softmax(−f) are averaged.
+       neighbourhood, and of what a personalised PageRank reaches. Their softmax(−f) are averaged. As many backbones are
+       trained on them, and their probabilities are averaged too.
     2. `self_training`: the nodes that they are surest of, this share of each class, are taken for labelled, and the
        distances are learned once more, `rounds` times. The boundary stays at the true labels. 0 leaves it out.
-    3. `readout`: "nearest" answers with the mean of softmax(−f) over times and members; "backbone" with a network
+    3. `readout`: "nearest" answers with the mean of softmax(−f) over times and members; "backbone" with networks
        trained on these values, beside the node contents where the features' mode is "concat", both of equal length on
        average; "both" with the mean of the two.
-    4. `diffusion`, PPR(alpha) or Heat(t): the backbone runs on the graph of each node's `neighbours` strongest partners
+    4. `diffusion`, PPR(alpha) or Heat(t): backbones run on the graph of each node's `neighbours` strongest partners
        in that diffusion, as in `lggd.baselines.GDC`; None leaves it on the given graph.
 
     `features` say how distances are learned, cross-fitted or not; their seed, scale, reachable column and attr_name are
-    not used. Labels and data as for `LGGD.fit`. After `fit`:
-    `members_` (fitted features), `module_` (the trained backbone or None), `known_`, `num_classes_`, `history_`.
-    New labels enter the boundary at once, by `add_labels`.
+    not used. Labels and data as for `LGGD.fit`. After `fit`: `members_` (fitted features), `modules_` (trained
+    backbones, none where they have no say), `known_`, `num_classes_`, `history_`. New labels enter the boundary at
+    once, by `add_labels`.
 
     >>> import lggd
     >>> data = lggd.load("karate")
@@ -72,7 +73,7 @@ class LGGDPlus:
     def __post_init__(self) -> None:
         # Declared here, set by fit: a fitted model has them, an unfitted one has not.
         self.members_: list[LGGD]
-        self.module_: nn.Module | None
+        self.modules_: list[nn.Module]
         self.known_: Tensor
         self.num_classes_: int
         self.data_: Any
@@ -95,11 +96,12 @@ class LGGDPlus:
         """The probability of each class, float32 `[N, K]`."""
         self._check_fitted()
         nearest = self._nearness().mean(1)
-        if self.module_ is None:
+        if not self.modules_:
             return nearest
+        inputs = self._inputs()
         with torch.no_grad():
-            logits = self.module_(self._inputs(), *self.edges_)
-        answer: Tensor = torch.softmax(logits, dim=1)
+            answers = [torch.softmax(module(inputs, *self.edges_), dim=1) for module in self.modules_]
+        answer = torch.stack(answers).mean(0)
         return answer if self.readout == "backbone" else (answer + nearest) / 2
 
     def score(self, data: Any, mask: Tensor | None = None) -> float:
@@ -180,20 +182,25 @@ class LGGDPlus:
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """A model on its way to being fitted, and the seeds of its members and its backbone."""
+    """A model on its way to being fitted, and the seeds of its members and of their backbones."""
 
     model: LGGDPlus
     data: Any
     graph: Graph
     labels: Labels
-    seeds: tuple[int, ...]
+    seeds: Sequence[int]
+    backbone_seeds: Sequence[int]
     name: str
+
+    @property
+    def names(self) -> list[str]:
+        """What errors and curves call the members."""
+        return [f"{self.name} member {k}".strip().replace(" ", "-") for k in range(self.model.members)]
 
     def given(self, labels: Labels) -> list[Given]:
         """What each member is fitted to."""
-        names = [f"{self.name} member {k}".strip() for k in range(self.model.members)]
-        pairs = zip(self.seeds, names, strict=False)
-        return [Given(self.data, self.graph, labels, seed, name.replace(" ", "-")) for seed, name in pairs]
+        pairs = zip(self.seeds, self.names, strict=True)
+        return [Given(self.data, self.graph, labels, seed, name) for seed, name in pairs]
 
 
 def fit_plus(models: Sequence[LGGDPlus], data: Sequence[Any], names: Sequence[str], callback: Callback | None) -> None:
@@ -202,7 +209,7 @@ def fit_plus(models: Sequence[LGGDPlus], data: Sequence[Any], names: Sequence[st
     for fit in fits:
         fit.model.__dict__.pop("known_", None)  # a fit that is broken off leaves a model that is not fitted
         fit.model.num_classes_, fit.model.data_ = fit.labels.num_classes, fit.data
-        fit.model.history_, fit.model.module_ = {}, None
+        fit.model.history_, fit.model.modules_ = {}, []
     _learn_distances(fits, [fit.labels for fit in fits], "distances", callback)
     for number in range(max(fit.model.rounds for fit in fits)):
         again = [fit for fit in fits if fit.model.self_training and number < fit.model.rounds]
@@ -222,8 +229,8 @@ def _read(models: Sequence[LGGDPlus], data: Sequence[Any], names: Sequence[str])
             model._check()
             draws = torch.Generator().manual_seed(seed_of(model.seed))
             labels = Labels.read(one).hold_out(model.features.settings.validation, draws)
-            seeds = tuple(seed_of(draws) for _ in range(model.members + 1))
-        fits.append(_Fit(model, one, graph, labels, seeds, name))
+            seeds = [seed_of(draws) for _ in range(2 * model.members)]
+        fits.append(_Fit(model, one, graph, labels, seeds[: model.members], seeds[model.members :], name))
     return fits
 
 
@@ -234,9 +241,7 @@ def _learn_distances(fits: Sequence[_Fit], labels: Sequence[Labels], stage: str,
     fit_to_labels([one for of_model in members for one in of_model], given, callback)
     for fit, own in zip(fits, members, strict=True):
         fit.model.members_ = own
-        fit.model.history_[stage] = {
-            f"{name} member={k}": curve for k, one in enumerate(own) for name, curve in one.history_.items()
-        }
+        fit.model.history_[stage] = _told_apart([one.history_ for one in own])
         fit.model._set_boundary(fit.labels.train)
 
 
@@ -256,7 +261,7 @@ def _with_sure_nodes(fit: _Fit) -> Labels:
 def _train_backbones(fits: Sequence[_Fit], callback: Callback | None) -> None:
     same_data = firsts([fit.data for fit in fits], same_inputs)
     keys = [(first, *_backbone_key(fit)) for first, fit in zip(same_data, fits, strict=True)]
-    passes = in_passes(keys, [1] * len(fits))
+    passes = in_passes(keys, [fit.model.members for fit in fits])
     for number, places in enumerate(passes):
         _train_pass([fits[place] for place in places], stage_name("backbone", number, len(passes)), callback)
 
@@ -265,10 +270,12 @@ def _backbone_key(fit: _Fit) -> tuple[Any, ...]:
     """All in which models must agree to be trained in one pass on the same data."""
     model, settings = fit.model, fit.model.features.settings
     graph = model.diffusion, model.neighbours
-    return model.backbone, model.optimization, fit.labels.num_classes, settings.mode, len(settings.times), *graph
+    sizes = fit.labels.num_classes, len(settings.times), model.members
+    return model.backbone, model.optimization, settings.mode, *sizes, *graph
 
 
 def _train_pass(fits: Sequence[_Fit], stage: str, callback: Callback | None) -> None:
+    """All members of these models, each model's on the features that its members have in common."""
     first = fits[0].model
     edges = first._edges()
     seen = []
@@ -276,20 +283,22 @@ def _train_pass(fits: Sequence[_Fit], stage: str, callback: Callback | None) -> 
         fit.model.edges_ = edges
         fit.model.contents_length_ = float(fit.model._features().norm(dim=1).mean())
         seen.append(fit.model._inputs())
-    x = torch.stack(seen)
-    modules = [initialised(first.backbone, x.shape[2], first.num_classes_, fit.seeds[-1]) for fit in fits]
-    target, validation = (torch.stack([getattr(fit.labels, of) for fit in fits]) for of in ("train", "validation"))
-    learner = BackboneLearner(
-        modules,
-        x,
-        *edges,
-        target,
-        validation,
-        first.optimization,
-        [fit.seeds[-1] for fit in fits],
-        [fit.name for fit in fits],
+    x = torch.stack(seen).repeat_interleave(first.members, 0)
+    target, validation = (
+        torch.stack([getattr(fit.labels, of) for fit in fits]).repeat_interleave(first.members, 0)
+        for of in ("train", "validation")
     )
+    seeds = [seed for fit in fits for seed in fit.backbone_seeds]
+    modules = [initialised(first.backbone, x.shape[2], first.num_classes_, seed) for seed in seeds]
+    names = [name for fit in fits for name in fit.names]
+    learner = BackboneLearner(modules, x, *edges, target, validation, first.optimization, seeds, names)
     history = learn(learner, stage, callback)
-    for fit, module in zip(fits, learner.load_best(), strict=True):
-        fit.model.module_ = module
-        fit.model.history_["backbone"] = history_of(history, fit.name)
+    trained = learner.load_best()
+    for place, fit in enumerate(fits):
+        fit.model.modules_ = trained[place * first.members : (place + 1) * first.members]
+        fit.model.history_["backbone"] = _told_apart([history_of(history, name) for name in fit.names])
+
+
+def _told_apart(histories: Sequence[History]) -> History:
+    """The curves of all members, under names that say whose they are."""
+    return {f"{name} member={k}": curve for k, one in enumerate(histories) for name, curve in one.items()}
