@@ -285,8 +285,8 @@ def test_new_labels_are_told_or_trained_with(configs: Path, tmp_path: Path, monk
     gcn, _, learned, _ = load_rows(configs)
     setup = Setup(Results(tmp_path / "results"), splits=2)
     todo = [
-        NewLabels("dynamic", learned, "karate", retrained=False),
-        NewLabels("dynamic", gcn, "karate", retrained=True),
+        NewLabels("dynamic", learned, learned.settings, "karate", retrained=False),
+        NewLabels("dynamic", gcn, gcn.settings, "karate", retrained=True),
     ]
     outcome = reproduce.reproduce(todo, setup)
     assert outcome.failures == []
@@ -315,8 +315,10 @@ def test_new_labels_are_for_models_that_take_them(configs: Path) -> None:
     assert [job.title for job in planned if "cora" in job.title] == [
         "LGGD on cora", "GCN, retrained on cora", "LGGD, retrained on cora", "GPR-GNN, retrained on cora"
     ]  # fmt: skip
+    gcn = load_rows(configs)[0]
+    job = NewLabels("dynamic", gcn, gcn.settings, "cora", retrained=False)
     with pytest.raises(ValueError, match="`rows` must take in labels"):
-        NewLabels("dynamic", load_rows(configs)[0], "cora", retrained=False).identities(Setup(Results(".")))
+        job.identities(Setup(Results(".")))
 
 
 def test_figures_are_drawn_with_their_numbers(
@@ -349,6 +351,8 @@ def test_all_is_all_of_them() -> None:
 def test_quick_is_a_few_rows_on_cora_in_files_of_its_own() -> None:
     planned = plan("table1", Wish(quick=True))
     assert {job.experiment for job in planned} == {"table1-quick"}
+    usual, quick = (plan("table1", Wish(("14",), ("cora",), quick=quick))[0] for quick in (False, True))
+    assert (usual.settings["members"], quick.settings["members"]) == (3, 1)  # type: ignore[attr-defined]
     assert [job.dataset for job in planned] == ["cora"] * len(planned)  # type: ignore[attr-defined]
     assert {job.row.number for job in planned} <= {"01", "07", "08", "09", "11", "14"}  # type: ignore[attr-defined]
     assert len(planned) >= 5

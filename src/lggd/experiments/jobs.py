@@ -109,6 +109,7 @@ class NewLabels(Job):
 
     experiment: str
     row: Row
+    settings: Mapping[str, Setting]
     dataset: str
     retrained: bool
 
@@ -117,13 +118,13 @@ class NewLabels(Job):
         return f"{self._row.name} on {self.dataset}"
 
     def identities(self, setup: Setup) -> list[dict[str, Any]]:
-        model = build(self.row.method, self._settings, "gcn", setup.seed)
+        model = build(self.row.method, self.settings, "gcn", setup.seed)
         if not self.retrained and not takes_labels(model):
             raise ValueError(f"`rows` must take in labels without training, but {self.row.name} cannot. Leave it out.")
         hashes = [fingerprint(data) for data in self._datas(setup)]
         return [
             identity(
-                self.experiment, self._row, self._settings, self.dataset, hashes, seed=setup.seed, additions=additions
+                self.experiment, self._row, self.settings, self.dataset, hashes, seed=setup.seed, additions=additions
             )
             for additions in ADDITIONS
         ]
@@ -140,7 +141,7 @@ class NewLabels(Job):
     def _told(self, setup: Setup, callback: Callback | None) -> Iterator[tuple[int, Measured]]:
         datas = self._datas(setup)
         began = time.perf_counter()
-        models = fitted(self.row, self._settings, datas, range(setup.splits), "gcn", setup.seed, callback)
+        models = fitted(self.row, self.settings, datas, range(setup.splits), "gcn", setup.seed, callback)
         for additions in ADDITIONS:
             if additions:
                 began = time.perf_counter()
@@ -158,15 +159,11 @@ class NewLabels(Job):
             for data in told:
                 data.train_mask = data.train_mask | data.new_mask[:, :additions].any(1)
             began = time.perf_counter()
-            models = fitted(self.row, self._settings, told, range(setup.splits), "gcn", setup.seed, callback)
+            models = fitted(self.row, self.settings, told, range(setup.splits), "gcn", setup.seed, callback)
             yield additions, ask(models, datas, began)
 
     def _datas(self, setup: Setup) -> list[Any]:
         return load_splits(self.dataset, range(setup.splits), device=setup.device, root=setup.root, dynamic=True)
-
-    @property
-    def _settings(self) -> dict[str, Setting]:
-        return self.row.settings_for(self.dataset)
 
     @property
     def _row(self) -> Row:

@@ -117,13 +117,15 @@ def reproduce(jobs: Sequence[Job], setup: Setup, *, again: bool = False, watcher
 def _table1(wish: Wish) -> list[Job]:
     rows = _rows(wish, QUICK_ROWS if wish.quick else None)
     return [
-        Cell("table1", row, row.settings_for(dataset), dataset) for row in rows for dataset in _datasets(wish, PAPER)
+        Cell("table1", row, row.settings_for(dataset, wish.quick), dataset)
+        for row in rows
+        for dataset in _datasets(wish, PAPER)
     ]
 
 
 def _backbones(wish: Wish) -> list[Job]:
     return [
-        Cell("backbones", row, row.settings_for(dataset), dataset, backbone)
+        Cell("backbones", row, row.settings_for(dataset, wish.quick), dataset, backbone)
         for row in _rows(wish, BACKBONE_ROWS)
         for backbone in BACKBONES
         for dataset in _datasets(wish, PAPER)
@@ -137,7 +139,11 @@ def _dynamic(wish: Wish) -> list[Job]:
     for dataset in datasets:
         if dataset not in PAPER:
             raise ValueError(f"`datasets` must be among {', '.join(PAPER)} where labels arrive later, got {dataset}.")
-    return [NewLabels("dynamic", row, dataset, retrained) for row, retrained in jobs for dataset in datasets]
+    return [
+        NewLabels("dynamic", row, row.settings_for(dataset, wish.quick), dataset, retrained)
+        for row, retrained in jobs
+        for dataset in datasets
+    ]
 
 
 def _ablation(wish: Wish) -> list[Job]:
@@ -149,7 +155,7 @@ def _ablation(wish: Wish) -> list[Job]:
     named = table_of(path, read, "variants")
     variants = {name: read_settings(path, f"variants.{name}", table_of(path, named, name)) for name in named}
     return [
-        Cell("ablation", row, {**row.settings_for(dataset), **own}, dataset, more={"variant": name})
+        Cell("ablation", row, {**row.settings_for(dataset, wish.quick), **own}, dataset, more={"variant": name})
         for name, own in variants.items()
         for dataset in _datasets(wish, PAPER)
     ]

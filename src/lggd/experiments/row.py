@@ -19,7 +19,7 @@ ROWS, CHOSEN = "rows", "chosen"
 INSTALLED = Path(__file__).parent / "configs"
 AT_THE_ROOT = Path(__file__).parents[3] / "configs"
 
-ROW_KEYS = ("number", "name", "method", "settings", "search")
+ROW_KEYS = ("number", "name", "method", "settings", "search", "quick")
 RANGE_KEYS = ("low", "high", "step", "log")
 
 
@@ -52,7 +52,7 @@ class Row:
     """A method with its settings, under the number and the name that the table gives it.
 
     `slug` is the name of its file. `search` says by setting what `lggd sweep` may vary, `chosen` what it found best, by
-    dataset. `folder` is where the files lie.
+    dataset. `quick` are settings of a quick look, for methods that would take too long. `folder` is where files lie.
     """
 
     number: str
@@ -62,11 +62,12 @@ class Row:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     search: Mapping[str, Range | Choices] = field(default_factory=dict)
     chosen: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
+    quick: Mapping[str, Setting] = field(default_factory=dict)
     folder: Path = AT_THE_ROOT
 
-    def settings_for(self, dataset: str) -> dict[str, Setting]:
-        """The settings of the row, overlaid by those chosen for the dataset."""
-        return {**self.settings, **self.chosen.get(dataset, {})}
+    def settings_for(self, dataset: str, quick: bool = False) -> dict[str, Setting]:
+        """The settings of the row, overlaid by those chosen for the dataset, and by those of a quick look."""
+        return {**self.settings, **self.chosen.get(dataset, {}), **(self.quick if quick else {})}
 
     @property
     def chosen_file(self) -> Path:
@@ -97,11 +98,11 @@ def read_row(path: Path) -> Row:
     read = read_toml(path)
     check_keys(path, "", read, ROW_KEYS)
     texts = {name: _text(path, read, name) for name in ("number", "name", "method")}
-    settings = read_settings(path, "settings", table_of(path, read, "settings"))
+    settings, quick = (read_settings(path, name, table_of(path, read, name)) for name in ("settings", "quick"))
     search = {name: _searched(path, name, value) for name, value in table_of(path, read, "search").items()}
     folder = path.parent.parent
     chosen = _read_chosen(folder / CHOSEN / path.name)
-    return Row(**texts, slug=path.stem, settings=settings, search=search, chosen=chosen, folder=folder)
+    return Row(**texts, slug=path.stem, settings=settings, search=search, chosen=chosen, quick=quick, folder=folder)
 
 
 def rows_named(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
