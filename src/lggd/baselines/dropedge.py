@@ -9,13 +9,14 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from lggd.backbones import GCN, ChebNet, JKNet, initialised
+from lggd.backbones import GCN, ChebNet, JKNet
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import SortedEdges, spread_each
 from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.baselines.starting import starting_networks
 from lggd.questions import Questions
-from lggd.training import Callback, seed_of
+from lggd.training import Callback
 
 
 @dataclass(eq=False)
@@ -49,10 +50,7 @@ class DropEdge(Baseline):
             )
 
     def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
-        made = [initialised(self.backbone, subject.x.shape[1], subject.num_classes, one.seed) for one in problems]
-        modules = [module.to(subject.x.device) for module in made if isinstance(module, Network)]
-        # Seeds drawn from the seeds, as backbones alone do: what is dropped is not drawn as parameters were.
-        seeds = [seed_of(torch.Generator().manual_seed(one.seed)) for one in problems]
+        modules, seeds = starting_networks(subject, problems, self.backbone)
         if self.p == 0:
             return Stack(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
         return _OnSomeEdges(modules, subject, seeds, self.p)

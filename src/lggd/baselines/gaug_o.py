@@ -18,7 +18,8 @@ from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
 from lggd.baselines.drawn_graphs import DrawnGraphs
 from lggd.baselines.edge_predictor import ENTRIES_AT_ONCE, Reconstruction, joined_pairs, row_shares, uniform_weight
-from lggd.baselines.made_graphs import check_symmetric, starting_networks
+from lggd.baselines.made_graphs import check_symmetric
+from lggd.baselines.starting import starting_networks
 from lggd.memory import free_memory
 from lggd.questions import Questions
 from lggd.training import Callback, Optimization, Progress, seed_of

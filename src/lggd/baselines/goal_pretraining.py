@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,8 @@ from lggd.backbones.networks import Network
 from lggd.backbones.propagation import SortedEdges
 from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Problem, Subject
-from lggd.training import Callback, Optimization, Randomness, learn, seed_of
+from lggd.baselines.starting import dropout_seeds, starting_modules
+from lggd.training import Callback, Optimization, learn
 
 # Heads of the first layer, their width, and the share of attention that is dropped.
 ATTENTION = GAT(hidden=16, heads=8, dropout=0.6)
@@ -70,14 +72,12 @@ def pretrained(
     callback: Callback | None,
 ) -> Tensor:
     """The class scores of every node for each problem, `[Q, N, K]`: its features from then on."""
-    modules = [_initialised(subject, seed).to(subject.x.device) for seed in seeds]
-    # Seeds drawn from the seeds: what is dropped must not be drawn from the numbers that parameters started from.
-    drawn = [seed_of(torch.Generator().manual_seed(seed)) for seed in seeds]
-    learner = _Learner(Stack(modules, subject.x, subject.edge_index, None, drawn), problems, optimization)
+    own = [replace(problem, seed=seed) for problem, seed in zip(problems, seeds, strict=True)]
+
+    def make() -> AttentionStack:
+        return AttentionStack(subject.x.shape[1], subject.num_classes)
+
+    modules = starting_modules(own, make, subject.x.device)
+    learner = _Learner(Stack(modules, subject.x, subject.edge_index, None, dropout_seeds(own)), own, optimization)
     learn(learner, "pretraining", callback)
     return learner.load_best()
-
-
-def _initialised(subject: Subject, seed: int) -> AttentionStack:
-    with torch.device("cpu"), Randomness(seed, torch.device("cpu")).in_use():
-        return AttentionStack(subject.x.shape[1], subject.num_classes)

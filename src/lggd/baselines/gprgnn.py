@@ -16,9 +16,10 @@ from lggd.backbones.networks import Network, check_counts, check_share
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.baselines.starting import dropout_seeds, starting_modules
 from lggd.dropout import LEVELS, draw_kept, kept_levels
 from lggd.questions import Questions
-from lggd.training import Callback, Optimization, Randomness, seed_of
+from lggd.training import Callback, Optimization
 
 # Contents of so many entries, those of all problems together, are dropped from at once.
 ENTRIES_AT_ONCE = 2**29
@@ -61,14 +62,11 @@ class GPRGNN(Baseline):
         return max(1, ENTRIES_AT_ONCE // subject.x.numel())
 
     def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
-        modules = []
-        for one in problems:
-            with torch.device("cpu"), Randomness(one.seed, torch.device("cpu")).in_use():
-                module = _PolynomialNetwork(self, subject.x.shape[1], subject.num_classes)
-            modules.append(module.to(subject.x.device))
-        # Seeds drawn from the seeds, as backbones do: what is dropped is not drawn as parameters were.
-        seeds = [seed_of(torch.Generator().manual_seed(one.seed)) for one in problems]
-        return _Polynomials(modules, subject, seeds, self.propagation_dropout)
+        def make() -> _PolynomialNetwork:
+            return _PolynomialNetwork(self, subject.x.shape[1], subject.num_classes)
+
+        modules = starting_modules(problems, make, subject.x.device)
+        return _Polynomials(modules, subject, dropout_seeds(problems), self.propagation_dropout)
 
 
 def pagerank(alpha: float, hops: int) -> Tensor:

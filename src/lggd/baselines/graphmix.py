@@ -17,9 +17,10 @@ from lggd.backbones.networks import Network, check_counts, check_share
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.baselines.starting import dropout_seeds, starting_modules
 from lggd.learning.networks import Owned
 from lggd.questions import Questions
-from lggd.training import Callback, Optimization, Randomness, seed_of
+from lggd.training import Callback, Optimization
 
 # Contents of so many entries, those of all problems together, are dropped from at once.
 ENTRIES_AT_ONCE = 2**29
@@ -75,14 +76,12 @@ class GraphMix(Baseline):
         return max(1, ENTRIES_AT_ONCE // subject.x.numel())
 
     def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
-        modules = []
-        for one in problems:
-            with torch.device("cpu"), Randomness(one.seed, torch.device("cpu")).in_use():
-                module = _SharedNetwork(self, subject.x.shape[1], subject.num_classes)
-            modules.append(module.to(subject.x.device))
-        # Seeds drawn from the seeds, as backbones do: what is dropped is not drawn as parameters were.
-        seeds = [seed_of(torch.Generator().manual_seed(one.seed)) for one in problems]
-        return _InTurn(self, modules, subject, torch.stack([one.train for one in problems]), seeds)
+        def make() -> _SharedNetwork:
+            return _SharedNetwork(self, subject.x.shape[1], subject.num_classes)
+
+        modules = starting_modules(problems, make, subject.x.device)
+        train = torch.stack([one.train for one in problems])
+        return _InTurn(self, modules, subject, train, dropout_seeds(problems))
 
 
 def _is_number(value: object) -> bool:

@@ -11,11 +11,10 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from lggd.backbones import Backbone, initialised
-from lggd.backbones.networks import Network
+from lggd.backbones import Backbone
 from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Problem, Subject
-from lggd.training import seed_of
+from lggd.baselines.starting import starting_networks
 
 T = TypeVar("T")
 
@@ -60,16 +59,6 @@ def digest(*tensors: Tensor | None) -> str:
         summary.update(f"{tensor.dtype} {list(tensor.shape)} {tensor.device}".encode())
         summary.update(tensor.detach().cpu().contiguous().numpy().data)
     return summary.hexdigest()
-
-
-def starting_networks(
-    subject: Subject, problems: Sequence[Problem], backbone: Backbone
-) -> tuple[list[Network], list[int]]:
-    """A network a problem, with its first parameters, and the seed of what it drops."""
-    made = [initialised(backbone, subject.x.shape[1], subject.num_classes, one.seed) for one in problems]
-    modules = [module.to(subject.x.device) for module in made if isinstance(module, Network)]
-    # Seeds drawn from the seeds, as backbones alone do: what is dropped is not drawn as parameters were.
-    return modules, [seed_of(torch.Generator().manual_seed(one.seed)) for one in problems]
 
 
 def stack_on(

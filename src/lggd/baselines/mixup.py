@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lggd.backbones import GCN, initialised
+from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, multiplied
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.baselines.starting import starting_networks
 from lggd.questions import Questions
-from lggd.training import Callback, seed_of
+from lggd.training import Callback
 
 
 @dataclass(eq=False)
@@ -55,10 +56,7 @@ class MixUp(Baseline):
             raise TypeError(f"`backbone` must be GCN(), got {self.backbone!r}. Mixing is written for its layers alone.")
 
     def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
-        made = [initialised(self.backbone, subject.x.shape[1], subject.num_classes, one.seed) for one in problems]
-        modules = [module.to(subject.x.device) for module in made if isinstance(module, Network)]
-        # Seeds drawn from the seeds, as backbones alone do: what is dropped is not drawn as parameters were.
-        seeds = [seed_of(torch.Generator().manual_seed(one.seed)) for one in problems]
+        modules, seeds = starting_networks(subject, problems, self.backbone)
         return _Mixing(modules, subject, [one.train for one in problems], seeds, self.alpha)
 
 

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli.stages import Device, DeviceName, chosen_device, use_fast_products
+from lggd.cli.stages import Datasets, Device, DeviceName, Rows, chosen_device, use_fast_products
 from lggd.cli.terminal import FAILED, AsJson, Debug, Terminal
 
 if TYPE_CHECKING:
@@ -37,14 +37,8 @@ class Experiment(StrEnum):
 
 def reproduce_command(
     experiment: Annotated[Experiment, typer.Argument(help="Which table or figure.", show_default=False)],
-    rows: Annotated[
-        list[str] | None,
-        typer.Option(help="Only these rows, by number, file or title: 01,09. May be repeated.", show_default="all"),
-    ] = None,
-    datasets: Annotated[
-        list[str] | None,
-        typer.Option(help="Only these datasets: cora,photo. May be repeated.", show_default="those of the paper"),
-    ] = None,
+    rows: Rows = None,
+    datasets: Datasets = None,
     splits: Annotated[
         int | None, typer.Option(min=1, help="How many random splits to average over.", show_default=str(SPLITS))
     ] = None,

@@ -1,4 +1,4 @@
-"""A progress bar for each stage of training, and where to train."""
+"""A progress bar for each stage of training, where to train, and which part of an experiment."""
 
 from __future__ import annotations
 
@@ -36,6 +36,14 @@ class DeviceName(StrEnum):
 
 Preset = Annotated[
     PresetName, typer.Option(help="Our settings, those of the paper's text, or those of its authors' code.")
+]
+Rows = Annotated[
+    list[str] | None,
+    typer.Option(help="Only these rows, by number, file or title: 01,09. May be repeated.", show_default="all"),
+]
+Datasets = Annotated[
+    list[str] | None,
+    typer.Option(help="Only these datasets: cora,photo. May be repeated.", show_default="those of the paper"),
 ]
 Device = Annotated[DeviceName, typer.Option(help="Where to train; auto takes CUDA where there is some.")]
 

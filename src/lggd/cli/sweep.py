@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli.stages import Device, DeviceName, chosen_device, use_fast_products
+from lggd.cli.stages import Datasets, Device, DeviceName, Rows, chosen_device, use_fast_products
 from lggd.cli.terminal import AsJson, Debug, Terminal
 
 if TYPE_CHECKING:
@@ -26,14 +26,8 @@ FLAGS = {
 
 
 def sweep_command(
-    rows: Annotated[
-        list[str] | None,
-        typer.Option(help="Only these rows, by number, file or title: 01,09. May be repeated.", show_default="all"),
-    ] = None,
-    datasets: Annotated[
-        list[str] | None,
-        typer.Option(help="Only these datasets: cora,photo. May be repeated.", show_default="those of the paper"),
-    ] = None,
+    rows: Rows = None,
+    datasets: Datasets = None,
     trials: Annotated[
         int, typer.Option(min=0, help="So many settings for every row on every dataset; 0 tries no more.")
     ] = 20,
