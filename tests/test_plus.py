@@ -12,12 +12,14 @@ import lggd
 from lggd import GCN, LGGD, MLP, LGGDPlus, Optimization, PropagatedMLP
 from lggd import plus as plus_module
 from lggd.baselines import GDC, PPR, Heat
+from lggd.features import lggd as lggd_features
+from lggd.features.remembered import remembering
 
 SHORT = Optimization(epochs=12, patience=None)
 
 
 def distances(**changes):
-    given = {"times": (0.5, 1.0), "initial": PropagatedMLP((8,), pagerank=0.1), "mode": "concat", "optimization": SHORT}
+    given = {"times": (0.5, 1.0), "initial": PropagatedMLP((8,), pagerank=0.1), "optimization": SHORT}
     return LGGD(**{**given, **changes})
 
 
@@ -184,8 +186,10 @@ def test_contents_stand_beside_the_features_with_their_length():
     width = data.x.shape[1]
     torch.testing.assert_close(inputs[:, width:], fitted._nearness().flatten(1))
     torch.testing.assert_close(inputs[:, :width].norm(dim=1).mean(), inputs[:, width:].norm(dim=1).mean())
-    alone = model(distances(mode="replace")).fit(data)
+    alone = model(inputs="features").fit(data)
     torch.testing.assert_close(alone._inputs(), alone._nearness().flatten(1))
+    without = model(inputs="contents").fit(data)
+    torch.testing.assert_close(without._inputs(), torch.nn.functional.normalize(data.x))
 
 
 def test_cross_fitted_features_differ_on_labelled_nodes_only():
@@ -210,6 +214,7 @@ def test_held_out_labels_join_the_boundary():
         ({"rounds": 0}, "`rounds` must be a whole number from 1"),
         ({"self_training": 1.5}, r"`self_training` must be a share in \[0, 1\]"),
         ({"readout": "all"}, "`readout` must be one of"),
+        ({"inputs": "none"}, "`inputs` must be one of"),
         ({"backbone": None}, "`backbone` must be"),
         ({"neighbours": 0}, "`neighbours` must be a whole number from 1"),
         ({"diffusion": 0.1}, "`diffusion` must be PPR"),
@@ -232,6 +237,80 @@ def test_it_works_with_plain_contents_and_weights():
     data = blocks(weighted=True, sparse=True)
     fitted = model(distances(initial=MLP((8,)))).fit(data)
     assert fitted.score(data) > 0.4
+
+
+@pytest.mark.parametrize("changes", [{}, {"readout": "nearest"}, {"diffusion": Heat(1.0), "inputs": "contents"}])
+def test_saved_and_loaded_it_answers_the_same(tmp_path, changes):
+    data = blocks(weighted=True)
+    fitted = model(**changes).fit(data)
+    fitted.save(tmp_path / "model")
+    loaded = LGGDPlus.load(tmp_path / "model")
+    assert torch.equal(loaded.predict_proba(), fitted.predict_proba())
+    new = data.test_mask.nonzero()[:3].squeeze(1)
+    for one in (fitted, loaded):
+        one.add_labels(new, data.y[new])
+    assert torch.equal(loaded.predict_proba(), fitted.predict_proba())
+    assert torch.equal(loaded.known_, fitted.known_)
+    assert not any(hasattr(one.data_, "y") and one.data_.y is not None for one in (fitted, loaded))
+
+
+def test_what_is_no_such_model_is_refused(tmp_path):
+    data = blocks()
+    lggd.LGGDClassifier(distances(), backbone=None).fit(data).save(tmp_path / "other")
+    with pytest.raises(ValueError, match="must be the settings of a saved lggd plus model"):
+        LGGDPlus.load(tmp_path / "other")
+    model(readout="nearest").fit(data).save(tmp_path / "mine")
+    settings = tmp_path / "mine" / "model.json"
+    settings.write_text(settings.read_text().replace('"members": 2', '"members": 3'))
+    with pytest.raises(ValueError, match="must be a saved model whose files fit together"):
+        LGGDPlus.load(tmp_path / "mine")
+
+
+def count_learned(monkeypatch):
+    """How many models are learned in each pass."""
+    passes, real = [], lggd_features._learn_pass
+    monkeypatch.setattr(lggd_features, "_learn_pass", lambda s, *rest: passes.append(len(s)) or real(s, *rest))
+    return passes
+
+
+def test_what_is_remembered_is_not_learned_again(monkeypatch):
+    passes, data = count_learned(monkeypatch), splits(2)
+    with remembering():
+        first = [model(seed=seed) for seed in range(2)]
+        other = [model(seed=seed, readout="nearest", diffusion=Heat(1.0)) for seed in range(2)]
+        lggd.fit_together(first, data)
+        lggd.fit_together(other, data)
+        assert passes == [4, 4]  # two rounds of two networks for each of two splits, once
+        changed = model(distances(times=(0.5, 0.7)), self_training=0.0).fit(data[0])
+        assert passes == [4, 4, 2]
+    for seed, one in enumerate(data):
+        again = model(seed=seed, readout="nearest").fit(one)
+        torch.testing.assert_close(other[seed].predict_proba(), again.predict_proba(), rtol=1e-3, atol=1e-4)
+    assert passes == [4, 4, 2, 2, 2, 2, 2]
+    new = data[0].test_mask.nonzero()[0]
+    before = first[0].predict_proba()
+    other[0].add_labels(new, data[0].y[new])
+    assert torch.equal(first[0].predict_proba(), before)
+    assert changed.predict_proba().shape == before.shape
+
+
+@pytest.mark.parametrize("change", ["label", "validation", "x", "edge", "seed"])
+def test_what_differs_is_learned_again(monkeypatch, change):
+    passes, data = count_learned(monkeypatch), blocks()
+    other = data.clone()
+    if change == "label":
+        other.y[data.train_mask.nonzero()[0]] = 1
+    elif change == "validation":
+        other.val_mask[data.val_mask.nonzero()[0]] = False
+    elif change == "x":
+        other.x[0, 0] += 1
+    elif change == "edge":
+        other.edge_index = data.edge_index[:, (data.edge_index.amin(0) != data.edge_index[0, 0])]
+    with remembering():
+        distances().fit(data)
+        distances(seed=int(change == "seed")).fit(other)
+        distances(cross_fit=2).fit(data)
+    assert len(passes) == 2
 
 
 @pytest.mark.gpu

@@ -17,7 +17,7 @@ from lggd.backbones import GAT, GCN, BackboneLearner, ChebNet, JKNet, initialise
 from lggd.data.files import replacing_folder
 from lggd.features import GGD, LGGD
 from lggd.features.estimator import fit_to_labels
-from lggd.features.given import Given, firsts, read_graphs, said_of, same_inputs
+from lggd.features.given import Given, firsts, read_graphs, said_of, same_inputs, without_labels
 from lggd.features.passes import history_of, in_passes, stage_name
 from lggd.graph import read_weight
 from lggd.labels import Labels, merge_labels, share_right
@@ -95,7 +95,7 @@ class LGGDClassifier:
         self.__dict__.pop("known_", None)  # a fit that is broken off leaves a model that is not fitted
         self.num_classes_ = labels.num_classes
         self.additions_, self.history_, self.about_ = [], {}, {}
-        self.data_, self.features_, self.module_ = _without_labels(data), copy.copy(self.features), None
+        self.data_, self.features_, self.module_ = without_labels(data), copy.copy(self.features), None
 
     def _complete(self, labels: Labels) -> None:
         """Takes all labels into use, those held out for validation as well."""
@@ -342,11 +342,3 @@ def _train_pass(fits: Sequence[_Fit], stage: str, callback: Callback | None, che
     for fit, module in zip(fits, learner.load_best(), strict=True):
         fit.model.module_ = module
         fit.model.history_["backbone"] = history_of(history, fit.name)
-
-
-def _without_labels(data: Any) -> Any:
-    """The graph and its contents alone: what predictions may depend on besides the labels that were given."""
-    from torch_geometric.data import Data
-
-    kept = {name: getattr(data, name, None) for name in ("x", "edge_index", "edge_weight", "edge_attr")}
-    return Data(**{name: value for name, value in kept.items() if value is not None}, num_nodes=data.num_nodes)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize as unit_rows
 
+from lggd import storage
 from lggd.backbones import GAT, GCN, BackboneLearner, ChebNet, JKNet, initialised
 from lggd.baselines.gdc import GDC, PPR, Heat
+from lggd.data.files import replacing_folder
 from lggd.features import LGGD
 from lggd.features.estimator import fit_to_labels
-from lggd.features.given import Given, firsts, read_graphs, said_of, same_inputs
+from lggd.features.given import Given, firsts, read_graphs, said_of, same_inputs, without_labels
 from lggd.features.passes import history_of, in_passes, stage_name
 from lggd.graph import Graph, read_weight
 from lggd.labels import Labels, merge_labels, share_right
@@ -23,13 +26,15 @@ from lggd.learning.networks import PropagatedMLP
 from lggd.scaling import SoftmaxScale
 from lggd.training import Callback, History, Optimization, learn, seed_of
 
+FORMAT = "lggd plus model"
 Backbone = GCN | GAT | ChebNet | JKNet
 Readout = Literal["both", "nearest", "backbone"]
+Inputs = Literal["both", "features", "contents"]
 
 
 def _distances() -> LGGD:
     initial = PropagatedMLP(hidden=(256, 64), pagerank=0.1)
-    return LGGD(times=(0.2, 0.4, 0.6, 0.8, 1.0), initial=initial, mode="concat")
+    return LGGD(times=(0.2, 0.4, 0.6, 0.8, 1.0), initial=initial)
 
 
 @dataclass(eq=False)
@@ -42,15 +47,15 @@ class LGGDPlus:
     2. `self_training`: the nodes that they are surest of, this share of each class, are taken for labelled, and the
        distances are learned once more, `rounds` times. The boundary stays at the true labels. 0 leaves it out.
     3. `readout`: "nearest" answers with the mean of softmax(−f) over times and members; "backbone" with networks
-       trained on these values, beside the node contents where the features' mode is "concat", both of equal length on
-       average; "both" with the mean of the two.
-    4. `diffusion`, PPR(alpha) or Heat(t): backbones run on the graph of each node's `neighbours` strongest partners
+       trained on these values; "both" with the mean of the two.
+    4. `inputs`: backbones see these values as "features", the node "contents", or "both", of equal length on average.
+    5. `diffusion`, PPR(alpha) or Heat(t): backbones run on the graph of each node's `neighbours` strongest partners
        in that diffusion, as in `lggd.baselines.GDC`; None leaves it on the given graph.
 
-    `features` say how distances are learned, cross-fitted or not; their seed, scale, reachable column and attr_name are
-    not used. Labels and data as for `LGGD.fit`. After `fit`: `members_` (fitted features), `modules_` (trained
-    backbones, none where they have no say), `known_`, `num_classes_`, `history_`. New labels enter the boundary at
-    once, by `add_labels`.
+    `features` say how distances are learned, cross-fitted or not; their seed, scale, mode, reachable column and
+    attr_name are not used. Labels and data as for `LGGD.fit`. After `fit`: `members_` (fitted features), `modules_`
+    (trained backbones, none where they have no say), `known_`, `num_classes_`, `history_`. New labels enter the
+    boundary at once, by `add_labels`.
 
     >>> import lggd
     >>> data = lggd.load("karate")
@@ -65,6 +70,7 @@ class LGGDPlus:
     self_training: float = 0.3
     rounds: int = 1
     readout: Readout = "both"
+    inputs: Inputs = "both"
     diffusion: PPR | Heat | None = None
     neighbours: int = 64
     optimization: Optimization = Optimization()
@@ -79,6 +85,7 @@ class LGGDPlus:
         self.data_: Any
         self.contents_length_: float
         self.edges_: tuple[Tensor, Tensor | None]
+        self._near: Tensor | None
         self.history_: dict[str, History]
 
     def fit(self, data: Any, *, callback: Callback | None = None) -> Self:
@@ -115,8 +122,11 @@ class LGGDPlus:
         return self
 
     def _nearness(self) -> Tensor:
-        """How near each class is, softmax(−f(t)) averaged over the members, `[N, T, K]`."""
-        return torch.stack([torch.softmax(-one.distances(self.data_), dim=2) for one in self.members_]).mean(0)
+        """How near each class is, softmax(−f(t)) averaged over the members, `[N, T, K]`; kept until labels change."""
+        if self._near is None:
+            near = [torch.softmax(-one.distances(self.data_), dim=2) for one in self.members_]
+            self._near = torch.stack(near).mean(0)
+        return self._near
 
     def _features(self) -> Tensor:
         """The same as features, `[N, T·K]`: without a labelled node's own fold, where they are cross-fitted."""
@@ -126,18 +136,76 @@ class LGGDPlus:
         return torch.stack(folded).mean(0)
 
     def _inputs(self) -> Tensor:
-        """What the backbone sees: contents with rows of one length, which is the features' mean one, and features."""
-        features = self._features()
-        if self.features.settings.mode == "replace":
-            return features
+        """What backbones see: contents with rows of one length, which is the features' mean one, and features."""
+        if self.inputs == "features":
+            return self._features()
         x = check_contents(self.data_)
         x = unit_rows(x if x.layout == torch.strided else x.to_dense())
-        return torch.cat([x * self.contents_length_, features], dim=1)
+        return x if self.inputs == "contents" else torch.cat([x * self.contents_length_, self._features()], dim=1)
 
     def _set_boundary(self, known: Tensor) -> None:
-        self.known_ = known
+        self.known_, self._near = known, None
         for member in self.members_:
             member.known_ = known
+
+    # -- files --------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """Writes all that predictions need, the graph included, into a folder; it replaces a model already there."""
+        self._check_fitted()
+        settings = {
+            "format": FORMAT,
+            "version": storage.VERSION,
+            "settings": {one.name: storage.to_plain(getattr(self, one.name), one.name) for one in fields(self)},
+            "num_classes": self.num_classes_,
+            "contents_length": self.contents_length_ if self.modules_ else None,
+            "history": storage.to_plain(self.history_, "history"),
+        }
+        weights = {"known": self.known_}
+        for k, member in enumerate(self.members_):
+            weights |= {f"members.{k}.{name}": value for name, value in member.state().items()}
+        for k, module in enumerate(self.modules_):
+            weights |= {f"modules.{k}.{name}": value for name, value in module.state_dict().items()}
+        with replacing_folder(folder, marker=storage.SETTINGS_FILE) as temporary:
+            storage.write_tensors(temporary / storage.WEIGHTS_FILE, weights)
+            storage.write_tensors(temporary / storage.GRAPH_FILE, storage.pack_graph(self.data_))
+            storage.write_json(temporary / storage.SETTINGS_FILE, settings)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> LGGDPlus:
+        """A saved model, ready to predict and to take in labels."""
+        folder = Path(folder)
+        settings = storage.read_settings(folder, FORMAT)
+        graph = storage.read_tensors(folder / storage.GRAPH_FILE, ["edge_index", "num_nodes"])
+        weights = storage.read_tensors(folder / storage.WEIGHTS_FILE, ["known"])
+        try:
+            given = settings["settings"].items()
+            model = cls(**{name: storage.from_plain(value, name, {}) for name, value in given})
+            model._check()
+            model.data_, model.num_classes_ = storage.unpack_graph(graph), int(settings["num_classes"])
+            model.contents_length_, model.history_ = settings["contents_length"], settings["history"]
+            model._restore(weights)
+            model.predict_proba()
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, IndexError) as wrong:
+            raise ValueError(f"`{folder}` must be a saved model whose files fit together, but: {wrong}") from wrong
+        return model
+
+    def _restore(self, weights: Mapping[str, Tensor]) -> None:
+        """Takes over the numbers of a saved model."""
+
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+
+        self.members_ = [
+            member.restore(self.data_, part(f"members.{k}."), self.num_classes_)
+            for k, member in enumerate(self._new_members())
+        ]
+        self._set_boundary(weights["known"])
+        self.modules_, self.edges_ = [], self._edges()
+        for k in range(self.members if self.readout != "nearest" else 0):
+            module = initialised(self.backbone, self._inputs().shape[1], self.num_classes_, seed=0)
+            module.load_state_dict(part(f"modules.{k}."))
+            self.modules_.append(module.eval())
 
     # -- fitting ------------------------------------------------------------------------------------------------
 
@@ -156,9 +224,10 @@ class LGGDPlus:
                 raise ValueError(f"`{name}` must be a whole number from {least}, got {value!r}.")
         if not 0 <= self.self_training <= 1:
             raise ValueError(f"`self_training` must be a share in [0, 1], got {self.self_training!r}. 0 is without.")
-        if self.readout not in get_args(Readout):
-            allowed = ", ".join(map(repr, get_args(Readout)))
-            raise ValueError(f"`readout` must be one of {allowed}, got {self.readout!r}.")
+        for name, kind in (("readout", Readout), ("inputs", Inputs)):
+            if getattr(self, name) not in get_args(kind):
+                allowed = ", ".join(map(repr, get_args(kind)))
+                raise ValueError(f"`{name}` must be one of {allowed}, got {getattr(self, name)!r}.")
         _ = self.features.settings
 
     def _new_members(self) -> list[LGGD]:
@@ -208,7 +277,7 @@ def fit_plus(models: Sequence[LGGDPlus], data: Sequence[Any], names: Sequence[st
     fits = _read(models, data, names)
     for fit in fits:
         fit.model.__dict__.pop("known_", None)  # a fit that is broken off leaves a model that is not fitted
-        fit.model.num_classes_, fit.model.data_ = fit.labels.num_classes, fit.data
+        fit.model.num_classes_, fit.model.data_ = fit.labels.num_classes, without_labels(fit.data)
         fit.model.history_, fit.model.modules_ = {}, []
     _learn_distances(fits, [fit.labels for fit in fits], "distances", callback)
     for number in range(max(fit.model.rounds for fit in fits)):
@@ -271,7 +340,7 @@ def _backbone_key(fit: _Fit) -> tuple[Any, ...]:
     model, settings = fit.model, fit.model.features.settings
     graph = model.diffusion, model.neighbours
     sizes = fit.labels.num_classes, len(settings.times), model.members
-    return model.backbone, model.optimization, settings.mode, *sizes, *graph
+    return model.backbone, model.optimization, model.inputs, *sizes, *graph
 
 
 def _train_pass(fits: Sequence[_Fit], stage: str, callback: Callback | None) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.baselines.gdc import PPR, Heat
 from lggd.data.files import umask
 from lggd.features import GGD, LGGD
 from lggd.features.settings import Settings
@@ -32,6 +33,7 @@ KINDS: dict[str, type[Any]] = {
     for kind in (
         GGD, LGGD, MLP, PropagatedMLP, LearnedPotential, LearnedEdgeWeights, DegreePotential,
         MaxScale, SoftmaxScale, Standardize, Unscaled, RK4, SSPRK3, Euler, Optimization, GCN, GAT, ChebNet, JKNet,
+        PPR, Heat,
     )
 }  # fmt: skip
 
@@ -98,8 +100,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
-    """The settings of a saved model, if this is one and of a version that we know."""
+def read_settings(folder: Path, format: str = FORMAT) -> dict[str, Any]:
+    """The settings of a saved model, if this is one of that format and of a version that we know."""
     path = folder / SETTINGS_FILE
     if not path.is_file():
         raise FileNotFoundError(f"`{folder}` must be a folder with a saved model, but it has no {SETTINGS_FILE}.")
@@ -107,8 +109,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as wrong:
         raise ValueError(f"`{path}` must be the settings of a saved model, but it is damaged: {wrong}.") from wrong
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ValueError(f"`{path}` must be the settings of a saved model, got something else. Save the model anew.")
+    if not isinstance(content, dict) or content.get("format") != format:
+        raise ValueError(f"`{path}` must be the settings of a saved {format}, got something else. Save the model anew.")
     if content.get("version") != VERSION:
         raise ValueError(
             f"`{path}` must be of format version {VERSION}, got {content.get('version')}. "

@@ -117,11 +117,11 @@ def lggd_plus(
     potential: str = "degree",
     horizons: str = "each",
     cross_fit: int = 0,
-    mode: str = "concat",
     members: int = 3,
     self_training: float = 0.3,
     rounds: int = 1,
     readout: str = "both",
+    inputs: str = "both",
     diffusion: str = "none",
     diffusion_alpha: float = 0.1,
     diffusion_t: float = 3.0,
@@ -138,7 +138,6 @@ def lggd_plus(
         initial=_initial(initial, mlp_hidden, mlp_dropout, hops, pagerank),
         horizons=horizons,  # type: ignore[arg-type]
         cross_fit=cross_fit,
-        mode=mode,  # type: ignore[arg-type]
         optimization=Optimization(mlp_lr, mlp_weight_decay, epochs, patience=None),
     )
     kinds = {"none": None, "ppr": PPR(diffusion_alpha), "heat": Heat(diffusion_t)}
@@ -149,6 +148,7 @@ def lggd_plus(
         self_training,
         rounds,
         readout,  # type: ignore[arg-type]
+        inputs,  # type: ignore[arg-type]
         named("diffusion", diffusion, kinds),
         neighbours,
         training.optimization,

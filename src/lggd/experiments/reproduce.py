@@ -23,6 +23,7 @@ from lggd.experiments.row import (
     table_of,
 )
 from lggd.experiments.runner import finished
+from lggd.features.remembered import remembering
 from lggd.training import Callback
 
 BACKBONE_ROWS, BACKBONES = ("01", "09", "14"), ("gat", "chebnet", "jknet")
@@ -91,6 +92,17 @@ def reproduce(jobs: Sequence[Job], setup: Setup, *, again: bool = False, watcher
     """
     wanted = [job.identities(setup) for job in jobs]
     setup.results.prepare()
+    with remembering():
+        return _done(jobs, wanted, setup, again, watcher)
+
+
+def _done(
+    jobs: Sequence[Job],
+    wanted: Sequence[Sequence[dict[str, Any]]],
+    setup: Setup,
+    again: bool,
+    watcher: Watcher | None,
+) -> Outcome:
     outcome = Outcome()
     for number, (job, identities) in enumerate(zip(jobs, wanted, strict=True)):
         callback = None if watcher is None else watcher.begin(job, number, len(jobs))
@@ -127,8 +139,8 @@ def _backbones(wish: Wish) -> list[Job]:
     return [
         Cell("backbones", row, row.settings_for(dataset, wish.quick), dataset, backbone)
         for row in _rows(wish, BACKBONE_ROWS)
-        for backbone in BACKBONES
         for dataset in _datasets(wish, PAPER)
+        for backbone in BACKBONES  # last, for distances that all of them read are learned once
     ]
 
 
@@ -156,8 +168,8 @@ def _ablation(wish: Wish) -> list[Job]:
     variants = {name: read_settings(path, f"variants.{name}", table_of(path, named, name)) for name in named}
     return [
         Cell("ablation", row, {**row.settings_for(dataset, wish.quick), **own}, dataset, more={"variant": name})
-        for name, own in variants.items()
         for dataset in _datasets(wish, PAPER)
+        for name, own in variants.items()
     ]
 
 

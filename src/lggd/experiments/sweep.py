@@ -21,6 +21,7 @@ from lggd.experiments.methods import completed
 from lggd.experiments.row import Choices, Range, Row, Setting
 from lggd.experiments.runner import measure
 from lggd.experiments.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
+from lggd.features.remembered import remembering
 
 SWEEPS = "sweeps"
 # A trial that ends so has failed, and counts: the method cannot be run with these settings here.
@@ -74,13 +75,14 @@ def sweep(
     """
     searches = [search for row in rows for search in _searches(settings, row, datasets)]
     unfinished = searches if settings.trials else []
-    while unfinished:
-        if progress is not None:
-            progress(sum(search.done for search in searches), settings.trials * len(searches))
-        worked = any(search.step() for search in unfinished)  # one trial, of the first that has one left
-        unfinished = [search for search in unfinished if search.done < settings.trials]
-        if unfinished and not worked:
-            time.sleep(PAUSE)
+    with remembering():  # trials often differ in nothing but what is done with the distances
+        while unfinished:
+            if progress is not None:
+                progress(sum(search.done for search in searches), settings.trials * len(searches))
+            worked = any(search.step() for search in unfinished)  # one trial, of the first that has one left
+            unfinished = [search for search in unfinished if search.done < settings.trials]
+            if unfinished and not worked:
+                time.sleep(PAUSE)
     return [search.choice() for search in searches]
 
 

@@ -73,6 +73,14 @@ def inputs_of(data: Any) -> list[Tensor | None]:
     return [value if isinstance(value, Tensor) else None for value in named]
 
 
+def without_labels(data: Any) -> Any:
+    """The graph and its contents alone: what predictions may depend on besides the labels that were given."""
+    from torch_geometric.data import Data
+
+    kept = {name: getattr(data, name, None) for name in ("x", "edge_index", "edge_weight", "edge_attr")}
+    return Data(**{name: value for name, value in kept.items() if value is not None}, num_nodes=data.num_nodes)
+
+
 def same_inputs(one: Any, other: Any) -> bool:
     """Whether two data have the same graph and the same contents."""
     if one is other:

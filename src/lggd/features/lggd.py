@@ -15,6 +15,7 @@ from lggd.features.given import Given, said_of
 from lggd.features.passes import in_passes, stage_name
 from lggd.features.pipeline import Pipeline
 from lggd.features.problems import Problems, horizons_of, sharing_key
+from lggd.features.remembered import Recollection, recollection_in_use
 from lggd.features.settings import PRESETS, Horizons, Mode, Settings, read_initial
 from lggd.graph import Graph
 from lggd.learning.flow import Flow
@@ -97,21 +98,40 @@ class LGGD(DistanceFeatures):
         callback: Callback | None,
         checkpoint: Checkpoint | None,
     ) -> None:
-        settings = [model.settings for model in models]
-        keys = [sharing_key(*pair) for pair in zip(settings, given, strict=True)]
-        each = [len(horizons_of(one)) for one in settings]
+        settings, recollection = [model.settings for model in models], recollection_in_use()
+        known = [
+            None if recollection is None else recollection.key(*pair) for pair in zip(settings, given, strict=True)
+        ]
+        new = [place for place, key in enumerate(known) if not models[place]._recall(recollection, key)]
+        keys = [sharing_key(settings[place], given[place]) for place in new]
+        each = [len(horizons_of(settings[place])) for place in new]
 
-        def that_fit(place: int) -> int:
-            with said_of(given[place].name):
-                return problems_that_fit(*_subject(settings[place], given[place]))
+        def that_fit(number: int) -> int:
+            with said_of(given[new[number]].name):
+                return problems_that_fit(*_subject(settings[new[number]], given[new[number]]))
 
         passes = in_passes(keys, each, that_fit)
-        for number, places in enumerate(passes):
+        for number, numbers in enumerate(passes):
+            places = [new[one] for one in numbers]
             stage, mine = stage_name("distances", number, len(passes)), [given[place] for place in places]
             problems, histories = _learn_pass([settings[place] for place in places], mine, stage, callback, checkpoint)
             for part, place in enumerate(places):
                 models[place].history_ = histories[part]
-                models[place]._take(problems.part(part))
+                models[place]._take(own := problems.part(part))
+                if recollection is not None and known[place] is not None:
+                    recollection.keep(known[place], (own, histories[part]))
+
+    def _recall(self, recollection: Recollection | None, key: Any) -> bool:
+        """Takes over what was learned before, if it was."""
+        found = None if recollection is None or key is None else recollection.find(key)
+        if found is None:
+            return False
+        problems, self.history_ = found
+        self._take(problems)
+        if self._remembered_graph is not None:
+            # Its own graph, of equal edges, would have all that was worked out on the other one worked out anew.
+            self._remembered_graph = (self._remembered_graph[0], problems.equation.graph)
+        return True
 
     def _take(self, problems: Problems) -> None:
         self._contents, self._networks = problems.contents, problems.networks
