@@ -11,6 +11,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,17 @@ def test_every_row_and_dataset_gets_the_same_number_of_trials(tmp_path, monkeypa
         ("gcn", "karate", 4), ("gcn", "moons", 4), ("other", "karate", 4), ("other", "moons", 4)
     ]  # fmt: skip
     assert {one.validation for one in found} == {51.0}
+
+
+def test_the_ranges_of_the_paper_are_searched_in_studies_of_their_own(tmp_path, monkeypatch):
+    asked = judged_by(monkeypatch, lambda settings, split: settings["dropout"])
+    row = replace(ROW, search={"dropout": Choices((0.1,))}, paper_search={"dropout": Choices((0.7,))})
+    ours, papers = (sweep(Sweep(trials=1, results=tmp_path, paper_ranges=paper), [row], ["karate"]) for paper in (0, 1))
+    assert [one["settings"]["dropout"] for one in asked] == [0.1, 0.7]
+    assert (ours[0].settings, papers[0].settings) == ({"dropout": 0.1}, {"dropout": 0.7})
+    # Where they are the same, so are the studies.
+    sweep(Sweep(trials=2, results=tmp_path, paper_ranges=True), [replace(row, paper_search={})], ["karate"])
+    assert len(finished(tmp_path)) == 2
 
 
 def test_the_first_trial_has_the_settings_written_by_hand(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,11 @@ FLAGS = {
 }
 
 
+class RangesName(StrEnum):
+    OURS = "ours"
+    PAPER = "paper"
+
+
 def sweep_command(
     rows: Rows = None,
     datasets: Datasets = None,
@@ -38,6 +44,7 @@ def sweep_command(
             min=1, help="Learn so many splits side by side, and stop poor settings between.", show_default="all"
         ),
     ] = None,
+    ranges: Annotated[RangesName, typer.Option(help="Search where we do, or where the paper did.")] = RangesName.OURS,
     device: Device = DeviceName.AUTO,
     seed: Annotated[int, typer.Option(min=0, help="What settings and training depend on by chance.")] = 0,
     results: Annotated[Path, typer.Option(metavar="DIR", help="Trials are kept in DIR/sweeps.")] = Path("results"),
@@ -74,7 +81,10 @@ def sweep_command(
             from lggd.data.datasets import PAPER
             from lggd.experiments.row import load_rows, rows_named
             from lggd.experiments.sweep import Sweep, sweep
-        settings = Sweep(trials, splits, at_once, chosen_device(device), seed=seed, results=results, root=data)
+        paper = ranges is RangesName.PAPER
+        settings = Sweep(
+            trials, splits, at_once, chosen_device(device), seed=seed, results=results, root=data, paper_ranges=paper
+        )
         use_fast_products(settings.device)
         wanted = _checked(datasets) or list(PAPER)
         known = load_rows(configs)

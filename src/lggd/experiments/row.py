@@ -19,7 +19,7 @@ ROWS, CHOSEN = "rows", "chosen"
 INSTALLED = Path(__file__).parent / "configs"
 AT_THE_ROOT = Path(__file__).parents[3] / "configs"
 
-ROW_KEYS = ("number", "name", "method", "settings", "search", "quick")
+ROW_KEYS = ("number", "name", "method", "settings", "search", "paper_search", "quick")
 RANGE_KEYS = ("low", "high", "step", "log")
 
 
@@ -51,8 +51,9 @@ class Choices:
 class Row:
     """A method with its settings, under the number and the name that the table gives it.
 
-    `slug` is the name of its file. `search` says by setting what `lggd sweep` may vary, `chosen` what it found best, by
-    dataset. `quick` are settings of a quick look, for methods that would take too long. `folder` is where files lie.
+    `slug` is the name of its file. `search` says by setting what `lggd sweep` may vary, `paper_search` the same as the
+    paper has it, where that is something else; `chosen` is what was found best, by dataset. `quick` are settings of a
+    quick look, for methods that would take too long. `folder` is where files lie.
     """
 
     number: str
@@ -61,6 +62,7 @@ class Row:
     slug: str
     settings: Mapping[str, Setting] = field(default_factory=dict)
     search: Mapping[str, Range | Choices] = field(default_factory=dict)
+    paper_search: Mapping[str, Range | Choices] = field(default_factory=dict)
     chosen: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
     quick: Mapping[str, Setting] = field(default_factory=dict)
     folder: Path = AT_THE_ROOT
@@ -99,10 +101,22 @@ def read_row(path: Path) -> Row:
     check_keys(path, "", read, ROW_KEYS)
     texts = {name: _text(path, read, name) for name in ("number", "name", "method")}
     settings, quick = (read_settings(path, name, table_of(path, read, name)) for name in ("settings", "quick"))
-    search = {name: _searched(path, name, value) for name, value in table_of(path, read, "search").items()}
+    search, paper_search = (
+        {name: _searched(path, name, value) for name, value in table_of(path, read, table).items()}
+        for table in ("search", "paper_search")
+    )
     folder = path.parent.parent
     chosen = _read_chosen(folder / CHOSEN / path.name)
-    return Row(**texts, slug=path.stem, settings=settings, search=search, chosen=chosen, quick=quick, folder=folder)
+    return Row(
+        **texts,
+        slug=path.stem,
+        settings=settings,
+        search=search,
+        paper_search=paper_search,
+        chosen=chosen,
+        quick=quick,
+        folder=folder,
+    )
 
 
 def rows_named(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:

@@ -6,7 +6,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,8 @@ class Sweep:
     """How settings are searched for: `trials` a row and dataset, each the mean over the first `splits` splits.
 
     `at_once` splits are learned side by side (all unless you say otherwise), and after each such group a trial that
-    falls behind the median is cut short. `results` is the folder of what is kept, `root` that of datasets.
+    falls behind the median is cut short. `results` is the folder of what is kept, `root` that of datasets. With
+    `paper_ranges`, rows are searched as the paper did where that is not as we do, in studies of their own.
     """
 
     trials: int = 20
@@ -52,6 +53,7 @@ class Sweep:
     results: Path = Path("results")
     root: Path | None = None
     grace: float = GRACE
+    paper_ranges: bool = False
 
     def __post_init__(self) -> None:
         check_whole(self.trials, "trials", least=0)
@@ -196,6 +198,9 @@ def first_settings(row: Row, backbone: str) -> dict[str, Setting]:
 
 
 def _searches(settings: Sweep, row: Row, datasets: Sequence[str]) -> list[Search]:
+    paper = settings.paper_ranges and bool(row.paper_search)
+    if paper:
+        row = replace(row, search=row.paper_search)
     fixed = {name: value for name, value in row.settings.items() if name not in row.search}
     about = {
         "splits": settings.splits,
@@ -208,10 +213,11 @@ def _searches(settings: Sweep, row: Row, datasets: Sequence[str]) -> list[Search
         },
     }
     journal = open_journal(settings.journal(row))
+    ending = "/paper" if paper else ""
     space, first = search_space(row), first_settings(row, settings.backbone)
     found = []
     for dataset in datasets:
-        name = f"{row.slug}/{dataset}/{settings.backbone}"
+        name = f"{row.slug}/{dataset}/{settings.backbone}{ending}"
         study = SharedStudy(
             journal, name, space=space, first=first, about=about, seed=settings.seed, grace=settings.grace
         )
