@@ -294,7 +294,7 @@ def test_what_is_remembered_is_not_learned_again(monkeypatch):
     assert changed.predict_proba().shape == before.shape
 
 
-@pytest.mark.parametrize("change", ["label", "validation", "x", "edge", "seed"])
+@pytest.mark.parametrize("change", ["label", "validation", "x", "x in place", "edge", "seed"])
 def test_what_differs_is_learned_again(monkeypatch, change):
     passes, data = count_learned(monkeypatch), blocks()
     other = data.clone()
@@ -306,8 +306,12 @@ def test_what_differs_is_learned_again(monkeypatch, change):
         other.x[0, 0] += 1
     elif change == "edge":
         other.edge_index = data.edge_index[:, (data.edge_index.amin(0) != data.edge_index[0, 0])]
+    elif change == "x in place":
+        other.x = data.x
     with remembering():
         distances().fit(data)
+        if change == "x in place":
+            data.x[0, 0] += 1
         distances(seed=int(change == "seed")).fit(other)
         distances(cross_fit=2).fit(data)
     assert len(passes) == 2
