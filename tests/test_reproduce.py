@@ -348,6 +348,12 @@ def test_all_is_all_of_them() -> None:
     assert everything == set(reproduce.EXPERIMENTS)
 
 
+def test_backbones_have_a_say_where_they_are_compared() -> None:
+    planned = plan("backbones", Wish(("14",)))
+    assert len(planned) == 15
+    assert {job.settings["readout"] for job in planned} == {"both"}  # type: ignore[attr-defined]
+
+
 def test_quick_is_a_few_rows_on_cora_in_files_of_its_own() -> None:
     planned = plan("table1", Wish(quick=True))
     assert {job.experiment for job in planned} == {"table1-quick"}
