@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -93,3 +94,10 @@ def _is_shortage(error: Exception) -> bool:
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return any(words in str(error) for words in ("can't allocate memory", "not enough memory"))
+
+
+def give_memory_back() -> None:
+    """Lets go of what nobody holds any more, so that the next work does not fail for want of it."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -120,16 +120,18 @@ class Baseline(ABC):
         return share_right(self.predict(), data, mask, self.known_)
 
 
-class _Learner(NetworkLearner):
+class ProblemLearner(NetworkLearner):
+    """Trains networks on the problems of a pass; what it gives are their answers in the best states."""
+
     def __init__(self, networks: Answering, problems: Sequence[Problem], optimization: Optimization) -> None:
         self._answering = networks
         target, validation = (torch.stack([getattr(one, of) for one in problems]) for of in ("train", "validation"))
         super().__init__(networks, target, validation, optimization, [one.name for one in problems])
 
     def load_best(self) -> Tensor:
-        """The probabilities of all classes, `[Q, N, K]`, that the best states answer with."""
+        """The logits of all nodes, `[Q, N, K]`."""
         self._put_best()
-        return torch.softmax(self._answering.answers(), dim=2)
+        return self._answering.answers()
 
 
 def fit_baselines(
@@ -142,6 +144,8 @@ def fit_baselines(
     subjects, problems = [], []
     for model, one, name in zip(models, data, names, strict=True):
         with said_of(name):
+            if not isinstance(model.optimization, Optimization):
+                raise TypeError(f"`optimization` must be an Optimization(), got {model.optimization!r}.")
             model._check()
             subject, problem = _read(model, one, name)
         subjects.append(subject)
@@ -173,11 +177,11 @@ def _train_pass(
     model: Baseline, subject: Subject, problems: Sequence[Problem], stage: str, callback: Callback | None
 ) -> list[tuple[Tensor, History]]:
     networks = model._networks(subject, problems, callback)
-    learner = _Learner(networks, problems, model.optimization)
+    learner = ProblemLearner(networks, problems, model.optimization)
     history = learn(learner, stage, callback)
     return [
-        (probabilities.float(), history_of(history, one.name))
-        for probabilities, one in zip(learner.load_best(), problems, strict=True)
+        (torch.softmax(logits, dim=1).float(), history_of(history, one.name))
+        for logits, one in zip(learner.load_best(), problems, strict=True)
     ]
 
 

@@ -15,7 +15,7 @@ from lggd.backbones import GCN, Backbone
 from lggd.backbones.propagation import check_edges
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
 from lggd.baselines.edge_predictor import VariationalEncoder, joined_pairs, row_blocks
-from lggd.baselines.made_graphs import Kept, check_backbone, check_symmetric, digest, stack_on, with_graph
+from lggd.baselines.made_graphs import Kept, check_backbone, check_symmetric, digests, stack_on, with_graph
 from lggd.graph import read_weight
 from lggd.learning.contents import check_contents
 from lggd.training import Callback
@@ -87,7 +87,7 @@ class GAugM(Baseline):
     ) -> tuple[Tensor, Tensor | None]:
         if not self.remove and not self.add:
             return edge_index, edge_weight
-        graph = digest(x, edge_index, edge_weight), int(self.predictor_epochs), self.predictor_seed
+        graph = digests(x, edge_index, edge_weight), int(self.predictor_epochs), self.predictor_seed
 
         def vectors() -> Tensor:
             check_symmetric(edge_index, edge_weight, len(x))

@@ -16,7 +16,7 @@ from torch import Tensor
 from lggd.backbones import GCN, Backbone, JKNet
 from lggd.backbones.propagation import Propagation, SortedEdges, check_edges
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
-from lggd.baselines.made_graphs import Kept, check_backbone, check_symmetric, digest, stack_on, with_graph
+from lggd.baselines.made_graphs import Kept, check_backbone, check_symmetric, digests, stack_on, with_graph
 from lggd.graph import read_weight
 from lggd.training import Callback
 
@@ -132,7 +132,7 @@ class GDC(Baseline):
         k = min(int(self.k), num_nodes)
         # Kept without `dim`: as S is symmetric, its rows are its columns.
         partner, share = _KEPT(
-            (digest(edge_index, edge_weight), num_nodes, self.kernel, k),
+            (digests(edge_index, edge_weight), num_nodes, self.kernel, k),
             lambda: strongest(transition(edge_index, edge_weight, num_nodes), self.kernel.chebyshev(), k),
         )
         there = (share > TOLERANCE).flatten()

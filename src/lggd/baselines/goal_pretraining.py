@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import torch
 from torch import Tensor, nn
 
-from lggd.backbones import GAT, NetworkLearner
+from lggd.backbones import GAT
 from lggd.backbones.layers import Drop, attended, edges_with_loops
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import SortedEdges
 from lggd.backbones.stack import Stack
-from lggd.baselines.baseline import Problem, Subject
+from lggd.baselines.baseline import Problem, ProblemLearner, Subject
 from lggd.baselines.starting import dropout_seeds, starting_modules
 from lggd.training import Callback, Optimization, learn
 
@@ -52,18 +51,6 @@ class AttentionStack(Network):
         return x
 
 
-class _Learner(NetworkLearner):
-    def __init__(self, stack: Stack, problems: Sequence[Problem], optimization: Optimization) -> None:
-        self._stack = stack
-        target, validation = (torch.stack([getattr(one, of) for one in problems]) for of in ("train", "validation"))
-        super().__init__(stack, target, validation, optimization, [one.name for one in problems])
-
-    def load_best(self) -> Tensor:
-        """The logits of all nodes, `[Q, N, K]`, at the best epochs."""
-        self._put_best()
-        return self._stack.answers()
-
-
 def pretrained(
     subject: Subject,
     problems: Sequence[Problem],
@@ -78,6 +65,6 @@ def pretrained(
         return AttentionStack(subject.x.shape[1], subject.num_classes)
 
     modules = starting_modules(own, make, subject.x.device)
-    learner = _Learner(Stack(modules, subject.x, subject.edge_index, None, dropout_seeds(own)), own, optimization)
+    learner = ProblemLearner(Stack(modules, subject.x, subject.edge_index, None, dropout_seeds(own)), own, optimization)
     learn(learner, "pretraining", callback)
     return learner.load_best()

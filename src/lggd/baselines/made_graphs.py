@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
@@ -15,6 +14,7 @@ from lggd.backbones import Backbone
 from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Problem, Subject
 from lggd.baselines.starting import starting_networks
+from lggd.features.given import digest
 
 T = TypeVar("T")
 
@@ -46,19 +46,9 @@ class Kept(Generic[T]):
         self._results.clear()
 
 
-def digest(*tensors: Tensor | None) -> str:
-    """What stands for the entries of tensors, and for where they lie: equal for equal ones, whoever holds them.
-
-    By entries, because each split of a dataset is loaded as tensors of its own.
-    """
-    summary = hashlib.blake2b(digest_size=16)
-    for tensor in tensors:
-        if tensor is None:
-            summary.update(b"none")
-            continue
-        summary.update(f"{tensor.dtype} {list(tensor.shape)} {tensor.device}".encode())
-        summary.update(tensor.detach().cpu().contiguous().numpy().data)
-    return summary.hexdigest()
+def digests(*tensors: Tensor | None) -> tuple[str, ...]:
+    """What stands for all of these tensors. By entries, because each split of a dataset is loaded as its own."""
+    return tuple("none" if tensor is None else digest(tensor) for tensor in tensors)
 
 
 def stack_on(

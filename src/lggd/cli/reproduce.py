@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli.stages import Datasets, Device, DeviceName, Rows, chosen_device, use_fast_products
+from lggd.cli.stages import Datasets, Device, DeviceName, Rows, chosen_device, named, use_fast_products
 from lggd.cli.terminal import FAILED, AsJson, Debug, Terminal
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def reproduce_command(
         count = splits or (QUICK_SPLITS if quick else SPLITS)
         setup = Setup(Results(results), count, chosen_device(device), seed, data)
         use_fast_products(setup.device)
-        jobs = plan(experiment.value, Wish(_listed(rows), _listed(datasets), configs, quick))
+        jobs = plan(experiment.value, Wish(named(rows), named(datasets), configs, quick))
         with _progress_shown(terminal) as watcher:
             outcome = reproduce(jobs, setup, again=again, watcher=watcher)
         facts = _facts(outcome, results)
@@ -92,11 +92,6 @@ def reproduce_command(
             terminal.say(f"{failure.title} failed: {_reason(failure.error)}", "red")
         if outcome.failures:
             raise typer.Exit(FAILED)
-
-
-def _listed(names: Sequence[str] | None) -> tuple[str, ...]:
-    """Names between commas, in one option or in several."""
-    return tuple(part.strip() for name in names or () for part in name.split(",") if part.strip())
 
 
 class _Bars:

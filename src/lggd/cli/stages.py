@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -46,6 +46,11 @@ Datasets = Annotated[
     typer.Option(help="Only these datasets: cora,photo. May be repeated.", show_default="those of the paper"),
 ]
 Device = Annotated[DeviceName, typer.Option(help="Where to train; auto takes CUDA where there is some.")]
+
+
+def named(texts: Sequence[str] | None) -> tuple[str, ...]:
+    """Names between commas, in one option or in several."""
+    return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
 
 
 def chosen_device(name: DeviceName) -> str:

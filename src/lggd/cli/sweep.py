@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli.stages import Datasets, Device, DeviceName, Rows, chosen_device, use_fast_products
+from lggd.cli.stages import Datasets, Device, DeviceName, Rows, chosen_device, named, use_fast_products
 from lggd.cli.terminal import AsJson, Debug, Terminal
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def sweep_command(
         use_fast_products(settings.device)
         wanted = _checked(datasets) or list(PAPER)
         known = load_rows(configs)
-        meant = _with_search(terminal, rows_named(known, _parts(rows)) if rows else known)
+        meant = _with_search(terminal, rows_named(known, named(rows)) if rows else known)
         with terminal.counting("Trying settings") as count:
             choices = sweep(settings, meant, wanted, count)
         _warn(terminal, choices)
@@ -115,15 +115,11 @@ def _check_optuna() -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
-def _parts(texts: Sequence[str] | None) -> list[str]:
-    return [part.strip() for text in texts or () for part in text.split(",") if part.strip()]
-
-
 def _checked(datasets: Sequence[str] | None) -> list[str]:
     from lggd.data.datasets import DATASETS
     from lggd.data.names import suggestion
 
-    found = list(dict.fromkeys(name.lower() for name in _parts(datasets)))
+    found = list(dict.fromkeys(name.lower() for name in named(datasets)))
     for name in found:
         if name not in DATASETS:
             close = suggestion(name, DATASETS)

@@ -21,6 +21,8 @@ from lggd.experiments.runner import circumstances
 from lggd.training import Callback, Progress
 
 FIGURES = "figures"
+# As a page shows them: results are kept for good, and a drawing of 80,000 points should not outweigh all their numbers.
+DOTS_PER_INCH = 80
 
 
 class FigureJob(Job):
@@ -50,7 +52,7 @@ class FigureJob(Job):
             figure, numbers = self.draw(setup, callback)
             path = self._path(setup)
             path.parent.mkdir(parents=True, exist_ok=True)
-            save(figure, path)
+            save(figure, path, DOTS_PER_INCH)
             place = path.relative_to(setup.results.folder).as_posix()
             yield {**one, **numbers, "figure": place, **circumstances("cpu", time.perf_counter() - began)}
 

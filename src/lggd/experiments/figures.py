@@ -35,11 +35,11 @@ def check_format(path: str | Path) -> Path:
     return path
 
 
-def save(figure: Figure, path: str | Path) -> None:
+def save(figure: Figure, path: str | Path, dots_per_inch: int = DOTS_PER_INCH) -> None:
     """Writes a whole `.png`, `.pdf` or `.svg` file, or none."""
     path = check_format(path)
     with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=DOTS_PER_INCH, format=path.suffix[1:].lower(), facecolor="white")
+        figure.savefig(temporary, dpi=dots_per_inch, format=path.suffix[1:].lower(), facecolor="white")
 
 
 def draw_robustness(result: Robustness) -> Figure:

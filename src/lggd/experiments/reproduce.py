@@ -24,6 +24,7 @@ from lggd.experiments.row import (
 )
 from lggd.experiments.runner import finished
 from lggd.features.remembered import remembering
+from lggd.memory import give_memory_back
 from lggd.training import Callback
 
 BACKBONE_ROWS, BACKBONES = ("01", "09", "14"), ("gat", "chebnet", "jknet")
@@ -121,7 +122,7 @@ def _done(
                 outcome.lines.append(line)
         except Exception as wrong:
             outcome.failures.append(Failure(job.title, wrong))
-            _free_memory()
+            give_memory_back()
     return outcome
 
 
@@ -202,14 +203,3 @@ def _datasets(wish: Wish, usual: Sequence[str] | dict[str, Any]) -> list[str]:
     if wish.datasets:
         return [name.lower() for name in wish.datasets]
     return list(QUICK_DATASETS) if wish.quick else list(usual)
-
-
-def _free_memory() -> None:
-    """So that the next job does not fail for want of what the last one took."""
-    import gc
-
-    import torch
-
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

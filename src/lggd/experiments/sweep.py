@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from lggd.experiments.row import Choices, Range, Row, Setting
 from lggd.experiments.runner import measure
 from lggd.experiments.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
 from lggd.features.remembered import remembering
+from lggd.memory import give_memory_back
 
 SWEEPS = "sweeps"
 # A trial that ends so has failed, and counts: the method cannot be run with these settings here.
@@ -141,7 +141,7 @@ class Search:
         trial.set_user_attr(SECONDS, round(time.perf_counter() - start, 3))
         if reason is not None:
             trial.set_user_attr(REASON, reason)
-            _free_memory()  # here, where the failure itself no longer holds any
+            give_memory_back()  # here, where the failure itself no longer holds any
             return TrialState.FAIL, None
         return (TrialState.PRUNED, None) if mean is None else (TrialState.COMPLETE, mean)
 
@@ -262,9 +262,3 @@ def _rounded(settings: Mapping[str, Any]) -> dict[str, Setting]:
 
 def _value(trial: FrozenTrial) -> float:
     return -math.inf if trial.value is None else trial.value
-
-
-def _free_memory() -> None:
-    if torch.cuda.is_available():
-        gc.collect()
-        torch.cuda.empty_cache()

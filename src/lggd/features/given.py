@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
@@ -115,6 +116,14 @@ def _same_entries(one: Tensor, other: Tensor) -> bool:
     return torch.equal(entries[0].indices(), entries[1].indices()) and torch.equal(
         entries[0].values(), entries[1].values()
     )
+
+
+def digest(tensor: Tensor) -> str:
+    """What stands for the entries of a tensor, its kind and where it lies: equal for equal ones, whoever holds them."""
+    plain = tensor.detach().cpu()
+    plain = plain if plain.layout == torch.strided else plain.to_dense()
+    told = f"{tensor.dtype} {tuple(tensor.shape)} {tensor.device} {tensor.layout}".encode()
+    return hashlib.blake2b(told + plain.contiguous().numpy().tobytes(), digest_size=16).hexdigest()
 
 
 def firsts(things: Sequence[Any], same: Callable[[Any, Any], bool]) -> list[int]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from lggd.features.given import Given, inputs_of
+from lggd.features.given import Given, digest, inputs_of
 from lggd.features.problems import Problems
 from lggd.features.settings import Settings
 from lggd.training import History
@@ -63,14 +61,11 @@ class Recollection:
         return key
 
     def _digest(self, tensor: Tensor) -> str:
-        """What stands for the entries of a tensor and for where they lie; worked out once, until they change."""
+        """That of a tensor, worked out once, until its entries change."""
         version = None if tensor.is_inference() else tensor._version
         known: tuple[int | None, str] | None = self._digests.get(tensor)  # type: ignore[no-untyped-call]
         if known is None or version is None or known[0] != version:
-            plain = tensor.detach().cpu()
-            plain = plain if plain.layout == torch.strided else plain.to_dense()
-            told = f"{tensor.dtype} {tuple(tensor.shape)} {tensor.device} {tensor.layout}".encode()
-            known = version, hashlib.blake2b(told + plain.contiguous().numpy().tobytes(), digest_size=16).hexdigest()
+            known = version, digest(tensor)
             self._digests[tensor] = known
         return known[1]
 
