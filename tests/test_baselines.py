@@ -241,6 +241,12 @@ def test_wrong_settings_are_refused_before_anything_is_lost(name, make):
 
 
 @every_case
+def test_a_wrong_optimization_is_refused(name, make):
+    with pytest.raises(TypeError, match="`optimization` must be"):
+        make(optimization=None).fit(blocks())
+
+
+@every_case
 @pytest.mark.parametrize("seed", [-1, 1.5, "one"])
 def test_wrong_seeds_are_refused(name, make, seed):
     with pytest.raises(ValueError, match="`seed` must be"):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lggd.experiments.reproduce import Outcome
 
 SPLITS, QUICK_SPLITS = 10, 3
-FLAGS = {"`rows`": "`--rows`", "`name`": "`--datasets`", "`datasets`": "`--datasets`"}
+FLAGS = {"`rows`": "`--rows`", "`name`": "`--datasets`", "`datasets`": "`--datasets`", "`root`": "`--data`"}
 
 
 class Experiment(StrEnum):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FLAGS = {
     f"`{name}`": f"`--{name.replace('_', '-')}`"
     for name in ("rows", "datasets", "trials", "splits", "at_once", "seed", "results", "configs")
-}
+} | {"`root`": "`--data`"}
 
 
 class RangesName(StrEnum):
