@@ -120,7 +120,7 @@ class Perceptron(nn.Module):
     def __init__(self, features: int = 2 * CLASSES, dropout: float = 0.3) -> None:
         super().__init__()
         with torch.random.fork_rng([]):
-            torch.manual_seed(11)
+            torch.default_generator.manual_seed(11)
             self.layers = nn.Sequential(
                 nn.Linear(features, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(dropout), nn.Linear(8, CLASSES)
             )
@@ -136,7 +136,7 @@ class Averages(nn.Module):
     def __init__(self, features: int) -> None:
         super().__init__()
         with torch.random.fork_rng([]):
-            torch.manual_seed(12)
+            torch.default_generator.manual_seed(12)
             self.layer = nn.Linear(2 * features, CLASSES)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fields import DTYPES, EXPONENTS, SHAPES, check_stage, close, on, random_field
-from lggd import RK4, DegreePotential, Graph, evolve
+from lggd import RK4, DegreePotential, Graph, evolve, replay
 from lggd.kernels import Field, backend_for, reference
 from lggd.replay import WARM_UP, Replayed
 
@@ -215,6 +215,23 @@ class TestOnAGPU:
         cuda.pull_back(field, y, [y], [1.0], False, False)
         cuda.norm(field, y)
         assert torch.cuda.max_memory_allocated() - before < 3 * y.nbytes
+
+    def test_replays_draw_the_same_on_a_busy_device(self, monkeypatch):
+        device = torch.device("cuda")
+
+        def draws():
+            generator = torch.Generator(device).manual_seed(3)
+            replayed = Replayed(lambda: torch.rand(8, device=device, generator=generator), device, [generator])
+            return torch.stack([replayed().clone() for _ in range(WARM_UP + 3)])
+
+        def keep_busy():
+            # Called after a recording has waited for the device, and before it sets the generators back.
+            with torch.cuda.stream(replay._stream_aside(device)):
+                torch.cuda._sleep(10**8)
+
+        calm = draws()
+        monkeypatch.setattr(torch.cuda, "empty_cache", keep_busy)
+        assert torch.equal(draws(), calm)
 
     def test_what_is_recorded_replays_as_it_was_called(self):
         graph = Graph.from_points(np.random.default_rng(0).random((500, 2)), k=8, dtype=torch.float32).to("cuda")

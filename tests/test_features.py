@@ -53,6 +53,7 @@ MODELS = {
     "paper": (LGGD, {"preset": "paper", "times": TIMES, "optimization": FEW}),
     "release": (LGGD, {"preset": "release", "times": TIMES, "optimization": FEW}),
     "learned potential": learned(potential=LearnedPotential()),
+    "fitted time scale": learned(potential=LearnedPotential(per="graph")),
     "learned weights": learned(potential=LearnedEdgeWeights()),
     "both learned, one model": learned(potential=LearnedEdgeWeights(LearnedPotential()), horizons="shared"),
     "two folds": learned(cross_fit=2, scale=MaxScale()),
@@ -363,7 +364,10 @@ def test_ggd_distances_are_those_of_evolve(p, potential, scheme):
 
 
 @pytest.mark.parametrize("horizons", ["each", "shared"])
-@pytest.mark.parametrize("potential", [DegreePotential(-0.5), LearnedPotential(), LearnedEdgeWeights()])
+@pytest.mark.parametrize(
+    "potential",
+    [DegreePotential(-0.5), LearnedPotential(), LearnedPotential(per="graph"), LearnedEdgeWeights()],
+)
 @pytest.mark.parametrize("more", [False, True], ids=["as fitted", "labels added"])
 def test_lggd_distances_are_those_of_evolve_from_what_was_learned(horizons, potential, more):
     data = blocks(weighted=True, lonely=1)

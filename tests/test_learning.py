@@ -51,6 +51,7 @@ COEFFICIENTS = {
     "potential": LearnedPotential(DegreePotential(-0.5)),
     "weights": LearnedEdgeWeights(DegreePotential(-1.0)),
     "both": LearnedEdgeWeights(LearnedPotential()),
+    "time": LearnedPotential(DegreePotential(-0.5), per="graph"),
 }
 every_coefficient = pytest.mark.parametrize("coefficients", COEFFICIENTS.values(), ids=COEFFICIENTS)
 ROUNDING = {"rtol": 2e-4, "atol": 2e-5}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -50,22 +51,36 @@ class Replayed:
 
     def _warm_up(self) -> Tensor:
         # Beside the usual stream, as recordings are: what libraries set up a stream is then there.
-        aside = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-        aside.wait_stream(torch.cuda.current_stream(self.device))
+        usual, aside = torch.cuda.current_stream(self.device), _stream_aside(self.device)
+        aside.wait_stream(usual)
         with torch.cuda.stream(aside):
             result = self.compute()
-        torch.cuda.current_stream(self.device).wait_stream(aside)
+        usual.wait_stream(aside)
         return result
 
     def _record(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
         graph = torch.cuda.CUDAGraph()
         for generator in self.generators:
             graph.register_generator_state(generator)
-        # A stream of its own: torch's usual one for recordings lies on the device of the first of them.
-        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        # Our own stream: torch's usual one for recordings lies on the device of the first of them.
+        stream = _stream_aside(self.device)
         with _no_garbage_collected(), torch.cuda.graph(graph, stream=stream):
             result = self.compute()
+        # Beginning a recording sets the generators' numbers on the device back, on that stream. On a busy device this
+        # can come after a replay has set them anew, which would then draw other numbers.
+        torch.cuda.current_stream(self.device).wait_stream(stream)
         return graph, result
+
+
+_streams = threading.local()
+
+
+def _stream_aside(device: torch.device) -> torch.cuda.Stream:
+    """One stream a thread and device: libraries keep memory for each that they have ever seen."""
+    known = _streams.__dict__.setdefault("known", {})
+    if device not in known:
+        known[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return known[device]  # type: ignore[no-any-return]
 
 
 @contextmanager

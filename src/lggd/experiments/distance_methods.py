@@ -79,7 +79,10 @@ def lggd(
     mode: str = "replace",
     readout: str = "backbone",
 ) -> LGGDClassifier:
-    """Learned distances at `time` · (1, …, 5), with the potential δ^alpha, learned or not, or learned edge weights.
+    """Learned distances at `time` · (1, …, 5). `potential` is what is learned beside φ₀.
+
+    "degree" is nothing, as ρ = δ^alpha; "learned" a factor of it for each node, "time" one for all nodes, "edges" the
+    weights of edges, "both" those and a factor for each node.
 
     `step` is that of RK4, 0 for the largest safe one. `readout` is the backbone, or the nearest class by distance.
     """
@@ -173,7 +176,9 @@ def _potential(potential: str, alpha: float) -> Coefficients:
     kinds: dict[str, Coefficients] = {
         "degree": degree,
         "learned": LearnedPotential(degree),
+        "time": LearnedPotential(degree, per="graph"),
         "edges": LearnedEdgeWeights(degree),
+        "both": LearnedEdgeWeights(LearnedPotential(degree)),
     }
     return named("potential", potential, kinds)
 

@@ -26,8 +26,14 @@ SHARE_TO_USE, MANY = 0.7, 16
 FLOAT = 4
 # An entry of a sparse matrix: its value and its column, and both once more in the transposed one.
 SPARSE_ENTRY = 2 * (4 + 8)
+# An edge of Â while that is being made: where it lies as given, with loops and sorted (16 bytes each), what it was
+# sorted by and its order (8 each), and its value twice.
+ENTRY_IN_THE_MAKING = 3 * 16 + 2 * 8 + 2 * 4
 # What is learned is held as it is and as it was best, with its gradient and Adam's two moments.
 COPIES_OF_LEARNED = 5
+# And coefficients in the shapes that the equation needs them in, each time with those still running, and the gradients
+# of that.
+COPIES_OF_COEFFICIENTS = COPIES_OF_LEARNED + 8
 
 
 def learning_memory(data: Any, graph: Graph, settings: Settings, num_classes: int, problems: int) -> Memory:
@@ -70,7 +76,7 @@ def _contents(x: Tensor, graph: Graph, settings: Settings) -> int:
     initial, dense = settings.initial, x.shape[0] * x.shape[1] * FLOAT
     if isinstance(initial, FromModule):
         return dense
-    adjacency = (graph.num_edges + graph.num_nodes) * SPARSE_ENTRY if isinstance(initial, PropagatedMLP) else 0
+    adjacency = (graph.num_edges + graph.num_nodes) * ENTRY_IN_THE_MAKING if isinstance(initial, PropagatedMLP) else 0
     entries = _nonzero(x)
     if isinstance(initial, PropagatedMLP) and initial.pagerank is not None and graph.device.type == "cuda":
         return initial.num_blocks * dense + adjacency
@@ -103,8 +109,8 @@ def _coefficients(graph: Graph, settings: Settings, problems: int) -> int:
         learned += graph.num_edges
         potential = potential.potential
     if isinstance(potential, LearnedPotential):
-        learned += graph.num_nodes
-    return (COPIES_OF_LEARNED + 4) * problems * learned * FLOAT
+        learned += graph.num_nodes if potential.per == "node" else 1
+    return COPIES_OF_COEFFICIENTS * problems * learned * FLOAT
 
 
 def _evolution(graph: Graph, settings: Settings, columns: int) -> int:

@@ -97,8 +97,9 @@ class Flow:
         if held is not None:
             held = pad(held[:, :problems], (0, own), value=True).reshape(nodes, columns)
             held = pad(held, (0, idle), value=True).contiguous()
-        rho = rho if rho.shape[1] == 1 else pad(rho, (0, idle), value=1.0)
-        root = root if root is None or root.shape[1] == 1 else pad(root, (0, idle), value=1.0)
+        if idle:  # padding by nothing would copy
+            rho = rho if rho.shape[1] == 1 else pad(rho, (0, idle), value=1.0)
+            root = root if root is None or root.shape[1] == 1 else pad(root, (0, idle), value=1.0)
         field = self._field(rho, root, held, mirrored)
         inputs = (flat, rho, root)
         if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,9 +20,16 @@ class LearnedPotential:
     """ρ(i) = 2σ(θ_i) · base(i), with a θ_i learned for every node (the paper's ρ(x), Table 1, row 10).
 
     It starts at the base and stays below twice the base, so that the step in time is known before learning.
+    `per="graph"` learns one θ for all nodes instead: a fitted scale of time. For where time runs τ times as fast,
+    f = τ·g with ∂g/∂t = 1 − τρ‖∇⁻g‖ and g(0) = φ₀/τ, and the networks choose the scale of φ₀ anyhow.
     """
 
     base: DegreePotential = DegreePotential(-1.0)
+    per: Literal["node", "graph"] = "node"
+
+    def __post_init__(self) -> None:
+        if self.per not in ("node", "graph"):
+            raise ValueError(f"`per` must be 'node' or 'graph', got {self.per!r}.")
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,8 @@ class Equation:
         self.theta_nodes: Tensor | None = None
         self.theta_edges: Tensor | None = None
         if isinstance(potential, LearnedPotential):
-            self.theta_nodes = torch.zeros(problems, graph.num_nodes, device=device, requires_grad=True)
+            count = graph.num_nodes if potential.per == "node" else 1
+            self.theta_nodes = torch.zeros(problems, count, device=device, requires_grad=True)
             potential = potential.base
         if isinstance(coefficients, LearnedEdgeWeights):
             drawn = [torch.empty(graph.num_edges).uniform_(-1, 1, generator=g) for g in starters(generators)]
