@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -15,6 +16,7 @@ from scipy import stats
 from command_line import answer, command, refused
 from lggd.experiments.bars import Bar, bars
 from lggd.experiments.comparison import (
+    BASE,
     Findings,
     Measurement,
     contests,
@@ -66,7 +68,7 @@ def all_lines() -> dict[str, list[Line]]:
         line(row, dataset, 70 + n, additions=n)
         for row, dataset, n in product(("09", "14", "09 retrained"), ("cora", "citeseer", "pubmed"), range(4))
     ]
-    tried = {"base": 0.0, "good": 1.5, "failed | badly": -2.0}
+    tried = {BASE: 0.0, "good": 1.5, "failed | badly": -2.0}
     ablation = [
         line("14", dataset, 80 + more, variant=idea, about=f"About {idea}.")
         for (idea, more), dataset in product(tried.items(), DATASETS)
@@ -270,7 +272,7 @@ def test_contests_count_and_correct_within_a_dataset(tmp_path: Path) -> None:
 
 def test_ideas_are_sorted_by_validation_and_failures_stay(tmp_path: Path) -> None:
     base, good, failed = ideas(found(tmp_path, all_lines()))
-    assert [base.name, good.name, failed.name] == ["base", "good", "failed | badly"]
+    assert [base.name, good.name, failed.name] == [BASE, "good", "failed | badly"]
     assert (base.validation_difference, base.test_difference) == (0, 0)
     assert good.validation_difference == pytest.approx(1.5)
     assert failed.test_difference == pytest.approx(-2)
@@ -281,7 +283,7 @@ def test_ideas_are_sorted_by_validation_and_failures_stay(tmp_path: Path) -> Non
 def test_the_base_may_be_the_row_of_the_table(tmp_path: Path) -> None:
     lines = {"table1": [line("14", "cora", 80)], "ablation": [line("14", "cora", 83, variant="more")]}
     base, more = ideas(found(tmp_path, lines))
-    assert base.name == "base"
+    assert base.name == BASE
     assert more.trials["cora"].test_difference == pytest.approx(3)
 
 
@@ -453,3 +455,15 @@ def test_help_teaches_by_example() -> None:
 def test_the_published_report_is_that_of_the_published_lines() -> None:
     path = ROOT / "results" / "REPORT.md"
     assert read_page(path.parent, path).text() == path.read_text(encoding="utf-8")
+
+
+def test_the_table_of_the_readme_is_that_of_the_published_lines() -> None:
+    table = read_findings(ROOT / "results").table
+    means = {row: [table[row, dataset].mean for dataset in DATASETS] for row in ROWS}
+    best = [max(column) for column in zip(*means.values(), strict=True)]
+    shown = re.findall(r"^\| (\d\d) [^|]+\| (.+) \|$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert [row for row, _ in shown] == ["01", "06", "07", "11", "09", "14"]
+    for row, cells in shown:
+        told = [f"**{mean:.1f}**" if mean == top else f"{mean:.1f}" for mean, top in zip(means[row], best, strict=True)]
+        mean = f"{sum(means[row]) / len(DATASETS):.1f}"
+        assert cells.split(" | ") == [*told, f"**{mean}**" if row == "14" else mean]

@@ -25,6 +25,7 @@ from lggd.experiments.results import Results
 from lggd.experiments.row import load_rows
 from lggd.experiments.runner import measure
 from lggd.experiments.splits import load_splits
+from test_claims import held_elsewhere
 
 BRIEF = "max_epochs = 4\n"
 ROWS = {
@@ -147,17 +148,22 @@ def test_settings_chosen_for_a_dataset_are_used_and_tell_lines_apart(options: li
     assert found["lines"][0]["config"]["dropout"] == 0.8
 
 
+def begun(*arguments: object) -> subprocess.Popen[bytes]:
+    """The command in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "from lggd.cli import main; main()", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(Path(lggd.__file__).parents[1]), **ONE_THREAD},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+
+
 def test_a_kill_loses_nothing_finished(configs: Path, options: list[object], tmp_path: Path) -> None:
     endless = configs / "rows/gpr.toml"
     brief = endless.read_text()
     endless.write_text(brief.replace(BRIEF, "max_epochs = 1000000\npatience = 1000000\n"))
     arguments = ["reproduce", "table1", "--rows", "01,11", *options]
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from lggd.cli import main; main()", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(Path(lggd.__file__).parents[1]), **ONE_THREAD},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = begun(*arguments)
     path = tmp_path / "results/table1.jsonl"
     for _ in range(600):
         if path.exists() and path.read_bytes().endswith(b"\n"):
@@ -170,6 +176,33 @@ def test_a_kill_loses_nothing_finished(configs: Path, options: list[object], tmp
     found = answer(*arguments)
     assert (found["measured"], found["kept"]) == (1, 1)
     assert found["lines"][0] == before
+
+
+def test_processes_share_the_work_and_each_tells_of_all(options: list[object], tmp_path: Path) -> None:
+    processes = [begun("reproduce", "table1", "--json", *options) for _ in range(3)]
+    told = [json.loads(one.communicate()[0]) for one in processes]
+    lines = lines_of(tmp_path / "results")
+    assert sorted(line["row"] for line in lines) == ["01", "08", "09", "11"]
+    assert sum(found["measured"] for found in told) == 4
+    for found in told:
+        assert found["failed"] == []
+        assert [line["row"] for line in found["lines"]] == ["01", "08", "09", "11"]
+        assert all(line in lines for line in found["lines"])
+
+
+def test_what_another_process_is_at_is_left_to_it_and_done_if_it_dies(options: list[object], tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    with (
+        held_elsewhere(tmp_path / "results", "table1 GCN on karate") as other,
+        begun("reproduce", "table1", "--json", "--rows", "01,08", *options) as ours,
+    ):
+        while not lines_of(tmp_path / "results"):
+            time.sleep(0.05)
+        assert [line["row"] for line in lines_of(tmp_path / "results")] == ["08"]
+        other.kill()
+        found = json.loads(ours.communicate()[0])
+    assert [line["row"] for line in found["lines"]] == ["01", "08"]
+    assert [line["row"] for line in lines_of(tmp_path / "results")] == ["08", "01"]
 
 
 def test_an_interruption_ends_the_command_and_keeps_the_lines(

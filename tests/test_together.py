@@ -188,7 +188,8 @@ def answers(model, data):
     return model.predict_proba(data) if isinstance(model, LGGDClassifier) else model.inputs(data)
 
 
-def check_same(model, alone, data, close=CLOSE):
+def check_same(model, alone, data, close=CLOSE, few=0.0):
+    """All alike; but for a share of `few` of each parameter, which may have gone another way."""
     assert torch.equal(model.known_, alone.known_)
     assert model.num_classes_ == alone.num_classes_
     assert histories(model).keys() == histories(alone).keys()
@@ -200,17 +201,18 @@ def check_same(model, alone, data, close=CLOSE):
             torch.testing.assert_close(torch.tensor(histories(model)[stage][name]), torch.tensor(curve), **close)
     assert parameters(model).keys() == parameters(alone).keys()
     for name, value in parameters(alone).items():
-        torch.testing.assert_close(parameters(model)[name], value, **close, msg=lambda told, name=name: name + told)
+        away = ~torch.isclose(parameters(model)[name], value, **close)
+        assert away.float().mean() <= few, f"{name}: {int(away.sum())} of {away.numel()} differ"
     torch.testing.assert_close(answers(model, data), answers(alone, data), **close)
 
 
-def check_as_if_alone(make, data, close=CLOSE):
+def check_as_if_alone(make, data, close=CLOSE, few=0.0):
     """Every model of the call is what it is after a fit of its own."""
     models = make()
     assert fit_together(models, data) == models
     for k, (model, alone) in enumerate(zip(models, make(), strict=True)):
         mine = data[k] if isinstance(data, list) else data
-        check_same(model, alone.fit(mine), mine, close)
+        check_same(model, alone.fit(mine), mine, close, few)
 
 
 def stages(models, data):

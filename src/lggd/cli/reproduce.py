@@ -63,7 +63,8 @@ def reproduce_command(
 
     Each result is a line of JSON in DIR/EXPERIMENT.jsonl, with all its settings,
     its splits, versions and machine. What is there already is not measured
-    again, so an interrupted command is simply repeated.
+    again, so an interrupted command is simply repeated. Started several times,
+    it shares the work among the processes.
 
     Example, a look at everything within minutes:
 

@@ -41,6 +41,11 @@ class Job(ABC):
     def title(self) -> str:
         """What people call it."""
 
+    @property
+    def family(self) -> str:
+        """The same for jobs that one process should do: they have distances in common, or nothing to gain apart."""
+        return self.title
+
     @abstractmethod
     def identities(self, setup: Setup) -> list[dict[str, Any]]:
         """How its lines begin. Asked before anything long starts: reads the data, refuses wrong settings."""
@@ -71,6 +76,10 @@ class Cell(Job):
     def title(self) -> str:
         named = [self.row.name, *(self.more or {}).values()]
         return f"{', '.join(map(str, named))} on {self.dataset}" + f" with {self.backbone}" * (self.backbone != "gcn")
+
+    @property
+    def family(self) -> str:
+        return f"{self.row.name} on {self.dataset}"
 
     def identities(self, setup: Setup) -> list[dict[str, Any]]:
         build(self.row.method, self.settings, self.backbone, setup.seed)

@@ -10,6 +10,7 @@ from typing import Any
 from lggd.experiments.bars import ADDITIONS, SPLITS, bars
 from lggd.experiments.comparison import (
     BACKBONES,
+    BASE,
     CHALLENGERS,
     SIGNIFICANT,
     Contest,
@@ -280,22 +281,25 @@ def _geodesic(findings: Findings) -> str:
 def _ablation(findings: Findings) -> str:
     intro = (
         "Every idea that was tried, those that failed among them. In a cell: validation and test accuracy, each with "
-        "its difference to the base over the same splits. Sorted by the mean difference on validation nodes."
+        f"its difference to {BASE} over the same splits. Sorted by the mean difference on validation nodes."
     )
     found = ideas(findings)
     if not found:
         return f"## What was tried\n\n{intro} Nothing was measured."
+    counts = sorted({len(each.test) for each in findings.ablation.values()})
+    intro += f" Splits a line: {' or '.join(map(str, counts))}."
+    explained = any(idea.about for idea in found)
     body = [
         [
             _cell(idea.name),
-            _cell(idea.about),
+            *([_cell(idea.about)] if explained else []),
             *(_tried(idea.trials.get(dataset)) for dataset in DATASETS),
             _signed(idea.validation_difference),
             _signed(idea.test_difference),
         ]
         for idea in found
     ]
-    header = ["idea", "what it is", *DATASETS.values(), "mean, validation", "mean, test"]
+    header = ["idea", *(["what it is"] if explained else []), *DATASETS.values(), "mean, validation", "mean, test"]
     return "\n\n".join(("## What was tried", intro, _grid(header, body)))
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
 from lggd.data.datasets import PAPER
 from lggd.data.names import suggestion
+from lggd.experiments.claims import Claims
 from lggd.experiments.figure_jobs import GeodesicJob, RobustnessJob
 from lggd.experiments.jobs import Cell, Job, NewLabels, Setup, takes_labels
 from lggd.experiments.methods import build
@@ -92,37 +95,66 @@ def reproduce(jobs: Sequence[Job], setup: Setup, *, again: bool = False, watcher
 
     A line is on disk before the next is begun, so that an interruption loses nothing finished. A job that fails leaves
     no line and does not keep others from being done; wrong settings or missing data are refused before the first.
+    Several processes may be asked for the same: they share the work, and each tells of all of it in the end.
     """
-    wanted = [job.identities(setup) for job in jobs]
+    pieces = [Piece(job, number, job.identities(setup)) for number, job in enumerate(jobs)]
     setup.results.prepare()
     with remembering():
-        return _done(jobs, wanted, setup, again, watcher)
+        return _done(pieces, setup, again, watcher)
 
 
-def _done(
-    jobs: Sequence[Job],
-    wanted: Sequence[Sequence[dict[str, Any]]],
-    setup: Setup,
-    again: bool,
-    watcher: Watcher | None,
-) -> Outcome:
-    outcome = Outcome()
-    for number, (job, identities) in enumerate(zip(jobs, wanted, strict=True)):
-        callback = None if watcher is None else watcher.begin(job, number, len(jobs))
-        # Read anew each time: another process may have done it by now.
-        before = [] if again or not job.has_all(setup) else setup.results.lines(job.experiment)[0]
-        done = [finished(before, identity) for identity in identities]
-        kept = [line for line in done if line is not None]
-        outcome.lines += kept
-        outcome.kept += len(kept)
-        missing = [identity for identity, line in zip(identities, done, strict=True) if line is None]
-        try:
-            for line in job.lines(setup, missing, callback) if missing else ():
-                setup.results.append(job.experiment, line)
-                outcome.lines.append(line)
-        except Exception as wrong:
-            outcome.failures.append(Failure(job.title, wrong))
-            give_memory_back()
+@dataclass(frozen=True)
+class Piece:
+    """A job, its number among all, and how its lines begin."""
+
+    job: Job
+    number: int
+    identities: Sequence[Mapping[str, Any]]
+
+    @property
+    def family(self) -> str:
+        return f"{self.job.experiment} {self.job.family}"
+
+
+def _done(pieces: Sequence[Piece], setup: Setup, again: bool, watcher: Watcher | None) -> Outcome:
+    families = [list(family) for _, family in groupby(pieces, lambda piece: piece.family)]
+    outcomes: dict[int, Outcome] = {}
+    others = []
+    with closing(Claims(setup.results.folder)) as claims:
+        for family in families:
+            with claims.on(family[0].family) as mine:
+                if mine:
+                    outcomes |= {piece.number: _finish(piece, len(pieces), setup, again, watcher) for piece in family}
+                else:
+                    others.append(family)
+        # What others were at is looked for when they are through, and done where they came to nothing.
+        for family in others:
+            with claims.on(family[0].family, wait=True):
+                outcomes |= {piece.number: _finish(piece, len(pieces), setup, False, watcher) for piece in family}
+    return Outcome(
+        [line for number in sorted(outcomes) for line in outcomes[number].lines],
+        sum(outcome.kept for outcome in outcomes.values()),
+        [failure for number in sorted(outcomes) for failure in outcomes[number].failures],
+    )
+
+
+def _finish(piece: Piece, total: int, setup: Setup, again: bool, watcher: Watcher | None) -> Outcome:
+    """The lines of a job: those that are there, and those that were missing."""
+    outcome, job = Outcome(), piece.job
+    callback = None if watcher is None else watcher.begin(job, piece.number, total)
+    # Read anew each time: another process may have done it by now.
+    before = [] if again or not job.has_all(setup) else setup.results.lines(job.experiment)[0]
+    done = [finished(before, identity) for identity in piece.identities]
+    outcome.lines += [line for line in done if line is not None]
+    outcome.kept = len(outcome.lines)
+    missing = [identity for identity, line in zip(piece.identities, done, strict=True) if line is None]
+    try:
+        for line in job.lines(setup, missing, callback) if missing else ():
+            setup.results.append(job.experiment, line)
+            outcome.lines.append(line)
+    except Exception as wrong:
+        outcome.failures.append(Failure(job.title, wrong))
+        give_memory_back()
     return outcome
 
 
