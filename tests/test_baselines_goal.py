@@ -84,7 +84,7 @@ def test_lists_have_the_most_alike_of_a_class_and_then_of_others():
     expected = torch.zeros(10, 10)
     share = torch.softmax(torch.tensor([4.0, 3.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0]), 0)
     for i in range(10):
-        by_likeness = sorted(range(10), key=lambda j: -float(x[i] @ x[j]))
+        by_likeness = sorted(range(10), key=lambda j: -float(x[i] @ x[j]) * (i != j))
         same = [j for j in by_likeness if labels[j] == labels[i]][:4]
         other = [j for j in by_likeness if labels[j] != labels[i]][:4]
         for place, j in enumerate(same + other):
@@ -154,7 +154,7 @@ def test_the_losses_are_as_written():
 def test_drawn_pairs_are_not_pairs_of_a_class(monkeypatch):
     data = blocks(each=3, labelled=2, validated=1)
     train = torch.where(data.train_mask, data.y, -1).repeat(2, 1)
-    encoders = goal_complement._Encoders(Complement(hidden=4), data.x, train, [random(0), random(1)])
+    encoders = goal_complement._Encoders(Complement(hidden=4), data.x, data.x, train, [random(0), random(1)])
     assert encoders.loss.like_pairs == [9, 9]
     pairs, apart = encoders._drawn_pairs()
     left, right = pairs.chunk(2, dim=1)
@@ -194,7 +194,7 @@ def test_complements_are_normalised_with_equal_edges_counted_and_without_loops_o
 def test_the_complement_is_less_homophilic_than_the_graph():
     data = blocks(each=60, labelled=8, inside=0.1, outside=0.02, noise=0.05)
     train = torch.where(data.train_mask, data.y, -1).unsqueeze(0)
-    (edges,) = complement_graphs(Complement(), 5, data.x, train, [0], None)
+    (edges,) = complement_graphs(Complement(), 5, data.x, data.x, train, [0], None)
     assert edges.shape == (2, 5 * 180)
     assert edges[1].unique().numel() <= 18
     assert homophily(edges, data.y) < 0.15 < 0.5 < homophily(data.edge_index, data.y)
@@ -206,17 +206,27 @@ def test_complements_of_several_problems_are_those_of_each():
     draws = torch.rand(3, 60, generator=random(3))
     train = torch.where(draws < torch.tensor([[0.2], [0.5], [0.9]]), data.y, -1)
     for features in (data.x, torch.stack([data.x, data.x.flip(1), data.x + 1])):
-        together = complement_graphs(Complement(epochs=30), 3, features, train, [5, 6, 7], None)
+        together = complement_graphs(Complement(epochs=30), 3, features, data.x, train, [5, 6, 7], None)
         for q in range(3):
             x = features if features.dim() == 2 else features[q : q + 1]
-            (alone,) = complement_graphs(Complement(epochs=30), 3, x, train[q : q + 1], [5 + q], None)
+            (alone,) = complement_graphs(Complement(epochs=30), 3, x, data.x, train[q : q + 1], [5 + q], None)
             assert torch.equal(alone, together[q])
+
+
+def test_lists_are_ordered_by_contents_whatever_embeddings_are_made_of():
+    data = blocks(each=20)
+    train = torch.where(data.train_mask, data.y, -1).unsqueeze(0)
+    scores = torch.randn(1, 60, CLASSES, generator=random())
+    encoders = goal_complement._Encoders(Complement(hidden=4), scores, data.x, train, [random()])
+    assert encoders.weights[0].shape[2] == CLASSES
+    known = encoders.known[0]
+    close(encoders.loss.relevance[0], relevance(data.x[known], data.y[known]))
 
 
 def test_of_many_training_nodes_some_are_compared(monkeypatch):
     monkeypatch.setattr(goal_complement, "COMPARED", 10)
     data = blocks(each=20)
-    encoders = goal_complement._Encoders(Complement(hidden=4), data.x, data.y.unsqueeze(0), [random()])
+    encoders = goal_complement._Encoders(Complement(hidden=4), data.x, data.x, data.y.unsqueeze(0), [random()])
     assert encoders.loss.like.shape == (1, 10, 10)
     assert encoders.loss.classes.shape == (1, 60, CLASSES)
     assert sorted(encoders.known[0].tolist()) == list(range(60))
@@ -254,12 +264,10 @@ def literal(made, x, q):
 
 
 @pytest.mark.parametrize("shares", [(1, 0.5, 1.5, 0.5), (2, 4, 0, 1), (2.5, 2.5, 0.5, 0), (0, 0, 1, 2)])
-@pytest.mark.parametrize("own_features", [False, True])
-def test_the_convolution_is_as_published(shares, own_features):
-    x = torch.randn(2, 36, FEATURES, generator=random(4)) if own_features else blocks(lonely=1).x
-    made = convolutions(*shares, x=x)
+def test_the_convolution_is_as_published(shares):
+    made, x = convolutions(*shares), blocks(lonely=1).x
     for q, logits in enumerate(made.answers()):
-        close(logits, literal(made, x[q] if own_features else x, q))
+        close(logits, literal(made, x, q))
 
 
 def test_beta_alone_is_a_simplified_graph_convolution():
@@ -318,9 +326,20 @@ def accuracy_of(**settings):
     )
 
 
-@pytest.mark.parametrize("settings", [{}, {"pretrain": False}, {"gamma": 0.0, "delta": 0.0}])
+@pytest.mark.parametrize("settings", [{}, {"pretrain": False, "gamma": 0.5}, {"gamma": 0.0, "delta": 0.0}])
 def test_it_learns(settings):
     assert accuracy_of(**settings) > 0.8
+
+
+def test_pretraining_changes_the_complement_alone():
+    data = blocks(lonely=2)
+    found = {
+        (gamma, pretrain): model(gamma=gamma, delta=0.0, pretrain=pretrain).fit(data).probabilities_
+        for gamma in (0.0, 1.5)
+        for pretrain in (False, True)
+    }
+    assert torch.equal(found[0.0, False], found[0.0, True])
+    assert not torch.allclose(found[1.5, False], found[1.5, True])
 
 
 @pytest.mark.parametrize("settings", [{}, {"pretrain": False}])

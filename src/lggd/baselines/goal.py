@@ -32,15 +32,16 @@ SHARE_TO_USE, ENTRY, VALUES = 0.6, 100, 16
 class GOAL(Baseline):
     """Graph complementary learning, for graphs on which neighbours are mostly of one class.
 
-    Three stages. An attention network is trained on the classes, and its logits replace the node features (`pretrain`).
-    A complement is made: edges from each node to the `k` nodes that are least like it (`Complement`). Then two layers
+    Three stages. An attention network is trained on the classes (`pretrain`). From its logits, or else from the
+    contents, a complement is made: edges from each node to the `k` nodes least like it (`Complement`). Then two layers
 
         H ← α HW + β PW − γ rn(S_q H W) − δ rn(S_q P W)   with   P = S_h H,   H⁰ = rn(X)
 
-    are trained, where S_h is the normalised graph with loops, S_q the normalised complement without, and rn divides
-    rows by their length. There is neither bias nor activation nor dropout. Edge weights are the entries of the graph in
-    S_h. The authors take validation accuracy for the best even where it only equals an earlier one; here all methods
-    stop by one rule. Their numbers for CiteSeer are the defaults of k and α to δ; they have published none for Cora.
+    are trained on the contents X, where S_h is the normalised graph with loops, S_q the normalised complement without,
+    and rn divides rows by their length. There is neither bias nor activation nor dropout. Edge weights are the entries
+    of the graph in S_h. The authors take validation accuracy for the best even where it only equals an earlier one;
+    here all methods stop by one rule. Their numbers for CiteSeer are the defaults of k and α to δ; they have published
+    none for Cora.
 
     Args:
         k: how many nodes of the complement each node is joined to.
@@ -49,7 +50,7 @@ class GOAL(Baseline):
         gamma: the share of its neighbours in the complement, which is taken off.
         delta: the share of their neighbours in the graph, which is taken off.
         hidden: the width of the first layer.
-        pretrain: whether class scores replace the features.
+        pretrain: whether the complement is made from class scores, in place of the contents.
         pretraining: how Adam is run for that.
         complement: how the complement is made.
 
@@ -101,10 +102,9 @@ class GOAL(Baseline):
         drawing = [torch.Generator().manual_seed(one.seed) for one in problems]
         first, second, third = ([seed_of(one) for one in drawing] for _ in range(3))
         x = subject.x
-        if self.pretrain:
-            x = pretrained(subject, problems, first, self.pretraining, callback)
+        scores = pretrained(subject, problems, first, self.pretraining, callback) if self.pretrain else x
         train = torch.stack([one.train for one in problems])
-        graphs = complement_graphs(self.complement, self.k, x, train, second, callback)
+        graphs = complement_graphs(self.complement, self.k, scores, x, train, second, callback)
         near = adjacency_with_loops(subject.edge_index, subject.edge_weight, subject.num_nodes, x.dtype)
         shares = Shares(self.alpha, self.beta, self.gamma, self.delta)
         sizes = (x.shape[-1], self.hidden, subject.num_classes)
@@ -115,8 +115,7 @@ class GOAL(Baseline):
         if free is None:
             return 2**62
         entries = 2 * nodes * min(self.k, max(1, int(self.complement.candidates * nodes)))
-        features = subject.num_classes if self.pretrain else subject.x.shape[1]
-        each = entries * ENTRY + 4 * nodes * (VALUES * self.hidden + 8 * features)
+        each = entries * ENTRY + 4 * nodes * (VALUES * self.hidden + 8 * subject.x.shape[1])
         return max(1, int(free * SHARE_TO_USE / each))
 
 
@@ -160,7 +159,7 @@ class Convolutions:
 
     Args:
         shares: α to δ.
-        x: features `[N, F]` for all, or `[Q, N, F]`.
+        x: features `[N, F]`.
         near: the normalised graph.
         far: the normalised complements of all problems, one after the other, on Q·N nodes.
         weights: first weights of both layers, `[Q, hidden, F]` and `[Q, K, hidden]`.
@@ -177,15 +176,12 @@ class Convolutions:
             name: weight.to(x.device).requires_grad_()
             for name, weight in zip(("first", "second"), weights, strict=True)
         }
+        own = directions(x.detach()).unsqueeze(0)
+        around = near(own)
+        self.kept = (shares.alpha * own + shares.beta * around).squeeze(0)
+        # Of all problems the same up to here; each has a complement of its own.
         problems = len(weights[0])
-        own = directions(x.detach()).expand(problems, *x.shape[-2:])
-        # Where the features are those of all, so is what the graph makes of them.
-        shared = own[:1] if x.dim() == 2 else own
-        around = near(shared).expand_as(own)
-        self.kept = shares.alpha * shared + shares.beta * around[: len(shared)]
-        if x.dim() == 2:
-            self.kept = self.kept[0]
-        self.opposed = self._opposed(own, around)
+        self.opposed = self._opposed(own.expand(problems, -1, -1), around.expand(problems, -1, -1))
 
     def _opposed(self, own: Tensor, around: Tensor) -> list[tuple[float, Tensor]]:
         """What is taken off, before rn: the share of each part, and S_q times it."""

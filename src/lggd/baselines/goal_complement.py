@@ -61,14 +61,21 @@ class Complement:
 
 
 def complement_graphs(
-    choice: Complement, k: int, x: Tensor, train: Tensor, seeds: Sequence[int], callback: Callback | None
+    choice: Complement,
+    k: int,
+    x: Tensor,
+    contents: Tensor,
+    train: Tensor,
+    seeds: Sequence[int],
+    callback: Callback | None,
 ) -> list[Tensor]:
     """For each problem the edges from every node to the k candidates that are least like it, `[2, N·k]`.
 
     Args:
         choice: how.
         k: all candidates where they are fewer.
-        x: features `[N, F]` for all, or `[Q, N, F]`.
+        x: what embeddings are made of, `[N, F]` for all, or `[Q, N, F]`.
+        contents: what lists are ordered by, `[N, F]`.
         train: int64 `[Q, N]`, the class of each training node and -1 elsewhere.
         seeds: one a problem.
         callback: hears of the epochs of "complement".
@@ -77,7 +84,7 @@ def complement_graphs(
     nodes = x.shape[-2]
     count = max(1, int(choice.candidates * nodes))
     candidates = [torch.randperm(nodes, generator=one)[:count].to(x.device) for one in starting]
-    embedding = _Encoders(choice, x, train, starting).trained(callback)
+    embedding = _Encoders(choice, x, contents, train, starting).trained(callback)
     return [unlike(z, chosen, k) for z, chosen in zip(embedding, candidates, strict=True)]
 
 
@@ -108,7 +115,9 @@ def normalised_blocks(graphs: Sequence[Tensor], num_nodes: int) -> Propagation:
 class _Encoders:
     """Q encoders side by side; each is trained as if it were alone."""
 
-    def __init__(self, choice: Complement, x: Tensor, train: Tensor, starting: Sequence[torch.Generator]) -> None:
+    def __init__(
+        self, choice: Complement, x: Tensor, contents: Tensor, train: Tensor, starting: Sequence[torch.Generator]
+    ) -> None:
         self.choice, self.x = choice, x
         sizes = [x.shape[-1], *[2 * choice.hidden] * (choice.layers - 1), choice.hidden]
         self.weights = [
@@ -121,7 +130,7 @@ class _Encoders:
         self.train, self.known = train, _padded(known, 0)
         self.seen = self._seen(self.known)
         self.loss = LikenessLoss(
-            self.seen, _padded([labels[nodes] for labels, nodes in zip(train, known, strict=True)], -1)
+            contents[self.known], _padded([labels[nodes] for labels, nodes in zip(train, known, strict=True)], -1)
         )
         self.adam = torch.optim.Adam([*self.weights, *self.biases], lr=choice.lr, fused=True, capturable=x.is_cuda)
 
@@ -188,14 +197,15 @@ class LikenessLoss:
     * Classes: the cross-entropy with z as logits, of which the first K stand for the classes.
     * Pairs: −mean log σ(⟨z_i, z_j⟩) over the pairs i ≤ j of a class, −mean log(1 − σ(⟨z_i, z_j⟩)) over drawn ones.
     * Order: for each node a list of the ℓ nodes of its class that are most like it, and then of the ℓ most alike of
-      others, where ℓ is the size of the smallest class and likeness the product of features. The cross-entropy between
-      the softmax of their relevance, 4, 3, 2 and 1 from the first on, and that of ⟨z_i, z_list⟩ (ListNet).
+      others, where ℓ is the size of the smallest class and likeness the product of contents, 0 with oneself. The
+      cross-entropy between the softmax of their relevance, 4, 3, 2 and 1 from the first on, and that of ⟨z_i, z_list⟩
+      (ListNet).
 
     All nodes are training nodes. Products of all pairs are weighed, where gathering lists would add up gradients in an
     order that changes on a GPU.
 
     Args:
-        features: of the training nodes, `[Q, n, F]`.
+        features: the contents of the training nodes, `[Q, n, F]`.
         labels: their classes `[Q, n]`, -1 where a problem has fewer.
     """
 
@@ -240,14 +250,14 @@ class LikenessLoss:
 def relevance(features: Tensor, labels: Tensor) -> Tensor:
     """How relevant each training node is to each, `[n, n]`: the softmax over the list of a row, 0 for all not in it.
 
-    `features` are `[n, F]`, `labels` `[n]`. A node is in its own list.
+    `features` are `[n, F]`, `labels` `[n]`. A node is in its own list only where nothing of its class is like it.
 
     >>> relevance(torch.tensor([[2.0], [1.0], [3.0]]), torch.tensor([0, 0, 1])).tolist()
-    [[0.5, 0.0, 0.5], [0.5, 0.0, 0.5], [0.5, 0.0, 0.5]]
+    [[0.0, 0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 0.0, 0.5]]
     """
     counts = torch.bincount(labels)
     half = min(int(counts[counts > 0].min()), LONGEST_HALF)
-    likeness = features @ features.t()
+    likeness = (features @ features.t()).fill_diagonal_(0)
     of_class = labels.unsqueeze(1) == labels.unsqueeze(0)
     given = torch.zeros_like(likeness)
     for side, start in ((of_class, 0), (~of_class, half)):

@@ -1,4 +1,4 @@
-"""GOAL's pretraining: attention networks whose class scores take the place of the node features."""
+"""GOAL's pretraining: attention networks, from whose class scores the complement is made."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def pretrained(
     optimization: Optimization,
     callback: Callback | None,
 ) -> Tensor:
-    """The class scores of every node for each problem, `[Q, N, K]`: its features from then on."""
+    """The class scores of every node for each problem, `[Q, N, K]`."""
     own = [replace(problem, seed=seed) for problem, seed in zip(problems, seeds, strict=True)]
 
     def make() -> AttentionStack:
