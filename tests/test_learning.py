@@ -322,6 +322,24 @@ def test_coefficients_are_what_they_are_said_to_be(weighted):
     expected = root[:, None] * (1 / (1 + torch.exp(-edges.theta_edges.t()))).sqrt()
     torch.testing.assert_close(edges.root_weight(), expected)
     assert [owned.name for owned in edges.owned()] == ["theta_nodes", "theta_edges"]
+    whole = equation_on(graph, LearnedPotential(DegreePotential(-0.5), per="graph"), 2)
+    assert whole.theta_nodes.shape == (2, 1)
+    torch.testing.assert_close(whole.rho(), base[:, None] * (2 * torch.sigmoid(whole.theta_nodes)).t())
+
+
+def test_a_factor_of_the_potential_is_a_scale_of_time():
+    graph, tau = graph_of(weighted=True), 1.7
+    start = 3 * torch.rand(graph.num_nodes, 2, generator=random(1))
+    given = {"sources": [[0, 1], [2]], "scheme": RK4(step=0.01)}
+    potential = DegreePotential(-0.5)(graph)
+    slow = evolve(graph, start=start, times=[tau], potential=potential, **given).value
+    fast = evolve(graph, start=start / tau, times=[1.0], potential=tau * potential, **given).value
+    torch.testing.assert_close(tau * fast, slow, rtol=1e-3, atol=1e-3)
+
+
+def test_what_a_potential_is_learned_per_must_be_known():
+    with pytest.raises(ValueError, match="`per` must be 'node' or 'graph', got 'edge'"):
+        LearnedPotential(per="edge")
 
 
 def test_learned_coefficients_start_where_they_are_said_to():
