@@ -117,24 +117,29 @@ class Piece:
 
 
 def _done(pieces: Sequence[Piece], setup: Setup, again: bool, watcher: Watcher | None) -> Outcome:
-    families = [list(family) for _, family in groupby(pieces, lambda piece: piece.family)]
     outcomes: dict[int, Outcome] = {}
+
+    def finish(family: Sequence[Piece], again: bool) -> None:
+        outcomes.update({piece.number: _finish(piece, len(pieces), setup, again, watcher) for piece in family})
+
     others = []
     with closing(Claims(setup.results.folder)) as claims:
-        for family in families:
-            with claims.on(family[0].family) as mine:
+        for name, grouped in groupby(pieces, lambda piece: piece.family):
+            family = list(grouped)
+            with claims.on(name) as mine:
                 if mine:
-                    outcomes |= {piece.number: _finish(piece, len(pieces), setup, again, watcher) for piece in family}
+                    finish(family, again)
                 else:
-                    others.append(family)
+                    others.append((name, family))
         # What others were at is looked for when they are through, and done where they came to nothing.
-        for family in others:
-            with claims.on(family[0].family, wait=True):
-                outcomes |= {piece.number: _finish(piece, len(pieces), setup, False, watcher) for piece in family}
+        for name, family in others:
+            with claims.on(name, wait=True):
+                finish(family, again=False)
+    in_order = [outcomes[number] for number in sorted(outcomes)]
     return Outcome(
-        [line for number in sorted(outcomes) for line in outcomes[number].lines],
-        sum(outcome.kept for outcome in outcomes.values()),
-        [failure for number in sorted(outcomes) for failure in outcomes[number].failures],
+        [line for outcome in in_order for line in outcome.lines],
+        sum(outcome.kept for outcome in in_order),
+        [failure for outcome in in_order for failure in outcome.failures],
     )
 
 
