@@ -30,7 +30,7 @@ from lggd import (
     evolve,
     replay,
 )
-from lggd.dropout import LEVELS, draw_kept, kept_levels
+from lggd.dropout import LEVELS, draw_kept, draw_lots, kept_levels, words_for
 from lggd.learning import contents as containing
 from lggd.learning import networks as networking
 from lggd.learning.contents import Dense, Propagated, Sparse, compressed, gcn_matrix, propagated, read_contents, sparse
@@ -592,6 +592,94 @@ def test_nothing_is_dropped_in_evaluation_nor_from_contents_nor_answers():
     assert torch.equal(stack(x, training=True), stack(x, training=False))
 
 
+def thinning(contents, share, width, problems=3):
+    """Networks that answer with what is left of the contents."""
+    stack = Stack((width, width), 0.0, torch.relu, generators(problems), input_dropout=share)
+    with torch.no_grad():
+        stack.weights[0].copy_(torch.eye(width).expand_as(stack.weights[0]))
+        stack.biases[0].zero_()
+    return stack, stack(contents, training=True).detach().permute(1, 0, 2)
+
+
+def stored(x, kind):
+    return Dense(x) if kind == "dense" else Sparse(x.to_sparse_csr())
+
+
+kinds_of_contents = pytest.mark.parametrize("kind", ["dense", "sparse"])
+
+
+@both_ways
+@kinds_of_contents
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_contents_are_dropped_by_their_share_with_the_mean_kept(share, kind):
+    x = (torch.rand(300, 101, generator=random()) < 0.7).float()
+    stack, seen = thinning(stored(x, kind), share, 101)
+    kept = round((1 - share) * 256) / 256
+    assert torch.equal(seen != 0, (seen != 0) & (x != 0))
+    torch.testing.assert_close(seen[seen != 0], torch.full_like(seen[seen != 0], 1 / kept))
+    for one in seen:
+        assert float((one[x != 0] != 0).float().mean()) == pytest.approx(kept, abs=0.012)
+    for one, other in itertools.pairwise(seen):
+        both = (one[x != 0] != 0) & (other[x != 0] != 0)
+        assert float(both.float().mean()) == pytest.approx(kept**2, abs=0.017)
+    assert not torch.equal(stack(stored(x, kind), training=True).permute(1, 0, 2), seen)
+    torch.testing.assert_close(stack(stored(x, kind), training=False), x[:, None].expand(-1, 3, -1))
+
+
+@both_ways
+@kinds_of_contents
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_gradients_see_the_contents_that_were_kept(kind, dropout):
+    x = torch.randn(40, 9, generator=random(7)).masked_fill(torch.rand(40, 9, generator=random(8)) < 0.5, 0)
+    _, seen = thinning(stored(torch.ones(40, 9), "dense") if kind == "dense" else stored(x, kind), 0.4, 9)
+    seen = seen * x if kind == "dense" else seen
+    after = Stack((9, 11, 5), dropout, torch.tanh, generators(3), input_dropout=0.4)
+    given = after(stored(x, kind), training=True)
+    # The same networks, told what is left of the contents instead, once they have drawn as much.
+    told = Stack((9, 11, 5), dropout, torch.tanh, generators(3))
+    for generator in told.generators:
+        draw_lots(torch.empty(words_for(stored(x, kind).entries.numel()), dtype=torch.int64), generator)
+    apart = [told.part(slice(q, q + 1)) for q in range(3)]
+    expected = torch.cat([one(Dense(left), training=True) for one, left in zip(apart, seen, strict=True)], 1)
+    torch.testing.assert_close(given, expected)
+    theirs = gradients(expected, [value for one in apart for value in (*one.weights, *one.biases)])
+    for k, ours in enumerate(gradients(given, [*after.weights, *after.biases])):
+        torch.testing.assert_close(ours, torch.cat(theirs[k::4]))
+
+
+@both_ways
+@kinds_of_contents
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_each_network_drops_from_contents_what_it_would_drop_alone(kind):
+    x = stored(torch.randn(7, 5, generator=random()), kind)
+    choice = MLP((6, 3), 0.5, input_dropout=0.5)
+    together = choice.networks(x, CLASSES, generators(3))
+    alone = [choice.networks(x, CLASSES, [random(q)]) for q in range(3)]
+    for _ in range(2):
+        expected = torch.cat([network(x, training=True) for network in alone], 1)
+        torch.testing.assert_close(together(x, training=True), expected)
+        # A look ahead from validation must not be taken for what training sees.
+        whole = together(x, training=False, ahead=True)
+        assert not torch.allclose(together(x, training=True), whole)
+        for network in alone:
+            network(x, training=True)
+
+
+def test_contents_that_are_never_formed_have_no_entries_to_drop():
+    graph = graph_of()
+    contents = Propagated(Dense(torch.ones(graph.num_nodes, 3)), gcn_matrix(graph), 1, True)
+    with pytest.raises(TypeError, match="Propagated"):
+        MLP((4,), input_dropout=0.5).networks(contents, CLASSES, generators(1))(contents, training=True)
+
+
+def test_wrong_shares_of_contents_to_drop_are_refused():
+    for wrong in (1.0, -0.1, math.nan):
+        with pytest.raises(ValueError, match="`input_dropout`"):
+            MLP(input_dropout=wrong)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -644,6 +732,7 @@ class Neighbours(nn.Module):
 
 INITIALS = {
     "MLP": MLP((8, 5), dropout=0.5),
+    "contents dropped": MLP((8,), dropout=0.3, input_dropout=0.5),
     "propagated": PropagatedMLP((8,), dropout=0.3),
     "untidy": FromModule(Untidy()),
     "edges": FromModule(Neighbours()),
@@ -907,8 +996,8 @@ def test_a_part_of_an_equation_is_that_of_some_problems(coefficients):
 def test_the_check_on_problems_at_once_catches_shared_random_numbers(data, monkeypatch):
     right = Stack.__init__
 
-    def one_for_all(self, sizes, dropout, activation, generators):
-        right(self, sizes, dropout, activation, generators)
+    def one_for_all(self, *given):
+        right(self, *given)
         self.generators = self.generators[:1] * len(self.generators)
 
     monkeypatch.setattr(Stack, "__init__", one_for_all)

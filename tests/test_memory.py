@@ -11,7 +11,7 @@ import torch
 import lggd
 from lggd import GGD, LGGD, Euler, Graph, LGGDClassifier, Optimization, estimate_memory, evolve
 from lggd.memory import Memory, explaining_shortage, free_memory, size_in_words
-from small_data import blocks
+from small_data import blocks, random
 
 CPU = torch.device("cpu")
 
@@ -174,11 +174,25 @@ def test_estimates_are_near_what_is_measured(steps):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("preset", ["default", "paper", "release"])
-def test_estimates_of_learning_are_near_what_is_measured_on_a_gpu(preset):
+@pytest.mark.parametrize("settings", [{}, {"preset": "paper"}, {"preset": "release"}], ids=str)
+def test_estimates_of_learning_are_near_what_is_measured_on_a_gpu(settings):
     data = blocks(each=3000, labelled=20, validated=20).to("cuda")
-    model = LGGD(preset=preset, optimization=Optimization(epochs=5))
-    lggd.LGGD(preset=preset, optimization=Optimization(epochs=5)).fit(blocks().to("cuda"))
+    compare_on_a_gpu(LGGD(**settings, optimization=Optimization(epochs=5)), data)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("share", [1.0, 0.04], ids=["dense", "sparse"])
+def test_estimates_count_contents_that_are_dropped_on_a_gpu(share):
+    data = blocks(each=1000, labelled=20, validated=20)
+    data.x = torch.rand(data.num_nodes, 2000, generator=random(0))
+    data.x[torch.rand(data.x.shape, generator=random(1)) >= share] = 0
+    initial = lggd.MLP((8,), input_dropout=0.5)
+    compare_on_a_gpu(LGGD(initial=initial, optimization=Optimization(epochs=5)), data.to("cuda"))
+
+
+def compare_on_a_gpu(model, data):
+    LGGD(initial=model.initial, preset=model.preset, optimization=model.optimization).fit(blocks().to("cuda"))
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     model.fit(data)

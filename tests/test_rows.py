@@ -174,6 +174,15 @@ def test_settings_reach_the_distances() -> None:
     assert (model.seed, features.seed) == (5, 5)
 
 
+def test_dropping_contents_reaches_the_plain_network_and_no_other() -> None:
+    model = build("LGGD", {"mlp_input_dropout": 0.5}, "gcn", seed=0)
+    assert isinstance(model, lggd.LGGDClassifier)
+    assert isinstance(model.features, lggd.LGGD)
+    assert model.features.settings.initial == lggd.MLP(input_dropout=0.5)
+    with pytest.raises(ValueError, match="`mlp_input_dropout`"):
+        build("LGGD", {"mlp_input_dropout": 0.5, "initial": "propagated"}, "gcn", seed=0)
+
+
 def test_common_settings_reach_the_training() -> None:
     model = build("Backbone", {"lr": 0.1, "weight_decay": 0.2, "hidden": 7, "dropout": 0.3, "max_epochs": 9}, "gcn", 0)
     assert isinstance(model, lggd.LGGDClassifier)

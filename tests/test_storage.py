@@ -208,7 +208,8 @@ def test_settings_come_back_as_they_were(scheme, scale):
         GGD((0.5, 3), p=inf, potential=None, scale=scale, scheme=scheme, cap=inf, seed=7),
         LGGD((0.5, 3), p=2.0, scale=scale, scheme=scheme, cap=inf, validation=0.0, seed=7, attr_name="f"),
         LGGD(
-            potential=LearnedEdgeWeights(LearnedPotential(DegreePotential(-0.3))), initial=MLP((), 0.1, "tanh", True, 3)
+            potential=LearnedEdgeWeights(LearnedPotential(DegreePotential(-0.3))),
+            initial=MLP((), 0.1, "tanh", True, 3, 0.2),
         ),
         LGGD(preset="paper"),
         LGGD(preset="release", cross_fit=5),

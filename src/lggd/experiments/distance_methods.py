@@ -68,6 +68,7 @@ def lggd(
     hops: int = 2,
     mlp_hidden: str = "512-128",
     mlp_dropout: float = 0.5,
+    mlp_input_dropout: float = 0.0,
     mlp_lr: float = 0.01,
     mlp_weight_decay: float = 0.005,
     epochs: int = 150,
@@ -82,7 +83,7 @@ def lggd(
     """Learned distances at `time` · (1, …, 5). `potential` is what is learned beside φ₀.
 
     "degree" is nothing, as ρ = δ^alpha; "learned" a factor of it for each node, "time" one for all nodes, "edges" the
-    weights of edges, "both" those and a factor for each node.
+    weights of edges, "both" those and a factor for each node. `mlp_input_dropout` is of the initial "mlp" alone.
 
     `step` is that of RK4, 0 for the largest safe one. `readout` is the backbone, or the nearest class by distance.
     """
@@ -90,7 +91,7 @@ def lggd(
         times=_times(time),
         p=float(p),
         potential=_potential(potential, alpha),
-        initial=_initial(initial, mlp_hidden, mlp_dropout, hops),
+        initial=_initial(initial, mlp_hidden, mlp_dropout, hops, input_dropout=mlp_input_dropout),
         horizons=horizons,  # type: ignore[arg-type]
         cross_fit=cross_fit,
         scale=named("scale", scale, SCALES),
@@ -183,10 +184,14 @@ def _potential(potential: str, alpha: float) -> Coefficients:
     return named("potential", potential, kinds)
 
 
-def _initial(initial: str, hidden: str, dropout: float, hops: int, pagerank: float = 0.0) -> MLP | PropagatedMLP:
+def _initial(
+    initial: str, hidden: str, dropout: float, hops: int, pagerank: float = 0.0, input_dropout: float = 0.0
+) -> MLP | PropagatedMLP:
     widths = _widths(hidden)
+    if input_dropout and initial != "mlp":
+        raise ValueError(f'`mlp_input_dropout` must be 0 unless initial is "mlp", got {input_dropout} and {initial!r}.')
     kinds: dict[str, MLP | PropagatedMLP] = {
-        "mlp": MLP(hidden=widths, dropout=dropout),
+        "mlp": MLP(hidden=widths, dropout=dropout, input_dropout=input_dropout),
         "propagated": PropagatedMLP(hidden=widths, dropout=dropout, hops=hops, pagerank=pagerank or None),
     }
     return named("initial", initial, kinds)

@@ -24,8 +24,8 @@ REMEDY = (
 # How much of the free memory a pass may fill by the estimate, and how many problems tell what each of them takes.
 SHARE_TO_USE, MANY = 0.7, 16
 FLOAT = 4
-# An entry of a sparse matrix: its value and its column, and both once more in the transposed one.
-SPARSE_ENTRY = 2 * (4 + 8)
+# An entry of a sparse matrix: its value and its column, both once more in the transposed one, and where it was before.
+SPARSE_ENTRY = 2 * (4 + 8) + 8
 # An edge of Â while that is being made: where it lies as given, with loops and sorted (16 bytes each), what it was
 # sorted by and its order (8 each), and its value twice.
 ENTRY_IN_THE_MAKING = 3 * 16 + 2 * 8 + 2 * 4
@@ -46,7 +46,7 @@ def learning_memory(data: Any, graph: Graph, settings: Settings, num_classes: in
         "graph": graph_bytes(graph),
         "contents": _contents(x, graph, settings),
         "networks": (COPIES_OF_LEARNED + (3 if on_gpu else 0)) * problems * learned * FLOAT,
-        "their layers": _layers(graph, settings, problems, hidden, num_classes),
+        "their layers": problems * (_layers(graph, settings, hidden, num_classes) + _dropped(x, graph, settings)),
         "coefficients": _coefficients(graph, settings, problems),
         "evolution": _evolution(graph, settings, problems * num_classes),
     }
@@ -77,21 +77,25 @@ def _contents(x: Tensor, graph: Graph, settings: Settings) -> int:
     if isinstance(initial, FromModule):
         return dense
     adjacency = (graph.num_edges + graph.num_nodes) * ENTRY_IN_THE_MAKING if isinstance(initial, PropagatedMLP) else 0
-    entries = _nonzero(x)
     if isinstance(initial, PropagatedMLP) and initial.pagerank is not None and graph.device.type == "cuda":
         return initial.num_blocks * dense + adjacency
-    if entries < SPARSE_BELOW * x.numel() or x.layout != torch.strided:
-        return entries * SPARSE_ENTRY + adjacency
+    if _is_sparse(x):
+        return _nonzero(x) * SPARSE_ENTRY + adjacency
     blocks = initial.num_blocks if isinstance(initial, PropagatedMLP) else 1
     return blocks * dense + adjacency
+
+
+def _is_sparse(x: Tensor) -> bool:
+    """Whether contents are kept in compressed rows."""
+    return x.layout != torch.strided or _nonzero(x) < SPARSE_BELOW * x.numel()
 
 
 def _nonzero(x: Tensor) -> int:
     return int(x.count_nonzero()) if x.layout == torch.strided else int(x._nnz())
 
 
-def _layers(graph: Graph, settings: Settings, problems: int, hidden: tuple[int, ...], num_classes: int) -> int:
-    """What each layer gave, and what was dropped (a byte an entry); on a GPU its gradients too, in three shapes.
+def _layers(graph: Graph, settings: Settings, hidden: tuple[int, ...], num_classes: int) -> int:
+    """What each layer of a network gave, and a byte for what was dropped; on a GPU its gradients too, in three shapes.
 
     A CPU goes through the networks one by one and needs gradients of one at a time.
     """
@@ -99,7 +103,15 @@ def _layers(graph: Graph, settings: Settings, problems: int, hidden: tuple[int, 
     each = sum(hidden) * ((4 * FLOAT + 2) if on_gpu else (FLOAT + 1)) + num_classes * 4 * FLOAT
     if on_gpu and hidden and isinstance(settings.initial, PropagatedMLP):
         each += settings.initial.num_blocks * hidden[0] * FLOAT
-    return problems * graph.num_nodes * each
+    return graph.num_nodes * each
+
+
+def _dropped(x: Tensor, graph: Graph, settings: Settings) -> int:
+    """What a network drops of the contents: a byte an entry, and on a GPU the entry itself and whether it is kept."""
+    if not getattr(settings.initial, "input_dropout", 0.0):
+        return 0
+    entries = _nonzero(x) if _is_sparse(x) else x.numel()
+    return entries * (2 + 2 * FLOAT if graph.device.type == "cuda" else 1)
 
 
 def _coefficients(graph: Graph, settings: Settings, problems: int) -> int:

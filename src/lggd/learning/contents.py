@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -63,6 +63,19 @@ class Dense:
     def num_features(self) -> int:
         return self.x.shape[1]
 
+    @property
+    def entries(self) -> Tensor:
+        """All that dropout may drop, `[E]`."""
+        return self.x.reshape(-1)
+
+    def with_entries(self, entries: Tensor) -> Dense:
+        """The same with other entries, `[E]`."""
+        return Dense(entries.view(self.x.shape))
+
+    def times_by_network(self, entries: Tensor, weight: Tensor) -> Tensor:
+        """The product of each network with entries of its own, `[Q, E]`: `[Q, D, M]` → `[Q, N, M]`."""
+        return torch.bmm(entries.view(-1, *self.x.shape), weight)
+
     def scaled(self, factor: Tensor) -> Dense:
         """With each row times its factor, `[N]`."""
         return Dense(self.x * factor[:, None])
@@ -94,8 +107,33 @@ class Sparse:
         return self.rows.shape[1]
 
     @cached_property
+    def turned(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The transpose: where its rows begin, the columns of its entries, and which of our entries each of them is."""
+        starts, columns = self.rows.crow_indices(), self.rows.col_indices()
+        row_of = torch.arange(self.num_nodes, device=columns.device).repeat_interleave(starts.diff())
+        which = columns.argsort(stable=True)
+        ends = columns.bincount(minlength=self.num_features).cumsum(0)
+        return pad(ends, (1, 0)), row_of[which], which
+
+    @cached_property
     def columns(self) -> Tensor:
-        return compressed(self.rows.to_sparse_coo().t().coalesce())  # type: ignore[no-untyped-call]
+        starts, rows, which = self.turned
+        return _compressed_rows(starts, rows, self.entries[which], (self.num_features, self.num_nodes))
+
+    @property
+    def entries(self) -> Tensor:
+        """All that dropout may drop, `[E]`: what is 0 stays 0."""
+        return self.rows.values()
+
+    def with_entries(self, entries: Tensor) -> Sparse:
+        """The same with other entries, `[E]`."""
+        other = Sparse(_compressed_rows(self.rows.crow_indices(), self.rows.col_indices(), entries, self.rows.shape))
+        vars(other)["turned"] = self.turned  # the places are the same
+        return other
+
+    def times_by_network(self, entries: Tensor, weight: Tensor) -> Tensor:
+        """The product of each network with entries of its own, `[Q, E]`: `[Q, D, M]` → `[Q, N, M]`."""
+        return torch.stack([self.with_entries(own).times(w) for own, w in zip(entries, weight, strict=True)])
 
     @cached_property
     def by_row(self) -> tuple[Array, Array, Array]:
@@ -109,10 +147,7 @@ class Sparse:
 
     def scaled(self, factor: Tensor) -> Sparse:
         """With each row times its factor, `[N]`."""
-        starts, columns = self.rows.crow_indices(), self.rows.col_indices()
-        values = self.rows.values() * factor.repeat_interleave(starts.diff())
-        with no_notice():
-            return Sparse(torch.sparse_csr_tensor(starts, columns, values, self.rows.shape))
+        return self.with_entries(self.entries * factor.repeat_interleave(self.rows.crow_indices().diff()))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Sparse:
         """Itself: it never changes, and torch cannot copy compressed rows."""
@@ -380,6 +415,11 @@ def compressed(matrix: Tensor) -> Tensor:
     """The matrix in torch's compressed rows."""
     with no_notice():
         return matrix.to_sparse_csr()
+
+
+def _compressed_rows(starts: Tensor, columns: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
+    with no_notice():
+        return torch.sparse_csr_tensor(starts, columns, values, tuple(shape))
 
 
 @contextmanager

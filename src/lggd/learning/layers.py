@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lggd.dropout import LEVELS, draw_lots, words_for
-from lggd.learning.contents import Contents
+from lggd.learning.contents import Contents, Dense, Sparse
 from lggd.learning.loops import drop
 from lggd.learning.workspace import Workspace
 
@@ -19,11 +19,42 @@ from lggd.learning.workspace import Workspace
 NARROWEST = 16
 
 
-def first_layer(contents: Contents, weight: Tensor, bias: Tensor, space: Workspace) -> Tensor:
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """Contents of which all networks see everything."""
+
+    contents: Contents
+
+    def __call__(self, q: int) -> Contents:
+        """What network q sees."""
+        return self.contents
+
+
+@dataclass(frozen=True, eq=False)
+class Thinned:
+    """Contents of which each network drops entries: it keeps `level` of LEVELS, by random bytes in its `lots`."""
+
+    contents: Dense | Sparse
+    level: int
+    lots: Tensor
+    space: Workspace
+
+    def __call__(self, q: int) -> Contents:
+        """What network q sees: made anew each time, as the bytes take a quarter of its memory."""
+        values = self.space.empty(self.contents.entries.shape, self.contents.entries.dtype)
+        values.copy_(self.contents.entries)
+        _drop_from(values, self.level, self.lots[q])
+        return self.contents.with_entries(values)
+
+
+Seen = Whole | Thinned
+
+
+def first_layer(seen: Seen, weight: Tensor, bias: Tensor, space: Workspace) -> Tensor:
     """X · weight + bias of every network, `[Q, N, M]`, from `[Q, D, M]` and `[Q, 1, M]`. Not differentiable."""
-    first = space.empty((len(weight), contents.num_nodes, weight.shape[2]), weight.dtype)
-    for out, one, start in zip(first, weight.detach(), bias.detach(), strict=True):
-        contents.multiply(one, start[0], out, space)
+    first = space.empty((len(weight), seen.contents.num_nodes, weight.shape[2]), weight.dtype)
+    for q, (out, one, start) in enumerate(zip(first, weight.detach(), bias.detach(), strict=True)):
+        seen(q).multiply(one, start[0], out, space)
     return first
 
 
@@ -34,7 +65,7 @@ class Layers:
     Network q keeps `levels[q]` of LEVELS entries, as its generator decides.
     """
 
-    contents: Contents
+    seen: Seen
     activation: Callable[[Tensor], Tensor]
     levels: Sequence[int] | None
     generators: Sequence[torch.Generator]
@@ -77,8 +108,7 @@ class Layers:
 
     def _drop(self, values: Tensor, q: int, lots: Tensor) -> None:
         if self.levels is not None and self._drops(q):
-            # What is kept counts for what is dropped.
-            drop(values.view(-1).numpy(), lots.view(torch.uint8).numpy(), self.levels[q], LEVELS / self.levels[q])
+            _drop_from(values, self.levels[q], lots)
 
 
 class _OneByOne(torch.autograd.Function):
@@ -127,9 +157,14 @@ class _OneByOne(torch.autograd.Function):
                 _multiply(h.t(), g, for_weights[k + 1][q], space)
                 torch.sum(g, 0, out=for_biases[k + 1][q, 0])
                 g = layers.pull_back(torch.mm(g, weights[k + 1][q].t(), out=h), z, q, lots[k][q])
-            layers.contents.pull_back(g, for_weights[0][q], space)
+            layers.seen(q).pull_back(g, for_weights[0][q], space)
             torch.sum(g, 0, out=for_biases[0][q, 0])
         return None, None, None, *for_weights, *for_biases
+
+
+def _drop_from(values: Tensor, level: int, lots: Tensor) -> None:
+    """Drops in place the entries whose random byte is not below the level. What is kept counts for what is dropped."""
+    drop(values.view(-1).numpy(), lots.view(torch.uint8).numpy(), level, LEVELS / level)
 
 
 def _multiply(a: Tensor, b: Tensor, out: Tensor, space: Workspace) -> None:

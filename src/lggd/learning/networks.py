@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lggd.dropout import LEVELS, draw_kept, kept_levels
+from lggd.dropout import LEVELS, draw_kept, draw_lots, kept_levels, words_for
 from lggd.graph import Graph
-from lggd.learning.contents import Contents, check_contents, propagated, read_contents
-from lggd.learning.layers import Layers, first_layer
+from lggd.learning.contents import Contents, Dense, Sparse, check_contents, propagated, read_contents
+from lggd.learning.layers import Layers, Seen, Thinned, Whole, first_layer
 from lggd.learning.workspace import Workspace
 from lggd.training import Randomness
 
@@ -39,8 +39,9 @@ WORTH_A_TURN = 2**17
 class MLP:
     """φ₀ = |MLP(x)|: hidden layers of these sizes, each followed by the activation and by dropout.
 
-    `normalize` first divides each row of x by its length. `zeros` appends columns of 0 to x (the appendix of the paper
-    suggests it): a plain MLP sees them only through the smaller scale of its first random weights.
+    `input_dropout` is the share of the entries of x that training drops before the first layer. `normalize` divides
+    each row of x by its length. `zeros` appends columns of 0 to x (the appendix of the paper suggests it): a plain MLP
+    sees them only through the smaller scale of its first random weights.
     """
 
     hidden: tuple[int, ...] = (512, 128)
@@ -48,9 +49,11 @@ class MLP:
     activation: Activation = "relu"
     normalize: bool = False
     zeros: int = 0
+    input_dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_sizes(self.hidden, self.dropout, self.activation, self.zeros)
+        _check_sizes(self.hidden, self.activation, self.zeros)
+        _check_shares(dropout=self.dropout, input_dropout=self.input_dropout)
 
     def contents(self, data: Any, graph: Graph) -> Contents:
         """What the networks see of the data."""
@@ -66,7 +69,7 @@ class MLP:
         """A network a generator, with parameters drawn from it. `dropout` are rates of their own, where they differ."""
         sizes = (contents.num_features, *self.hidden, num_classes)
         rates = self.dropout if dropout is None else dropout
-        return Stack(sizes, rates, ACTIVATIONS[self.activation], generators)
+        return Stack(sizes, rates, ACTIVATIONS[self.activation], generators, self.input_dropout)
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,8 @@ class PropagatedMLP:
     pagerank: float | None = None
 
     def __post_init__(self) -> None:
-        _check_sizes(self.hidden, self.dropout, self.activation, self.zeros)
+        _check_sizes(self.hidden, self.activation, self.zeros)
+        _check_shares(dropout=self.dropout)
         if self.pagerank is not None and not 0 < self.pagerank < 1:
             raise ValueError(f"`pagerank` must lie between 0 and 1, or be None, got {self.pagerank!r}.")
         if isinstance(self.hops, bool) or not isinstance(self.hops, int) or self.hops < 1:
@@ -154,7 +158,7 @@ def starters(generators: Sequence[torch.Generator]) -> list[torch.Generator]:
 class Stack:
     """Q equal MLPs with parameters `[Q, in, out]`: evaluated together, yet each is drawn and trained as if alone.
 
-    `dropout` is the rate of all, or one a network.
+    `dropout` is the rate of all, or one a network; `input_dropout` that of the contents, for all.
     """
 
     def __init__(
@@ -163,8 +167,10 @@ class Stack:
         dropout: float | Sequence[float],
         activation: Callable[[Tensor], Tensor],
         generators: Sequence[torch.Generator],
+        input_dropout: float = 0.0,
     ) -> None:
         self.activation, self.generators = activation, list(generators)
+        self.input_level = kept_levels(input_dropout)
         rates = [dropout] * len(self.generators) if isinstance(dropout, (int, float)) else dropout
         self.levels = [kept_levels(rate) for rate in rates]
         starting = starters(generators)
@@ -204,18 +210,18 @@ class Stack:
         return weights + [Owned(f"bias.{k}", value) for k, value in enumerate(self.biases)]
 
     def __call__(self, contents: Contents, training: bool, ahead: bool = False) -> Tensor:
-        dropping = training and min(self.levels) < LEVELS
         numbers = sum((weight.shape[1] + contents.num_nodes) * weight.shape[2] for weight in self.weights)
         if self.weights[0].device.type == "cpu" and numbers >= WORTH_A_TURN:
-            answers = self._in_turn(contents, dropping, training, ahead)
+            answers = self._in_turn(contents, training, ahead)
         else:
-            answers = self._at_once(contents, dropping)
+            answers = self._at_once(contents, training)
         return answers.transpose(0, 1)
 
-    def _at_once(self, contents: Contents, dropping: bool) -> Tensor:
+    def _at_once(self, contents: Contents, training: bool) -> Tensor:
         """What they answer, `[Q, N, K]`, in few operations: for GPUs, and for networks that are small."""
+        dropping = training and min(self.levels) < LEVELS
         drawing = [g if level < LEVELS else None for g, level in zip(self.generators, self.levels, strict=True)]
-        h = contents.times(self.weights[0]) + self.biases[0]
+        h = self._first_product(contents, training) + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             h = self.activation(h)
             if dropping:
@@ -225,27 +231,49 @@ class Stack:
             h = torch.baddbmm(bias, h, weight)
         return h
 
-    def _in_turn(self, contents: Contents, dropping: bool, training: bool, ahead: bool) -> Tensor:
+    def _first_product(self, contents: Contents, training: bool) -> Tensor:
+        if not training or self.input_level == LEVELS:
+            return contents.times(self.weights[0])
+        whole = _of_entries(contents)
+        kept = draw_kept(self.generators, whole.entries.shape, self.input_level)
+        return whole.times_by_network(whole.entries * kept, self.weights[0] * (LEVELS / self.input_level))
+
+    def _in_turn(self, contents: Contents, training: bool, ahead: bool) -> Tensor:
         """The same, network after network, in memory that is used again in the next epoch.
 
-        What the first layer gives before activation is the same in validation as in the training step after it: it is
-        kept for that step, which saves a product in every epoch.
+        Unless contents are dropped, what the first layer gives before activation is the same in validation as in the
+        training step after it: it is kept for that step, which saves a product in every epoch.
         """
-        versions = (self.weights[0]._version, self.biases[0]._version)
-        kept, self._ahead = self._ahead, None
-        if kept is not None and kept[0] is contents and kept[1] == versions:
-            first = kept[2]
+        if training and self.input_level < LEVELS:
+            seen: Seen = self._thinned(_of_entries(contents))
+            first = first_layer(seen, self.weights[0], self.biases[0], self._space)
         else:
-            first = first_layer(contents, self.weights[0], self.biases[0], self._space)
-        if ahead:
-            self._ahead = (contents, versions, first)
-        levels = self.levels if dropping else None
-        layers = Layers(contents, self.activation, levels, self.generators, self._space)
+            seen, first = Whole(contents), self._first_layer(contents, ahead and self.input_level == LEVELS)
+        levels = self.levels if training and min(self.levels) < LEVELS else None
+        layers = Layers(seen, self.activation, levels, self.generators, self._space)
         answers = layers(first, self.weights, self.biases)
         if not training and not ahead:
             # No epoch has just ended, nor does one follow.
             self._space.let_go()
         return answers
+
+    def _thinned(self, contents: Dense | Sparse) -> Thinned:
+        lots = self._space.empty((len(self.generators), words_for(contents.entries.numel())), torch.int64)
+        for own, generator in zip(lots, self.generators, strict=True):
+            draw_lots(own, generator)
+        return Thinned(contents, self.input_level, lots, self._space)
+
+    def _first_layer(self, contents: Contents, ahead: bool) -> Tensor:
+        """What the first layer gives, or what was kept of the last time; kept for the next one where `ahead`."""
+        versions = (self.weights[0]._version, self.biases[0]._version)
+        kept, self._ahead = self._ahead, None
+        if kept is not None and kept[0] is contents and kept[1] == versions:
+            first = kept[2]
+        else:
+            first = first_layer(Whole(contents), self.weights[0], self.biases[0], self._space)
+        if ahead:
+            self._ahead = (contents, versions, first)
+        return first
 
     def random_state(self) -> dict[str, Tensor]:
         return {f"random.{q}": g.get_state() for q, g in enumerate(self.generators)}
@@ -253,6 +281,12 @@ class Stack:
     def restore_random_state(self, state: Mapping[str, Tensor]) -> None:
         for q, generator in enumerate(self.generators):
             generator.set_state(state[f"random.{q}"].cpu())
+
+
+def _of_entries(contents: Contents) -> Dense | Sparse:
+    if not isinstance(contents, (Dense, Sparse)):
+        raise TypeError(f"Entries can be dropped from contents that are stored, got {type(contents).__name__}.")
+    return contents
 
 
 def _continued(generator: torch.Generator) -> torch.Generator:
@@ -350,11 +384,15 @@ def _takes_two(forward: Callable[..., Any]) -> bool:
     return len(required) == 2 or (len(named) >= 2 and named[1] == "edge_index")
 
 
-def _check_sizes(hidden: Any, dropout: float, activation: str, zeros: int) -> None:
+def _check_shares(**shares: float) -> None:
+    for name, share in shares.items():
+        if not 0 <= share < 1 - 1 / LEVELS:
+            raise ValueError(f"`{name}` must lie in [0, 1), got {share}. Use 0 for none.")
+
+
+def _check_sizes(hidden: Any, activation: str, zeros: int) -> None:
     if not isinstance(hidden, tuple) or not all(isinstance(h, int) and h > 0 for h in hidden):
         raise ValueError(f"`hidden` must be a tuple of positive sizes such as (512, 128), got {hidden!r}.")
-    if not 0 <= dropout < 1 - 1 / LEVELS:
-        raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}. Use 0 for none.")
     if activation not in ACTIVATIONS:
         raise ValueError(f"`activation` must be one of {', '.join(ACTIVATIONS)}, got {activation!r}.")
     if not isinstance(zeros, int) or zeros < 0:
