@@ -180,14 +180,30 @@ def test_estimates_of_learning_are_near_what_is_measured_on_a_gpu(settings):
     compare_on_a_gpu(LGGD(**settings, optimization=Optimization(epochs=5)), data)
 
 
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_estimates_name_what_is_dropped_of_contents(sparse):
+    data = blocks(sparse=sparse)
+    dropped = {
+        share: estimate_memory(data, LGGD((1, 2), initial=lggd.MLP(input_dropout=share)), models=3).parts[
+            "what they drop"
+        ]
+        for share in (0.0, 0.5)
+    }
+    entries, left = (data.x._nnz(), 8) if sparse else (data.x.numel(), 4)
+    assert dropped == {0.0: 0, 0.5: entries * (3 * 2 + left)}
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("share", [1.0, 0.04], ids=["dense", "sparse"])
-def test_estimates_count_contents_that_are_dropped_on_a_gpu(share):
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_estimates_count_contents_that_are_dropped_on_a_gpu(kind):
     data = blocks(each=1000, labelled=20, validated=20)
-    data.x = torch.rand(data.num_nodes, 2000, generator=random(0))
-    if share < 1:
-        data.x = data.x.masked_fill(torch.rand(data.x.shape, generator=random(1)) >= share, 0).to_sparse_coo()
+    if kind == "sparse":
+        row, column = (torch.randint(n, (2_000_000,), generator=random(n)) for n in (data.num_nodes, 20_000))
+        places = torch.stack([row, column])
+        data.x = torch.sparse_coo_tensor(places, torch.ones(len(row)), (data.num_nodes, 20_000)).coalesce()
+    else:
+        data.x = torch.rand(data.num_nodes, 2000, generator=random(0))
     initial = lggd.MLP((8,), input_dropout=0.5)
     compare_on_a_gpu(LGGD(initial=initial, optimization=Optimization(epochs=5)), data.to("cuda"))
 

@@ -280,6 +280,18 @@ def test_ideas_are_sorted_by_validation_and_failures_stay(tmp_path: Path) -> Non
     assert "| failed \\| badly | About failed \\| badly. | 77.00 (−2.00) · 78.00 (−2.00) |" in text
 
 
+def test_ideas_that_lack_a_dataset_come_last(tmp_path: Path) -> None:
+    means = {
+        (BASE, "cora"): 80,
+        (BASE, "photo"): 80,
+        ("worse", "cora"): 60,
+        ("worse", "photo"): 60,
+        ("half", "cora"): 90,
+    }
+    lines = [line("14", dataset, mean, variant=idea) for (idea, dataset), mean in means.items()]
+    assert [idea.name for idea in ideas(found(tmp_path, {"ablation": lines}))] == [BASE, "worse", "half"]
+
+
 def test_the_base_may_be_the_row_of_the_table(tmp_path: Path) -> None:
     lines = {"table1": [line("14", "cora", 80)], "ablation": [line("14", "cora", 83, variant="more")]}
     base, more = ideas(found(tmp_path, lines))

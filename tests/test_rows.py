@@ -153,7 +153,9 @@ def test_rows_may_have_the_ranges_of_the_paper(tmp_path: Path) -> None:
     assert [row.number for row in learned] == ["09", "10"]
     for row in learned:
         assert row.paper_search["mlp_dropout"] == Range(0.1, 0.9, 0.1)
-        assert row.paper_search.keys() == {"alpha", "mlp_hidden", "mlp_dropout", "mlp_weight_decay"}
+        assert row.paper_search["mlp_input_dropout"] == Choices((0.0,))
+        searched = {"alpha", "mlp_hidden", "mlp_dropout", "mlp_weight_decay", "mlp_input_dropout"}
+        assert row.paper_search.keys() == searched
 
 
 # -- from settings to models ------------------------------------------------------------------------------------------

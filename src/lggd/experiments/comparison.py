@@ -356,19 +356,23 @@ class Idea:
 
 
 def ideas(findings: Findings) -> list[Idea]:
-    """The base, then every idea, the largest mean validation difference first and those without one last."""
+    """The base, then every idea, the largest mean validation difference first.
+
+    Those that were not measured on all datasets of the base come after the others: their means are of less.
+    """
     found = []
     for name in dict.fromkeys(name for name, _ in findings.ablation):
         lines = {d: findings.ablation[name, d] for d in DATASETS if (name, d) in findings.ablation}
         about = next((str(each.line["about"]) for each in lines.values() if each.line.get("about")), "")
         trials = {d: _trial(each, findings.ablation.get((BASE, d))) for d, each in lines.items()}
         found.append(Idea(name, about, trials))
-    return sorted(found, key=_rank)
+    most = max((len(idea.trials) for idea in found), default=0)
+    return sorted(found, key=lambda idea: _rank(idea, most))
 
 
-def _rank(idea: Idea) -> tuple[bool, float, str]:
+def _rank(idea: Idea, most: int) -> tuple[bool, bool, float, str]:
     difference = idea.validation_difference
-    return idea.name != BASE, math.inf if difference is None else -difference, idea.name
+    return idea.name != BASE, len(idea.trials) < most, math.inf if difference is None else -difference, idea.name
 
 
 def _trial(ours: Measurement, base: Measurement | None) -> Trial:

@@ -281,7 +281,8 @@ def _geodesic(findings: Findings) -> str:
 def _ablation(findings: Findings) -> str:
     intro = (
         "Every idea that was tried, those that failed among them. In a cell: validation and test accuracy, each with "
-        f"its difference to {BASE} over the same splits. Sorted by the mean difference on validation nodes."
+        f"its difference to {BASE} over the same splits. Sorted by the mean difference on validation nodes, "
+        "those that lack a dataset last."
     )
     found = ideas(findings)
     if not found:

@@ -46,7 +46,8 @@ def learning_memory(data: Any, graph: Graph, settings: Settings, num_classes: in
         "graph": graph_bytes(graph),
         "contents": _contents(x, graph, settings),
         "networks": (COPIES_OF_LEARNED + (3 if on_gpu else 0)) * problems * learned * FLOAT,
-        "their layers": problems * (_layers(graph, settings, hidden, num_classes) + _dropped(x, graph, settings)),
+        "their layers": problems * _layers(graph, settings, hidden, num_classes),
+        "what they drop": _dropped(x, graph, settings, problems),
         "coefficients": _coefficients(graph, settings, problems),
         "evolution": _evolution(graph, settings, problems * num_classes),
     }
@@ -106,12 +107,17 @@ def _layers(graph: Graph, settings: Settings, hidden: tuple[int, ...], num_class
     return graph.num_nodes * each
 
 
-def _dropped(x: Tensor, graph: Graph, settings: Settings) -> int:
-    """What a network drops of the contents: a byte an entry, and on a GPU the entry itself and whether it is kept."""
+def _dropped(x: Tensor, graph: Graph, settings: Settings, problems: int) -> int:
+    """A byte for each entry of the contents, and what is left of them: on a CPU of one network at a time.
+
+    Of sparse contents it is there twice, the second time transposed. A GPU has another byte, whether an entry is kept.
+    """
     if not getattr(settings.initial, "input_dropout", 0.0):
         return 0
-    entries = _nonzero(x) if _is_sparse(x) else x.numel()
-    return entries * (2 + 2 * FLOAT if graph.device.type == "cuda" else 1)
+    entries, left = (_nonzero(x), 2 * FLOAT) if _is_sparse(x) else (x.numel(), FLOAT)
+    if graph.device.type == "cuda":
+        return problems * entries * (2 + left)
+    return entries * (problems + left)
 
 
 def _coefficients(graph: Graph, settings: Settings, problems: int) -> int:

@@ -211,6 +211,8 @@ class Stack:
 
     def __call__(self, contents: Contents, training: bool, ahead: bool = False) -> Tensor:
         numbers = sum((weight.shape[1] + contents.num_nodes) * weight.shape[2] for weight in self.weights)
+        if self.input_level < LEVELS:
+            numbers += _of_entries(contents).entries.numel()
         if self.weights[0].device.type == "cpu" and numbers >= WORTH_A_TURN:
             answers = self._in_turn(contents, training, ahead)
         else:
