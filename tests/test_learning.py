@@ -4,6 +4,7 @@ import copy
 import gc
 import itertools
 import math
+import sys
 import warnings
 import weakref
 from dataclasses import dataclass
@@ -31,11 +32,12 @@ from lggd import (
     replay,
 )
 from lggd.dropout import LEVELS, draw_kept, draw_lots, kept_levels, words_for
-from lggd.learning import contents as containing
+from lggd.learning import neighbourhood
 from lggd.learning import networks as networking
-from lggd.learning.contents import Dense, Propagated, Sparse, compressed, gcn_matrix, propagated, read_contents, sparse
+from lggd.learning.contents import Dense, Sparse, compressed, read_contents, sparse
 from lggd.learning.flow import Flow
 from lggd.learning.learner import DistanceLearner
+from lggd.learning.neighbourhood import Propagated, gcn_matrix, propagated
 from lggd.learning.networks import ACTIVATIONS, FromModule, Stack
 from lggd.learning.parameters import Equation
 from lggd.learning.workspace import Workspace
@@ -423,7 +425,7 @@ def test_lengths_are_the_same_a_few_columns_at_a_time(monkeypatch):
     graph = graph_of(True)
     x = torch.randn(graph.num_nodes, 7, generator=random(1))
     one = Propagated(Dense(x), gcn_matrix(graph), 2, True).lengths
-    monkeypatch.setattr(containing, "ENTRIES_AT_ONCE", 2 * graph.num_nodes)
+    monkeypatch.setattr(neighbourhood, "ENTRIES_AT_ONCE", 2 * graph.num_nodes)
     for a, b in zip(one, Propagated(Dense(x), gcn_matrix(graph), 2, True).lengths, strict=True):
         torch.testing.assert_close(a, b)
 
@@ -1230,14 +1232,25 @@ def test_memory_let_go_is_not_lent_again():
     space.let_go()
     assert torch.equal(one, torch.full((4,), 3.0))
     del one
-    assert space._free == {}
+    assert space.unused == 0
 
 
 def test_copies_of_a_workspace_start_with_nothing():
     space = Workspace()
     space.empty((4,))
-    assert sum(map(len, space._free.values())) == 1
-    assert copy.deepcopy(space)._free == copy.copy(space)._free == {}
+    assert space.unused == 1
+    assert copy.deepcopy(space).unused == copy.copy(space).unused == 0
+
+
+def test_memory_comes_back_without_a_line_of_python():
+    """Where Python runs when an object goes, Ctrl-C is caught and lost."""
+    space, ran = Workspace(), []
+    one = space.empty((4,))
+    sys.setprofile(lambda frame, event, _: ran.append(frame.f_code.co_name) if event == "call" else None)
+    del one
+    sys.setprofile(None)
+    assert ran == []
+    assert space.unused == 1
 
 
 def test_later_epochs_need_no_more_memory_and_evaluation_lets_it_go(data, monkeypatch):
@@ -1247,10 +1260,10 @@ def test_later_epochs_need_no_more_memory_and_evaluation_lets_it_go(data, monkey
     for _ in range(4):
         learner.step()
         learner.load_best()
-        counts.append(sum(map(len, space._free.values())))
+        counts.append(space.unused)
     assert counts[1] == counts[2] == counts[3] > 0
     learner.networks(learner.contents, training=False)
-    assert not any(space._free.values())
+    assert space.unused == 0
 
 
 # -- Some of the networks ----------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from torch.nn import functional
 
 from lggd.dropout import LEVELS, draw_kept, draw_lots, kept_levels, words_for
 from lggd.graph import Graph
-from lggd.learning.contents import Contents, Dense, Sparse, check_contents, propagated, read_contents
+from lggd.learning.contents import Contents, Dense, Sparse, check_contents, of_entries, read_contents
 from lggd.learning.layers import Layers, Seen, Thinned, Whole, first_layer
+from lggd.learning.neighbourhood import propagated
 from lggd.learning.workspace import Workspace
 from lggd.training import Randomness
 
@@ -212,7 +213,7 @@ class Stack:
     def __call__(self, contents: Contents, training: bool, ahead: bool = False) -> Tensor:
         numbers = sum((weight.shape[1] + contents.num_nodes) * weight.shape[2] for weight in self.weights)
         if self.input_level < LEVELS:
-            numbers += _of_entries(contents).entries.numel()
+            numbers += of_entries(contents).entries.numel()
         if self.weights[0].device.type == "cpu" and numbers >= WORTH_A_TURN:
             answers = self._in_turn(contents, training, ahead)
         else:
@@ -236,7 +237,7 @@ class Stack:
     def _first_product(self, contents: Contents, training: bool) -> Tensor:
         if not training or self.input_level == LEVELS:
             return contents.times(self.weights[0])
-        whole = _of_entries(contents)
+        whole = of_entries(contents)
         kept = draw_kept(self.generators, whole.entries.shape, self.input_level)
         return whole.times_by_network(whole.entries * kept, self.weights[0] * (LEVELS / self.input_level))
 
@@ -247,7 +248,7 @@ class Stack:
         training step after it: it is kept for that step, which saves a product in every epoch.
         """
         if training and self.input_level < LEVELS:
-            seen: Seen = self._thinned(_of_entries(contents))
+            seen: Seen = self._thinned(of_entries(contents))
             first = first_layer(seen, self.weights[0], self.biases[0], self._space)
         else:
             seen, first = Whole(contents), self._first_layer(contents, ahead and self.input_level == LEVELS)
@@ -283,12 +284,6 @@ class Stack:
     def restore_random_state(self, state: Mapping[str, Tensor]) -> None:
         for q, generator in enumerate(self.generators):
             generator.set_state(state[f"random.{q}"].cpu())
-
-
-def _of_entries(contents: Contents) -> Dense | Sparse:
-    if not isinstance(contents, (Dense, Sparse)):
-        raise TypeError(f"Entries can be dropped from contents that are stored, got {type(contents).__name__}.")
-    return contents
 
 
 def _continued(generator: torch.Generator) -> torch.Generator:
