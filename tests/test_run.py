@@ -434,10 +434,16 @@ def test_a_resumed_run_gives_the_same_bits(karate: Outcome, tmp_path: Path, at: 
     assert outcome.accuracy == karate.accuracy
 
 
+def hear_interruptions() -> None:
+    """What a shell starts in the background ignores Ctrl-C, and so would all that it starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def start(out: Path, *more: str) -> subprocess.Popen[str]:
     """`lggd run moons` in a process of its own, on one thread."""
     return subprocess.Popen(
         [sys.executable, "-c", "from lggd.cli import main; main()", "run", "moons", "--no-report", "--out", out, *more],
+        preexec_fn=hear_interruptions,
         env={**os.environ, "PYTHONPATH": str(Path(lggd.__file__).parents[1]), **ONE_THREAD},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
