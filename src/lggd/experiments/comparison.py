@@ -358,7 +358,8 @@ class Idea:
 def ideas(findings: Findings) -> list[Idea]:
     """The base, then every idea, the largest mean validation difference first.
 
-    Those that were not measured on all datasets of the base come after the others: their means are of less.
+    Those that were measured on fewer datasets than others come after them: their means tell of less. Of equals, those
+    without a difference are last.
     """
     found = []
     for name in dict.fromkeys(name for name, _ in findings.ablation):

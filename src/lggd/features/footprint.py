@@ -12,7 +12,7 @@ from lggd.features.settings import Settings
 from lggd.graph import Graph
 from lggd.learning.contents import SPARSE_BELOW, check_contents
 from lggd.learning.flow import Flow
-from lggd.learning.networks import FromModule, PropagatedMLP
+from lggd.learning.networks import MLP, FromModule, PropagatedMLP
 from lggd.learning.parameters import Equation, LearnedEdgeWeights, LearnedPotential
 from lggd.memory import Memory
 from lggd.solvers.footprint import graph_bytes, kept_states, state_bytes
@@ -112,7 +112,7 @@ def _dropped(x: Tensor, graph: Graph, settings: Settings, problems: int) -> int:
 
     Of sparse contents it is there twice, the second time transposed. A GPU has another byte, whether an entry is kept.
     """
-    if not getattr(settings.initial, "input_dropout", 0.0):
+    if not isinstance(settings.initial, MLP) or not settings.initial.input_dropout:
         return 0
     entries, left = (_nonzero(x), 2 * FLOAT) if _is_sparse(x) else (x.numel(), FLOAT)
     if graph.device.type == "cuda":
