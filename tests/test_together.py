@@ -188,8 +188,14 @@ def answers(model, data):
     return model.predict_proba(data) if isinstance(model, LGGDClassifier) else model.inputs(data)
 
 
-def check_same(model, alone, data, close=CLOSE, few=0.0):
-    """All alike; but for a share of `few` of each parameter, which may have gone another way."""
+def check_close(value, expected, name, close=CLOSE, few=0.0):
+    """All alike; but for a share of `few`, which may have gone another way."""
+    away = ~torch.isclose(value, expected, **close)
+    assert away.float().mean() <= few, f"{name}: {int(away.sum())} of {away.numel()} differ"
+
+
+def check_same(model, alone, data, close=CLOSE, few=0.0, few_answers=0.0):
+    """All alike; but for a share of `few` of each parameter, and one of the answers."""
     assert torch.equal(model.known_, alone.known_)
     assert model.num_classes_ == alone.num_classes_
     assert histories(model).keys() == histories(alone).keys()
@@ -201,18 +207,17 @@ def check_same(model, alone, data, close=CLOSE, few=0.0):
             torch.testing.assert_close(torch.tensor(histories(model)[stage][name]), torch.tensor(curve), **close)
     assert parameters(model).keys() == parameters(alone).keys()
     for name, value in parameters(alone).items():
-        away = ~torch.isclose(parameters(model)[name], value, **close)
-        assert away.float().mean() <= few, f"{name}: {int(away.sum())} of {away.numel()} differ"
-    torch.testing.assert_close(answers(model, data), answers(alone, data), **close)
+        check_close(parameters(model)[name], value, name, close, few)
+    check_close(answers(model, data), answers(alone, data), "answers", close, few_answers)
 
 
-def check_as_if_alone(make, data, close=CLOSE, few=0.0):
+def check_as_if_alone(make, data, *tolerances):
     """Every model of the call is what it is after a fit of its own."""
     models = make()
     assert fit_together(models, data) == models
     for k, (model, alone) in enumerate(zip(models, make(), strict=True)):
         mine = data[k] if isinstance(data, list) else data
-        check_same(model, alone.fit(mine), mine, close, few)
+        check_same(model, alone.fit(mine), mine, *tolerances)
 
 
 def stages(models, data):
@@ -302,12 +307,25 @@ def test_a_model_of_one_is_the_same_to_the_bit():
 
 @needs_real_data
 def test_splits_of_cora_are_as_if_alone():
+    # Among this many activations one may lie so near to zero that the rounding of the processor decides its side. Adam
+    # then moves its weights by another step: some 2 % of them differ, and a tenth of the answers. Of a model of another
+    # split, four fifths do.
+    other_roundings = ({"rtol": 2e-3, "atol": 5e-4}, 0.2, 0.4)
     data = [load("cora", split=split, root=REAL_DATA) for split in range(3)]
     quick = Optimization(weight_decay=0.002, epochs=3, patience=None)
-    check_as_if_alone(
-        lambda: [LGGDClassifier(LGGD(optimization=quick, seed=s), GCN(), quick, seed=s) for s in range(3)], data
-    )
-    check_as_if_alone(lambda: [LGGD(preset="release", times=(1.0,), optimization=quick) for _ in range(3)], data)
+
+    def classifiers():
+        return [LGGDClassifier(LGGD(optimization=quick, seed=s), GCN(), quick, seed=s) for s in range(3)]
+
+    def released():
+        return [LGGD(preset="release", times=(1.0,), optimization=quick) for _ in range(3)]
+
+    check_as_if_alone(classifiers, data, *other_roundings)
+    check_as_if_alone(released, data, *other_roundings)
+    close, few, _ = other_roundings
+    one, another, _ = fit_together(released(), data)
+    with pytest.raises(AssertionError, match="differ"):
+        check_close(one.state()["weight.0"], another.state()["weight.0"], "weight.0", close, few)
 
 
 # -- The check can fail ------------------------------------------------------------------------------------------------
