@@ -45,6 +45,10 @@ WIDTH = len(TIMES) * CLASSES + 1
 FEW = Optimization(lr=0.02, weight_decay=0.002, epochs=4 + WARM_UP, patience=None)
 SOME = Optimization(epochs=10 + WARM_UP, patience=None)
 CLOSE = {"rtol": 1e-3, "atol": 5e-4}
+# Adam divides a gradient by its own size. One that is nothing but rounding moves a weight as far as any other, and what
+# is rounded depends on the processor and on how large the whole is. Random numbers of others would change nearly all
+# weights, not so few.
+FEW_WEIGHTS = 0.01
 MODULE = Perceptron()
 
 
@@ -172,12 +176,20 @@ DIVIDED = {
 }
 
 
+# JKNet asks how much of each layer to take. A softmax answers, to which a bias of all layers alike is nothing: its
+# gradient is rounding alone, and Adam makes whole steps of that.
+WITHOUT_EFFECT = "jump.att.bias"
+
+
 def parameters(model):
-    """All that was learned, by name."""
+    """All that was learned and has an effect, by name."""
     if isinstance(model, (GGD, LGGD)):
         return model.state()
     found = {} if model.features_ is None else {f"features.{n}": value for n, value in model.features_.state().items()}
-    return found if model.module_ is None else found | model.module_.state_dict()
+    if model.module_ is not None:
+        found |= model.module_.state_dict()
+        found.pop(WITHOUT_EFFECT, None)
+    return found
 
 
 def histories(model):
@@ -188,13 +200,13 @@ def answers(model, data):
     return model.predict_proba(data) if isinstance(model, LGGDClassifier) else model.inputs(data)
 
 
-def check_close(value, expected, name, close=CLOSE, few=0.0):
+def check_close(value, expected, name, close, few):
     """All alike; but for a share of `few`, which may have gone another way."""
     away = ~torch.isclose(value, expected, **close)
     assert away.float().mean() <= few, f"{name}: {int(away.sum())} of {away.numel()} differ"
 
 
-def check_same(model, alone, data, close=CLOSE, few=0.0, few_answers=0.0):
+def check_same(model, alone, data, close=CLOSE, few=FEW_WEIGHTS, few_answers=0.0):
     """All alike; but for a share of `few` of each parameter, and one of the answers."""
     assert torch.equal(model.known_, alone.known_)
     assert model.num_classes_ == alone.num_classes_
@@ -307,9 +319,8 @@ def test_a_model_of_one_is_the_same_to_the_bit():
 
 @needs_real_data
 def test_splits_of_cora_are_as_if_alone():
-    # Among this many activations one may lie so near to zero that the rounding of the processor decides its side. Adam
-    # then moves its weights by another step: some 2 % of them differ, and a tenth of the answers. Of a model of another
-    # split, four fifths do.
+    # Among this many activations one may lie so near to zero that the processor's rounding decides its side. Then some
+    # 2 % of the weights differ, and a tenth of the answers; with another split's model, four fifths of them do.
     other_roundings = ({"rtol": 2e-3, "atol": 5e-4}, 0.2, 0.4)
     data = [load("cora", split=split, root=REAL_DATA) for split in range(3)]
     quick = Optimization(weight_decay=0.002, epochs=3, patience=None)
