@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 CLASSES = 3
+# JKNet adds this number to all scores of a softmax, to which it is nothing. Its gradient is 0 but for rounding, and
+# Adam makes whole steps of that.
+WITHOUT_EFFECT = "jump.att.bias"
 
 
 def random(seed: int = 0) -> torch.Generator:

@@ -15,7 +15,7 @@ from lggd.backbones import stack as stacking
 from lggd.backbones.propagation import Propagation, SortedEdges
 from lggd.dropout import draw_kept
 from lggd.training import Checkpoint, Optimization, learn
-from small_data import CLASSES, blocks, random
+from small_data import CLASSES, WITHOUT_EFFECT, blocks, random
 
 FEATURES = 2 * CLASSES
 EPOCHS, PATIENCE = 15, 4
@@ -89,11 +89,8 @@ def same(state, other):
 
 
 def state_of(module):
-    """A module's state, but for the one number that counts for nothing.
-
-    JKNet adds it to all scores of a softmax: its gradient is 0, and Adam makes full steps of the rounding errors.
-    """
-    return {name: value for name, value in module.state_dict().items() if name != "jump.att.bias"}
+    """A module's state, but for the one number that counts for nothing."""
+    return {name: value for name, value in module.state_dict().items() if name != WITHOUT_EFFECT}
 
 
 # -- Together as alone -------------------------------------------------------------------------------------------------

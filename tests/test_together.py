@@ -38,7 +38,19 @@ from lggd.features.problems import Problems
 from lggd.labels import Labels
 from lggd.replay import WARM_UP
 from real_data import REAL_DATA, needs_real_data
-from small_data import CLASSES, Averages, Perceptron, blocks, changed, garbled, random, same, snapshot, unmasked
+from small_data import (
+    CLASSES,
+    WITHOUT_EFFECT,
+    Averages,
+    Perceptron,
+    blocks,
+    changed,
+    garbled,
+    random,
+    same,
+    snapshot,
+    unmasked,
+)
 
 TIMES = (1.0, 2.0)
 WIDTH = len(TIMES) * CLASSES + 1
@@ -174,11 +186,6 @@ DIVIDED = {
         2,
     ),
 }
-
-
-# JKNet asks how much of each layer to take. A softmax answers, to which a bias of all layers alike is nothing: its
-# gradient is rounding alone, and Adam makes whole steps of that.
-WITHOUT_EFFECT = "jump.att.bias"
 
 
 def parameters(model):
