@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import signal
 import string
 import subprocess
@@ -32,6 +33,7 @@ from lggd.experiments.study import REASON, SharedStudy, open_journal
 from lggd.experiments.sweep import Sweep, first_settings, sweep
 
 PATIENCE = 60.0
+REPOSITORY = Path(__file__).parents[1]
 
 SEARCH = {"dropout": Range(0.1, 0.9, 0.1), "lr": Range(1e-3, 1e-1, log=True), "hidden": Choices((4, 8))}
 ROW = Row("01", "GCN", "Backbone", "gcn", {"max_epochs": 15, "weight_decay": 0.001}, SEARCH)
@@ -502,10 +504,39 @@ def test_the_command_searches_and_chooses(configs):
     assert (configs / "chosen/gcn.toml").read_bytes() == before
 
 
-def test_the_command_warns_where_effort_was_not_equal(configs):
+def test_a_search_goes_on_with_its_own_splits(configs):
+    answer(*arguments(configs, "--rows", "01", "--trials", 1, "--splits", 1))
+    found = answer(*arguments(configs, "--rows", "01,02", "--trials", 2))["choices"]
+    assert [(one["slug"], one["trials"], one["splits"]) for one in found] == [("gcn", 2, 1), ("wide", 2, 3)]
+
+
+def test_a_mistake_under_search_is_refused_and_can_be_mended(configs):
+    path = configs / "rows/gcn.toml"
+    right = path.read_text()
+    path.write_text(right.replace("hidden = [4", "hiden = [4"))
+    assert "hiden" in refused(*arguments(configs, "--rows", "01", "--trials", 1))
+    path.write_text(right.replace("hidden = [4, 8]", "hidden = [3, 8]"))
+    answer(*arguments(configs, "--rows", "01", "--trials", 0, "--splits", 2))
+    path.write_text(right)
+    assert answer(*arguments(configs, "--rows", "01", "--trials", 1, "--splits", 1))["choices"][0]["trials"] == 1
+
+
+def test_committed_journals_choose_the_committed_settings(tmp_path):
+    for name in ("configs", "results/sweeps"):
+        shutil.copytree(REPOSITORY / name, tmp_path / name)
+    where = ["--configs", tmp_path / "configs", "--results", tmp_path / "results"]
+    files = answer("sweep", "--trials", 10, "--choose", *where)["files"]
+    assert len(files) == 14
+    for file in map(Path, files):
+        assert file.read_text() == (REPOSITORY / "configs/chosen" / file.name).read_text()
+
+
+def test_the_command_warns_where_effort_was_not_equal_and_then_chooses_nothing(configs):
     answer(*arguments(configs, "--rows", "01", "--trials", 2, "--splits", 1))
     answer(*arguments(configs, "--rows", "02", "--trials", 1, "--splits", 1))
-    result = command(*arguments(configs, "--trials", 0, "--splits", 1))
+    assert "got 1 to 2" in refused(*arguments(configs, "--rows", "01,02", "--trials", 0, "--choose"))
+    assert not (configs / "chosen").exists()
+    result = command(*arguments(configs, "--trials", 0))
     assert result.exit_code == 0, result.output
     assert "not equal" in result.stderr
     assert "gcn on karate 2, wide on karate 1" in result.stderr

@@ -37,7 +37,14 @@ def sweep_command(
     trials: Annotated[
         int, typer.Option(min=0, help="So many settings for every row on every dataset; 0 tries no more.")
     ] = 20,
-    splits: Annotated[int, typer.Option(min=1, help="Judge settings by so many splits, the first ones.")] = 3,
+    splits: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Judge settings by so many splits, the first ones.",
+            show_default="as in the trials so far, else 3",
+        ),
+    ] = None,
     at_once: Annotated[
         int | None,
         typer.Option(
@@ -71,9 +78,9 @@ def sweep_command(
 
         lggd sweep --rows 01 --datasets digits --trials 5
 
-    Example, to write what the trials so far have found best:
+    Example, to write what the first ten trials of every row have found best:
 
-        lggd sweep --trials 0 --choose
+        lggd sweep --trials 10 --choose
     """
     with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
         with terminal.working("Loading lggd"):
@@ -91,7 +98,7 @@ def sweep_command(
         meant = _with_search(terminal, rows_named(known, named(rows)) if rows else known)
         with terminal.counting("Trying settings") as count:
             choices = sweep(settings, meant, wanted, count)
-        _warn(terminal, choices)
+        _check_fair(terminal, choices, choose)
         files = _write(meant, choices) if choose else []
         terminal.answer(
             {
@@ -149,10 +156,19 @@ def _write(rows: Sequence[Row], choices: Sequence[Choice]) -> list[Path]:
     return files
 
 
-def _warn(terminal: Terminal, choices: Sequence[Choice]) -> None:
-    if len({choice.trials for choice in choices}) > 1:
-        told = ", ".join(f"{choice.slug} on {choice.dataset} {choice.trials}" for choice in choices)
-        terminal.say(f"The numbers of trials are not equal, so this comparison is not fair: {told}.", "yellow")
+def _check_fair(terminal: Terminal, choices: Sequence[Choice], choose: bool) -> None:
+    """Numbers of trials that differ are told; settings are not chosen by them."""
+    counts = sorted({choice.trials for choice in choices})
+    if len(counts) < 2:
+        return
+    if choose:
+        few, many = counts[0], counts[-1]
+        raise ValueError(
+            f"`--choose` must find as many trials for every row and dataset, got {few} to {many}. `--trials N` counts "
+            f"the first N and does those that are missing; or name `--rows` and `--datasets` that have as many."
+        )
+    told = ", ".join(f"{choice.slug} on {choice.dataset} {choice.trials}" for choice in choices)
+    terminal.say(f"The numbers of trials are not equal, so this comparison is not fair: {told}.", "yellow")
 
 
 def _shown(rows: Sequence[Row], choices: Sequence[Choice], files: Sequence[Path]) -> list[Table | Text]:

@@ -52,6 +52,15 @@ def open_journal(path: str | Path) -> optuna.storages.JournalStorage:
     return optuna.storages.JournalStorage(JournalFileBackend(str(path), lock))
 
 
+def noted_about(journal: optuna.storages.JournalStorage, name: str) -> dict[str, Any]:
+    """What the values of a study depend on, as its first worker noted it; nothing where it has no trials yet."""
+    try:
+        study = optuna.load_study(study_name=name, storage=journal)
+    except KeyError:
+        return {}
+    return dict(study.user_attrs.get(ABOUT, {})) if study.get_trials(deepcopy=False) else {}
+
+
 class SharedStudy:
     """The trials of one study. Each draws from `space`, but the first takes the settings `first`.
 
@@ -147,14 +156,14 @@ class SharedStudy:
 
     def _check_about(self, about: Mapping[str, Any]) -> None:
         before = self._study.user_attrs.get(ABOUT)
-        if before is None:
+        if before is None or not self._trials():  # without trials nothing can be mixed, and mistakes can be mended
             self._study.set_user_attr(ABOUT, dict(about))
             return
         for name in dict.fromkeys([*about, *before]):
             if about.get(name) != before.get(name):
                 raise ValueError(
                     f"`{name}` must be {before.get(name)!r} as in the trials of {self.name} so far, got "
-                    f"{about.get(name)!r}. Repeat it, or start anew with another `results`."
+                    f"{about.get(name)!r}. Give that, or start anew with another `results`."
                 )
 
     def _sampler(self, number: int, *, is_first: bool) -> optuna.samplers.BaseSampler:

@@ -19,11 +19,13 @@ from lggd.experiments.chosen import Choice
 from lggd.experiments.methods import completed
 from lggd.experiments.row import Choices, Range, Row, Setting
 from lggd.experiments.runner import measure
-from lggd.experiments.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
+from lggd.experiments.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, noted_about, open_journal
 from lggd.features.remembered import remembering
 from lggd.memory import give_memory_back
 
 SWEEPS = "sweeps"
+# So many splits judge a setting where nobody has said otherwise.
+USUAL_SPLITS = 3
 # A trial that ends so has failed, and counts: the method cannot be run with these settings here.
 FAILURES = (MemoryError, torch.OutOfMemoryError, FloatingPointError)
 # Settings are rounded to so many digits: 0.1 · 3 is to be 0.3.
@@ -39,13 +41,14 @@ Progress = Callable[[int, int], None]
 class Sweep:
     """How settings are searched for: `trials` a row and dataset, each the mean over the first `splits` splits.
 
+    Where `splits` is None, a study has those of its trials so far, and three if there are none.
     `at_once` splits are learned side by side (all unless you say otherwise), and after each such group a trial that
     falls behind the median is cut short. `results` is the folder of what is kept, `root` that of datasets. With
     `paper_ranges`, rows are searched as the paper did where that is not as we do, in studies of their own.
     """
 
     trials: int = 20
-    splits: int = 3
+    splits: int | None = None
     at_once: int | None = None
     device: str = "cpu"
     backbone: str = "gcn"
@@ -57,8 +60,9 @@ class Sweep:
 
     def __post_init__(self) -> None:
         check_whole(self.trials, "trials", least=0)
-        check_whole(self.splits, "splits", least=1)
         check_whole(self.seed, "seed", least=0)
+        if self.splits is not None:
+            check_whole(self.splits, "splits", least=1)
         if self.at_once is not None:
             check_whole(self.at_once, "at_once", least=1)
 
@@ -89,10 +93,10 @@ def sweep(
 
 
 class Search:
-    """One row on one dataset: its study, and how a trial of it is done."""
+    """One row on one dataset: its study, and how a trial of it is done, on the first `splits` splits."""
 
-    def __init__(self, settings: Sweep, row: Row, dataset: str, study: SharedStudy) -> None:
-        self.settings, self.row, self.dataset, self.study = settings, row, dataset, study
+    def __init__(self, settings: Sweep, row: Row, dataset: str, splits: int, study: SharedStudy) -> None:
+        self.settings, self.row, self.dataset, self.splits, self.study = settings, row, dataset, splits, study
 
     @property
     def done(self) -> int:
@@ -122,7 +126,7 @@ class Search:
             "slug": self.row.slug,
             "dataset": self.dataset,
             "trials": len(counted),
-            "splits": self.settings.splits,
+            "splits": self.splits,
             "pruned": len(ended[TrialState.PRUNED]),
             "failed": len(ended[TrialState.FAIL]),
         }
@@ -151,7 +155,7 @@ class Search:
             trial.set_user_attr(SAME_AS, same.number)
             return same.value
         tried = {**self.row.settings, **_rounded(trial.params)}
-        splits = range(self.settings.splits)
+        splits = range(self.splits)
         at_once = self.settings.at_once or len(splits)
         found: list[float] = []
         for start in range(0, len(splits), at_once):
@@ -203,7 +207,6 @@ def _searches(settings: Sweep, row: Row, datasets: Sequence[str]) -> list[Search
         row = replace(row, search=row.paper_search)
     fixed = {name: value for name, value in row.settings.items() if name not in row.search}
     about = {
-        "splits": settings.splits,
         "seed": settings.seed,
         "method": row.method,
         "settings": fixed,
@@ -212,16 +215,24 @@ def _searches(settings: Sweep, row: Row, datasets: Sequence[str]) -> list[Search
             for name, searched in row.search.items()
         },
     }
+    space, first = search_space(row), first_settings(row, settings.backbone)
+    completed(row.method, {**row.settings, **first}, settings.backbone)  # refuses a search for what is no setting
     journal = open_journal(settings.journal(row))
     ending = "/paper" if paper else ""
-    space, first = search_space(row), first_settings(row, settings.backbone)
     found = []
     for dataset in datasets:
         name = f"{row.slug}/{dataset}/{settings.backbone}{ending}"
+        splits = settings.splits or noted_about(journal, name).get("splits", USUAL_SPLITS)
         study = SharedStudy(
-            journal, name, space=space, first=first, about=about, seed=settings.seed, grace=settings.grace
+            journal,
+            name,
+            space=space,
+            first=first,
+            about={"splits": splits, **about},
+            seed=settings.seed,
+            grace=settings.grace,
         )
-        found.append(Search(settings, row, dataset, study))
+        found.append(Search(settings, row, dataset, splits, study))
     return found
 
 
