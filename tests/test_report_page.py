@@ -384,6 +384,21 @@ def test_table_cells_and_means(tmp_path: Path) -> None:
     assert "| 01 GCN | 75.00 ± 0.30 (74.13 ± 2.08) |" in page_of(tmp_path)
 
 
+def test_a_row_of_ones_own_is_in_the_report(tmp_path: Path) -> None:
+    lines = all_lines()
+    own = {"name": "My | method", "slug": "mine"}
+    lines["table1"] += [line("14", d, 90.0, **own) | {"row": "15"} for d in ("cora", "photo")]
+    lines["backbones"] += [line("14", "cora", 60.0, backbone="gat", **own) | {"row": "15"}]
+    (written(tmp_path, lines) / "notes.toml").write_text('"15" = "Ours."\n')
+    text = page_of(tmp_path)
+    table = text.partition("## Table 1")[2].partition("##")[0]
+    assert re.search(r"\| 15 My \\\| method \| \*\*90\.00 ± 0\.30\*\* \(–\) \| missing \(–\)", table)
+    assert "Missing: 15 My" in table
+    assert re.search(r"- .*LGGD\+? .*15 My", text)  # it is lost to, in words
+    assert re.search(r"\| GAT \| 15 My \\\| method \| 60\.00", text)
+    assert draw_table(read_findings(tmp_path)).axes[0].get_yticklabels()[-1].get_text().startswith("15")
+
+
 def test_trials_come_from_lines_or_from_what_was_chosen(tmp_path: Path) -> None:
     written(tmp_path / "results", {"table1": [line("01", "cora", 75, trials=7), line("01", "photo", 75)]})
     (tmp_path / "rows").mkdir()

@@ -120,6 +120,11 @@ class Findings:
     torn: int = 0  # lines whose writer died in them
 
     @property
+    def rows(self) -> dict[str, str]:
+        """The names of the table's rows: those of the comparison, and whatever else was measured."""
+        return ROWS | {row: found.name for (row, _), found in self.table.items() if row not in ROWS}
+
+    @property
     def measurements(self) -> list[tuple[str, Measurement]]:
         """All of them, each with the name of its experiment."""
         groups: dict[str, Mapping[Any, Measurement]] = {
@@ -296,7 +301,7 @@ def contests(findings: Findings, challenger: str) -> list[Contest]:
     found = []
     for dataset in DATASETS:
         ours = findings.table.get((challenger, dataset))
-        rivals = [findings.table.get((row, dataset)) for row in ROWS if row != challenger]
+        rivals = [findings.table.get((row, dataset)) for row in findings.rows if row != challenger]
         if ours is not None:
             found += _corrected([_contest(ours, theirs) for theirs in rivals if theirs is not None])
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -47,11 +47,14 @@ def read_page(results: str | Path, out: str | Path, configs: str | Path | None =
     findings = read_findings(results)
     if findings.is_empty:
         known = ", ".join(f"{name}.jsonl" for name in EXPERIMENTS)
-        raise ValueError(f"`results` must hold lines in {known}, got none in {results}. Measure something first.")
+        raise ValueError(
+            f"`results` must hold lines in {known} about {', '.join(DATASETS)}, got none in {results}. Quick results "
+            "and those of other datasets are not reported. Measure something first, as with: lggd reproduce table1"
+        )
     own = {name: f"{FIGURES}/{name}.png" for name, (behind, _) in DRAWINGS.items() if behind(findings)}
     return Page(
         findings=findings,
-        notes=read_notes(results / NOTES),
+        notes=read_notes(results / NOTES, findings.rows),
         figures=own | _drawn_before(findings, results, out),
         trials=trials_of(findings, _configs(configs)),
     )
@@ -76,7 +79,7 @@ def _drawn_before(findings: Findings, results: Path, out: Path) -> dict[str, str
     return found
 
 
-def read_notes(path: str | Path) -> dict[str, str]:
+def read_notes(path: str | Path, rows: Iterable[str] = ROWS) -> dict[str, str]:
     """Explanations by "row.dataset" or "row". No file, no notes. Quoted and dotted keys mean the same."""
     path = Path(path)
     if not path.exists():
@@ -84,7 +87,7 @@ def read_notes(path: str | Path) -> dict[str, str]:
     notes: dict[str, Any] = {}
     for key, value in read_toml(path).items():
         notes |= {f"{key}.{inner}": text for inner, text in value.items()} if isinstance(value, dict) else {key: value}
-    known = {*ROWS, *(f"{row}.{dataset}" for row in ROWS for dataset in DATASETS)}
+    known = {key for row in rows for key in (row, *(f"{row}.{dataset}" for dataset in DATASETS))}
     for key, text in notes.items():
         if key not in known or not isinstance(text, str):
             raise ValueError(

@@ -83,7 +83,10 @@ def _measured(page: Page) -> str:
     times = _grid(["experiment", "lines", "seconds"], rows + total)
     trials = _grid(
         ["row", *DATASETS.values()],
-        [[_label(row), *(_whole(page.trials.get((row, dataset))) for dataset in DATASETS)] for row in ROWS],
+        [
+            [_label(row, name), *(_whole(page.trials.get((row, d))) for d in DATASETS)]
+            for row, name in findings.rows.items()
+        ],
     )
     return "\n\n".join(
         (
@@ -99,15 +102,13 @@ def _measured(page: Page) -> str:
 
 
 def _table(findings: Findings) -> str:
-    best = {
-        d: max((f.mean for (row, on), f in findings.table.items() if on == d and row in ROWS), default=0.0)
-        for d in DATASETS
-    }
-    body = []
-    for row in ROWS:
+    best = {d: max((f.mean for (_, on), f in findings.table.items() if on == d), default=0.0) for d in DATASETS}
+    body, missing = [], []
+    for row, name in findings.rows.items():
         cells = [_beside(findings, row, d, best[d]) for d in DATASETS]
-        body.append([_label(row), *cells, _row_mean(findings, row)])
-    missing = [f"{_label(row)} on {_listed(gaps)}" for row in ROWS if (gaps := _gaps(findings, row))]
+        body.append([_label(row, name), *cells, _row_mean(findings, row)])
+        if gaps := _gaps(findings, row):
+            missing.append(f"{_label(row, name)} on {_listed(gaps)}")
     return "\n\n".join(
         (
             "## Table 1",
@@ -147,7 +148,7 @@ def _deviations(page: Page) -> str:
         return f"## Deviations from the paper\n\n{intro} There are none."
     body = [
         [
-            _label(each.row),
+            _label(each.row, ROWS[each.row]),
             DATASETS[each.dataset],
             f"{each.ours:.2f}",
             f"{each.paper.mean:.2f} ± {each.paper.sd:.2f}",
@@ -172,14 +173,14 @@ def _contests(findings: Findings) -> str:
     parts = ["## Is the difference more than luck?", intro]
     for challenger in CHALLENGERS:
         found = contests(findings, challenger)
-        parts.append(f"### {_label(challenger)}")
+        parts.append(f"### {_label(challenger, ROWS[challenger])}")
         if not found:
             parts.append("Not measured beside another row.")
             continue
         cells = {(each.rival, each.dataset): _outcome(each) for each in found}
-        rivals = [row for row in ROWS if any(rival == row for rival, _ in cells)]
-        body = [[_label(rival), *(cells.get((rival, dataset), NONE) for dataset in DATASETS)] for rival in rivals]
-        parts += [_grid(["against", *DATASETS.values()], body), _losses(ROWS[challenger], found)]
+        labels = {row: _label(row, name) for row, name in findings.rows.items() if any(row == r for r, _ in cells)}
+        body = [[label, *(cells.get((row, dataset), NONE) for dataset in DATASETS)] for row, label in labels.items()]
+        parts += [_grid(["against", *DATASETS.values()], body), _losses(ROWS[challenger], found, labels)]
     return "\n\n".join(parts)
 
 
@@ -194,14 +195,14 @@ def _outcome(contest: Contest) -> str:
     return f"{score}, {_chance(contest.corrected)}{'*' * contest.is_significant}"
 
 
-def _losses(name: str, found: Sequence[Contest]) -> str:
+def _losses(name: str, found: Sequence[Contest], labels: Mapping[str, str]) -> str:
     sentences = []
     for dataset, title in DATASETS.items():
         lost = [
             each for each in found if each.dataset == dataset and each.difference is not None and each.difference < 0
         ]
-        surely = [_lost(each) for each in lost if each.is_significant]
-        perhaps = [_lost(each) for each in lost if not each.is_significant]
+        surely = [_lost(each, labels) for each in lost if each.is_significant]
+        perhaps = [_lost(each, labels) for each in lost if not each.is_significant]
         if surely:
             sentences.append(f"- **{name} loses on {title}** to {_listed(surely)}.")
         if perhaps:
@@ -211,16 +212,18 @@ def _losses(name: str, found: Sequence[Contest]) -> str:
     return f"{name} is behind no row on any dataset where both were measured on the same splits."
 
 
-def _lost(contest: Contest) -> str:
-    return f"{_label(contest.rival)} ({signed(contest.difference or 0.0, 2)})"
+def _lost(contest: Contest, labels: Mapping[str, str]) -> str:
+    return f"{labels[contest.rival]} ({signed(contest.difference or 0.0, 2)})"
 
 
 def _backbones(findings: Findings) -> str:
+    rows = {row: name for row, (name, _) in COMPARED.items()}
+    rows |= {row: found.name for (row, *_), found in findings.backbones.items() if row not in rows}
     body = []
     for backbone in BACKBONES.values():
-        for row, (name, _) in COMPARED.items():
+        for row, name in rows.items():
             cells = [_maybe(on_backbone(findings, row, dataset, backbone)) for dataset in DATASETS]
-            body.append([backbone, f"{row} {name}", *cells])
+            body.append([backbone, _label(row, name), *cells])
     intro = "The same features in front of other networks. GCN is the backbone of Table 1."
     if not findings.backbones:
         return f"## Backbones\n\n{intro} The others were not measured."
@@ -328,8 +331,8 @@ def _grid(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def _label(row: str) -> str:
-    return f"{row} {ROWS[row]}"
+def _label(row: str, name: str) -> str:
+    return f"{row} {_cell(name)}"
 
 
 def _cell(text: str) -> str:

@@ -15,7 +15,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from lggd.experiments.bars import RETRAINED
 from lggd.experiments.comparison import BACKBONES, BASE, Findings, Idea, Measurement, ideas
 from lggd.experiments.figures import save
-from lggd.experiments.paper_tables import DATASETS, PUBLISHED, ROWS
+from lggd.experiments.paper_tables import DATASETS, PUBLISHED
 
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 INK, FAINT = "#222222", "#dddddd"
@@ -26,7 +26,8 @@ ROOM = 1.5  # per cent left free around what is drawn
 
 def draw_table(findings: Findings) -> Figure:
     """A panel a dataset, a line a row: our mean and the paper's, each with its standard deviation."""
-    rows = [row for row in ROWS if any((row, dataset) in findings.table for dataset in DATASETS)]
+    names = findings.rows
+    rows = [row for row in names if any((row, dataset) in findings.table for dataset in DATASETS)]
     figure, panels = _panels(len(DATASETS), 2.5, 0.36 * len(rows) + 1.5, sharey=True)
     for panel, (dataset, title) in zip(panels, DATASETS.items(), strict=True):
         ours = [(place, findings.table.get((row, dataset))) for place, row in enumerate(rows)]
@@ -38,7 +39,7 @@ def draw_table(findings: Findings) -> Figure:
         panel.set_title(title, fontsize=12)
         panel.set_xlabel("test accuracy, %", fontsize=10)
         panel.grid(axis="both", color=FAINT, linewidth=0.7)
-    panels[0].set_yticks(range(len(rows)), [f"{row}  {ROWS[row]}" for row in rows], fontsize=10)
+    panels[0].set_yticks(range(len(rows)), [f"{row}  {names[row]}" for row in rows], fontsize=10)
     panels[0].set_ylim(len(rows) - 0.5, -0.5)
     _legend_below(figure, panels)
     return figure
