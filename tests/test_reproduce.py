@@ -148,6 +148,17 @@ def test_settings_chosen_for_a_dataset_are_used_and_tell_lines_apart(options: li
     assert found["lines"][0]["config"]["dropout"] == 0.8
 
 
+def test_what_was_asked_for_last_is_what_counts(options: list[object], configs: Path, tmp_path: Path) -> None:
+    first = answer("reproduce", "table1", "--rows", "01", *options)["lines"]
+    (configs / "chosen").mkdir()
+    (configs / "chosen/gcn.toml").write_text("[karate]\ndropout = 0.8\n")
+    second = answer("reproduce", "table1", "--rows", "01", *options)["lines"]
+    (configs / "chosen/gcn.toml").unlink()
+    for _ in range(2):
+        assert answer("reproduce", "table1", "--rows", "01", *options)["kept"] == 1
+        assert lines_of(tmp_path / "results") == [*first, *second, *first]
+
+
 def begun(*arguments: object) -> subprocess.Popen[bytes]:
     """The command in a process of its own."""
     return subprocess.Popen(
@@ -193,7 +204,7 @@ def test_processes_share_the_work_and_each_tells_of_all(options: list[object], t
 def test_what_another_process_is_at_is_left_to_it_and_done_if_it_dies(options: list[object], tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     with (
-        held_elsewhere(tmp_path / "results", "table1 GCN on karate") as other,
+        held_elsewhere(tmp_path / "results", "table1 GCN on karate, 2 splits from seed 0") as other,
         begun("reproduce", "table1", "--json", "--rows", "01,08", *options) as ours,
     ):
         while not lines_of(tmp_path / "results"):
@@ -203,6 +214,23 @@ def test_what_another_process_is_at_is_left_to_it_and_done_if_it_dies(options: l
         found = json.loads(ours.communicate()[0])
     assert [line["row"] for line in found["lines"]] == ["01", "08"]
     assert [line["row"] for line in lines_of(tmp_path / "results")] == ["08", "01"]
+
+
+def test_what_is_asked_for_again_is_measured_though_another_process_was_at_it(
+    options: list[object], tmp_path: Path
+) -> None:
+    (before,) = answer("reproduce", "table1", "--rows", "01", *options)["lines"]
+    with (
+        held_elsewhere(tmp_path / "results", "table1 GCN on karate, 2 splits from seed 0") as other,
+        begun("reproduce", "table1", "--json", "--rows", "01,08", "--again", *options) as ours,
+    ):
+        while len(lines_of(tmp_path / "results")) < 2:
+            time.sleep(0.05)
+        Results(tmp_path / "results").append("table1", {**before, "seed": 7})
+        other.kill()
+        found = json.loads(ours.communicate()[0])
+    assert (found["measured"], found["kept"]) == (2, 0)
+    assert [line["row"] for line in lines_of(tmp_path / "results")] == ["01", "08", "01", "01"]
 
 
 def test_an_interruption_ends_the_command_and_keeps_the_lines(
@@ -242,6 +270,28 @@ def test_a_row_that_fails_leaves_no_line_and_stops_no_other(
         {"job": "GGD on karate", "error": "GGD needs 9 GiB, and 1 GiB is free. Use fewer splits."}
     ]
     assert [line["slug"] for line in lines_of(tmp_path / "results")] == ["gcn", "gpr"]
+
+
+@pytest.mark.parametrize(
+    ("experiment", "wish", "complaint"),
+    [
+        ("backbones", {"rows": ("01", "11")}, "`rows` must take a backbone, got GPR-GNN"),
+        ("dynamic", {"datasets": ("cora", "karate")}, "where labels arrive later, got karate"),
+        ("ablation", {"rows": ("01",)}, "`rows` must be 09, the base of"),
+        ("robustness", {"rows": ("01",)}, "`rows` must not be given for robustness, a figure, got 01"),
+        ("geodesic", {"datasets": ("cora",)}, "`datasets` must not be given for geodesic"),
+    ],
+)
+def test_what_an_experiment_has_no_use_for_is_refused_and_left_out_of_all(
+    configs: Path, experiment: str, wish: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        plan(experiment, Wish(configs=configs, **wish))
+    everything = plan("all", Wish(configs=configs, **wish))
+    assert {job.experiment for job in everything} >= {"table1"}
+    assert all("karate" not in job.title for job in everything if job.experiment == "dynamic")
+    assert not {job.experiment for job in everything} & {"robustness", "geodesic"}
+    assert all("GPR" not in job.title for job in everything if job.experiment == "backbones")
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from lggd.data.datasets import PAPER
 from lggd.data.names import suggestion
 from lggd.experiments.claims import Claims
 from lggd.experiments.figure_jobs import GeodesicJob, RobustnessJob
 from lggd.experiments.jobs import Cell, Job, NewLabels, Setup, takes_labels
-from lggd.experiments.methods import build
+from lggd.experiments.methods import OWN_NETWORK, build
 from lggd.experiments.row import (
     Row,
     check_keys,
@@ -25,7 +25,7 @@ from lggd.experiments.row import (
     rows_named,
     table_of,
 )
-from lggd.experiments.runner import finished
+from lggd.experiments.runner import finished, is_overtaken
 from lggd.features.remembered import remembering
 from lggd.memory import give_memory_back
 from lggd.training import Callback
@@ -38,17 +38,22 @@ TOLD_ROWS, RETRAINED_ROWS = ("09", "14"), ("01", "09")
 ABLATION = "ablation.toml"
 # A look at everything within minutes: its results go to files of their own.
 QUICK, QUICK_ROWS, QUICK_DATASETS, QUICK_SPLITS = "-quick", ("01", "07", "08", "09", "11", "14"), ("cora",), 3
+Named = TypeVar("Named", Row, str)
 QUICK_ROBUSTNESS = RobustnessJob(points=2000, epsilon=0.15, draws=1)
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What part of an experiment is wanted; an empty tuple of rows or datasets stands for the usual ones."""
+    """What part of an experiment is wanted; an empty tuple of rows or datasets stands for the usual ones.
+
+    What an experiment has no use for is refused, and with `everything`, a wish for all of them, left out of it.
+    """
 
     rows: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     configs: Path | None = None
     quick: bool = False
+    everything: bool = False
 
 
 class Watcher(Protocol):
@@ -82,7 +87,7 @@ def plan(experiment: str, wish: Wish = Wish()) -> list[Job]:
     ['GCN on cora', 'GCN on photo']
     """
     if experiment == "all":
-        return [job for one in EXPERIMENTS for job in plan(one, wish)]
+        return [job for one in EXPERIMENTS for job in plan(one, replace(wish, everything=True))]
     if experiment not in EXPERIMENTS:
         close = suggestion(experiment, list(EXPERIMENTS))
         raise ValueError(f"`experiment` must be one of {', '.join(EXPERIMENTS)} or all, got {experiment!r}. {close}")
@@ -96,11 +101,13 @@ def reproduce(jobs: Sequence[Job], setup: Setup, *, again: bool = False, watcher
     A line is on disk before the next is begun, so that an interruption loses nothing finished. A job that fails leaves
     no line and does not keep others from being done; wrong settings or missing data are refused before the first.
     Several processes may be asked for the same: they share the work, and each tells of all of it in the end.
+    With `again`, what counts as finished is what they have measured since this call.
     """
     pieces = [Piece(job, number, job.identities(setup)) for number, job in enumerate(jobs)]
     setup.results.prepare()
+    old = {job.experiment: len(setup.results.lines(job.experiment)[0]) if again else 0 for job in jobs}
     with remembering():
-        return _done(pieces, setup, again, watcher)
+        return _done(pieces, setup, old, watcher)
 
 
 @dataclass(frozen=True)
@@ -116,25 +123,27 @@ class Piece:
         return f"{self.job.experiment} {self.job.family}"
 
 
-def _done(pieces: Sequence[Piece], setup: Setup, again: bool, watcher: Watcher | None) -> Outcome:
+def _done(pieces: Sequence[Piece], setup: Setup, old: Mapping[str, int], watcher: Watcher | None) -> Outcome:
+    """`old` counts the lines of each experiment that are not to be looked at."""
     outcomes: dict[int, Outcome] = {}
 
-    def finish(family: Sequence[Piece], again: bool) -> None:
-        outcomes.update({piece.number: _finish(piece, len(pieces), setup, again, watcher) for piece in family})
+    def finish(family: Sequence[Piece]) -> None:
+        outcomes.update({piece.number: _finish(piece, len(pieces), setup, old, watcher) for piece in family})
 
     others = []
     with closing(Claims(setup.results.folder)) as claims:
         for name, grouped in groupby(pieces, lambda piece: piece.family):
             family = list(grouped)
+            name = f"{name}, {setup.splits} splits from seed {setup.seed}"
             with claims.on(name) as mine:
                 if mine:
-                    finish(family, again)
+                    finish(family)
                 else:
                     others.append((name, family))
         # What others were at is looked for when they are through, and done where they came to nothing.
         for name, family in others:
             with claims.on(name, wait=True):
-                finish(family, again=False)
+                finish(family)
     in_order = [outcomes[number] for number in sorted(outcomes)]
     return Outcome(
         [line for outcome in in_order for line in outcome.lines],
@@ -143,13 +152,16 @@ def _done(pieces: Sequence[Piece], setup: Setup, again: bool, watcher: Watcher |
     )
 
 
-def _finish(piece: Piece, total: int, setup: Setup, again: bool, watcher: Watcher | None) -> Outcome:
+def _finish(piece: Piece, total: int, setup: Setup, old: Mapping[str, int], watcher: Watcher | None) -> Outcome:
     """The lines of a job: those that are there, and those that were missing."""
     outcome, job = Outcome(), piece.job
     callback = None if watcher is None else watcher.begin(job, piece.number, total)
     # Read anew each time: another process may have done it by now.
-    before = [] if again or not job.has_all(setup) else setup.results.lines(job.experiment)[0]
+    before = setup.results.lines(job.experiment)[0][old[job.experiment] :] if job.has_all(setup) else []
     done = [finished(before, identity) for identity in piece.identities]
+    for identity, line in zip(piece.identities, done, strict=True):
+        if line is not None and is_overtaken(before, identity):
+            setup.results.append(job.experiment, line)  # what was asked for last is what counts
     outcome.lines += [line for line in done if line is not None]
     outcome.kept = len(outcome.lines)
     missing = [identity for identity, line in zip(piece.identities, done, strict=True) if line is None]
@@ -184,7 +196,7 @@ def _backbones(wish: Wish) -> list[Job]:
             dataset,
             backbone,
         )
-        for row in _rows(wish, BACKBONE_ROWS)
+        for row in _fitting(wish, "rows", _rows(wish, BACKBONE_ROWS), _takes_a_backbone, "take a backbone")
         for dataset in _datasets(wish, PAPER)
         for backbone in BACKBONES  # last, for distances that all of them read are learned once
     ]
@@ -193,10 +205,8 @@ def _backbones(wish: Wish) -> list[Job]:
 def _dynamic(wish: Wish) -> list[Job]:
     told = [row for row in _rows(wish, TOLD_ROWS) if takes_labels(build(row.method, row.settings, "gcn", 0))]
     jobs = [(row, False) for row in told] + [(row, True) for row in _rows(wish, RETRAINED_ROWS)]
-    datasets = _datasets(wish, DYNAMIC_DATASETS)
-    for dataset in datasets:
-        if dataset not in PAPER:
-            raise ValueError(f"`datasets` must be among {', '.join(PAPER)} where labels arrive later, got {dataset}.")
+    rule = f"be among {', '.join(PAPER)} where labels arrive later"
+    datasets = _fitting(wish, "datasets", _datasets(wish, DYNAMIC_DATASETS), PAPER.__contains__, rule)
     return [
         NewLabels("dynamic", row, row.settings_for(dataset, wish.quick), dataset, retrained)
         for row, retrained in jobs
@@ -209,7 +219,11 @@ def _ablation(wish: Wish) -> list[Job]:
     path = configs_folder(wish.configs) / ABLATION
     read = read_toml(path)
     check_keys(path, "", read, ("base", "variants"))
-    row = rows_named(load_rows(wish.configs), [str(read.get("base"))])[0]
+    rows = load_rows(wish.configs)
+    row = rows_named(rows, [str(read.get("base"))])[0]
+    asked = rows_named(rows, wish.rows) if wish.rows else [row]
+    if not _fitting(wish, "rows", asked, lambda one: one == row, f"be {row.number}, the base of {path}"):
+        return []
     named = table_of(path, read, "variants")
     variants = {name: read_settings(path, f"variants.{name}", table_of(path, named, name)) for name in named}
     return [
@@ -219,12 +233,18 @@ def _ablation(wish: Wish) -> list[Job]:
     ]
 
 
+def _figure(wish: Wish, job: Job) -> list[Job]:
+    for name, values in (("rows", wish.rows), ("datasets", wish.datasets)):
+        _fitting(wish, name, values, lambda _: False, f"not be given for {job.experiment}, a figure")
+    return [] if wish.rows or wish.datasets else [job]
+
+
 EXPERIMENTS: dict[str, Callable[[Wish], list[Job]]] = {
     "table1": _table1,
     "backbones": _backbones,
     "dynamic": _dynamic,
-    "robustness": lambda wish: [QUICK_ROBUSTNESS if wish.quick else RobustnessJob()],
-    "geodesic": lambda wish: [GeodesicJob()],
+    "robustness": lambda wish: _figure(wish, QUICK_ROBUSTNESS if wish.quick else RobustnessJob()),
+    "geodesic": lambda wish: _figure(wish, GeodesicJob()),
     "ablation": _ablation,
 }
 
@@ -234,6 +254,18 @@ def _rows(wish: Wish, usual: Sequence[str] | None) -> list[Row]:
     if wish.rows:
         return rows_named(rows, wish.rows)
     return rows if usual is None else [row for row in rows if row.number in usual]
+
+
+def _takes_a_backbone(row: Row) -> bool:
+    return row.method not in OWN_NETWORK
+
+
+def _fitting(wish: Wish, name: str, found: Sequence[Named], fits: Callable[[Named], bool], rule: str) -> list[Named]:
+    """Those of the rows or datasets that fit the experiment."""
+    wrong = [one.name if isinstance(one, Row) else one for one in found if not fits(one)]
+    if wrong and not wish.everything:
+        raise ValueError(f"`{name}` must {rule}, got {', '.join(wrong)}. Leave it out.")
+    return [one for one in found if fits(one)]
 
 
 def _datasets(wish: Wish, usual: Sequence[str] | dict[str, Any]) -> list[str]:

@@ -25,6 +25,8 @@ from lggd.training import Callback
 
 # What makes a measurement this one and no other. Absent from most lines: `additions` and `variant`.
 IDENTITY = ("experiment", "row", "dataset", "backbone", "config", "splits", "seed", "additions", "variant")
+# What makes lines rivals for one place in a table, of which the report counts the last.
+PLACE = tuple(name for name in IDENTITY if name not in ("config", "seed"))
 DIGITS = 12
 
 
@@ -159,8 +161,18 @@ def circumstances(device: str, seconds: float) -> dict[str, Any]:
 
 def finished(lines: Iterable[Mapping[str, Any]], wanted: Mapping[str, Any]) -> dict[str, Any] | None:
     """The last of the lines that measured the same already; None where there is none."""
-    same = [line for line in lines if all(line.get(name) == wanted.get(name) for name in IDENTITY)]
+    same = [line for line in lines if _agree(line, wanted, IDENTITY)]
     return dict(same[-1]) if same else None
+
+
+def is_overtaken(lines: Iterable[Mapping[str, Any]], wanted: Mapping[str, Any]) -> bool:
+    """Whether a later line has its place, which was measured with other settings or another seed."""
+    rivals = [line for line in lines if _agree(line, wanted, PLACE)]
+    return bool(rivals) and not _agree(rivals[-1], wanted, IDENTITY)
+
+
+def _agree(line: Mapping[str, Any], wanted: Mapping[str, Any], names: Iterable[str]) -> bool:
+    return all(line.get(name) == wanted.get(name) for name in names)
 
 
 def _deviation(values: Sequence[float]) -> float:
