@@ -968,6 +968,7 @@ def test_a_loss_that_is_not_finite_is_told(validated):
         ("x", torch.ones(80, FEATURES, dtype=torch.int64), r"`x` must be float \[N, F\]"),
         ("x", torch.ones(80), r"`x` must be float \[N, F\]"),
         ("x", torch.ones(2, 80, FEATURES), r"`x` must be \[N, F\] or \[1, N, F\] for 1 modules, got \[2, 80, 6\]"),
+        ("edge_index", None, r"`edge_index` must be int64 \[2, E\], got None"),
         ("edge_index", torch.tensor([[80], [0]]), "`edge_index` must hold node numbers from 0 to 79, got 80"),
         ("edge_weight", torch.ones(3), r"`edge_weight` must have shape \[\d+\].*got \[3\]"),
         ("target", torch.ones(1, 79, dtype=torch.int64), r"`target` must be int64 \[1, 80\]"),

@@ -12,6 +12,8 @@ from lggd import Optimization, baselines, fit_together
 from lggd.backbones import GCN, initialised
 from lggd.backbones.stack import Stack
 from lggd.baselines import GDC, GOAL, GPRGNN, PPR, Baseline, Complement, DropEdge, GAugM, GAugO, GraphMix, Heat, MixUp
+from lggd.baselines.baseline import VALIDATION
+from lggd.labels import Labels
 from lggd.replay import WARM_UP
 from small_data import CLASSES, blocks, changed, garbled, random, same, snapshot, unmasked
 from test_together import splits
@@ -273,6 +275,78 @@ def test_no_edges_at_all(name, make):
 def test_weights_sparse_contents_and_unmasked_labels(name, make):
     for data in (blocks(weighted=True), blocks(sparse=True), unmasked(blocks()), blocks(labelled=1)):
         assert make().fit(data).probabilities_.isfinite().all()
+
+
+def held_out_by_fit(**more):
+    """Labels enough for `fit` to hold some out: with their mask, and no other."""
+    return changed(blocks(each=26, labelled=22, validated=0, **more), val_mask=None, test_mask=None)
+
+
+@every_case
+def test_nodes_that_fit_holds_out_are_known(name, make):
+    """They chose the epoch that answers, so that no score may count them as unseen."""
+    data = held_out_by_fit()
+    model = make().fit(data)
+    assert "validation_accuracy" in model.history_["training"]
+    assert torch.equal(model.known_, torch.where(data.train_mask, data.y, -1))
+    unseen = (model.predict() == data.y)[~data.train_mask].float().mean()
+    assert model.score(data) == pytest.approx(float(unseen))
+    with pytest.raises(ValueError, match="at least one node with a label"):
+        model.score(unmasked(changed(data, val_mask=data.train_mask, test_mask=data.train_mask)))
+
+
+@every_case
+def test_and_they_are_not_learned_from(name, make):
+    """As if the same nodes had been given in `val_mask`, where they stay unknown."""
+    data = held_out_by_fit()
+    labels = Labels.read(data).hold_out(VALIDATION, random(3))
+    given = changed(data, train_mask=labels.train >= 0, val_mask=labels.validation >= 0)
+    model, other = make(seed=3).fit(data), make(seed=3).fit(given)
+    assert torch.equal(model.probabilities_, other.probabilities_)
+    assert model.history_ == other.history_
+    assert torch.equal(other.known_, labels.train)
+
+
+def test_what_is_known_is_its_own():
+    data = unmasked(blocks())
+    model = DropEdge(backbone=SMALL, optimization=FEW).fit(data)
+    before = model.known_.clone()
+    data.y.fill_(-1)
+    assert torch.equal(model.known_, before)
+
+
+def weighted(value, name="edge_weight"):
+    """With this weight on the edge 3 and on its other direction."""
+    data = blocks(weighted=True)
+    end, other = data.edge_index[:, 3].tolist()
+    both = (data.edge_index == end).any(0) & (data.edge_index == other).any(0)
+    weight = data.edge_weight.masked_fill(both, value)
+    return changed(changed(data, edge_weight=None), **{name: weight})
+
+
+NO_EDGES = "`edge_index` must be int64 .2, E., got None. Give edges"
+BAD_GRAPHS = {
+    "no edges": (lambda: changed(blocks(), edge_index=None), NO_EDGES),
+    "adj_t": (lambda: changed(blocks(), edge_index=None, adj_t=torch.eye(36).to_sparse_csr()), NO_EDGES),
+    "negative": (lambda: weighted(-0.5), r"`edge_weight` must be 0 or above and finite, got -0.5 on edge \(0, \d+\)"),
+    "NaN": (lambda: weighted(torch.nan), "`edge_weight` must be 0 or above and finite, got nan on edge"),
+    "inf": (lambda: weighted(torch.inf), "`edge_weight` must be 0 or above and finite, got inf on edge"),
+    "edge_attr": (lambda: weighted(-0.5, "edge_attr"), "`edge_attr` must be 0 or above and finite, got -0.5 on edge"),
+}
+
+
+@every_case
+@pytest.mark.parametrize("kind", BAD_GRAPHS)
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_bad_graphs_are_refused_by_name(name, make, kind):
+    bad, complaint = BAD_GRAPHS[kind]
+    with pytest.raises(ValueError, match=f"^{complaint}"):
+        make().fit(bad())
+    with pytest.raises(ValueError, match=rf"^models\[1\]: {complaint}"):
+        fit_together([make(), make()], [blocks(), bad()])
+    if hasattr(make(), "transform"):
+        with pytest.raises(ValueError, match=f"^{complaint}"):
+            make().transform(bad())
 
 
 @every_case

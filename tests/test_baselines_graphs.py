@@ -132,7 +132,7 @@ def test_one_direction_is_not_enough(model):
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        (lambda: GDC(PPR(alpha=0)), "`alpha` must lie in \\(0, 1\\]"),
+        (lambda: GDC(PPR(alpha=0)), "`alpha` must lie in \\[1e-05, 1\\]"),
         (lambda: GDC(Heat(t=0)), "`t` must be positive"),
         (lambda: GDC(k=0), "`k` must be a whole number from 1"),
         (lambda: GDC(dim=2), "`dim` must be 0"),
@@ -152,6 +152,27 @@ def test_one_direction_is_not_enough(model):
 def test_wrong_settings_are_refused(settings, complaint):
     with pytest.raises((TypeError, ValueError), match=complaint):
         settings().fit(blocks())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "value", "complaint"),
+    [
+        (PPR, 1e-9, r"`alpha` must lie in \[1e-05, 1\], got 1e-09.*use 0.05"),
+        (PPR, 1e-17, r"`alpha` must lie in \[1e-05, 1\], got 1e-17.*use 0.05"),
+        (Heat, 1e12, r"`t` must be positive and at most 1e\+06, got 1000000000000.0.*use 5"),
+        (Heat, math.inf, r"`t` must be positive and at most 1e\+06, got inf.*use 5"),
+    ],
+)
+def test_kernels_that_would_not_end_are_refused(kernel, value, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        kernel(value)
+
+
+@pytest.mark.parametrize("kernel", [PPR(gdc.LEAST_ALPHA), Heat(gdc.LARGEST_T)], ids=str)
+def test_the_widest_kernels_end_and_are_exact(kernel):
+    coefficients = kernel.chebyshev()
+    assert len(coefficients) < 10_000
+    assert math.fsum(coefficients) == pytest.approx(1, abs=2 * gdc.TOLERANCE)
 
 
 # -- GDC ---------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from sklearn.exceptions import NotFittedError
-from tests.small_data import CLASSES, blocks
+from tests.small_data import CLASSES, blocks, unmasked
 
 import lggd
 from lggd import GCN, LGGD, MLP, LGGDPlus, Optimization, PropagatedMLP
@@ -231,6 +231,65 @@ def test_wrong_settings_are_refused(changes, complaint):
 def test_it_must_be_fitted_first():
     with pytest.raises(NotFittedError):
         model().predict()
+
+
+def stop_at(stage, time):
+    """A callback that breaks off the first epoch of what is called so, when it is heard of for the given time."""
+    heard = []
+
+    def callback(progress):
+        heard.extend([progress.stage] * (progress.epoch == 1))
+        if progress.stage == stage and heard.count(stage) == time:
+            raise KeyboardInterrupt
+
+    return callback
+
+
+# The second time is that of self-training.
+STOPS = [("distances", 1), ("distances", 2), ("backbone", 1)]
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize(("stage", "time"), STOPS)
+def test_a_fit_that_is_broken_off_leaves_nothing_fitted(tmp_path, stage, time, before):
+    data = blocks()
+    broken = model(readout="backbone", self_training=0.5)
+    if before:
+        broken.fit(data)
+    with pytest.raises(KeyboardInterrupt):
+        broken.fit(data, callback=stop_at(stage, time))
+    for ask in (
+        broken.predict,
+        broken.predict_proba,
+        lambda: broken.score(data),
+        lambda: broken.add_labels([data.num_nodes - 1], [0]),
+        lambda: broken.save(tmp_path / "model"),
+    ):
+        with pytest.raises(NotFittedError, match="This LGGDPlus must be fitted first"):
+            ask()
+    assert not (tmp_path / "model").exists()
+    fresh = model(readout="backbone", self_training=0.5).fit(data)
+    assert torch.equal(broken.fit(data).predict_proba(), fresh.predict_proba())
+
+
+@pytest.mark.parametrize(("stage", "time"), [*STOPS[:2], ("backbone 1/2", 1), ("backbone 2/2", 1)])
+def test_together_all_are_fitted_or_none_is(stage, time):
+    data = splits(3)
+    models = [model(), model(backbone=GCN(hidden=4)), model(readout="nearest")]
+    lggd.fit_together(models, data)
+    with pytest.raises(KeyboardInterrupt):
+        lggd.fit_together(models, data, callback=stop_at(stage, time))
+    for one in models:
+        with pytest.raises(NotFittedError):
+            one.predict()
+
+
+def test_what_it_knows_is_its_own():
+    data = unmasked(blocks())
+    fitted = model(readout="nearest").fit(data)
+    before = fitted.known_.clone()
+    data.y.fill_(-1)
+    assert torch.equal(fitted.known_, before)
 
 
 def test_it_works_with_plain_contents_and_weights():

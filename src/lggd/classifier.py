@@ -99,8 +99,7 @@ class LGGDClassifier:
 
     def _complete(self, labels: Labels) -> None:
         """Takes all labels into use, those held out for validation as well."""
-        everything = torch.where(labels.validation >= 0, labels.validation, labels.train)
-        self.known_ = everything if labels.held_out else labels.train.clone()
+        self.known_ = labels.known
         if self.features_ is not None:
             self.features_.known_ = self.known_
 

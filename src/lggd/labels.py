@@ -82,6 +82,13 @@ class Labels:
     def has_validation(self) -> bool:
         return bool((self.validation >= 0).any())
 
+    @property
+    def known(self) -> Tensor:
+        """What a method knows once learning is over: all that it learned from, and what we held out ourselves."""
+        if not self.held_out:
+            return self.train.clone()
+        return torch.where(self.validation >= 0, self.validation, self.train)
+
     def hold_out(self, share: float, generator: torch.Generator) -> Labels:
         """Labels with validation nodes: those given, or else this share of each class's labels, drawn at random.
 

@@ -118,7 +118,7 @@ class LGGDPlus:
     def add_labels(self, nodes: Any, labels: Any) -> Self:
         """Takes in more labels (node ids or a mask, and their classes): a new boundary, no retraining."""
         self._check_fitted()
-        self._set_boundary(merge_labels(self.known_, nodes, labels, self.num_classes_))
+        self._take_in(merge_labels(self.known_, nodes, labels, self.num_classes_))
         return self
 
     def _nearness(self) -> Tensor:
@@ -143,8 +143,13 @@ class LGGDPlus:
         x = unit_rows(x if x.layout == torch.strided else x.to_dense())
         return x if self.inputs == "contents" else torch.cat([x * self.contents_length_, self._features()], dim=1)
 
+    def _take_in(self, known: Tensor) -> None:
+        """Answers from these labels; a model that knows some is fitted."""
+        self._set_boundary(known)
+        self.known_ = known
+
     def _set_boundary(self, known: Tensor) -> None:
-        self.known_, self._near = known, None
+        self._near = None
         for member in self.members_:
             member.known_ = known
 
@@ -200,7 +205,7 @@ class LGGDPlus:
             member.restore(self.data_, part(f"members.{k}."), self.num_classes_)
             for k, member in enumerate(self._new_members())
         ]
-        self._set_boundary(weights["known"])
+        self._take_in(weights["known"])
         self.modules_, self.edges_ = [], self._edges()
         for k in range(self.members if self.readout != "nearest" else 0):
             module = initialised(self.backbone, self._inputs().shape[1], self.num_classes_, seed=0)
@@ -286,8 +291,7 @@ def fit_plus(models: Sequence[LGGDPlus], data: Sequence[Any], names: Sequence[st
             _learn_distances(again, [_with_sure_nodes(fit) for fit in again], f"again {number + 1}", callback)
     _train_backbones([fit for fit in fits if fit.model.readout != "nearest"], callback)
     for fit in fits:
-        everything = torch.where(fit.labels.validation >= 0, fit.labels.validation, fit.labels.train)
-        fit.model._set_boundary(everything if fit.labels.held_out else fit.labels.train)
+        fit.model._take_in(fit.labels.known)
 
 
 def _read(models: Sequence[LGGDPlus], data: Sequence[Any], names: Sequence[str]) -> list[_Fit]:
@@ -311,7 +315,7 @@ def _learn_distances(fits: Sequence[_Fit], labels: Sequence[Labels], stage: str,
     for fit, own in zip(fits, members, strict=True):
         fit.model.members_ = own
         fit.model.history_[stage] = _told_apart([one.history_ for one in own])
-        fit.model._set_boundary(fit.labels.train)
+        fit.model._set_boundary(fit.labels.train)  # not known_ yet: that would say that the model is fitted
 
 
 def _with_sure_nodes(fit: _Fit) -> Labels:

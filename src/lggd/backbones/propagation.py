@@ -250,8 +250,13 @@ class _Sight:
         )
 
 
-def check_edges(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
+def check_edges(edge_index: Tensor | None, edge_weight: Tensor | None, num_nodes: int) -> None:
     """Refuses what is no graph of `num_nodes` nodes. Wrong numbers would read memory that is not theirs."""
+    if edge_index is None:
+        raise ValueError(
+            "`edge_index` must be int64 [2, E], got None. Give edges as two rows of node numbers. Where `adj_t` holds "
+            "them, ToSparseTensor(remove_edge_index=False) keeps both."
+        )
     if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.dtype != torch.int64:
         raise ValueError(
             f"`edge_index` must be int64 [2, E], got {edge_index.dtype} {list(edge_index.shape)}. "
@@ -267,6 +272,18 @@ def check_edges(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) 
     if edge_weight is not None and list(edge_weight.shape) != [edge_index.shape[1]]:
         raise ValueError(
             f"`edge_weight` must have shape [{edge_index.shape[1]}], a number an edge, got {list(edge_weight.shape)}."
+        )
+
+
+def check_weights(edge_index: Tensor, edge_weight: Tensor, name: str = "edge_weight") -> None:
+    """Refuses weights that sums cannot be divided by; `name` is what they are called where they come from."""
+    wrong = ~((edge_weight >= 0) & edge_weight.isfinite())
+    if bool(wrong.any()):
+        e = int(wrong.nonzero()[0])
+        i, j = edge_index[:, e].tolist()
+        raise ValueError(
+            f"`{name}` must be 0 or above and finite, got {float(edge_weight[e]):g} on edge ({i}, {j}). "
+            "Leave such edges out."
         )
 
 

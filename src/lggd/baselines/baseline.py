@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import NetworkLearner, Networks
-from lggd.backbones.propagation import check_edges
+from lggd.backbones.propagation import check_edges, check_weights
 from lggd.features.given import firsts, said_of, same_inputs
 from lggd.features.passes import history_of, in_passes, stage_name
 from lggd.graph import read_weight
@@ -63,7 +63,8 @@ class Baseline(ABC):
     """A method that classifies the nodes of the graph it is fitted to. Used as `LGGDClassifier` is.
 
     `fit(data)` reads labels as `LGGD.fit` does and returns self. After it: `probabilities_` float32 `[N, K]`,
-    `num_classes_`, `known_` (the labels learned from, int64 `[N]`, -1 elsewhere) and `history_` (training curves).
+    `num_classes_`, `known_` (the labels learned from and those that `fit` itself held out to validate on, int64 `[N]`,
+    -1 elsewhere) and `history_` (training curves).
     `lggd.fit_together` fits several at once; those that differ in nothing but labels and seed share a pass.
     """
 
@@ -141,15 +142,16 @@ def fit_baselines(
 
     `names` are what errors and curves call the models.
     """
-    subjects, problems = [], []
+    subjects, problems, labels = [], [], []
     for model, one, name in zip(models, data, names, strict=True):
         with said_of(name):
             if not isinstance(model.optimization, Optimization):
                 raise TypeError(f"`optimization` must be an Optimization(), got {model.optimization!r}.")
             model._check()
-            subject, problem = _read(model, one, name)
+            subject, problem, shown = _read(model, one, name)
         subjects.append(subject)
         problems.append(problem)
+        labels.append(shown)
     keys = [
         (first, subject.num_classes, type(model), *_settings(model))
         for first, subject, model in zip(firsts(data, same_inputs), subjects, models, strict=True)
@@ -163,9 +165,9 @@ def fit_baselines(
             found = _train_pass(models[first], subjects[first], mine, stage, callback)
         for place, one in zip(places, found, strict=True):
             learned[place] = one
-    for model, subject, problem, (probabilities, history) in zip(models, subjects, problems, learned, strict=True):
+    for model, shown, (probabilities, history) in zip(models, labels, learned, strict=True):
         model.probabilities_, model.history_ = probabilities, {"training": history}
-        model.num_classes_, model.known_ = subject.num_classes, problem.train
+        model.num_classes_, model.known_ = shown.num_classes, shown.known
 
 
 def _settings(model: Baseline) -> list[Any]:
@@ -185,12 +187,26 @@ def _train_pass(
     ]
 
 
-def _read(model: Baseline, data: Any, name: str) -> tuple[Subject, Problem]:
+def read_edges(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
+    """The edges of PyG data and their weights, checked before anything is learned: a loss could not say what is wrong.
+
+    >>> import lggd
+    >>> edge_index, weight = read_edges(lggd.load("karate"), num_nodes=34)
+    >>> edge_index.shape, weight is None
+    (torch.Size([2, 156]), True)
+    """
+    weight = read_weight(data)
+    check_edges(data.edge_index, weight, num_nodes)
+    if weight is not None:
+        name = "edge_attr" if getattr(data, "edge_weight", None) is None else "edge_weight"
+        check_weights(data.edge_index, weight, name)
+    return data.edge_index, weight
+
+
+def _read(model: Baseline, data: Any, name: str) -> tuple[Subject, Problem, Labels]:
     seed = seed_of(model.seed)
     labels = Labels.read(data).hold_out(VALIDATION, torch.Generator().manual_seed(seed))
     x = check_contents(data)
     x = x if x.layout == torch.strided else x.to_dense()
-    weight = read_weight(data)
-    check_edges(data.edge_index, weight, len(x))
-    subject = Subject(x.float(), data.edge_index, weight, labels.num_classes)
-    return subject, Problem(labels.train, labels.validation, seed, name)
+    subject = Subject(x.float(), *read_edges(data, len(x)), labels.num_classes)
+    return subject, Problem(labels.train, labels.validation, seed, name), labels

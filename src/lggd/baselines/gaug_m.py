@@ -12,11 +12,9 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import GCN, Backbone
-from lggd.backbones.propagation import check_edges
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.baselines.baseline import Answering, Baseline, Problem, Subject, read_edges
 from lggd.baselines.edge_predictor import VariationalEncoder, joined_pairs, row_blocks
 from lggd.baselines.made_graphs import Kept, check_backbone, check_symmetric, digests, stack_on, with_graph
-from lggd.graph import read_weight
 from lggd.learning.contents import check_contents
 from lggd.training import Callback
 
@@ -57,9 +55,7 @@ class GAugM(Baseline):
         self._check()
         x = check_contents(data)
         x = (x if x.layout == torch.strided else x.to_dense()).float()
-        weight = read_weight(data)
-        check_edges(data.edge_index, weight, len(x))
-        edges, weight = self._edited(x, data.edge_index, weight, None)
+        edges, weight = self._edited(x, *read_edges(data, len(x)), None)
         # Copies, because what is kept must not change with what is given away.
         return with_graph(data, edges.clone(), None if weight is None else weight.clone())
 

@@ -14,14 +14,16 @@ from scipy.special import ive
 from torch import Tensor
 
 from lggd.backbones import GCN, Backbone, JKNet
-from lggd.backbones.propagation import Propagation, SortedEdges, check_edges
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.backbones.propagation import Propagation, SortedEdges
+from lggd.baselines.baseline import Answering, Baseline, Problem, Subject, read_edges
 from lggd.baselines.made_graphs import Kept, check_backbone, check_symmetric, digests, stack_on, with_graph
-from lggd.graph import read_weight
 from lggd.training import Callback
 
 # How exact the entries of S are; those below it cannot be told from 0 and are no edges.
 TOLERANCE = 1e-10
+# How far kernels may reach. Here S takes thousands of products with T, about a minute on a graph the size of Cora.
+# Farther out it takes ever more, and rounding may keep PageRank's coefficients from ever adding up to 1.
+LEAST_ALPHA, LARGEST_T = 1e-5, 1e6
 # How many numbers to work on at a time: on a CPU what stays in its cache, on a GPU what keeps all of it busy.
 ENTRIES_AT_ONCE = {"cpu": 2**19, "cuda": 2**25}
 
@@ -34,6 +36,8 @@ def _is_number(value: object) -> bool:
 class PPR:
     """Personalised PageRank: S = α (I - (1 - α) T)⁻¹ = Σₖ α (1 - α)ᵏ Tᵏ. The smaller α, the wider it reaches.
 
+    α lies in [1e-5, 1]: the work grows as 1/√α.
+
     >>> PPR(alpha=1).chebyshev()
     [1.0]
     """
@@ -41,8 +45,11 @@ class PPR:
     alpha: float = 0.05
 
     def __post_init__(self) -> None:
-        if not _is_number(self.alpha) or not 0 < self.alpha <= 1:
-            raise ValueError(f"`alpha` must lie in (0, 1], got {self.alpha!r}. At 0 nothing would ever stop spreading.")
+        if not _is_number(self.alpha) or not LEAST_ALPHA <= self.alpha <= 1:
+            raise ValueError(
+                f"`alpha` must lie in [{LEAST_ALPHA:g}, 1], got {self.alpha!r}. Towards 0 nothing would ever stop "
+                "spreading; use 0.05."
+            )
 
     def chebyshev(self) -> list[float]:
         """What S has of each Chebyshev polynomial of T, down to `TOLERANCE` in all that is left out.
@@ -58,6 +65,8 @@ class PPR:
 class Heat:
     """The heat kernel: S = exp(-t (I - T)) = e^-t Σₖ tᵏ/k! Tᵏ. The larger t, the wider it reaches.
 
+    t is at most 1e6: the work grows as √t.
+
     >>> round(sum(Heat(t=1.0).chebyshev()), 8)
     1.0
     """
@@ -65,8 +74,11 @@ class Heat:
     t: float = 5.0
 
     def __post_init__(self) -> None:
-        if not _is_number(self.t) or not 0 < self.t < math.inf:
-            raise ValueError(f"`t` must be positive and finite, got {self.t!r}. It is the time that heat spreads.")
+        if not _is_number(self.t) or not 0 < self.t <= LARGEST_T:
+            raise ValueError(
+                f"`t` must be positive and at most {LARGEST_T:g}, got {self.t!r}. It is the time that heat spreads; "
+                "use 5."
+            )
 
     def chebyshev(self) -> list[float]:
         """What S has of each Chebyshev polynomial of T: 2e^-t Iₖ(t), half of it for k = 0, I being Bessel's."""
@@ -106,9 +118,8 @@ class GDC(Baseline):
     def transform(self, data: Any) -> Any:
         """A shallow copy of PyG data with the new edges, as `edge_index` and `edge_weight`."""
         self._check()
-        weight = read_weight(data)
-        check_edges(data.edge_index, weight, data.num_nodes)
-        return with_graph(data, *self._diffused(data.edge_index, weight, data.num_nodes))
+        edges, weight = read_edges(data, data.num_nodes)
+        return with_graph(data, *self._diffused(edges, weight, data.num_nodes))
 
     def _check(self) -> None:
         if not isinstance(self.kernel, (PPR, Heat)):

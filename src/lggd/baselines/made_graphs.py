@@ -72,11 +72,7 @@ def with_graph(data: Any, edge_index: Tensor, edge_weight: Tensor | None) -> Any
 
 
 def check_symmetric(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
-    """Refuses edges that do not weigh the same in both directions, and weights that are no weights."""
-    if edge_weight is not None and not bool(((edge_weight >= 0) & edge_weight.isfinite()).all()):
-        raise ValueError(
-            f"`edge_weight` must be 0 or above and finite, got {_wrong(edge_weight)}. Leave such edges out."
-        )
+    """Refuses edges that do not weigh the same in both directions."""
     there, back = (_merged(one, edge_weight, num_nodes) for one in (edge_index, edge_index.flip(0)))
     if not torch.equal(there[0], back[0]) or not torch.allclose(there[1], back[1], rtol=1e-5, atol=0):
         raise ValueError(
@@ -89,10 +85,6 @@ def check_backbone(backbone: object) -> None:
     """Refuses what is no backbone of ours."""
     if not isinstance(backbone, Backbone):
         raise TypeError(f"`backbone` must be GCN(), GAT(), ChebNet() or JKNet(), got {backbone!r}. Give an object.")
-
-
-def _wrong(weight: Tensor) -> float:
-    return float(weight[~((weight >= 0) & weight.isfinite())][0])
 
 
 def _merged(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor]:
