@@ -275,7 +275,7 @@ def test_a_row_that_fails_leaves_no_line_and_stops_no_other(
 @pytest.mark.parametrize(
     ("experiment", "wish", "complaint"),
     [
-        ("backbones", {"rows": ("01", "11")}, "`rows` must take a backbone, got GPR-GNN"),
+        ("backbones", {"rows": ("01", "11")}, "`rows` must work on other backbones, got GPR-GNN"),
         ("dynamic", {"datasets": ("cora", "karate")}, "where labels arrive later, got karate"),
         ("ablation", {"rows": ("01",)}, "`rows` must be 09, the base of"),
         ("robustness", {"rows": ("01",)}, "`rows` must not be given for robustness, a figure, got 01"),

@@ -514,7 +514,10 @@ def test_a_mistake_under_search_is_refused_and_can_be_mended(configs):
     path = configs / "rows/gcn.toml"
     right = path.read_text()
     path.write_text(right.replace("hidden = [4", "hiden = [4"))
-    assert "hiden" in refused(*arguments(configs, "--rows", "01", "--trials", 1))
+    assert f"GCN ({path}): `settings` of Backbone must be among" in refused(*arguments(configs, "--rows", "01"))
+    path.write_text(right.replace("high = 0.9", "high = 1.1"))
+    assert f"GCN ({path}): `dropout` must" in refused(*arguments(configs, "--rows", "01"))
+    assert not (configs.parent / "results").exists()
     path.write_text(right.replace("hidden = [4, 8]", "hidden = [3, 8]"))
     answer(*arguments(configs, "--rows", "01", "--trials", 0, "--splits", 2))
     path.write_text(right)

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lggd.cli.terminal import AsJson, Debug, Terminal, json_exponent, json_number, summary
+from lggd.cli.wording import EXPONENT
 
 if TYPE_CHECKING:
     from lggd import Graph, Solution
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
     from lggd.solvers.problem import Solver
 
 ROWS_SHOWN = 10
-FLAGS = {"`target`": "`--path-to`", "the boundary": "a source"}
+FLAGS = {
+    "`target`": "`--path-to`",
+    "the boundary": "a source",
+    "`potential`": "The potential degree^alpha",
+    **EXPONENT,
+}
 
 
 class Symmetrize(StrEnum):

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lggd.cli.terminal import AsJson, Debug, Terminal, json_exponent, summary
+from lggd.cli.wording import EXPONENT
 
 if TYPE_CHECKING:
     from lggd.experiments.geodesic import Geodesic, Pixel
@@ -25,6 +26,7 @@ ROBUSTNESS_FLAGS = {"`points`": "`--points`", "`epsilon`": "`--epsilon`", "`extr
 GEODESIC_FLAGS = {
     "`source`": "`--source`",
     "`target`": "`--target`",
+    **EXPONENT,
     "`mask`": "`--image`",
     "Pass a boolean mask instead.": "Draw a dark shape on light ground.",
 }

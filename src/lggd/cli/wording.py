@@ -12,14 +12,13 @@ PHRASES = {
     "symmetrize='mean'": "--symmetrize mean",
     "directed=True": "--directed",
     "unbounded=True": "--unbounded",
-    "p=math.inf": "--p inf",
     "solver=Dijkstra()": "--solver dijkstra",
     "FastMarching()": "--solver marching",
-    "`p`": "`--p`",
-    "`potential`": "The potential degree^alpha",
     "`edges`": "The edges",
     "`weight`": "The weights",
 }
+# For commands with an option --p.
+EXPONENT = {"p=math.inf": "--p inf", "`p`": "`--p`"}
 
 
 def on_command_line(message: str, flags: Mapping[str, str], node_names: Sequence[str] | None) -> str:

@@ -1,12 +1,12 @@
 """The baselines of the table. Their keywords are the settings that a row may have.
 
-Each is imported by who asks for it. Where a backbone is one that it cannot work on, it says so when it is fitted.
+Each is imported by who asks for it. Where a backbone is one that it cannot work on, its own check says so.
 """
 
 from __future__ import annotations
 
 from lggd.baselines import Baseline
-from lggd.experiments.making import Training, named
+from lggd.experiments.making import Training, called, named
 from lggd.training import Optimization
 
 
@@ -90,8 +90,10 @@ def goal(
     from lggd.baselines.goal import GOAL
     from lggd.baselines.goal_complement import Complement
 
-    pretraining = Optimization(lr=0.005, weight_decay=5e-4, epochs=pretrain_epochs, patience=50)
-    complement = Complement(complement_hidden, complement_layers, complement_epochs)
+    with called(epochs="pretrain_epochs"):
+        pretraining = Optimization(lr=0.005, weight_decay=5e-4, epochs=pretrain_epochs, patience=50)
+    with called(hidden="complement_hidden", layers="complement_layers", epochs="complement_epochs"):
+        complement = Complement(complement_hidden, complement_layers, complement_epochs)
     return GOAL(k, alpha, beta, gamma, delta, hidden, pretrain, pretraining, complement, **training.common)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lggd.baselines.gdc import PPR, Heat
 from lggd.classifier import LGGDClassifier
-from lggd.experiments.making import AnyBackbone, Training, named
+from lggd.experiments.making import AnyBackbone, Training, called, named
 from lggd.features import GGD, LGGD
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.parameters import Coefficients, LearnedEdgeWeights, LearnedPotential
@@ -98,7 +98,7 @@ def lggd(
         reachable=reachable,
         mode=mode,  # type: ignore[arg-type]
         scheme=_scheme(step),
-        optimization=Optimization(mlp_lr, mlp_weight_decay, epochs, patience=None),
+        optimization=_learning(mlp_lr, mlp_weight_decay, epochs),
         seed=training.seed,
     )
     return LGGDClassifier(features, _read_by(readout, training), training.optimization, training.seed)
@@ -142,9 +142,10 @@ def lggd_plus(
         initial=_initial(initial, mlp_hidden, mlp_dropout, hops, pagerank),
         horizons=horizons,  # type: ignore[arg-type]
         cross_fit=cross_fit,
-        optimization=Optimization(mlp_lr, mlp_weight_decay, epochs, patience=None),
+        optimization=_learning(mlp_lr, mlp_weight_decay, epochs),
     )
-    kinds = {"none": None, "ppr": PPR(diffusion_alpha), "heat": Heat(diffusion_t)}
+    with called(alpha="diffusion_alpha", t="diffusion_t"):
+        kinds = {"none": None, "ppr": PPR(diffusion_alpha), "heat": Heat(diffusion_t)}
     return LGGDPlus(
         features,
         training.backbone,
@@ -162,6 +163,11 @@ def lggd_plus(
 
 def _times(unit: float) -> tuple[float, ...]:
     return tuple(unit * number for number in range(1, TIMES + 1))
+
+
+def _learning(lr: float, weight_decay: float, epochs: int) -> Optimization:
+    with called(lr="mlp_lr", weight_decay="mlp_weight_decay"):
+        return Optimization(lr, weight_decay, epochs, patience=None)
 
 
 def _scheme(step: float) -> RK4:
@@ -190,16 +196,17 @@ def _initial(
     widths = _widths(hidden)
     if input_dropout and initial != "mlp":
         raise ValueError(f'`mlp_input_dropout` must be 0 unless initial is "mlp", got {input_dropout} and {initial!r}.')
-    kinds: dict[str, MLP | PropagatedMLP] = {
-        "mlp": MLP(hidden=widths, dropout=dropout, input_dropout=input_dropout),
-        "propagated": PropagatedMLP(hidden=widths, dropout=dropout, hops=hops, pagerank=pagerank or None),
-    }
+    with called(hidden="mlp_hidden", dropout="mlp_dropout", input_dropout="mlp_input_dropout"):
+        kinds: dict[str, MLP | PropagatedMLP] = {
+            "mlp": MLP(hidden=widths, dropout=dropout, input_dropout=input_dropout),
+            "propagated": PropagatedMLP(hidden=widths, dropout=dropout, hops=hops, pagerank=pagerank or None),
+        }
     return named("initial", initial, kinds)
 
 
 def _widths(text: str) -> tuple[int, ...]:
     """The sizes of hidden layers, written as "512-128"."""
     try:
-        return tuple(int(width) for width in str(text).split("-") if width)
+        return tuple(int(width) for width in text.split("-") if width)
     except ValueError as wrong:
         raise ValueError(f'`mlp_hidden` must be sizes such as "512-128", got {text!r}.') from wrong

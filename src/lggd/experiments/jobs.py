@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from lggd.data.splits import fingerprint
-from lggd.experiments.methods import build
+from lggd.experiments.methods import Model, build
 from lggd.experiments.results import Results
 from lggd.experiments.row import Row, Setting
 from lggd.experiments.runner import Measured, ask, fitted, identity, line_of, measure
 from lggd.experiments.splits import load_splits
+from lggd.features.given import said_of
 from lggd.training import Callback
 
 ADDITIONS = range(4)
@@ -63,7 +64,10 @@ class Job(ABC):
 
 @dataclass(frozen=True)
 class Cell(Job):
-    """A row on a dataset: a cell of a table. `settings` are all that there are, `more` is what else its line says."""
+    """A row on a dataset: a cell of a table. `settings` are all that there are, `more` is what else its line says.
+
+    `file` is where those settings stand that are in no file of the row's, for errors to name.
+    """
 
     experiment: str
     row: Row
@@ -71,6 +75,7 @@ class Cell(Job):
     dataset: str
     backbone: str = "gcn"
     more: Mapping[str, Any] | None = None
+    file: Path | None = None
 
     @property
     def title(self) -> str:
@@ -82,7 +87,8 @@ class Cell(Job):
         return f"{self.row.name} on {self.dataset}"
 
     def identities(self, setup: Setup) -> list[dict[str, Any]]:
-        build(self.row.method, self.settings, self.backbone, setup.seed)
+        files = self.row.files_for(self.dataset) + ([] if self.file is None else [self.file])
+        checked_model(self.title, files, self.row.method, self.settings, self.backbone, setup.seed)
         datas = load_splits(self.dataset, range(setup.splits), device=setup.device, root=setup.root)
         hashes = [fingerprint(data) for data in datas]
         more = self.more or {}
@@ -127,7 +133,8 @@ class NewLabels(Job):
         return f"{self._row.name} on {self.dataset}"
 
     def identities(self, setup: Setup) -> list[dict[str, Any]]:
-        model = build(self.row.method, self.settings, "gcn", setup.seed)
+        files = self.row.files_for(self.dataset)
+        model = checked_model(self.title, files, self.row.method, self.settings, "gcn", setup.seed)
         if not self.retrained and not takes_labels(model):
             raise ValueError(f"`rows` must take in labels without training, but {self.row.name} cannot. Leave it out.")
         hashes = [fingerprint(data) for data in self._datas(setup)]
@@ -180,6 +187,15 @@ class NewLabels(Job):
         if not self.retrained:
             return self.row
         return replace(self.row, number=f"{self.row.number} retrained", name=f"{self.row.name}, retrained")
+
+
+def checked_model(
+    title: str, files: Sequence[Path], method: str, settings: Mapping[str, Setting], backbone: str, seed: int
+) -> Model:
+    """A model as a job will fit it. Where its settings are wrong, the error names the job and where they stand."""
+    where = f" ({', '.join(map(str, files))})" if files else ""
+    with said_of(f"{title}{where}"):
+        return build(method, settings, backbone, seed)
 
 
 def takes_labels(model: object) -> bool:

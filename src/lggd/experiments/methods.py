@@ -13,7 +13,7 @@ from lggd.classifier import LGGDClassifier
 from lggd.data.names import suggestion
 from lggd.experiments import baseline_methods as baseline
 from lggd.experiments import distance_methods as distance
-from lggd.experiments.making import AnyBackbone, Training, check_named
+from lggd.experiments.making import AnyBackbone, Training, called, check_kind, check_named
 from lggd.experiments.row import Setting
 from lggd.plus import LGGDPlus
 from lggd.training import Optimization
@@ -28,6 +28,8 @@ CONTENTS = ("raw", "sum", "length")
 def build(method: str, settings: Mapping[str, Setting], backbone: str, seed: int) -> Model:
     """An unfitted model of a method of `METHODS`, with these settings; what is not among them is as usual.
 
+    Settings that its fit would refuse, whatever the data, are refused here: before anything long starts.
+
     Every method knows `contents` (which the runner applies), `lr`, `weight_decay`, `max_epochs` and `patience`; and
     `hidden` and `dropout`, of the backbone ("gcn", "gat", "chebnet" or "jknet") or of a network of its own.
 
@@ -37,7 +39,9 @@ def build(method: str, settings: Mapping[str, Setting], backbone: str, seed: int
     settings = completed(method, settings, backbone)
     training = Training(_backbone(method, backbone, settings), _optimization(settings), seed)
     own = {name: settings[name] for name in _own_defaults(method)}
-    return METHODS[method](training, **own)
+    model = METHODS[method](training, **own)
+    _check(model)
+    return model
 
 
 def completed(method: str, settings: Mapping[str, Setting], backbone: str) -> dict[str, Setting]:
@@ -49,9 +53,23 @@ def completed(method: str, settings: Mapping[str, Setting], backbone: str) -> di
         if key not in usual:
             close = suggestion(key, list(usual), "Remove it.")
             raise ValueError(f"`settings` of {method} must be among {', '.join(usual)}, got {key!r}. {close}")
+        check_kind(method, key, settings[key], usual[key])
     found = {**usual, **settings}
     check_named("contents", found["contents"], CONTENTS)
     return found
+
+
+def works_on(method: str, backbone: str) -> bool:
+    """Whether the method can be trained on that backbone, whatever its other settings are.
+
+    >>> works_on("DropEdge", "jknet"), works_on("DropEdge", "gat")
+    (True, False)
+    """
+    try:
+        build(method, {}, backbone, seed=0)
+    except (TypeError, ValueError):  # with usual settings, there is nothing else that could be wrong
+        return False
+    return True
 
 
 # The methods that a row may name. Another one is a function like these: its keywords are its settings.
@@ -73,6 +91,15 @@ METHODS: dict[str, Callable[..., Model]] = {
 OWN_NETWORK = ("GPRGNN", "GOAL", "GraphMix")
 
 
+def _check(model: Model) -> None:
+    """Asks the model itself about its settings."""
+    with called(times="time"):
+        if not isinstance(model, LGGDClassifier):
+            model._check()
+        elif model.features is not None:
+            _ = model.features.settings  # checked as they are read
+
+
 def _backbone(method: str, name: str, settings: Mapping[str, Any]) -> AnyBackbone:
     if method not in OWN_NETWORK:
         return replace(BACKBONES[name], hidden=settings["hidden"], dropout=settings["dropout"])
@@ -82,7 +109,8 @@ def _backbone(method: str, name: str, settings: Mapping[str, Any]) -> AnyBackbon
 
 
 def _optimization(settings: Mapping[str, Any]) -> Optimization:
-    return Optimization(settings["lr"], settings["weight_decay"], settings["max_epochs"], settings["patience"])
+    with called(epochs="max_epochs"):
+        return Optimization(settings["lr"], settings["weight_decay"], settings["max_epochs"], settings["patience"])
 
 
 def _common_defaults(method: str, backbone: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from lggd.data.names import suggestion
 from lggd.experiments.claims import Claims
 from lggd.experiments.figure_jobs import GeodesicJob, RobustnessJob
 from lggd.experiments.jobs import Cell, Job, NewLabels, Setup, takes_labels
-from lggd.experiments.methods import OWN_NETWORK, build
+from lggd.experiments.methods import build, works_on
 from lggd.experiments.row import (
     Row,
     check_keys,
@@ -196,14 +196,15 @@ def _backbones(wish: Wish) -> list[Job]:
             dataset,
             backbone,
         )
-        for row in _fitting(wish, "rows", _rows(wish, BACKBONE_ROWS), _takes_a_backbone, "take a backbone")
+        for row in _fitting(wish, "rows", _rows(wish, BACKBONE_ROWS), _takes_a_backbone, "work on other backbones")
         for dataset in _datasets(wish, PAPER)
         for backbone in BACKBONES  # last, for distances that all of them read are learned once
+        if works_on(row.method, backbone)
     ]
 
 
 def _dynamic(wish: Wish) -> list[Job]:
-    told = [row for row in _rows(wish, TOLD_ROWS) if takes_labels(build(row.method, row.settings, "gcn", 0))]
+    told = [row for row in _rows(wish, TOLD_ROWS) if takes_labels(build(row.method, {}, "gcn", 0))]
     jobs = [(row, False) for row in told] + [(row, True) for row in _rows(wish, RETRAINED_ROWS)]
     rule = f"be among {', '.join(PAPER)} where labels arrive later"
     datasets = _fitting(wish, "datasets", _datasets(wish, DYNAMIC_DATASETS), PAPER.__contains__, rule)
@@ -227,7 +228,14 @@ def _ablation(wish: Wish) -> list[Job]:
     named = table_of(path, read, "variants")
     variants = {name: read_settings(path, f"variants.{name}", table_of(path, named, name)) for name in named}
     return [
-        Cell("ablation", row, {**row.settings_for(dataset, wish.quick), **own}, dataset, more={"variant": name})
+        Cell(
+            "ablation",
+            row,
+            {**row.settings_for(dataset, wish.quick), **own},
+            dataset,
+            more={"variant": name},
+            file=path,
+        )
         for dataset in _datasets(wish, PAPER)
         for name, own in variants.items()
     ]
@@ -257,7 +265,7 @@ def _rows(wish: Wish, usual: Sequence[str] | None) -> list[Row]:
 
 
 def _takes_a_backbone(row: Row) -> bool:
-    return row.method not in OWN_NETWORK
+    return any(works_on(row.method, backbone) for backbone in BACKBONES)
 
 
 def _fitting(wish: Wish, name: str, found: Sequence[Named], fits: Callable[[Named], bool], rule: str) -> list[Named]:

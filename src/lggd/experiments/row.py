@@ -72,9 +72,19 @@ class Row:
         return {**self.settings, **self.chosen.get(dataset, {}), **(self.quick if quick else {})}
 
     @property
+    def file(self) -> Path:
+        """Where the row stands."""
+        return self.folder / ROWS / f"{self.slug}.toml"
+
+    @property
     def chosen_file(self) -> Path:
         """Where chosen settings are kept, a table a dataset."""
         return self.folder / CHOSEN / f"{self.slug}.toml"
+
+    def files_for(self, dataset: str) -> list[Path]:
+        """The files that `settings_for` goes by; none where the row was made without."""
+        files = [self.file, self.chosen_file] if dataset in self.chosen else [self.file]
+        return [path for path in files if path.is_file()]
 
 
 def configs_folder(folder: str | Path | None = None) -> Path:
@@ -217,7 +227,7 @@ def _check_distinct(rows: Sequence[Row]) -> None:
         for text in (row.number, row.name.lower()):
             if text in seen:
                 raise ValueError(
-                    f"`{row.folder / ROWS / row.slug}.toml` must have a number and a name of its own, but {text!r} is "
+                    f"`{row.file}` must have a number and a name of its own, but {text!r} is "
                     f"that of {seen[text].slug}.toml too. Change one of them."
                 )
         seen |= {row.number: row, row.name.lower(): row}

@@ -16,10 +16,11 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from lggd.data.splits import check_whole
 from lggd.experiments.chosen import Choice
-from lggd.experiments.methods import completed
+from lggd.experiments.methods import build, completed
 from lggd.experiments.row import Choices, Range, Row, Setting
 from lggd.experiments.runner import measure
 from lggd.experiments.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, noted_about, open_journal
+from lggd.features.given import said_of
 from lggd.features.remembered import remembering
 from lggd.memory import give_memory_back
 
@@ -215,8 +216,9 @@ def _searches(settings: Sweep, row: Row, datasets: Sequence[str]) -> list[Search
             for name, searched in row.search.items()
         },
     }
-    space, first = search_space(row), first_settings(row, settings.backbone)
-    completed(row.method, {**row.settings, **first}, settings.backbone)  # refuses a search for what is no setting
+    with said_of(f"{row.name} ({row.file})"):
+        space, first = search_space(row), first_settings(row, settings.backbone)
+        _check_ends(row, first, settings.backbone)
     journal = open_journal(settings.journal(row))
     ending = "/paper" if paper else ""
     found = []
@@ -234,6 +236,14 @@ def _searches(settings: Sweep, row: Row, datasets: Sequence[str]) -> list[Search
         )
         found.append(Search(settings, row, dataset, splits, study))
     return found
+
+
+def _check_ends(row: Row, first: Mapping[str, Setting], backbone: str) -> None:
+    """Refuses a search for what is no setting, or for values that none can have, before a trial comes upon them."""
+    for name, searched in row.search.items():
+        ends = searched.values if isinstance(searched, Choices) else (searched.low, searched.high)
+        for end in ends:
+            build(row.method, {**row.settings, **first, name: end}, backbone, seed=0)
 
 
 def _distribution(searched: Range | Choices) -> BaseDistribution:
