@@ -118,7 +118,6 @@ def test_every_value_that_may_be_searched_is_of_the_right_kind() -> None:
                     completed(row.method, {**row.settings, name: value}, "gcn")
 
 
-@pytest.mark.skipif(not (RESULTS / "table1.jsonl").exists(), reason="no results are published yet")
 @pytest.mark.parametrize("experiment", ["table1", "backbones", "dynamic", "ablation"])
 def test_lines_that_are_published_hold_settings_as_they_would_be_written_now(experiment: str) -> None:
     method_of = {row.number: row.method for row in load_rows()}
@@ -224,7 +223,6 @@ def test_nothing_that_comes_with_the_package_is_refused(experiment: str, quick: 
 
 
 @pytest.mark.usefixtures("without_data")
-@pytest.mark.skipif(not (RESULTS / "table1.jsonl").exists(), reason="no results are published yet")
 @pytest.mark.parametrize(("experiment", "missing"), [("table1", 0), ("backbones", 0), ("dynamic", 0), ("ablation", 7)])
 def test_published_cells_are_still_known_as_finished(experiment: str, missing: int) -> None:
     """But for the splits, which need the datasets. Some cells of the ablation were never measured."""

@@ -68,20 +68,23 @@ class LGGDClassifier:
         fit_classifiers([self], [data], [""], callback, checkpoint)
         return self
 
-    def _check_kinds(self) -> None:
+    def _check(self) -> None:
+        """Refuses wrong settings, whatever the data."""
+        if self.features is None and self.backbone is None:
+            raise ValueError(
+                "`features` or `backbone` must be given, got None for both. Nothing would be left to answer."
+            )
         if not isinstance(self.features, (GGD, LGGD, type(None))):
             raise TypeError(f"`features` must be LGGD(), GGD() or None, got {self.features!r}.")
         if not isinstance(self.backbone, (GCN, GAT, ChebNet, JKNet, nn.Module, type(None))):
             raise TypeError(f"`backbone` must be one such as GCN(), a torch module or None, got {self.backbone!r}.")
         if not isinstance(self.optimization, Optimization):
             raise TypeError(f"`optimization` must be an Optimization(), got {self.optimization!r}.")
+        if self.features is not None:
+            _ = self.features.settings  # checked as they are read
 
     def _read_labels(self, data: Any) -> Labels:
-        if self.features is None and self.backbone is None:
-            raise ValueError(
-                "`features` or `backbone` must be given, got None for both. Nothing would be left to answer."
-            )
-        self._check_kinds()
+        self._check()
         labels = Labels.read(data)
         if isinstance(self.features, LGGD):
             share = self.features.settings.validation
@@ -196,7 +199,7 @@ class LGGDClassifier:
                 for name in ("features", "backbone", "optimization", "seed")
             }
             model = cls(**parts)
-            model._check_kinds()
+            model._check()
             model.num_classes_ = int(settings["num_classes"])
             model.additions_ = list(settings["additions"])
             model.history_ = {

@@ -40,7 +40,8 @@ def build(method: str, settings: Mapping[str, Setting], backbone: str, seed: int
     training = Training(_backbone(method, backbone, settings), _optimization(settings), seed)
     own = {name: settings[name] for name in _own_defaults(method)}
     model = METHODS[method](training, **own)
-    _check(model)
+    with called(times="time"):
+        model._check()
     return model
 
 
@@ -89,15 +90,6 @@ METHODS: dict[str, Callable[..., Model]] = {
 }
 # These bring a network of their own, and have no use for a backbone.
 OWN_NETWORK = ("GPRGNN", "GOAL", "GraphMix")
-
-
-def _check(model: Model) -> None:
-    """Asks the model itself about its settings."""
-    with called(times="time"):
-        if not isinstance(model, LGGDClassifier):
-            model._check()
-        elif model.features is not None:
-            _ = model.features.settings  # checked as they are read
 
 
 def _backbone(method: str, name: str, settings: Mapping[str, Any]) -> AnyBackbone:
