@@ -272,6 +272,24 @@ def test_a_row_that_fails_leaves_no_line_and_stops_no_other(
     assert [line["slug"] for line in lines_of(tmp_path / "results")] == ["gcn", "gpr"]
 
 
+def test_a_row_is_measured_with_the_backbones_that_it_works_on() -> None:
+    planned = plan("backbones", Wish(rows=("01", "03"), datasets=("cora",)))
+    assert [job.title for job in planned] == [
+        "GCN on cora with gat",
+        "GCN on cora with chebnet",
+        "GCN on cora with jknet",
+        "DropEdge on cora with chebnet",
+        "DropEdge on cora with jknet",
+    ]
+
+
+def test_a_wrong_variant_is_refused_with_its_file(options: list[object], configs: Path) -> None:
+    file = configs / "ablation.toml"
+    file.write_text(file.read_text().replace('"nearest"', '"farthest"'))
+    said = refused("reproduce", "ablation", *options)
+    assert f"LGGD, nearest class on karate ({configs / 'rows/lggd.toml'}, {file}): `readout` must be" in said
+
+
 @pytest.mark.parametrize(
     ("experiment", "wish", "complaint"),
     [
