@@ -524,7 +524,7 @@ def test_a_mistake_under_search_is_refused_and_can_be_mended(configs):
     assert answer(*arguments(configs, "--rows", "01", "--trials", 1, "--splits", 1))["choices"][0]["trials"] == 1
 
 
-def test_committed_journals_choose_the_committed_settings(tmp_path):
+def test_committed_journals_choose_the_committed_settings_and_stay_as_they_are(tmp_path):
     for name in ("configs", "results/sweeps"):
         shutil.copytree(REPOSITORY / name, tmp_path / name)
     where = ["--configs", tmp_path / "configs", "--results", tmp_path / "results"]
@@ -532,6 +532,8 @@ def test_committed_journals_choose_the_committed_settings(tmp_path):
     assert len(files) == 14
     for file in map(Path, files):
         assert file.read_text() == (REPOSITORY / "configs/chosen" / file.name).read_text()
+    for journal in (tmp_path / "results/sweeps").glob("*.journal"):
+        assert journal.read_bytes() == (REPOSITORY / "results/sweeps" / journal.name).read_bytes()
 
 
 def test_the_command_warns_where_effort_was_not_equal_and_then_chooses_nothing(configs):

@@ -61,6 +61,17 @@ def noted_about(journal: optuna.storages.JournalStorage, name: str) -> dict[str,
     return dict(study.user_attrs.get(ABOUT, {})) if study.get_trials(deepcopy=False) else {}
 
 
+def _study(journal: optuna.storages.JournalStorage, name: str) -> optuna.Study:
+    """The study of that name, made where there is none. A journal that is only read must stay as it is."""
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=TRIALS_BEFORE_PRUNING)
+    try:
+        return optuna.load_study(study_name=name, storage=journal, pruner=pruner)
+    except KeyError:  # and another process may make it at the same moment
+        return optuna.create_study(
+            study_name=name, storage=journal, pruner=pruner, direction="maximize", load_if_exists=True
+        )
+
+
 class SharedStudy:
     """The trials of one study. Each draws from `space`, but the first takes the settings `first`.
 
@@ -81,13 +92,7 @@ class SharedStudy:
         grace: float = GRACE,
     ) -> None:
         self.name, self.space, self.first, self.seed, self.grace = name, dict(space), dict(first), seed, grace
-        self._study = optuna.create_study(
-            storage=journal,
-            study_name=name,
-            direction="maximize",
-            load_if_exists=True,
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=TRIALS_BEFORE_PRUNING),
-        )
+        self._study = _study(journal, name)
         self._check_about(about)
         self._heard: dict[int, tuple[int, float]] = {}
 
