@@ -9,8 +9,8 @@ from benchmarks.graphs import splits
 from benchmarks.learning import Released
 from benchmarks.record import Run
 from benchmarks.timing import Row, Table, elapsed
-from lggd.labels import Labels
-from lggd.potential import DegreePotential
+from lggd.equation.potential import DegreePotential
+from lggd.estimator.labels import Labels
 
 SPLITS, HORIZONS, EPOCHS, WARM_UP, BAR = 10, (1.0, 2.0, 3.0, 4.0, 5.0), 150, 4, 5
 # Epochs of each of the authors' models that are timed; all others take as long.

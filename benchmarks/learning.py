@@ -14,8 +14,8 @@ import lggd
 from benchmarks.record import Run
 from benchmarks.timing import Row, Table, race
 from lggd.backbones import BackboneLearner, initialised
-from lggd.labels import Labels
-from lggd.training import learn
+from lggd.estimator.labels import Labels
+from lggd.training.loop import learn
 
 STEP, EPOCHS = 0.1, 3
 

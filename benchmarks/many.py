@@ -14,7 +14,7 @@ import lggd
 from benchmarks.graphs import splits
 from benchmarks.record import Run
 from benchmarks.timing import Row, Table, elapsed
-from lggd.replay import WARM_UP
+from lggd.training.cuda_graph import WARM_UP
 
 SPLITS = 10
 # Ten splits may take this many times one.

@@ -14,8 +14,10 @@ from lggd.backbones import EPOCHS_WITHOUT_VALIDATION, GAT, GCN, BackboneLearner,
 from lggd.backbones import propagation as propagating
 from lggd.backbones import stack as stacking
 from lggd.backbones.propagation import Propagation, SortedEdges
-from lggd.dropout import LEVELS, draw_kept
-from lggd.training import Checkpoint, Optimization, learn
+from lggd.training.checkpoint import Checkpoint
+from lggd.training.dropout import LEVELS, draw_kept
+from lggd.training.loop import learn
+from lggd.training.optimization import Optimization
 from small_data import WITHOUT_EFFECT
 
 FEATURES, CLASSES = 6, 3

@@ -8,13 +8,15 @@ from torch import nn
 from torch_geometric.nn import ChebConv, GATConv, GCNConv, JumpingKnowledge
 from torch_geometric.utils import softmax
 
-from lggd import replay
 from lggd.backbones import GAT, GCN, BackboneLearner, ChebNet, JKNet, attention, initialised, jumping, layers
 from lggd.backbones import network_learner as learning
 from lggd.backbones import stack as stacking
 from lggd.backbones.propagation import Propagation, SortedEdges
-from lggd.dropout import draw_kept
-from lggd.training import Checkpoint, Optimization, learn
+from lggd.training import cuda_graph as replay
+from lggd.training.checkpoint import Checkpoint
+from lggd.training.dropout import draw_kept
+from lggd.training.loop import learn
+from lggd.training.optimization import Optimization
 from small_data import CLASSES, WITHOUT_EFFECT, blocks, random
 
 FEATURES = 2 * CLASSES

@@ -13,8 +13,8 @@ from lggd.backbones import GCN, initialised
 from lggd.backbones.stack import Stack
 from lggd.baselines import GDC, GOAL, GPRGNN, PPR, Baseline, Complement, DropEdge, GAugM, GAugO, GraphMix, Heat, MixUp
 from lggd.baselines.baseline import VALIDATION
-from lggd.labels import Labels
-from lggd.replay import WARM_UP
+from lggd.estimator.labels import Labels
+from lggd.training.cuda_graph import WARM_UP
 from small_data import CLASSES, blocks, changed, garbled, random, same, snapshot, unmasked
 from test_together import splits
 
@@ -367,7 +367,7 @@ def test_a_callback_hears_of_every_epoch(name, make):
     make().fit(blocks(), callback=heard.append)
     told = [progress for progress in heard if progress.stage == "training"]
     assert [progress.epoch for progress in told] == list(range(1, FEW.epochs + 1))
-    assert all("train_loss" in progress.measured for progress in told)
+    assert all("train_loss" in progress.metrics for progress in told)
 
 
 # -- Planted: those who break the contract, each found by the check of it ----------------------------------------------

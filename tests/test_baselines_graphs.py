@@ -22,7 +22,7 @@ from lggd.baselines.edge_predictor import Reconstruction, VariationalEncoder, jo
 from lggd.baselines.gaug_m import GAugM, edited
 from lggd.baselines.gaug_o import GAugO
 from lggd.baselines.gdc import GDC, PPR, Heat, strongest, transition
-from lggd.questions import Questions
+from lggd.training.targets import Questions
 from small_data import blocks, changed
 
 F64 = torch.float64
@@ -663,7 +663,7 @@ class TestOnAGPU:
     def test_a_recorded_epoch_is_one_that_is_not(self, model, monkeypatch):
         data = blocks(lonely=2).cuda()
         recorded = like(model).fit(data).probabilities_
-        monkeypatch.setattr("lggd.replay.WARM_UP", 10**9)
+        monkeypatch.setattr("lggd.training.cuda_graph.WARM_UP", 10**9)
         torch.testing.assert_close(like(model).fit(data).probabilities_, recorded, rtol=1e-3, atol=1e-4)
 
     def test_twenty_thousand_nodes_fit(self):

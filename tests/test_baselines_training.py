@@ -14,8 +14,8 @@ from lggd.baselines.dropedge import AdjacencyEntries, DropEdge, LaplacianEntries
 from lggd.baselines.gprgnn import GPRGNN, pagerank
 from lggd.baselines.graphmix import GraphMix
 from lggd.baselines.mixup import MixUp
-from lggd.labels import Labels
-from lggd.questions import Questions
+from lggd.estimator.labels import Labels
+from lggd.training.targets import Questions
 from small_data import CLASSES, blocks, changed, garbled, permuted, random
 
 FEW = Optimization(lr=0.02, epochs=8, patience=None)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from lggd.experiments.claims import FILE, Claims
+from lggd.compare.claims import FILE, Claims
 
 HOLD = """
 import sys
-from lggd.experiments.claims import Claims
+from lggd.compare.claims import Claims
 with Claims(sys.argv[1]).on(sys.argv[2], wait=True):
     print("held", flush=True)
     sys.stdin.readline()

@@ -23,7 +23,7 @@ from lggd import (
     LGGDClassifier,
     Optimization,
 )
-from lggd.labels import Labels
+from lggd.estimator.labels import Labels
 from small_data import CLASSES, Averages, Perceptron, blocks, changed, garbled, random, same, snapshot, unmasked
 
 TIMES = (1.0, 2.0)
@@ -209,7 +209,7 @@ def test_the_callback_hears_of_both_stages(name, data):
     for stage, history in model.history_.items():
         told = [one for one in heard if one.stage == stage]
         for measure, values in history.items():
-            assert [one.measured[measure] for one in told] == values
+            assert [one.metrics[measure] for one in told] == values
     learned = name not in ("GGD alone", "GGD, GCN", "GCN alone")
     assert (heard[0].stage == "distances") == learned if heard else name == "GGD alone"
 

@@ -20,9 +20,9 @@ import torch
 import lggd
 from command_line import ONE_THREAD, answer, command, refused, rows_of
 from lggd.data.tables import read_nodes
-from lggd.experiments.run import run
-from lggd.experiments.run_folder import run_facts, write_run
-from lggd.experiments.run_subject import subject_from_tables
+from lggd.runs.folder import run_facts, write_run
+from lggd.runs.run import run
+from lggd.runs.subject import subject_from_tables
 
 IDS = ["Åse", "Bo, jr.", "cy", "dee", "eva", "fay", "gil", "hal"]
 

@@ -12,7 +12,7 @@ import torch
 from fields import DTYPES, EXPONENTS, SHAPES, check_stage, close, on, random_field
 from lggd import RK4, DegreePotential, Graph, evolve, replay
 from lggd.kernels import Field, backend_for, reference
-from lggd.replay import WARM_UP, Replayed
+from lggd.training.cuda_graph import WARM_UP, Replayed
 
 pytest.importorskip("triton", reason="needs triton, which runs on Linux")
 from lggd.kernels import cuda

@@ -31,9 +31,9 @@ from lggd import (
     Unscaled,
     evolve,
 )
+from lggd.estimator.labels import Labels
 from lggd.features import estimator
 from lggd.features.settings import Settings
-from lggd.labels import Labels
 from lggd.solvers.evolution import FAR
 from small_data import CLASSES, Perceptron, blocks, changed, garbled, permuted, random, same, snapshot, unmasked
 
@@ -303,7 +303,7 @@ def test_the_callback_hears_of_every_epoch_and_the_history_keeps_it(horizons, da
     assert [(one.stage, one.epoch, one.epochs) for one in heard] == [("distances", e, 4) for e in range(1, 5)]
     names = ["t=1", "t=2"] if horizons == "each" else ["all times"]
     assert set(model.history_) == {f"{kind} {name}" for kind in ("train_loss", "validation_loss") for name in names}
-    assert {name: [one.measured[name] for one in heard] for name in model.history_} == model.history_
+    assert {name: [one.metrics[name] for one in heard] for name in model.history_} == model.history_
 
 
 def test_learning_lowers_the_loss(data):

@@ -11,10 +11,10 @@ from matplotlib.image import imread, imsave
 from scipy.ndimage import label
 
 from lggd import Graph
-from lggd.experiments.dragon import dragon
-from lggd.experiments.figures import draw_geodesic, draw_robustness, save
-from lggd.experiments.geodesic import geodesic, read_image
-from lggd.experiments.robustness import Robustness, disk_points, random_edges, robustness, with_edges
+from lggd.paper.dragon import dragon
+from lggd.paper.figures import draw_geodesic, draw_robustness, save
+from lggd.paper.geodesic import geodesic, read_image
+from lggd.paper.robustness import Robustness, disk_points, random_edges, robustness, with_edges
 
 SIGNATURES = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
 

@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 
 import lggd
 from lggd import Graph
-from lggd.csr import inverse
+from lggd.graph.csr import inverse
 
 PAIRS = [(0, 1), (1, 0), (1, 3), (3, 1), (0, 3), (3, 0)]
 ADJACENCY = np.array([[0, 1, 0, 1], [1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 0, 0]], float)

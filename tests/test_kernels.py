@@ -170,8 +170,8 @@ import json, sys
 from pathlib import Path
 import numpy as np, torch
 import lggd
-from lggd.csr import CSR
-from lggd.graph import Layout
+from lggd.graph.csr import CSR
+from lggd.graph.graph import Layout
 
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from lggd import labels as reading
-from lggd.labels import ENOUGH_TO_HOLD_OUT, Labels, merge_labels
+from lggd.estimator import labels as reading
+from lggd.estimator.labels import ENOUGH_TO_HOLD_OUT, Labels, merge_labels
 from small_data import blocks, changed, garbled, random
 
 

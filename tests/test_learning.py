@@ -31,7 +31,6 @@ from lggd import (
     evolve,
     replay,
 )
-from lggd.dropout import LEVELS, draw_kept, draw_lots, kept_levels, words_for
 from lggd.learning import neighbourhood
 from lggd.learning import networks as networking
 from lggd.learning.contents import Dense, Sparse, compressed, read_contents, sparse
@@ -41,7 +40,10 @@ from lggd.learning.neighbourhood import Propagated, gcn_matrix, propagated
 from lggd.learning.networks import ACTIVATIONS, FromModule, Stack
 from lggd.learning.parameters import Equation
 from lggd.learning.workspace import Workspace
-from lggd.training import Checkpoint, Optimization, learn
+from lggd.training.checkpoint import Checkpoint
+from lggd.training.dropout import LEVELS, draw_kept, draw_lots, kept_levels, words_for
+from lggd.training.loop import learn
+from lggd.training.optimization import Optimization
 from small_data import CLASSES, blocks, random, same
 
 TIMES = (0.5, 1.25, 2.0)

@@ -10,10 +10,10 @@ from tests.small_data import CLASSES, blocks, unmasked
 
 import lggd
 from lggd import GCN, LGGD, MLP, LGGDPlus, Optimization, PropagatedMLP
-from lggd import plus as plus_module
 from lggd.baselines import GDC, PPR, Heat
 from lggd.features import lggd as lggd_features
 from lggd.features.remembered import remembering
+from lggd.models import plus as plus_module
 
 SHORT = Optimization(epochs=12, patience=None)
 

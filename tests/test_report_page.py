@@ -14,8 +14,8 @@ import pytest
 from scipy import stats
 
 from command_line import answer, command, refused
-from lggd.experiments.bars import Bar, bars
-from lggd.experiments.comparison import (
+from lggd.paper.bars import Bar, bars
+from lggd.paper.comparison import (
     BASE,
     Findings,
     Measurement,
@@ -27,9 +27,9 @@ from lggd.experiments.comparison import (
     read_findings,
     signed_rank_p,
 )
-from lggd.experiments.paper_tables import BASELINES, DATASETS, PUBLISHED, ROWS, Published
-from lggd.experiments.report_files import read_notes, read_page, write_report
-from lggd.experiments.result_figures import draw_ablation, draw_backbones, draw_dynamic, draw_table
+from lggd.paper.paper_tables import BASELINES, DATASETS, PUBLISHED, ROWS, Published
+from lggd.paper.report_files import read_notes, read_page, write_report
+from lggd.paper.result_figures import draw_ablation, draw_backbones, draw_dynamic, draw_table
 
 ROOT = Path(__file__).parent.parent
 Line = dict[str, Any]

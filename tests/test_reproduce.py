@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 import torch
+from lggd.experiments import jobs, methods, reproduce, runner
 
 import lggd
 from command_line import ONE_THREAD, answer, command, refused
+from lggd.compare.results import Results
+from lggd.compare.row import load_rows
+from lggd.compare.runner import measure
+from lggd.compare.splits import load_splits
 from lggd.data.splits import fingerprint
-from lggd.experiments import jobs, methods, reproduce, runner
-from lggd.experiments.figure_jobs import RobustnessJob
-from lggd.experiments.jobs import NewLabels, Setup
-from lggd.experiments.reproduce import Wish, plan
-from lggd.experiments.results import Results
-from lggd.experiments.row import load_rows
-from lggd.experiments.runner import measure
-from lggd.experiments.splits import load_splits
+from lggd.paper.figure_jobs import RobustnessJob
+from lggd.paper.jobs import NewLabels, Setup
+from lggd.paper.reproduce import Wish, plan
 from test_claims import held_elsewhere
 
 BRIEF = "max_epochs = 4\n"

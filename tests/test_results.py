@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lggd.experiments.results import Results
+from lggd.compare.results import Results
 
 # Imports nothing heavy: the module is read from its file.
 WRITER = """

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import lggd
-from lggd.experiments.methods import METHODS, Model, build, completed
-from lggd.experiments.row import Choices, Range, Row, configs_folder, load_rows, rows_named
-from lggd.experiments.splits import load_splits, scaled, with_contents
+from lggd.compare.methods import METHODS, Model, build, completed
+from lggd.compare.row import Choices, Range, Row, configs_folder, load_rows, rows_named
+from lggd.compare.splits import load_splits, scaled, with_contents
 
 PAPER_NUMBERS = [f"{number:02}" for number in range(1, 14)]
 GOOD = """

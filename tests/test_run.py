@@ -24,11 +24,11 @@ import browser
 import lggd
 from command_line import ONE_THREAD, answer, command, refused, rows_of
 from lggd.data.tables import read_nodes
-from lggd.experiments.run import Outcome, RunSettings, described, run
-from lggd.experiments.run_folder import run_facts, write_run
-from lggd.experiments.run_subject import Subject, subject_from_dataset, subject_from_tables
-from lggd.experiments.run_training import UnfinishedTraining
-from lggd.training import Progress
+from lggd.runs.folder import run_facts, write_run
+from lggd.runs.run import Outcome, RunSettings, described, run
+from lggd.runs.subject import Subject, subject_from_dataset, subject_from_tables
+from lggd.runs.training import UnfinishedTraining
+from lggd.training.progress import Progress
 
 OWN = ["--edges", "e.csv", "--nodes", "n.csv", "--label", "kind"]
 FILES = ["predictions.csv", "features.parquet", "model/", "settings.json", "run.json", "report.html"]

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lggd.experiments import jobs
 
 from command_line import command, refused
-from lggd.experiments import jobs
-from lggd.experiments.jobs import Cell, NewLabels, Setup
-from lggd.experiments.methods import BACKBONES, METHODS, OWN_NETWORK, build, completed, works_on
-from lggd.experiments.reproduce import Wish, plan
-from lggd.experiments.results import Results
-from lggd.experiments.row import Choices, Row, load_rows
+from lggd.compare.methods import BACKBONES, METHODS, OWN_NETWORK, build, completed, works_on
+from lggd.compare.results import Results
+from lggd.compare.row import Choices, Row, load_rows
+from lggd.paper.jobs import Cell, NewLabels, Setup
+from lggd.paper.reproduce import Wish, plan
 
 RESULTS = Path(__file__).parents[1] / "results"
 EXPERIMENTS = ("table1", "backbones", "dynamic", "ablation", "all")

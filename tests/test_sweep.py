@@ -20,17 +20,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from lggd.experiments import splits as experiment_splits
+from lggd.experiments import sweep as sweeping
 from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState
 
 from command_line import ONE_THREAD, answer, command, refused
-from lggd.experiments import splits as experiment_splits
-from lggd.experiments import sweep as sweeping
-from lggd.experiments.chosen import Choice, toml_line, write_chosen
-from lggd.experiments.row import Choices, Range, Row, load_rows
-from lggd.experiments.runner import Measured, measure
-from lggd.experiments.study import REASON, SharedStudy, open_journal
-from lggd.experiments.sweep import Sweep, first_settings, sweep
+from lggd.compare.chosen import Choice, toml_line, write_chosen
+from lggd.compare.row import Choices, Range, Row, load_rows
+from lggd.compare.runner import Measured, measure
+from lggd.compare.study import REASON, SharedStudy, open_journal
+from lggd.compare.sweep import Sweep, first_settings, sweep
 
 PATIENCE = 60.0
 REPOSITORY = Path(__file__).parents[1]
@@ -45,8 +45,8 @@ WORKER = """
 import sys, time
 from pathlib import Path
 from lggd.experiments import sweep as sweeping
-from lggd.experiments.row import Range, Row
-from lggd.experiments.runner import Measured
+from lggd.compare.row import Range, Row
+from lggd.compare.runner import Measured
 
 folder, name, seconds, trials = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
 
@@ -376,7 +376,7 @@ def with_other_test_labels(monkeypatch: pytest.MonkeyPatch) -> None:
             data.y = y
         return datas
 
-    monkeypatch.setattr("lggd.experiments.runner.load_splits", permuted)
+    monkeypatch.setattr("lggd.compare.runner.load_splits", permuted)
 
 
 def swept(folder: Path, dataset: str = "moons") -> tuple[bytes, list[Any]]:
@@ -419,7 +419,7 @@ def test_hidden_test_labels_are_nowhere(monkeypatch):
         seen.extend(datas)
         raise InterruptedError
 
-    monkeypatch.setattr("lggd.experiments.runner.fit_together", fit)
+    monkeypatch.setattr("lggd.compare.runner.fit_together", fit)
     with pytest.raises(InterruptedError):
         measure(ROW, ROW.settings, "digits", [0, 1], hide_test=True)
     for data in seen:

@@ -13,8 +13,8 @@ import pytest
 import scipy.sparse as sp
 
 from lggd import Graph
-from lggd.data.files import check_folder_writable, replacing_folder
 from lggd.data.tables import read_edges, read_ids, write_distances
+from lggd.files import check_folder_writable, replacing_folder
 
 
 def written(tmp_path: Path, text: str, name: str = "edges.csv") -> Path:

@@ -31,12 +31,12 @@ from lggd import (
     fit_together,
     load,
 )
+from lggd.estimator.labels import Labels
 from lggd.features import passes, problems
 from lggd.features.footprint import SHARE_TO_USE, problems_that_fit
-from lggd.features.passes import history_of, in_passes, stage_name
 from lggd.features.problems import Problems
-from lggd.labels import Labels
-from lggd.replay import WARM_UP
+from lggd.models.passes import history_of, in_passes, stage_name
+from lggd.training.cuda_graph import WARM_UP
 from real_data import REAL_DATA, needs_real_data
 from small_data import (
     CLASSES,
@@ -449,7 +449,7 @@ def test_the_callback_hears_of_every_model_until_it_ends():
     for k, model in enumerate(models):
         for name, curve in model.history_.items():
             kind, problem = name.split(" ", 1)
-            told = [one.measured.get(f"{kind} models[{k}] {problem}") for one in heard]
+            told = [one.metrics.get(f"{kind} models[{k}] {problem}") for one in heard]
             assert told == curve + [None] * (len(heard) - len(curve))
     assert len(models[1].history_["train_loss t=1"]) == 7
 

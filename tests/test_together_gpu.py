@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lggd import MLP, fit_together
-from lggd.replay import WARM_UP
+from lggd.training.cuda_graph import WARM_UP
 from test_together import CLASSIFIERS, DATA, DIVIDED, FEATURES, FEW, SOME, check_as_if_alone, stages
 
 pytestmark = [

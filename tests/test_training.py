@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from lggd import Checkpoint, Optimization, Progress
-from lggd.training import Randomness, learn, seed_of
+from lggd.training.loop import learn
+from lggd.training.randomness import RandomState, read_seed
 from small_data import random
 
 
@@ -129,7 +130,7 @@ def test_the_check_on_resuming_catches_a_restart(tmp_path, monkeypatch):
 
 def test_a_save_is_due_after_so_many_seconds(tmp_path, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("lggd.training.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("lggd.training.checkpoint.time.monotonic", lambda: now[0])
     checkpoint = Checkpoint(tmp_path, "key", every=5.0)
     assert not checkpoint.is_due()
     now[0] = 104.9
@@ -247,30 +248,30 @@ def test_edges_of_what_is_allowed():
 
 
 def test_a_number_is_its_own_seed_and_a_generator_draws_one():
-    assert [seed_of(seed) for seed in (0, 7, 2**63 - 1)] == [0, 7, 2**63 - 1]
+    assert [read_seed(seed) for seed in (0, 7, 2**63 - 1)] == [0, 7, 2**63 - 1]
     generator = random(3)
-    first, second = seed_of(generator), seed_of(generator)
+    first, second = read_seed(generator), read_seed(generator)
     assert first != second
-    assert first == seed_of(random(3))
+    assert first == read_seed(random(3))
     assert 0 <= first < 2**31
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 1.0, True, "0", None])
 def test_what_is_no_seed_is_refused(seed):
     with pytest.raises(ValueError, match="`seed`"):
-        seed_of(seed)
+        read_seed(seed)
 
 
 def test_a_seed_leaves_global_random_numbers_alone():
     before = torch.get_rng_state()
-    seed_of(random(3))
-    seed_of(5)
+    read_seed(random(3))
+    read_seed(5)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_random_numbers_of_ones_own_go_on_where_they_stopped():
     before = torch.get_rng_state()
-    mine = Randomness(5, torch.device("cpu"))
+    mine = RandomState(5, torch.device("cpu"))
     drawn = []
     for _ in range(2):
         with mine.in_use():
@@ -281,7 +282,7 @@ def test_random_numbers_of_ones_own_go_on_where_they_stopped():
 
 def test_they_are_given_back_even_after_an_error():
     before = torch.get_rng_state()
-    mine = Randomness(5, torch.device("cpu"))
+    mine = RandomState(5, torch.device("cpu"))
 
     def fail():
         with mine.in_use():
@@ -294,7 +295,7 @@ def test_they_are_given_back_even_after_an_error():
 
 
 def test_two_of_them_do_not_meet():
-    one, other, alone = (Randomness(seed, torch.device("cpu")) for seed in (1, 2, 1))
+    one, other, alone = (RandomState(seed, torch.device("cpu")) for seed in (1, 2, 1))
     found = []
     for _ in range(2):
         with one.in_use():

@@ -4,26 +4,28 @@ from importlib.metadata import PackageNotFoundError, version
 
 from lggd import _waiting as _waiting  # first: it must come before torch
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
-from lggd.classifier import LGGDClassifier
 from lggd.data.datasets import load
 from lggd.distances import Depth, depth, distance, shortest_path
-from lggd.estimate import estimate_memory
+from lggd.equation.potential import DegreePotential
 from lggd.features import GGD, LGGD
+from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.graph import Graph
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential
 from lggd.memory import Memory
-from lggd.plus import LGGDPlus
-from lggd.potential import DegreePotential
-from lggd.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
+from lggd.models.batching import fit_together
+from lggd.models.classifier import LGGDClassifier
+from lggd.models.memory_estimate import estimate_memory
+from lggd.models.plus import LGGDPlus
 from lggd.solvers.dijkstra import Dijkstra
 from lggd.solvers.evolution import Evolution, evolve
 from lggd.solvers.iterative import FastIterative
 from lggd.solvers.marching import FastMarching
 from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
 from lggd.solvers.solution import Solution, Statistics, Status
-from lggd.together import fit_together
-from lggd.training import Checkpoint, Optimization, Progress
+from lggd.training.checkpoint import Checkpoint
+from lggd.training.optimization import Optimization
+from lggd.training.progress import Progress
 
 try:
     __version__ = version("lggd")

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lggd.boundary import Boundary, NodeSet, Sources
+from lggd.equation.boundary import Boundary, NodeSet, Sources
+from lggd.equation.potential import Potential
+from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
-from lggd.potential import Potential
 from lggd.solvers.dijkstra import Dijkstra
 from lggd.solvers.iterative import FastIterative
 from lggd.solvers.marching import FastMarching
@@ -47,7 +48,7 @@ def distance(
     if solver is None:
         solver = Dijkstra() if math.isinf(problem.p) else FastMarching()
     if isinstance(solver, type) or not hasattr(solver, "solve"):
-        raise TypeError(f"`solver` must be a solver such as FastMarching(), got {solver!r}.")
+        raise InputTypeError("solver", "be a solver such as FastMarching()", repr(solver))
     by_row, sweeps = solver.solve(problem)
     value = problem.layout.to_nodes(by_row).to(graph.device)
     status = Status.EXACT if bool(torch.isfinite(by_row).all()) else Status.UNREACHABLE
@@ -74,19 +75,21 @@ def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, col
     """
     value = solution.value if isinstance(solution, Solution) else solution
     if not isinstance(value, Tensor):
-        raise TypeError(f"`solution` must be a Solution or a tensor, got {type(value).__name__}. Use distance().")
+        raise InputTypeError("solution", "be a Solution or a tensor", type(value).__name__, "Use distance().")
     value = value[-1] if value.dim() == 3 else value
     if value.dim() not in (1, 2) or len(value) != graph.num_nodes:
-        raise ValueError(f"`solution` must belong to this graph of {graph.num_nodes} nodes, got {list(value.shape)}.")
+        raise InputError("solution", f"belong to this graph of {graph.num_nodes} nodes", list(value.shape))
     if value.dim() == 2 and not 0 <= column < value.shape[1]:
-        raise ValueError(f"`column` must lie in 0..{value.shape[1] - 1}, got {column}.")
+        raise InputError("column", f"lie in 0..{value.shape[1] - 1}", column)
     f = value if value.dim() == 1 else value[:, column]
     if not hasattr(target, "__index__"):
-        raise TypeError(f"`target` must be a node id, got {target!r}.")
+        raise InputTypeError("target", "be a node id", repr(target))
     if not 0 <= target < graph.num_nodes:
-        raise ValueError(f"`target` must name a node 0..{graph.num_nodes - 1}, got {target}.")
+        raise InputError("target", f"name a node 0..{graph.num_nodes - 1}", target)
     if not math.isfinite(float(f[target])):
-        raise ValueError(f"`target` must be reachable, but node {target} has no way to the boundary. Pick another one.")
+        raise InputError(
+            "target", "be reachable", but=f"node {target} has no way to the boundary", remedy="Pick another one."
+        )
     layout = graph.layout()
     csr, heights = layout.csr, layout.into_rows(f)
     at = target if layout.rank is None else int(layout.rank[target])
@@ -99,8 +102,11 @@ def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, col
             slope = slope * csr.weight[span].to(slope.dtype).sqrt()
         if len(slope) == 0 or not float(slope.max()) > 0:
             node = at if layout.order is None else int(layout.order[at])
-            raise ValueError(
-                f"`solution` must be a distance, but node {node} is lower than all its neighbours. Use distance()."
+            raise InputError(
+                "solution",
+                "be a distance",
+                but=f"node {node} is lower than all its neighbours",
+                remedy="Use distance().",
             )
         at = int(neighbours[int(slope.argmax())])
         rows.append(at)
@@ -146,7 +152,7 @@ def depth(
     else:
         read = Boundary.read(candidates, graph.num_nodes, "candidates")
         if not read.single:
-            raise ValueError(f"`candidates` must be one set of nodes, got {len(read.columns)} sets. Join them.")
+            raise InputError("candidates", "be one set of nodes", f"{len(read.columns)} sets", "Join them.")
         chosen = torch.from_numpy(read.columns[0])
     means, reach = [], []
     for batch in torch.split(chosen, COLUMNS_AT_A_TIME):

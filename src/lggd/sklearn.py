@@ -22,13 +22,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import nn
 
-from lggd import classifier
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
-from lggd.data.names import suggestion
+from lggd.errors import InputError, InputTypeError
 from lggd.features import GGD, LGGD
 from lggd.graph import Graph
 from lggd.learning.contents import sparse
-from lggd.training import Optimization
+from lggd.models import classifier
+from lggd.training.optimization import Optimization
+from lggd.validation import suggestion
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -142,7 +143,7 @@ class LGGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         predicted, labels = self.predict(X), column_or_1d(y)
         labelled = ~_is_unlabelled(labels)
         if not labelled.any():
-            raise ValueError("`y` must label at least one sample to score, got -1 for all.")
+            raise InputError("y", "label at least one sample to score", "-1 for all")
         weight = None if sample_weight is None else np.asarray(sample_weight)[labelled]
         return float(accuracy_score(labels[labelled], predicted[labelled], sample_weight=weight))
 
@@ -158,7 +159,7 @@ class LGGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(codes) == 1:
             codes = codes.repeat(len(samples))
         if len(codes) != len(samples):
-            raise ValueError(f"`labels` must hold a label for each of the {len(samples)} samples, got {len(codes)}.")
+            raise InputError("labels", f"hold a label for each of the {len(samples)} samples", len(codes))
         self._check_agreement(samples, codes)
         self.model_.add_labels(samples, codes)
         self._read_answers()
@@ -169,7 +170,7 @@ class LGGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _check_neighbours(self) -> tuple[int, Any]:
         count, metric = self.n_neighbors, self.metric
         if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
-            raise ValueError(f"`n_neighbors` must be a whole number from 1, got {count!r}.")
+            raise InputError("n_neighbors", "be a whole number from 1", repr(count))
         if not callable(metric) and metric not in METRICS:
             close = suggestion(str(metric), METRICS)
             raise ValueError(
@@ -183,10 +184,10 @@ class LGGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(check_random_state(self.random_state).randint(SEEDS))
         features: Any = _with_defaults(self.features)
         if features is not None and not isinstance(features, GGD | LGGD):
-            raise TypeError(f"`features` must be LGGD(), GGD() or None, got {features!r}.")
+            raise InputTypeError("features", "be LGGD(), GGD() or None", repr(features))
         optimization: Any = _with_defaults(self.optimization)
         if not isinstance(optimization, Optimization):
-            raise TypeError(f"`optimization` must be one such as Optimization(epochs=100), got {optimization!r}.")
+            raise InputTypeError("optimization", "be one such as Optimization(epochs=100)", repr(optimization))
         features = None if features is None else replace(features, seed=seed)
         return classifier.LGGDClassifier(features, _with_defaults(self.backbone), optimization, seed)
 
@@ -206,9 +207,11 @@ class LGGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for sample, code in zip(samples, codes, strict=True):
             if known[sample] not in (UNLABELLED, code):
                 one, other = self.classes_[[code, known[sample]]].tolist()
-                raise ValueError(
-                    f"`labels` must agree with what is known, but sample {sample} would be both {one!r} and {other!r}. "
-                    "Leave it out, or fit anew."
+                raise InputError(
+                    "labels",
+                    "agree with what is known",
+                    but=f"sample {sample} would be both {one!r} and {other!r}",
+                    remedy="Leave it out, or fit anew.",
                 )
             known[sample] = code
 
@@ -232,13 +235,15 @@ def _read_labels(y: Array) -> tuple[Array, Array]:
     """The classes `[K]`, and the number of the class of each sample, int64 `[N]`, -1 without a label."""
     labelled = ~_is_unlabelled(y)
     if not labelled.any():
-        raise ValueError("`y` must label samples of at least two classes, got -1 for all. Label one of each class.")
+        raise InputError("y", "label samples of at least two classes", "-1 for all", "Label one of each class.")
     check_classification_targets(y[labelled])
     classes, inverse = np.unique(y[labelled], return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(
-            f"`y` must label samples of at least two classes, got one class, {classes.tolist()[0]!r}. "
-            "-1 marks samples without a label: rename a class of that name."
+        raise InputError(
+            "y",
+            "label samples of at least two classes",
+            f"one class, {classes.tolist()[0]!r}",
+            "-1 marks samples without a label: rename a class of that name.",
         )
     codes = np.full(len(y), UNLABELLED, np.int64)
     codes[labelled] = inverse
@@ -255,10 +260,10 @@ def _read_indices(indices: ArrayLike, count: int) -> Array:
             raise ValueError(f"`indices` as a mask must have shape [{count}], got {list(read.shape)}.")
         return np.flatnonzero(read)
     if read.dtype.kind not in "ui" or read.ndim != 1:
-        raise TypeError(f"`indices` must be row numbers [M] or a mask, got {read.dtype} of shape {list(read.shape)}.")
+        raise InputTypeError("indices", "be row numbers [M] or a mask", f"{read.dtype} of shape {list(read.shape)}")
     outside = read[(read < 0) | (read >= count)]
     if len(outside):
-        raise ValueError(f"`indices` must name samples 0..{count - 1} of fit, got {outside[0]}. Others need a new fit.")
+        raise InputError("indices", f"name samples 0..{count - 1} of fit", outside[0], "Others need a new fit.")
     return read.astype(np.int64)
 
 
@@ -267,9 +272,11 @@ def _codes_of(labels: Array, classes: Array) -> Array:
     number = {label: code for code, label in enumerate(classes.tolist())}
     unknown = [label for label in labels.tolist() if label not in number]
     if unknown:
-        raise ValueError(
-            f"`labels` must be among the classes {', '.join(map(repr, number))}, got {unknown[0]!r}. "
-            "A new class needs a new fit."
+        raise InputError(
+            "labels",
+            f"be among the classes {', '.join(map(repr, number))}",
+            repr(unknown[0]),
+            "A new class needs a new fit.",
         )
     return np.array([number[label] for label in labels.tolist()], np.int64)
 

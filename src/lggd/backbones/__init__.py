@@ -1,8 +1,8 @@
 """Backbones: graph neural networks of one signature, and the learner that trains any of them."""
 
 from lggd.backbones.learner import BackboneLearner, initialised
-from lggd.backbones.network_learner import EPOCHS_WITHOUT_VALIDATION, NetworkLearner, Networks
 from lggd.backbones.networks import GAT, GCN, Backbone, ChebNet, JKNet, build_backbone
+from lggd.training.engine import EPOCHS_WITHOUT_VALIDATION, NetworkLearner, Networks
 
 __all__ = [
     "EPOCHS_WITHOUT_VALIDATION",

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from lggd.learning.networks import Owned
-from lggd.questions import Questions
-from lggd.training import Optimization, Randomness
+from lggd.training.optimization import Optimization
+from lggd.training.randomness import RandomState
+from lggd.training.targets import Questions
 
 
 class Copies:
@@ -29,7 +30,7 @@ class Copies:
     ) -> None:
         self.modules = list(modules)
         self.inputs = [(x if x.dim() == 2 else x[q], edge_index, edge_weight) for q in range(len(self.modules))]
-        self.draws = [Randomness(seed, x.device) for seed in seeds]
+        self.draws = [RandomState(seed, x.device) for seed in seeds]
         for q in range(len(self.modules)):
             self._make_lazy_parameters(q)
 

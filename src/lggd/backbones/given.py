@@ -8,6 +8,8 @@ from enum import Enum
 
 from torch import Tensor, nn
 
+from lggd.errors import InputError
+
 
 class _Weights(Enum):
     """How a module wants the edge weights."""
@@ -45,9 +47,11 @@ class GivenModule(nn.Module):
         if isinstance(logits, Tensor) and list(logits.shape) == shape:
             return logits
         given = list(logits.shape) if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
-        raise ValueError(
-            f"`backbone` must give logits {shape}, a row a node and a column a class, "
-            f"but {type(self.module).__name__} gave {given}. Set the width of its last layer to {self.num_classes}."
+        raise InputError(
+            "backbone",
+            f"give logits {shape}, a row a node and a column a class",
+            but=f"{type(self.module).__name__} gave {given}",
+            remedy=f"Set the width of its last layer to {self.num_classes}.",
         )
 
 

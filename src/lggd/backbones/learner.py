@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from lggd.backbones.copies import Copies
-from lggd.backbones.network_learner import NetworkLearner
 from lggd.backbones.networks import Backbone, Network, build_backbone
 from lggd.backbones.propagation import check_edges
 from lggd.backbones.stack import Stack
-from lggd.training import Optimization, Randomness, seed_of
+from lggd.errors import InputError
+from lggd.training.engine import NetworkLearner
+from lggd.training.optimization import Optimization
+from lggd.training.randomness import RandomState, read_seed
 
 
 def initialised(
@@ -27,7 +29,7 @@ def initialised(
     >>> bool((one.first.lin.weight == other.first.lin.weight).all())
     True
     """
-    with torch.device("cpu"), Randomness(seed_of(seed), torch.device("cpu")).in_use():
+    with torch.device("cpu"), RandomState(read_seed(seed), torch.device("cpu")).in_use():
         return build_backbone(backbone, in_channels, num_classes)
 
 
@@ -93,19 +95,23 @@ def _together(
     """Stacked where they are ours, one after the other where they are not."""
     for module in modules:
         if not any(parameter.requires_grad for parameter in module.parameters()):
-            raise ValueError(
-                f"`modules` must have parameters that ask for gradients, but {type(module).__name__} has none. "
-                "There is nothing to train."
+            raise InputError(
+                "modules",
+                "have parameters that ask for gradients",
+                but=f"{type(module).__name__} has none",
+                remedy="There is nothing to train.",
             )
     # Seeds drawn from the seeds: the numbers that drop values must not be those that parameters started from.
-    drawn = [seed_of(torch.Generator().manual_seed(seed_of(seed))) for seed in seeds]
+    drawn = [read_seed(torch.Generator().manual_seed(read_seed(seed))) for seed in seeds]
     networks = [module for module in modules if isinstance(module, Network)]
     if not networks:
         return Copies(modules, x, edge_index, edge_weight, drawn)
     if len(networks) < len(modules):
-        raise ValueError(
-            f"`modules` must all be of a backbone of ours or all of one's own, got {len(networks)} of "
-            f"{len(modules)} of ours. Train them apart."
+        raise InputError(
+            "modules",
+            "all be of a backbone of ours or all of one's own",
+            f"{len(networks)} of {len(modules)} of ours",
+            "Train them apart.",
         )
     return Stack(networks, x, edge_index, edge_weight, drawn)
 
@@ -113,9 +119,10 @@ def _together(
 def _read_labels(name: str, labels: Tensor, problems: int, x: Tensor) -> Tensor:
     shape = [problems, x.shape[-2]]
     if list(labels.shape) != shape or labels.dtype != torch.int64:
-        raise ValueError(
-            f"`{name}` must be int64 {shape}, a class a node and -1 where it is not known, a row a module, "
-            f"got {labels.dtype} {list(labels.shape)}."
+        raise InputError(
+            name,
+            f"be int64 {shape}, a class a node and -1 where it is not known, a row a module",
+            f"{labels.dtype} {list(labels.shape)}",
         )
     return labels.to(x.device)
 
@@ -125,18 +132,20 @@ def _check_problems(
 ) -> None:
     problems = len(modules)
     if not problems or len({id(module) for module in modules}) < problems:
-        raise ValueError(
-            f"`modules` must be different modules, one a problem and at least one, got {problems}"
-            f"{' with some of them twice' if problems else ''}. Copy them, for each is trained in place."
+        raise InputError(
+            "modules",
+            "be different modules, one a problem and at least one",
+            f"{problems}{(' with some of them twice' if problems else '')}",
+            "Copy them, for each is trained in place.",
         )
     if x.dim() not in (2, 3) or not x.is_floating_point():
-        raise ValueError(
-            f"`x` must be float [N, F], a row a node, or [Q, N, F], got {x.dtype} {list(x.shape)}. Use x.float()."
+        raise InputError(
+            "x", "be float [N, F], a row a node, or [Q, N, F]", f"{x.dtype} {list(x.shape)}", "Use x.float()."
         )
     if x.dim() == 3 and len(x) != problems:
-        raise ValueError(f"`x` must be [N, F] or [{problems}, N, F] for {problems} modules, got {list(x.shape)}.")
+        raise InputError("x", f"be [N, F] or [{problems}, N, F] for {problems} modules", list(x.shape))
     for argument, given in (("seeds", seeds), ("names", names)):
         if len(given) != problems:
-            raise ValueError(f"`{argument}` must have one a module, {problems} in all, got {len(given)}.")
+            raise InputError(argument, f"have one a module, {problems} in all", len(given))
     if len(set(names)) < problems:
-        raise ValueError(f"`names` must tell the problems apart, got {list(names)}.")
+        raise InputError("names", "tell the problems apart", list(names))

@@ -30,6 +30,7 @@ from lggd.backbones.layers import (
     moved_laplacian,
 )
 from lggd.backbones.propagation import Propagation, Remembered, SortedEdges
+from lggd.errors import InputError, InputTypeError
 
 
 @dataclass(frozen=True)
@@ -186,9 +187,11 @@ def build_backbone(backbone: Backbone | nn.Module, in_channels: int, num_classes
     if isinstance(backbone, nn.Module):
         return GivenModule(backbone, num_classes)
     given = f"the class {backbone.__name__}" if isinstance(backbone, type) else f"a {type(backbone).__name__}"
-    raise TypeError(
-        f"`backbone` must be GCN(), GAT(), ChebNet(), JKNet() or a torch.nn.Module, got {given}. "
-        "Give an object, not its class or its name."
+    raise InputTypeError(
+        "backbone",
+        "be GCN(), GAT(), ChebNet(), JKNet() or a torch.nn.Module",
+        given,
+        "Give an object, not its class or its name.",
     )
 
 
@@ -302,10 +305,10 @@ class _JumpingNetwork(Network):
 def check_counts(**counts: object) -> None:
     for name, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, Integral) or int(count) < 1:
-            raise ValueError(f"`{name}` must be a whole number from 1, got {count!r}.")
+            raise InputError(name, "be a whole number from 1", repr(count))
 
 
 def check_share(**shares: object) -> None:
     for name, share in shares.items():
         if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= float(share) < 1:
-            raise ValueError(f"`{name}` must lie in [0, 1), got {share!r}. Use {name}=0 to drop nothing.")
+            raise InputError(name, "lie in [0, 1)", repr(share), f"Use {name}=0 to drop nothing.")

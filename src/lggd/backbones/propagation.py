@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from lggd.errors import InputError
 from lggd.learning.contents import no_notice
 
 T = TypeVar("T")
@@ -253,25 +254,34 @@ class _Sight:
 def check_edges(edge_index: Tensor | None, edge_weight: Tensor | None, num_nodes: int) -> None:
     """Refuses what is no graph of `num_nodes` nodes. Wrong numbers would read memory that is not theirs."""
     if edge_index is None:
-        raise ValueError(
-            "`edge_index` must be int64 [2, E], got None. Give edges as two rows of node numbers. Where `adj_t` holds "
-            "them, ToSparseTensor(remove_edge_index=False) keeps both."
+        raise InputError(
+            "edge_index",
+            "be int64 [2, E]",
+            "None",
+            (
+                "Give edges as two rows of node numbers. Where `adj_t` holds them, "
+                "ToSparseTensor(remove_edge_index=False) keeps both."
+            ),
         )
     if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.dtype != torch.int64:
-        raise ValueError(
-            f"`edge_index` must be int64 [2, E], got {edge_index.dtype} {list(edge_index.shape)}. "
-            "Give edges as two rows of node numbers."
+        raise InputError(
+            "edge_index",
+            "be int64 [2, E]",
+            f"{edge_index.dtype} {list(edge_index.shape)}",
+            "Give edges as two rows of node numbers.",
         )
     if edge_index.numel():
         low, high = (int(end) for end in edge_index.aminmax())
         if low < 0 or high >= num_nodes:
-            raise ValueError(
-                f"`edge_index` must hold node numbers from 0 to {num_nodes - 1}, got {low if low < 0 else high}. "
-                "Give `x` a row for every node."
+            raise InputError(
+                "edge_index",
+                f"hold node numbers from 0 to {num_nodes - 1}",
+                low if low < 0 else high,
+                "Give `x` a row for every node.",
             )
     if edge_weight is not None and list(edge_weight.shape) != [edge_index.shape[1]]:
-        raise ValueError(
-            f"`edge_weight` must have shape [{edge_index.shape[1]}], a number an edge, got {list(edge_weight.shape)}."
+        raise InputError(
+            "edge_weight", f"have shape [{edge_index.shape[1]}], a number an edge", list(edge_weight.shape)
         )
 
 
@@ -281,9 +291,8 @@ def check_weights(edge_index: Tensor, edge_weight: Tensor, name: str = "edge_wei
     if bool(wrong.any()):
         e = int(wrong.nonzero()[0])
         i, j = edge_index[:, e].tolist()
-        raise ValueError(
-            f"`{name}` must be 0 or above and finite, got {float(edge_weight[e]):g} on edge ({i}, {j}). "
-            "Leave such edges out."
+        raise InputError(
+            name, "be 0 or above and finite", f"{float(edge_weight[e]):g} on edge ({i}, {j})", "Leave such edges out."
         )
 
 

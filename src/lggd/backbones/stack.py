@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from lggd.backbones.networks import Network
-from lggd.dropout import LEVELS, draw_kept, kept_levels
+from lggd.errors import InputError
 from lggd.learning.networks import Owned
-from lggd.questions import Questions
-from lggd.training import Optimization
+from lggd.training.dropout import LEVELS, draw_kept, kept_levels
+from lggd.training.optimization import Optimization
+from lggd.training.targets import Questions
 
 
 class Stack:
@@ -122,7 +123,9 @@ def _check_equal(modules: Sequence[Network]) -> None:
 
     for place, module in enumerate(modules):
         if shape(module) != shape(modules[0]):
-            raise ValueError(
-                "`modules` must be of one choice of backbone and of equal sizes, but number "
-                f"{place}, of {module.choice}, is not like the first, of {modules[0].choice}. Train them apart."
+            raise InputError(
+                "modules",
+                "be of one choice of backbone and of equal sizes",
+                but=f"number {place}, of {module.choice}, is not like the first, of {modules[0].choice}",
+                remedy="Train them apart.",
             )

@@ -12,12 +12,16 @@ from torch import Tensor
 
 from lggd.backbones import NetworkLearner, Networks
 from lggd.backbones.propagation import check_edges, check_weights
-from lggd.features.given import firsts, said_of, same_inputs
-from lggd.features.passes import history_of, in_passes, stage_name
+from lggd.errors import InputTypeError
+from lggd.estimator.fit_task import firsts, said_of, same_inputs
+from lggd.estimator.labels import Labels, share_right
 from lggd.graph import read_weight
-from lggd.labels import Labels, share_right
 from lggd.learning.contents import check_contents
-from lggd.training import Callback, History, Optimization, learn, seed_of
+from lggd.models.passes import history_of, in_passes, stage_name
+from lggd.training.loop import learn
+from lggd.training.optimization import Optimization
+from lggd.training.progress import Callback, History
+from lggd.training.randomness import read_seed
 
 # The share of labels to hold out for validation where none are given.
 VALIDATION = 0.2
@@ -146,7 +150,7 @@ def fit_baselines(
     for model, one, name in zip(models, data, names, strict=True):
         with said_of(name):
             if not isinstance(model.optimization, Optimization):
-                raise TypeError(f"`optimization` must be an Optimization(), got {model.optimization!r}.")
+                raise InputTypeError("optimization", "be an Optimization()", repr(model.optimization))
             model._check()
             subject, problem, shown = _read(model, one, name)
         subjects.append(subject)
@@ -204,7 +208,7 @@ def read_edges(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
 
 
 def _read(model: Baseline, data: Any, name: str) -> tuple[Subject, Problem, Labels]:
-    seed = seed_of(model.seed)
+    seed = read_seed(model.seed)
     labels = Labels.read(data).hold_out(VALIDATION, torch.Generator().manual_seed(seed))
     x = check_contents(data)
     x = x if x.layout == torch.strided else x.to_dense()

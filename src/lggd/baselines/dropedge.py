@@ -15,8 +15,9 @@ from lggd.backbones.propagation import SortedEdges, spread_each
 from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
 from lggd.baselines.starting import starting_networks
-from lggd.questions import Questions
-from lggd.training import Callback
+from lggd.errors import InputError, InputTypeError
+from lggd.training.progress import Callback
+from lggd.training.targets import Questions
 
 
 @dataclass(eq=False)
@@ -42,11 +43,13 @@ class DropEdge(Baseline):
 
     def _check(self) -> None:
         if isinstance(self.p, bool) or not isinstance(self.p, Real) or not 0 <= self.p <= 1:
-            raise ValueError(f"`p` must lie in [0, 1], got {self.p!r}. It is the probability to drop an edge.")
+            raise InputError("p", "lie in [0, 1]", repr(self.p), "It is the probability to drop an edge.")
         if not isinstance(self.backbone, (GCN, JKNet, ChebNet)):
-            raise TypeError(
-                f"`backbone` must be GCN(), JKNet() or ChebNet(), got {self.backbone!r}. "
-                "Only they weigh edges in a way that can be normalised anew."
+            raise InputTypeError(
+                "backbone",
+                "be GCN(), JKNet() or ChebNet()",
+                repr(self.backbone),
+                "Only they weigh edges in a way that can be normalised anew.",
             )
 
     def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:

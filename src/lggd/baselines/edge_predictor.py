@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from lggd.backbones.layers import adjacency_with_loops, multiplied
 from lggd.backbones.propagation import Propagation, SortedEdges, spread_each
-from lggd.training import Callback, Progress
+from lggd.training.progress import Callback, Progress
 
 # How many numbers to work on at a time: on a CPU what stays in its cache, on a GPU what keeps all of it busy. It must
 # not depend on how many problems there are: each draws its random numbers block by block, as it would alone.

@@ -15,8 +15,9 @@ from lggd.backbones import GCN, Backbone
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject, read_edges
 from lggd.baselines.edge_predictor import VariationalEncoder, joined_pairs, row_blocks
 from lggd.baselines.made_graphs import Kept, check_backbone, check_symmetric, digests, stack_on, with_graph
+from lggd.errors import InputError
 from lggd.learning.contents import check_contents
-from lggd.training import Callback
+from lggd.training.progress import Callback
 
 
 @dataclass(eq=False)
@@ -63,15 +64,15 @@ class GAugM(Baseline):
         for name in ("remove", "add"):
             share = getattr(self, name)
             if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= float(share) < math.inf:
-                raise ValueError(f"`{name}` must be 0 or above, got {share!r}. It is a share of the edges.")
+                raise InputError(name, "be 0 or above", repr(share), "It is a share of the edges.")
         if self.remove > 1:
-            raise ValueError(f"`remove` must be at most 1, got {self.remove!r}. No more than all edges can go.")
+            raise InputError("remove", "be at most 1", repr(self.remove), "No more than all edges can go.")
         epochs = self.predictor_epochs
         if isinstance(epochs, bool) or not isinstance(epochs, Integral) or epochs < 1:
-            raise ValueError(f"`predictor_epochs` must be a whole number from 1, got {epochs!r}. Use 200.")
+            raise InputError("predictor_epochs", "be a whole number from 1", repr(epochs), "Use 200.")
         seed = self.predictor_seed
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-            raise ValueError(f"`predictor_seed` must be a whole number from 0, got {seed!r}. Use 7.")
+            raise InputError("predictor_seed", "be a whole number from 0", repr(seed), "Use 7.")
         check_backbone(self.backbone)
 
     def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:

@@ -20,9 +20,12 @@ from lggd.baselines.drawn_graphs import DrawnGraphs
 from lggd.baselines.edge_predictor import ENTRIES_AT_ONCE, Reconstruction, joined_pairs, row_shares, uniform_weight
 from lggd.baselines.made_graphs import check_symmetric
 from lggd.baselines.starting import starting_networks
+from lggd.errors import InputError, InputTypeError
 from lggd.memory import free_memory
-from lggd.questions import Questions
-from lggd.training import Callback, Optimization, Progress, seed_of
+from lggd.training.optimization import Optimization
+from lggd.training.progress import Callback, Progress
+from lggd.training.randomness import read_seed
+from lggd.training.targets import Questions
 
 # How much of the free memory the graphs of a pass may take.
 SHARE_OF_MEMORY = 0.3
@@ -75,11 +78,11 @@ class GAugO(Baseline):
         for name in ("alpha", "beta", "temperature"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-                raise ValueError(f"`{name}` must be 0 or above, got {value!r}.")
+                raise InputError(name, "be 0 or above", repr(value))
         if self.alpha > 1:
-            raise ValueError(f"`alpha` must lie in [0, 1], got {self.alpha!r}. It is the share that is learned.")
+            raise InputError("alpha", "lie in [0, 1]", repr(self.alpha), "It is the share that is learned.")
         if self.temperature == 0:
-            raise ValueError("`temperature` must be above 0, got 0. Nothing could be learned from a mere yes or no.")
+            raise InputError("temperature", "be above 0", "0", "Nothing could be learned from a mere yes or no.")
         for name, least in (
             ("pretrain_predictor", 0),
             ("pretrain_classifier", 0),
@@ -88,9 +91,9 @@ class GAugO(Baseline):
         ):
             count = getattr(self, name)
             if isinstance(count, bool) or not isinstance(count, Integral) or count < least:
-                raise ValueError(f"`{name}` must be a whole number from {least}, got {count!r}.")
+                raise InputError(name, f"be a whole number from {least}", repr(count))
         if not isinstance(self.backbone, GCN):
-            raise TypeError(f"`backbone` must be GCN(), got {self.backbone!r}. Only it learns from dense graphs here.")
+            raise InputTypeError("backbone", "be GCN()", repr(self.backbone), "Only it learns from dense graphs here.")
 
     def _problems_at_once(self, subject: Subject) -> int:
         free, size = free_memory(subject.x.device), subject.num_nodes
@@ -194,7 +197,7 @@ def _predictors(subject: Subject, problems: Sequence[Problem], model: GAugO) -> 
 def _beside(seed: int) -> torch.Generator:
     """Random numbers other than those that the classifier starts from, and other than those that drop values."""
     draws = torch.Generator().manual_seed(seed)
-    return torch.Generator().manual_seed([seed_of(draws) for _ in range(2)][1])
+    return torch.Generator().manual_seed([read_seed(draws) for _ in range(2)][1])
 
 
 def _tell(callback: Callback | None, stage: str, epoch: int, epochs: int) -> None:

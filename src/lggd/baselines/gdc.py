@@ -17,7 +17,8 @@ from lggd.backbones import GCN, Backbone, JKNet
 from lggd.backbones.propagation import Propagation, SortedEdges
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject, read_edges
 from lggd.baselines.made_graphs import Kept, check_backbone, check_symmetric, digests, stack_on, with_graph
-from lggd.training import Callback
+from lggd.errors import InputError, InputTypeError
+from lggd.training.progress import Callback
 
 # How exact the entries of S are; those below it cannot be told from 0 and are no edges.
 TOLERANCE = 1e-10
@@ -46,9 +47,11 @@ class PPR:
 
     def __post_init__(self) -> None:
         if not _is_number(self.alpha) or not LEAST_ALPHA <= self.alpha <= 1:
-            raise ValueError(
-                f"`alpha` must lie in [{LEAST_ALPHA:g}, 1], got {self.alpha!r}. Towards 0 nothing would ever stop "
-                "spreading; use 0.05."
+            raise InputError(
+                "alpha",
+                f"lie in [{LEAST_ALPHA:g}, 1]",
+                repr(self.alpha),
+                "Towards 0 nothing would ever stop spreading; use 0.05.",
             )
 
     def chebyshev(self) -> list[float]:
@@ -75,9 +78,8 @@ class Heat:
 
     def __post_init__(self) -> None:
         if not _is_number(self.t) or not 0 < self.t <= LARGEST_T:
-            raise ValueError(
-                f"`t` must be positive and at most {LARGEST_T:g}, got {self.t!r}. It is the time that heat spreads; "
-                "use 5."
+            raise InputError(
+                "t", f"be positive and at most {LARGEST_T:g}", repr(self.t), "It is the time that heat spreads; use 5."
             )
 
     def chebyshev(self) -> list[float]:
@@ -123,11 +125,11 @@ class GDC(Baseline):
 
     def _check(self) -> None:
         if not isinstance(self.kernel, (PPR, Heat)):
-            raise TypeError(f"`kernel` must be PPR(alpha) or Heat(t), got {self.kernel!r}.")
+            raise InputTypeError("kernel", "be PPR(alpha) or Heat(t)", repr(self.kernel))
         if isinstance(self.k, bool) or not isinstance(self.k, Integral) or self.k < 1:
-            raise ValueError(f"`k` must be a whole number from 1, got {self.k!r}. Each node keeps that many edges.")
+            raise InputError("k", "be a whole number from 1", repr(self.k), "Each node keeps that many edges.")
         if isinstance(self.dim, bool) or self.dim not in (0, 1):
-            raise ValueError(f"`dim` must be 0, for edges into a node, or 1, for those out of it, got {self.dim!r}.")
+            raise InputError("dim", "be 0, for edges into a node, or 1, for those out of it", repr(self.dim))
         check_backbone(self.backbone)
 
     def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:

@@ -16,10 +16,13 @@ from lggd.backbones.propagation import Propagation
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
 from lggd.baselines.goal_complement import Complement, complement_graphs, normalised_blocks
 from lggd.baselines.goal_pretraining import pretrained
+from lggd.errors import InputError, InputTypeError
 from lggd.learning.networks import Owned
 from lggd.memory import free_memory
-from lggd.questions import Questions
-from lggd.training import Callback, Optimization, seed_of
+from lggd.training.optimization import Optimization
+from lggd.training.progress import Callback
+from lggd.training.randomness import read_seed
+from lggd.training.targets import Questions
 
 # Rows whose square length is below this are taken for zeros: their direction would be rounding errors.
 TINY = 1e-30
@@ -78,29 +81,31 @@ class GOAL(Baseline):
         for name in ("k", "hidden"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"`{name}` must be a whole number from 1, got {value!r}.")
+                raise InputError(name, "be a whole number from 1", repr(value))
         for name in ("alpha", "beta", "gamma", "delta"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-                raise ValueError(f"`{name}` must be 0 or above, got {value!r}. Its sign is part of the method.")
+                raise InputError(name, "be 0 or above", repr(value), "Its sign is part of the method.")
         if not any((self.alpha, self.beta, self.gamma, self.delta)):
-            raise ValueError("`alpha` must be positive where `beta`, `gamma` and `delta` are 0, got 0. Raise one.")
+            raise InputError("alpha", "be positive where `beta`, `gamma` and `delta` are 0", "0", "Raise one.")
         if not isinstance(self.pretrain, bool):
-            raise TypeError(f"`pretrain` must be True or False, got {self.pretrain!r}.")
+            raise InputTypeError("pretrain", "be True or False", repr(self.pretrain))
         kinds = {"pretraining": Optimization, "complement": Complement, "optimization": Optimization}
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
-                raise TypeError(f"`{name}` must be {kind.__name__}(…), got {getattr(self, name)!r}.")
+                raise InputTypeError(name, f"be {kind.__name__}(…)", repr(getattr(self, name)))
 
     def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
         if self.complement.hidden < subject.num_classes:
-            raise ValueError(
-                f"`complement.hidden` must be at least the number of classes, {subject.num_classes}, got "
-                f"{self.complement.hidden}. The embedding is also read as scores of the classes."
+            raise InputError(
+                "complement.hidden",
+                f"be at least the number of classes, {subject.num_classes}",
+                self.complement.hidden,
+                "The embedding is also read as scores of the classes.",
             )
         # Seeds drawn from the seeds, one a stage, so that no stage draws the numbers of another.
         drawing = [torch.Generator().manual_seed(one.seed) for one in problems]
-        first, second, third = ([seed_of(one) for one in drawing] for _ in range(3))
+        first, second, third = ([read_seed(one) for one in drawing] for _ in range(3))
         x = subject.x
         scores = pretrained(subject, problems, first, self.pretraining, callback) if self.pretrain else x
         train = torch.stack([one.train for one in problems])

@@ -13,8 +13,10 @@ from torch.nn import functional
 
 from lggd.backbones.layers import multiplied
 from lggd.backbones.propagation import Propagation, SortedEdges
-from lggd.replay import Replayed
-from lggd.training import Callback, Progress, seed_of
+from lggd.errors import InputError
+from lggd.training.cuda_graph import Replayed
+from lggd.training.progress import Callback, Progress
+from lggd.training.randomness import read_seed
 
 # Of more training nodes than this, a random choice is compared pairwise: lists and pairs take memory by the square.
 COMPARED = 1000
@@ -53,11 +55,11 @@ class Complement:
         for name in ("hidden", "layers", "epochs"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"`{name}` must be a whole number from 1, got {value!r}.")
+                raise InputError(name, "be a whole number from 1", repr(value))
         if not 0 < self.lr < math.inf:
-            raise ValueError(f"`lr` must be positive, got {self.lr!r}.")
+            raise InputError("lr", "be positive", repr(self.lr))
         if not 0 < self.candidates <= 1:
-            raise ValueError(f"`candidates` must be a share in (0, 1], got {self.candidates!r}. Use 1 for all nodes.")
+            raise InputError("candidates", "be a share in (0, 1]", repr(self.candidates), "Use 1 for all nodes.")
 
 
 def complement_graphs(
@@ -126,7 +128,7 @@ class _Encoders:
         ]
         self.biases = [torch.zeros(len(train), 1, b, device=x.device, requires_grad=True) for b in sizes[1:]]
         known = [_in_turn(labels, one) for labels, one in zip(train, starting, strict=True)]
-        self.drawing = [torch.Generator(x.device).manual_seed(seed_of(one)) for one in starting]
+        self.drawing = [torch.Generator(x.device).manual_seed(read_seed(one)) for one in starting]
         self.train, self.known = train, _padded(known, 0)
         self.seen = self._seen(self.known)
         self.loss = LikenessLoss(

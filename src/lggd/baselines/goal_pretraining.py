@@ -14,7 +14,9 @@ from lggd.backbones.propagation import SortedEdges
 from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Problem, ProblemLearner, Subject
 from lggd.baselines.starting import dropout_seeds, starting_modules
-from lggd.training import Callback, Optimization, learn
+from lggd.training.loop import learn
+from lggd.training.optimization import Optimization
+from lggd.training.progress import Callback
 
 # Heads of the first layer, their width, and the share of attention that is dropped.
 ATTENTION = GAT(hidden=16, heads=8, dropout=0.6)

@@ -17,9 +17,11 @@ from lggd.backbones.propagation import Propagation
 from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
 from lggd.baselines.starting import dropout_seeds, starting_modules
-from lggd.dropout import LEVELS, draw_kept, kept_levels
-from lggd.questions import Questions
-from lggd.training import Callback, Optimization
+from lggd.errors import InputError
+from lggd.training.dropout import LEVELS, draw_kept, kept_levels
+from lggd.training.optimization import Optimization
+from lggd.training.progress import Callback
+from lggd.training.targets import Questions
 
 # Contents of so many entries, those of all problems together, are dropped from at once.
 ENTRIES_AT_ONCE = 2**29
@@ -54,7 +56,7 @@ class GPRGNN(Baseline):
 
     def _check(self) -> None:
         if isinstance(self.alpha, bool) or not isinstance(self.alpha, Real) or not 0 <= self.alpha <= 1:
-            raise ValueError(f"`alpha` must lie in [0, 1], got {self.alpha!r}. It is the chance to return.")
+            raise InputError("alpha", "lie in [0, 1]", repr(self.alpha), "It is the chance to return.")
         check_counts(hops=self.hops, hidden=self.hidden)
         check_share(dropout=self.dropout, propagation_dropout=self.propagation_dropout)
 

@@ -18,9 +18,11 @@ from lggd.backbones.propagation import Propagation
 from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
 from lggd.baselines.starting import dropout_seeds, starting_modules
+from lggd.errors import InputError
 from lggd.learning.networks import Owned
-from lggd.questions import Questions
-from lggd.training import Callback, Optimization
+from lggd.training.optimization import Optimization
+from lggd.training.progress import Callback
+from lggd.training.targets import Questions
 
 # Contents of so many entries, those of all problems together, are dropped from at once.
 ENTRIES_AT_ONCE = 2**29
@@ -63,14 +65,14 @@ class GraphMix(Baseline):
         check_counts(hidden=self.hidden, predictions=self.predictions)
         check_share(dropout=self.dropout)
         if not _is_number(self.temperature) or not 0 < self.temperature < math.inf:
-            raise ValueError(f"`temperature` must be positive, got {self.temperature!r}. Use 1 to sharpen nothing.")
+            raise InputError("temperature", "be positive", repr(self.temperature), "Use 1 to sharpen nothing.")
         if not _is_number(self.unlabelled_weight) or not 0 <= self.unlabelled_weight < math.inf:
-            raise ValueError(
-                f"`unlabelled_weight` must be 0 or above, got {self.unlabelled_weight!r}. Use 0 for labels alone."
+            raise InputError(
+                "unlabelled_weight", "be 0 or above", repr(self.unlabelled_weight), "Use 0 for labels alone."
             )
         ordered = isinstance(self.ramp, tuple) and len(self.ramp) == 2 and all(map(_is_whole, self.ramp))
         if not ordered or not 0 <= self.ramp[0] < self.ramp[1]:
-            raise ValueError(f"`ramp` must be two epochs in order, from 0, as a tuple, got {self.ramp!r}.")
+            raise InputError("ramp", "be two epochs in order, from 0, as a tuple", repr(self.ramp))
 
     def _problems_at_once(self, subject: Subject) -> int:
         return max(1, ENTRIES_AT_ONCE // subject.x.numel())

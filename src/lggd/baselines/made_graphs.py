@@ -14,7 +14,8 @@ from lggd.backbones import Backbone
 from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Problem, Subject
 from lggd.baselines.starting import starting_networks
-from lggd.features.given import digest
+from lggd.errors import InputError, InputTypeError
+from lggd.estimator.fit_task import digest
 
 T = TypeVar("T")
 
@@ -75,16 +76,17 @@ def check_symmetric(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: i
     """Refuses edges that do not weigh the same in both directions."""
     there, back = (_merged(one, edge_weight, num_nodes) for one in (edge_index, edge_index.flip(0)))
     if not torch.equal(there[0], back[0]) or not torch.allclose(there[1], back[1], rtol=1e-5, atol=0):
-        raise ValueError(
-            "`data.edge_index` must hold every edge in both directions, with equal weights. "
-            "Apply torch_geometric.transforms.ToUndirected() to the data first."
+        raise InputError(
+            "data.edge_index",
+            "hold every edge in both directions, with equal weights",
+            remedy="Apply torch_geometric.transforms.ToUndirected() to the data first.",
         )
 
 
 def check_backbone(backbone: object) -> None:
     """Refuses what is no backbone of ours."""
     if not isinstance(backbone, Backbone):
-        raise TypeError(f"`backbone` must be GCN(), GAT(), ChebNet() or JKNet(), got {backbone!r}. Give an object.")
+        raise InputTypeError("backbone", "be GCN(), GAT(), ChebNet() or JKNet()", repr(backbone), "Give an object.")
 
 
 def _merged(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor]:

@@ -18,8 +18,9 @@ from lggd.backbones.propagation import Propagation
 from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
 from lggd.baselines.starting import starting_networks
-from lggd.questions import Questions
-from lggd.training import Callback
+from lggd.errors import InputError, InputTypeError
+from lggd.training.progress import Callback
+from lggd.training.targets import Questions
 
 
 @dataclass(eq=False)
@@ -51,9 +52,9 @@ class MixUp(Baseline):
 
     def _check(self) -> None:
         if isinstance(self.alpha, bool) or not isinstance(self.alpha, Real) or not 0 < self.alpha < math.inf:
-            raise ValueError(f"`alpha` must be positive and finite, got {self.alpha!r}. Use 1 for a uniform λ.")
+            raise InputError("alpha", "be positive and finite", repr(self.alpha), "Use 1 for a uniform λ.")
         if not isinstance(self.backbone, GCN):
-            raise TypeError(f"`backbone` must be GCN(), got {self.backbone!r}. Mixing is written for its layers alone.")
+            raise InputTypeError("backbone", "be GCN()", repr(self.backbone), "Mixing is written for its layers alone.")
 
     def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
         modules, seeds = starting_networks(subject, problems, self.backbone)

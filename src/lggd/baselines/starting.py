@@ -10,7 +10,8 @@ import torch
 from lggd.backbones import Backbone, build_backbone
 from lggd.backbones.networks import Network
 from lggd.baselines.baseline import Problem, Subject
-from lggd.training import Randomness, seed_of
+from lggd.errors import InputTypeError
+from lggd.training.randomness import RandomState, read_seed
 
 Module = TypeVar("Module", bound=Network)
 
@@ -19,7 +20,7 @@ def starting_modules(problems: Sequence[Problem], make: Callable[[], Module], de
     """What `make` makes, once a problem, with parameters drawn from its seed as a backbone's are."""
     modules = []
     for one in problems:
-        with torch.device("cpu"), Randomness(one.seed, torch.device("cpu")).in_use():
+        with torch.device("cpu"), RandomState(one.seed, torch.device("cpu")).in_use():
             modules.append(make().to(device))
     return modules
 
@@ -32,7 +33,7 @@ def starting_networks(
     def make() -> Network:
         module = build_backbone(backbone, subject.x.shape[1], subject.num_classes)
         if not isinstance(module, Network):
-            raise TypeError(f"`backbone` must be GCN(), GAT(), ChebNet() or JKNet(), got {backbone!r}.")
+            raise InputTypeError("backbone", "be GCN(), GAT(), ChebNet() or JKNet()", repr(backbone))
         return module
 
     return starting_modules(problems, make, subject.x.device), dropout_seeds(problems)
@@ -40,4 +41,4 @@ def starting_networks(
 
 def dropout_seeds(problems: Sequence[Problem]) -> list[int]:
     """Drawn from the seeds, as backbones alone do: what is dropped is not drawn as parameters were."""
-    return [seed_of(torch.Generator().manual_seed(one.seed)) for one in problems]
+    return [read_seed(torch.Generator().manual_seed(one.seed)) for one in problems]

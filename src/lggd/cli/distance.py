@@ -13,6 +13,7 @@ from rich.text import Text
 
 from lggd.cli.terminal import AsJson, Debug, Terminal, json_exponent, json_number, summary
 from lggd.cli.wording import EXPONENT
+from lggd.errors import InputError
 
 if TYPE_CHECKING:
     from lggd import Graph, Solution
@@ -91,8 +92,8 @@ def distance_command(
     with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
         with terminal.working("Loading lggd"):
             import lggd
-            from lggd.data.files import check_writable
             from lggd.data.tables import read_edges, write_distances
+            from lggd.files import check_writable
         if out is not None:
             check_writable(out)
         with terminal.working(f"Reading {edges}"):
@@ -127,7 +128,7 @@ def _read_sources(table: EdgeTable, names: list[str], more: Path | None) -> dict
     if more is not None:
         sources |= {name: table.number(name, "--sources-file") for name in read_ids(more)}
     if not sources:
-        raise ValueError("`--source` must be given at least once, got none. Distances need a node to start from.")
+        raise InputError("--source", "be given at least once", "none", "Distances need a node to start from.")
     return sources
 
 

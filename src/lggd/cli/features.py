@@ -14,10 +14,11 @@ from rich.text import Text
 from lggd.cli import graph_source as source
 from lggd.cli.stages import Device, DeviceName, Preset, PresetName, chosen_device, stages_shown
 from lggd.cli.terminal import AsJson, Debug, Terminal, summary
+from lggd.errors import InputError
 
 if TYPE_CHECKING:
     from lggd import GGD, LGGD
-    from lggd.experiments.run_subject import Subject
+    from lggd.runs.subject import Subject
 
 
 class MethodName(StrEnum):
@@ -67,10 +68,10 @@ def features_command(
             dataset, edges, nodes, label, id_column, split_column, ignore, split, labels_per_class, None
         )
         with terminal.working("Loading lggd"):
-            from lggd.data.files import check_writable
             from lggd.data.rows import TABLES, check_ending
             from lggd.data.tables import write_features
-            from lggd.experiments.run import feature_names
+            from lggd.files import check_writable
+            from lggd.runs.run import feature_names
         check_ending(out, TABLES)
         check_writable(out)
         where = chosen_device(device)
@@ -104,11 +105,11 @@ def _method(name: MethodName, preset: PresetName, seed: int, subject: Subject) -
 
     if name is MethodName.GGD:
         if preset is not PresetName.DEFAULT:
-            raise ValueError(f"`--preset` must be left out with --method ggd, got {preset.value}: it is for lggd.")
+            raise InputError("--preset", "be left out with --method ggd", f"{preset.value}: it is for lggd")
         return GGD(seed=seed)
     if not subject.has_contents:
-        raise ValueError(
-            "`--method` must be ggd for nodes without features, got lggd, which learns from them. Add --method ggd."
+        raise InputError(
+            "--method", "be ggd for nodes without features", "lggd, which learns from them", "Add --method ggd."
         )
     return LGGD(preset=preset.value, seed=seed)
 

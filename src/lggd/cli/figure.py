@@ -13,10 +13,11 @@ from rich.text import Text
 
 from lggd.cli.terminal import AsJson, Debug, Terminal, json_exponent, summary
 from lggd.cli.wording import EXPONENT
+from lggd.errors import InputError
 
 if TYPE_CHECKING:
-    from lggd.experiments.geodesic import Geodesic, Pixel
-    from lggd.experiments.robustness import Robustness
+    from lggd.paper.geodesic import Geodesic, Pixel
+    from lggd.paper.robustness import Robustness
 
 WRONG_EDGES = (10, 100, 1000)
 
@@ -65,9 +66,9 @@ def robustness_command(
     with Terminal(as_json=as_json, debug=debug, flags=ROBUSTNESS_FLAGS) as terminal:
         began = time.perf_counter()
         with terminal.working("Loading lggd"):
-            from lggd.data.files import check_writable
-            from lggd.experiments.figures import check_format, draw_robustness, save
-            from lggd.experiments.robustness import robustness
+            from lggd.files import check_writable
+            from lggd.paper.figures import check_format, draw_robustness, save
+            from lggd.paper.robustness import robustness
         check_writable(check_format(out))
         exponents = (1, 2, math.inf) if with_p2 else (1, math.inf)
         with terminal.counting("Measuring distances") as progress:
@@ -129,10 +130,10 @@ def geodesic_command(
     with Terminal(as_json=as_json, debug=debug, flags=GEODESIC_FLAGS) as terminal:
         began = time.perf_counter()
         with terminal.working("Loading lggd"):
-            from lggd.data.files import check_writable
-            from lggd.experiments.dragon import dragon
-            from lggd.experiments.figures import check_format, draw_geodesic, save
-            from lggd.experiments.geodesic import geodesic, read_image
+            from lggd.files import check_writable
+            from lggd.paper.dragon import dragon
+            from lggd.paper.figures import check_format, draw_geodesic, save
+            from lggd.paper.geodesic import geodesic, read_image
         check_writable(check_format(out))
         ends = {"source": _read_pixel(source, "--source"), "target": _read_pixel(target, "--target")}
         with terminal.working("Finding the way"):
@@ -161,7 +162,7 @@ def _read_pixel(text: str | None, flag: str) -> Pixel | None:
     try:
         row, column = (int(part) for part in text.split(","))
     except ValueError as wrong:
-        raise ValueError(f"`{flag}` must be two whole numbers row,column such as 120,40, got {text!r}.") from wrong
+        raise InputError(flag, "be two whole numbers row,column such as 120,40", repr(text)) from wrong
     return row, column
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lggd.errors import InputError
+
 if TYPE_CHECKING:
-    from lggd.experiments.run_subject import Subject
+    from lggd.runs.subject import Subject
 
 TEST_SHARE = 0.3
 TABLES = "Your own tables"
@@ -116,23 +118,25 @@ class GraphSource:
         }
         for flag, value in for_tables.items():
             if value is not None:
-                raise ValueError(
-                    f"`{flag}` must be left out beside the dataset {self.dataset}: it is for tables of your own. "
-                    "Give one or the other."
+                raise InputError(
+                    flag,
+                    f"be left out beside the dataset {self.dataset}: it is for tables of your own",
+                    remedy="Give one or the other.",
                 )
 
     def _check_tables(self) -> None:
         if self.label is None:
             listing = self.edges if self.nodes is None else self.nodes
-            raise ValueError(f"`--label` must name the column of classes in {listing}, got none. Add --label COLUMN.")
+            raise InputError("--label", f"name the column of classes in {listing}", "none", "Add --label COLUMN.")
         if self.labels_per_class is not None:
-            raise ValueError(
-                "`--labels-per-class` must be left out beside `--edges`: it is for datasets by name. "
-                "Leave labels empty in the table of nodes instead."
+            raise InputError(
+                "--labels-per-class",
+                "be left out beside `--edges`: it is for datasets by name",
+                remedy="Leave labels empty in the table of nodes instead.",
             )
         for flag, value in (("--test-share", self.test_share), ("--split", self.split)):
             if self.split_column is not None and value is not None:
-                raise ValueError(f"`{flag}` must be left out beside `--split-column`, which says who is held out.")
+                raise InputError(flag, "be left out beside `--split-column`, which says who is held out")
 
     @property
     def called(self) -> str:
@@ -140,7 +144,7 @@ class GraphSource:
 
     def read(self, *, hold_out: bool = True) -> Subject:
         """The graph, with labels held out to measure with if so wanted."""
-        from lggd.experiments.run_subject import subject_from_dataset, subject_from_tables
+        from lggd.runs.subject import subject_from_dataset, subject_from_tables
 
         if self.dataset is not None:
             return subject_from_dataset(self.dataset, split=self.split or 0, labels_per_class=self.labels_per_class)

@@ -44,7 +44,7 @@ def predict_command(
     """
     with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
         with terminal.working("Loading lggd"):
-            from lggd.experiments.saved_model import SavedModel
+            from lggd.runs.saved_model import SavedModel
         _check_table(out)
         with terminal.working(f"Predicting with {model}"):
             saved = SavedModel(model)
@@ -99,7 +99,7 @@ def add_labels_command(
     """
     with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
         with terminal.working("Loading lggd"):
-            from lggd.experiments.saved_model import SavedModel
+            from lggd.runs.saved_model import SavedModel
         _check_table(out)
         with terminal.working(f"Reading {model}"):
             saved = SavedModel(model)
@@ -132,8 +132,8 @@ def _beside(folder: Path) -> Path:
 
 
 def _check_table(out: Path | None) -> None:
-    from lggd.data.files import check_writable
     from lggd.data.rows import TABLES, check_ending
+    from lggd.files import check_writable
 
     if out is not None:
         check_ending(out, TABLES)

@@ -48,8 +48,8 @@ def report_command(
     """
     with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
         with terminal.working("Loading lggd"):
-            from lggd.data.files import check_writable
-            from lggd.experiments.report_files import write_report
+            from lggd.files import check_writable
+            from lggd.paper.report_files import write_report
         _check_folder(results)
         page = check_writable(out or results / PAGE)
         with terminal.working(f"Writing {page}"):

@@ -17,9 +17,9 @@ from lggd.cli.stages import Datasets, Device, DeviceName, Rows, chosen_device, n
 from lggd.cli.terminal import FAILED, AsJson, Debug, Terminal
 
 if TYPE_CHECKING:
-    from lggd import training
-    from lggd.experiments.jobs import Job
-    from lggd.experiments.reproduce import Outcome
+    from lggd.paper.jobs import Job
+    from lggd.paper.reproduce import Outcome
+    from lggd.training import progress as training
 
 SPLITS, QUICK_SPLITS = 10, 3
 FLAGS = {"`rows`": "`--rows`", "`name`": "`--datasets`", "`datasets`": "`--datasets`", "`root`": "`--data`"}
@@ -76,9 +76,9 @@ def reproduce_command(
     """
     with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
         with terminal.working("Loading lggd"):
-            from lggd.experiments.jobs import Setup
-            from lggd.experiments.reproduce import Wish, plan, reproduce
-            from lggd.experiments.results import Results
+            from lggd.compare.results import Results
+            from lggd.paper.jobs import Setup
+            from lggd.paper.reproduce import Wish, plan, reproduce
         count = splits or (QUICK_SPLITS if quick else SPLITS)
         setup = Setup(Results(results), count, chosen_device(device), seed, data)
         use_fast_products(setup.device)

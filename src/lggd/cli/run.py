@@ -17,10 +17,10 @@ from lggd.cli.stages import Device, DeviceName, Preset, PresetName, chosen_devic
 from lggd.cli.terminal import AsJson, Debug, Terminal, summary
 
 if TYPE_CHECKING:
-    from lggd.experiments.run import Outcome, RunSettings
-    from lggd.experiments.run_subject import Subject
-    from lggd.experiments.run_training import UnfinishedTraining
     from lggd.memory import Memory
+    from lggd.runs.run import Outcome, RunSettings
+    from lggd.runs.subject import Subject
+    from lggd.runs.training import UnfinishedTraining
 
 DEFAULT_PARENT = Path("out")
 # A run that takes less memory than this is over before one would wonder.
@@ -96,9 +96,9 @@ def run_command(
             dataset, edges, nodes, label, id_column, split_column, ignore, split, labels_per_class, test_share
         )
         with terminal.working("Loading lggd"):
-            from lggd.experiments.run import RunSettings, described
-            from lggd.experiments.run_folder import check_run_folder, run_facts, write_run
-            from lggd.experiments.run_training import UnfinishedTraining
+            from lggd.runs.folder import check_run_folder, run_facts, write_run
+            from lggd.runs.run import RunSettings, described
+            from lggd.runs.training import UnfinishedTraining
         settings = RunSettings(backbone.value, preset.value, seed, epochs, chosen_device(device))
         if out is not None:
             check_run_folder(out)
@@ -134,7 +134,7 @@ def _tell_memory(terminal: Terminal, needed: Memory) -> None:
 def _train(
     terminal: Terminal, subject: Subject, settings: RunSettings, unfinished: UnfinishedTraining, resume: bool
 ) -> Outcome:
-    from lggd.experiments.run import run
+    from lggd.runs.run import run
 
     try:
         with stages_shown(terminal) as progress:

@@ -11,9 +11,10 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from lggd.cli.terminal import Terminal
+from lggd.errors import InputError
 
 if TYPE_CHECKING:
-    from lggd import training
+    from lggd.training import progress as training
 
 TOLD = {
     ("raw", "backbone"): "Training without LGGD",
@@ -58,7 +59,7 @@ def chosen_device(name: DeviceName) -> str:
     import torch
 
     if name is DeviceName.CUDA and not torch.cuda.is_available():
-        raise ValueError("`--device` must be cpu here, got cuda: torch finds no CUDA device. Leave it out.")
+        raise InputError("--device", "be cpu here", "cuda: torch finds no CUDA device", "Leave it out.")
     return "cuda" if name is not DeviceName.CPU and torch.cuda.is_available() else "cpu"
 
 

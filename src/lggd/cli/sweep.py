@@ -15,10 +15,11 @@ from rich.text import Text
 
 from lggd.cli.stages import Datasets, Device, DeviceName, Rows, chosen_device, named, use_fast_products
 from lggd.cli.terminal import AsJson, Debug, Terminal
+from lggd.errors import InputError
 
 if TYPE_CHECKING:
-    from lggd.experiments.chosen import Choice
-    from lggd.experiments.row import Row
+    from lggd.compare.chosen import Choice
+    from lggd.compare.row import Row
 
 FLAGS = {
     f"`{name}`": f"`--{name.replace('_', '-')}`"
@@ -85,9 +86,9 @@ def sweep_command(
     with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
         with terminal.working("Loading lggd"):
             _check_optuna()
+            from lggd.compare.row import load_rows, rows_named
+            from lggd.compare.sweep import Sweep, sweep
             from lggd.data.datasets import PAPER
-            from lggd.experiments.row import load_rows, rows_named
-            from lggd.experiments.sweep import Sweep, sweep
         paper = ranges is RangesName.PAPER
         settings = Sweep(
             trials, splits, at_once, chosen_device(device), seed=seed, results=results, root=data, paper_ranges=paper
@@ -124,7 +125,7 @@ def _check_optuna() -> None:
 
 def _checked(datasets: Sequence[str] | None) -> list[str]:
     from lggd.data.datasets import DATASETS
-    from lggd.data.names import suggestion
+    from lggd.validation import suggestion
 
     found = list(dict.fromkeys(name.lower() for name in named(datasets)))
     for name in found:
@@ -145,7 +146,7 @@ def _with_search(terminal: Terminal, rows: Iterable[Row]) -> list[Row]:
 
 
 def _write(rows: Sequence[Row], choices: Sequence[Choice]) -> list[Path]:
-    from lggd.experiments.chosen import write_chosen
+    from lggd.compare.chosen import write_chosen
 
     files = []
     for row in rows:
@@ -163,9 +164,14 @@ def _check_fair(terminal: Terminal, choices: Sequence[Choice], choose: bool) -> 
         return
     if choose:
         few, many = counts[0], counts[-1]
-        raise ValueError(
-            f"`--choose` must find as many trials for every row and dataset, got {few} to {many}. `--trials N` counts "
-            f"the first N and does those that are missing; or name `--rows` and `--datasets` that have as many."
+        raise InputError(
+            "--choose",
+            "find as many trials for every row and dataset",
+            f"{few} to {many}",
+            (
+                "`--trials N` counts the first N and does those that are missing; or name `--rows` and "
+                "`--datasets` that have as many."
+            ),
         )
     told = ", ".join(f"{choice.slug} on {choice.dataset} {choice.trials}" for choice in choices)
     terminal.say(f"The numbers of trials are not equal, so this comparison is not fair: {told}.", "yellow")

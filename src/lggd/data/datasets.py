@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lggd.data.names import suggestion
 from lggd.data.raw_files import RawDataset
 from lggd.data.splits import by_count, by_share, check_whole
+from lggd.errors import InputError
 from lggd.graph import Graph
+from lggd.validation import suggestion
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -67,22 +68,26 @@ def load(
     seed = check_whole(split, "split", least=0)
     if key in PAPER:
         if labels_per_class is not None:
-            raise ValueError(
-                f"`labels_per_class` must be left out for {key}, got {labels_per_class}: the paper's datasets have "
-                f"2.5 % of every class. It is for {', '.join(EMBEDDED)}."
+            raise InputError(
+                "labels_per_class",
+                f"be left out for {key}",
+                f"{labels_per_class}: the paper's datasets have 2.5 % of every class",
+                f"It is for {', '.join(EMBEDDED)}.",
             )
         data = _split_as_the_paper(_read(PAPER[key], root), seed, dynamic)
     else:
         if dynamic:
-            raise ValueError(f"`dynamic` must be False for {key}. Labels arrive later in {', '.join(PAPER)}.")
+            raise InputError("dynamic", f"be False for {key}", remedy=f"Labels arrive later in {', '.join(PAPER)}.")
         data = EMBEDDED[key]()
         count = LABELS_PER_CLASS if labels_per_class is None else labels_per_class
         count = check_whole(count, "labels_per_class", least=1)
         smallest = int(data.y.bincount().min())
         if count >= smallest:
-            raise ValueError(
-                f"`labels_per_class` must be below {smallest}, the size of the smallest class of {key}, got {count}. "
-                "Leave some nodes to test on."
+            raise InputError(
+                "labels_per_class",
+                f"be below {smallest}, the size of the smallest class of {key}",
+                count,
+                "Leave some nodes to test on.",
             )
         data.train_mask, data.test_mask = by_count(data.y, count, seed)
     data.name = key

@@ -13,9 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from lggd.data.files import check_readable
-from lggd.data.names import listed, suggestion
 from lggd.data.rows import GRAPHML, TABLES, WEIGHT_NAMES, Cell, Rows, as_text, check_ending, read_graphml, read_rows
+from lggd.errors import InputError
+from lggd.files import check_readable
+from lggd.validation import listed, suggestion
 
 MATRIX = ".npz"
 # A first row with one name of each of the first two groups is a header; letter case and "_" do not matter.
@@ -44,7 +45,7 @@ class EdgeTable:
         found = self._numbers.get(name)
         if found is None:
             remedy = suggestion(name, self.ids, f"The first is {self.ids[0]!r}.")
-            raise ValueError(f"`{argument}` must be one of the {len(self.ids)} nodes there are, got {name!r}. {remedy}")
+            raise InputError(argument, f"be one of the {len(self.ids)} nodes there are", repr(name), remedy)
         return found
 
 
@@ -121,9 +122,8 @@ class _Columns:
             return None
         columns = cls.from_header(rows.names)
         if columns is None:
-            raise ValueError(
-                f"`{rows.path}` must have a column named source and one named target, got {listed(rows.names)}. "
-                "Rename them."
+            raise InputError(
+                rows.path, "have a column named source and one named target", listed(rows.names), "Rename them."
             )
         return columns
 
@@ -165,7 +165,7 @@ def _gather(rows: Rows, nodes: _Nodes) -> EdgeTable:
             weights.append(weight)
     if columns is None or not ends:
         found = "an empty file" if columns is None else "only a header" if rows.names is None else "none"
-        raise ValueError(f"`{rows.path}` must hold at least one edge, got {found}. Write lines such as a,b or a,b,0.5.")
+        raise InputError(rows.path, "hold at least one edge", found, "Write lines such as a,b or a,b,0.5.")
     edges = np.array(ends, np.int64).reshape(-1, 2).T
     return EdgeTable(list(nodes.number), edges, None if columns.weight is None else np.array(weights))
 
@@ -193,11 +193,11 @@ def _read_matrix(path: Path, known: dict[str, int] | None) -> EdgeTable:
     try:
         matrix = sp.load_npz(path)
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as wrong:
-        raise ValueError(f"`{path}` must be written by scipy.sparse.save_npz, but it reads: {wrong}") from wrong
+        raise InputError(path, "be written by scipy.sparse.save_npz", but=f"it reads: {wrong}") from wrong
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"`{path}` must hold a square matrix, got shape {matrix.shape}. Save the N x N weights.")
+        raise InputError(path, "hold a square matrix", f"shape {matrix.shape}", "Save the N x N weights.")
     if matrix.dtype.kind not in "buif":
-        raise ValueError(f"`{path}` must hold real numbers, got {matrix.dtype}. Convert them before saving.")
+        raise InputError(path, "hold real numbers", matrix.dtype, "Convert them before saving.")
     entries = sp.coo_array(matrix)
     kept = entries.data != 0
     edges = np.stack([axis[kept] for axis in entries.coords]).astype(np.int64)

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.data.files import check_readable
-from lggd.data.names import listed, suggestion
 from lggd.data.rows import GRAPHML, GRAPHML_ID, TABLES, Cell, Rows, as_text, check_ending, read_graphml, read_rows
+from lggd.errors import InputError, InputTypeError
+from lggd.files import check_readable
+from lggd.validation import listed, suggestion
 
 # A column of one of these names holds the ids, in any letter case; the first name that is there counts.
 ID_NAMES = ("id", "node", "name")
@@ -81,7 +82,7 @@ class _Columns:
         """The columns as asked for, and the names of all."""
         names = _column_names(rows)
         if isinstance(ignore, str):
-            raise TypeError(f"`ignore` must be a list of columns, got the text {ignore!r}. Pass [{ignore!r}].")
+            raise InputTypeError("ignore", "be a list of columns", f"the text {ignore!r}", f"Pass [{ignore!r}].")
         asked = {"label": label, "id_column": id_column, "split_column": split_column}
         place = {role: _place(rows, names, role, name) for role, name in asked.items() if name is not None}
         ignored = {_place(rows, names, "ignore", name) for name in ignore}
@@ -97,7 +98,7 @@ def _column_names(rows: Rows) -> list[str]:
     if rows.names is None:
         first = next(rows.rows, None)
         if first is None:
-            raise ValueError(f"`{rows.path}` must hold at least one node, got an empty file. Name columns, then nodes.")
+            raise InputError(rows.path, "hold at least one node", "an empty file", "Name columns, then nodes.")
         header, names = rows.place(first[0]), first[1]
     else:
         header, names = f"`{rows.path}`", rows.names
@@ -114,9 +115,11 @@ def _column_names(rows: Rows) -> list[str]:
 
 def _place(rows: Rows, names: list[str], argument: str, name: str) -> int:
     if name not in names:
-        raise ValueError(
-            f"`{argument}` must be a column of `{rows.path}` ({listed(names)}), got {name!r}. "
-            f"{suggestion(name, names, 'Check the spelling.')}"
+        raise InputError(
+            argument,
+            f"be a column of `{rows.path}` ({listed(names)})",
+            repr(name),
+            suggestion(name, names, "Check the spelling."),
         )
     return names.index(name)
 
@@ -134,13 +137,13 @@ def _check_apart(names: list[str], place: dict[str, int], ignored: set[int]) -> 
 def _id_place(rows: Rows, names: list[str], asked: int | None, taken: set[int]) -> int:
     if names[0] == GRAPHML_ID and rows.unit == "node":
         if asked not in (None, 0):
-            raise ValueError(f"`id_column` must be None for `{rows.path}`: a GraphML file has ids of its own.")
+            raise InputError("id_column", f"be None for `{rows.path}`: a GraphML file has ids of its own")
         return 0
     if asked is not None:
         return asked
     free = [k for k in range(len(names)) if k not in taken]
     if not free:
-        raise ValueError(f"`{rows.path}` must have a column of ids besides {listed(names)}. Add one called id.")
+        raise InputError(rows.path, f"have a column of ids besides {listed(names)}", remedy="Add one called id.")
     by_name = {names[k].lower(): k for k in reversed(free)}
     return next((by_name[name] for name in ID_NAMES if name in by_name), free[0])
 
@@ -176,7 +179,7 @@ class _Gathered:
 
     def table(self) -> NodeTable:
         if not self.seen:
-            raise ValueError(f"`{self.rows.path}` must hold at least one node, got none. Write a row for each.")
+            raise InputError(self.rows.path, "hold at least one node", "none", "Write a row for each.")
         return NodeTable(
             list(self.seen),
             np.stack(self.x),

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lggd.errors import InputError
+
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
@@ -51,8 +53,11 @@ class RawDataset:
                     return read_planetoid_data(str(folder), self.title)
                 return read_npz(str(folder / self.files[0]))
         except Exception as wrong:  # a torn pickle may raise anything
-            raise ValueError(
-                f"`{folder}` must hold {self.title} as it was published, but it reads: {wrong}. Fetch the files anew."
+            raise InputError(
+                folder,
+                f"hold {self.title} as it was published",
+                but=f"it reads: {wrong}",
+                remedy="Fetch the files anew.",
             ) from wrong
 
     def _find(self, root: str | Path | None) -> Path:

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from lggd.data.files import replacing
 from lggd.data.rows import DELIMITERS, PARQUET, TABLES, check_ending, parquet_library
-from lggd.edge_list import as_array
+from lggd.errors import InputError, InputTypeError
+from lggd.files import replacing
+from lggd.graph.edge_list import as_array
 
 
 def write_distances(path: str | Path, ids: Sequence[str], value: Iterable[float]) -> None:
@@ -40,7 +41,7 @@ def write_predictions(
     """
     chances = _numbers(probabilities, "probabilities", len(ids), len(classes))
     if not classes:
-        raise ValueError("`classes` must name at least one class, got none.")
+        raise InputError("classes", "name at least one class", "none")
     likeliest = chances.argmax(1)
     known = np.full(len(ids), -1) if given is None else _check_given(given, len(ids), len(classes))
     columns: dict[str, Sequence[Any] | NDArray[Any]] = {
@@ -64,11 +65,10 @@ def write_features(path: str | Path, ids: Sequence[str], names: Sequence[str], f
 def _numbers(values: ArrayLike | Tensor, argument: str, rows: int, columns: int) -> NDArray[Any]:
     array = as_array(values, argument)
     if array.dtype.kind not in "buif":
-        raise TypeError(f"`{argument}` must be numbers, got {array.dtype}.")
+        raise InputTypeError(argument, "be numbers", array.dtype)
     if array.shape != (rows, columns):
-        raise ValueError(
-            f"`{argument}` must have a row for each id and a column for each name, shape [{rows}, {columns}], "
-            f"got {list(array.shape)}."
+        raise InputError(
+            argument, f"have a row for each id and a column for each name, shape [{rows}, {columns}]", list(array.shape)
         )
     return array
 
@@ -76,13 +76,15 @@ def _numbers(values: ArrayLike | Tensor, argument: str, rows: int, columns: int)
 def _check_given(given: ArrayLike | Tensor, nodes: int, classes: int) -> NDArray[Any]:
     known = as_array(given, "given")
     if known.dtype.kind not in "ui" or known.shape != (nodes,):
-        raise ValueError(
-            f"`given` must be the number of each node's class, integers [{nodes}], "
-            f"got {known.dtype} {list(known.shape)}. Write -1 where there is none."
+        raise InputError(
+            "given",
+            f"be the number of each node's class, integers [{nodes}]",
+            f"{known.dtype} {list(known.shape)}",
+            "Write -1 where there is none.",
         )
     if nodes and (known.max() >= classes or known.min() < -1):
         wrong = known.max() if known.max() >= classes else known.min()
-        raise ValueError(f"`given` must lie in -1..{classes - 1}, got {wrong}. -1 is unlabelled.")
+        raise InputError("given", f"lie in -1..{classes - 1}", wrong, "-1 is unlabelled.")
     return known
 
 
@@ -90,7 +92,7 @@ def _write(path: str | Path, names: list[str], columns: list[Any]) -> None:
     ending = check_ending(path, TABLES)
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise ValueError(f"`{path}` must have columns of different names, got {twice[0]!r} twice. Rename one.")
+        raise InputError(path, "have columns of different names", f"{twice[0]!r} twice", "Rename one.")
     if ending == PARQUET:
         arrow, parquet = parquet_library(Path(path))
         table = arrow.table([np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for c in columns], names)

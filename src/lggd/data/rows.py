@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lggd.data.files import check_readable
+from lggd.errors import InputError
+from lggd.files import check_readable
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -63,7 +64,7 @@ def check_ending(path: str | Path, allowed: Sequence[str]) -> str:
     ending = PARQUET if ending == ".pq" else ending
     if ending not in allowed:
         choice = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
-        raise ValueError(f"`{path}` must end in {choice}, got {ending!r}. Rename or convert it.")
+        raise InputError(path, f"end in {choice}", repr(ending), "Rename or convert it.")
     return ending
 
 
@@ -188,5 +189,5 @@ def _graphml_graph(path: Path) -> nx.Graph[str]:
     try:
         graph: nx.Graph[str] = nx.read_graphml(path)
     except (ParseError, nx.NetworkXException, ValueError, KeyError) as wrong:
-        raise ValueError(f"`{path}` must be a GraphML file, but it reads: {wrong}") from wrong
+        raise InputError(path, "be a GraphML file", but=f"it reads: {wrong}") from wrong
     return graph

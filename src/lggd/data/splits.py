@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lggd.errors import InputError
+
 # The masks that say who was used for what. All of them together are a split.
 MASKS = ("train_mask", "val_mask", "new_mask", "test_mask")
 FINGERPRINT_LENGTH = 12
@@ -30,14 +32,16 @@ def by_share(y: Tensor, shares: Sequence[float], seed: int) -> list[Tensor]:
     """
     exact = [Fraction(str(share)) for share in shares]  # 0.29 of 100 is 29, though 0.29 * 100 is a little less
     if not all(0 < share < 1 for share in exact) or sum(exact) >= 1:
-        raise ValueError(f"`shares` must be positive and sum to less than 1, got {tuple(shares)}. Leave out the rest.")
+        raise InputError("shares", "be positive and sum to less than 1", tuple(shares), "Leave out the rest.")
     masks = _empty_masks(y, len(shares) + 1)
     for label, members in _shuffled_classes(y, seed):
         sizes = [max(1, math.floor(share * len(members))) for share in exact]
         if sum(sizes) > len(members):
-            raise ValueError(
-                f"`y` must have a node of every class for every share, got {len(members)} of class {label} "
-                f"for {len(sizes)} shares. Use fewer shares, or leave the class out."
+            raise InputError(
+                "y",
+                "have a node of every class for every share",
+                f"{len(members)} of class {label} for {len(sizes)} shares",
+                "Use fewer shares, or leave the class out.",
             )
         parts = torch.split(members, [*sizes, len(members) - sum(sizes)])
         for mask, part in zip(masks, parts, strict=True):
@@ -58,8 +62,8 @@ def by_count(y: Tensor, per_class: int, seed: int) -> list[Tensor]:
     chosen, rest = _empty_masks(y, 2)
     for label, members in _shuffled_classes(y, seed):
         if len(members) < per_class:
-            raise ValueError(
-                f"`per_class` must be at most {len(members)}, the size of class {label}, got {per_class}. Take fewer."
+            raise InputError(
+                "per_class", f"be at most {len(members)}, the size of class {label}", per_class, "Take fewer."
             )
         chosen[members[:per_class]] = True
         rest[members[per_class:]] = True
@@ -75,7 +79,7 @@ def fingerprint(data: Any) -> str:
             digest.update(f"{name}{tuple(mask.shape)}".encode())
             digest.update(np.packbits(mask.detach().cpu().numpy().astype(bool)).tobytes())
     if all(getattr(data, name, None) is None for name in MASKS):
-        raise ValueError(f"`data` must have one of {', '.join(MASKS)}, got none. Split it first.")
+        raise InputError("data", f"have one of {', '.join(MASKS)}", "none", "Split it first.")
     return digest.hexdigest()[:FINGERPRINT_LENGTH]
 
 
@@ -86,13 +90,13 @@ def check_whole(value: int, argument: str, least: int) -> int:
     except TypeError:
         number = least - 1
     if isinstance(value, bool) or not least <= number < 2**63:
-        raise ValueError(f"`{argument}` must be a whole number of at least {least}, got {value!r}.")
+        raise InputError(argument, f"be a whole number of at least {least}", repr(value))
     return number
 
 
 def _empty_masks(y: Tensor, count: int) -> list[Tensor]:
     if y.dim() != 1 or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
-        raise ValueError(f"`y` must be the class of each node, integers [N], got {y.dtype} {list(y.shape)}.")
+        raise InputError("y", "be the class of each node, integers [N]", f"{y.dtype} {list(y.shape)}")
     return [torch.zeros(len(y), dtype=torch.bool) for _ in range(count)]
 
 

@@ -14,10 +14,11 @@ import torch
 from numpy.typing import NDArray
 
 from lggd.data.edges import EdgeTable, read_edges
-from lggd.data.names import listed, suggestion
 from lggd.data.nodes import ID_NAMES, NodeTable, read_nodes
 from lggd.data.rows import GRAPHML, Cell, Rows, as_text, read_rows
+from lggd.errors import InputError
 from lggd.graph import Graph
+from lggd.validation import listed, suggestion
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -61,7 +62,7 @@ def read_graph(
     because nobody could tell whether a prediction is right.
     """
     if nodes is None and Path(edges).suffix.lower() != GRAPHML:
-        raise ValueError(f"`nodes` must be given, because `{edges}` holds edges alone. Only GraphML holds both.")
+        raise InputError("nodes", f"be given, because `{edges}` holds edges alone", remedy="Only GraphML holds both.")
     listing = edges if nodes is None else nodes
     table = read_nodes(listing, label=label, id_column=id_column, split_column=split_column, ignore=ignore)
     classes = _sorted_classes(listing, label, table)
@@ -161,7 +162,7 @@ def read_labels(
                 f"in {rows.unit} {line}. Remove one."
             )
     if not found:
-        raise ValueError(f"`{rows.path}` must hold at least one label, got none. Write lines such as a,red.")
+        raise InputError(rows.path, "hold at least one label", "none", "Write lines such as a,red.")
     return np.array(list(found), np.int64), np.array([label for label, _ in found.values()], np.int64)
 
 

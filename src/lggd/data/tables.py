@@ -15,11 +15,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from lggd.data.edges import EdgeTable, read_edges
-from lggd.data.files import check_readable
 from lggd.data.nodes import NodeTable, read_nodes
 from lggd.data.results import write_distances, write_features, write_predictions
 from lggd.data.rows import not_utf8
 from lggd.data.table_graph import TableGraph, read_graph, read_labels
+from lggd.errors import InputError
+from lggd.files import check_readable
 
 __all__ = [
     "EdgeTable",
@@ -45,5 +46,5 @@ def read_ids(path: str | Path) -> list[str]:
         raise not_utf8(path, wrong) from wrong
     names = [line.strip() for line in lines if line.strip()]
     if not names:
-        raise ValueError(f"`{path}` must name at least one node, got an empty file. Write one name a line.")
+        raise InputError(path, "name at least one node", "an empty file", "Write one name a line.")
     return names

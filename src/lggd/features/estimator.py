@@ -11,13 +11,16 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from lggd.features.given import Given, inputs_of, read_graph, read_graphs, said_of
+from lggd.errors import InputError
+from lggd.estimator.fit_task import Given, inputs_of, read_graph, read_graphs, said_of
+from lggd.estimator.labels import Labels, merge_labels
 from lggd.features.pipeline import Pipeline, fold_of
 from lggd.features.settings import Settings
 from lggd.graph import Graph
-from lggd.labels import Labels, merge_labels
 from lggd.learning.contents import check_contents
-from lggd.training import Callback, Checkpoint, History, seed_of
+from lggd.training.checkpoint import Checkpoint
+from lggd.training.progress import Callback, History
+from lggd.training.randomness import read_seed
 
 
 class DistanceFeatures(ABC):
@@ -81,7 +84,7 @@ class DistanceFeatures(ABC):
 
     def hold_out(self, labels: Labels) -> Labels:
         """The labels with validation nodes among them, drawn with this seed where none are given."""
-        return labels.hold_out(self.settings.validation, torch.Generator().manual_seed(seed_of(self.seed)))
+        return labels.hold_out(self.settings.validation, torch.Generator().manual_seed(read_seed(self.seed)))
 
     def _prepare(self, given: Given) -> None:
         """Forgets all and takes the boundary; nothing is learned yet."""
@@ -168,9 +171,11 @@ class DistanceFeatures(ABC):
         """The pipeline on these data. The last one is remembered, because adding labels changes nothing in it."""
         self._check_fitted()
         if data.num_nodes != len(self.known_):
-            raise ValueError(
-                f"`data` must have the {len(self.known_)} nodes that the labels belong to, got {data.num_nodes}. "
-                "Fit on the new graph."
+            raise InputError(
+                "data",
+                f"have the {len(self.known_)} nodes that the labels belong to",
+                data.num_nodes,
+                "Fit on the new graph.",
             )
         graph = self._graph_of(data)
         if self._remembered_pipeline is None:
@@ -249,7 +254,7 @@ def fit_features(
     for model, one, name in zip(models, data, names, strict=True):
         with said_of(name):
             labels.append(model.hold_out(Labels.read(one)))
-            seeds.append(seed_of(model.seed))
+            seeds.append(read_seed(model.seed))
     graphs = read_graphs(data, names)
     given = [Given(*parts) for parts in zip(data, graphs, labels, seeds, names, strict=True)]
     fit_to_labels(models, given, callback, checkpoint)

@@ -10,18 +10,20 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from lggd.equation.potential import DegreePotential, Potential
+from lggd.errors import InputError
+from lggd.estimator.fit_task import Given
 from lggd.features.estimator import DistanceFeatures
-from lggd.features.given import Given
 from lggd.features.pipeline import Pipeline
+from lggd.features.scaling import Scale, Standardize
 from lggd.features.settings import Mode, Settings
 from lggd.graph import Graph
 from lggd.learning.flow import Flow
 from lggd.learning.parameters import Equation
-from lggd.potential import DegreePotential, Potential
-from lggd.scaling import Scale, Standardize
 from lggd.solvers.evolution import FAR, check_times
 from lggd.solvers.scheme import RK4, FixedStep
-from lggd.training import Callback, Checkpoint
+from lggd.training.checkpoint import Checkpoint
+from lggd.training.progress import Callback
 
 
 @dataclass(eq=False)
@@ -54,7 +56,7 @@ class GGD(DistanceFeatures):
     def settings(self) -> Settings:
         """All settings, checked."""
         if not 0 <= self.far < math.inf:
-            raise ValueError(f"`far` must be non-negative and finite, got {self.far}.")
+            raise InputError("far", "be non-negative and finite", self.far)
         return Settings(
             times=check_times(self.times),
             p=self.p,

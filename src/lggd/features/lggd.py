@@ -9,23 +9,26 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor, nn
 
+from lggd.errors import InputError
+from lggd.estimator.fit_task import Given, said_of
 from lggd.features.estimator import DistanceFeatures
 from lggd.features.footprint import REMEDY, learning_memory, problems_that_fit
-from lggd.features.given import Given, said_of
-from lggd.features.passes import in_passes, stage_name
 from lggd.features.pipeline import Pipeline
 from lggd.features.problems import Problems, horizons_of, sharing_key
 from lggd.features.remembered import Recollection, recollection_in_use
+from lggd.features.scaling import Scale
 from lggd.features.settings import PRESETS, Horizons, Mode, Settings, read_initial
 from lggd.graph import Graph
 from lggd.learning.flow import Flow
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.parameters import Coefficients
 from lggd.memory import explaining_shortage
-from lggd.scaling import Scale
+from lggd.models.passes import in_passes, stage_name
 from lggd.solvers.evolution import check_times
 from lggd.solvers.scheme import FixedStep
-from lggd.training import Callback, Checkpoint, History, Optimization
+from lggd.training.checkpoint import Checkpoint
+from lggd.training.optimization import Optimization
+from lggd.training.progress import Callback, History
 
 
 @dataclass(eq=False, repr=False)
@@ -77,7 +80,7 @@ class LGGD(DistanceFeatures):
     def settings(self) -> Settings:
         """All settings, checked, with the preset's where none were given."""
         if self.preset not in PRESETS:
-            raise ValueError(f"`preset` must be one of {', '.join(PRESETS)}, got {self.preset!r}.")
+            raise InputError("preset", f"be one of {', '.join(PRESETS)}", repr(self.preset))
         given = {name: getattr(self, name) for name in Settings.__dataclass_fields__}
         changes = {name: value for name, value in given.items() if value is not None}
         if "times" in changes:
@@ -144,9 +147,7 @@ class LGGD(DistanceFeatures):
             contents = settings.initial.contents(data, graph)
             widths = [getattr(one, "num_features", None) for one in (self._contents, contents)]
             if widths[0] != widths[1]:
-                raise ValueError(
-                    f"`data.x` must have as many columns as were learned from, got {data.x.shape[1]}. Fit anew."
-                )
+                raise InputError("data.x", "have as many columns as were learned from", data.x.shape[1], "Fit anew.")
             equation = equation.on(graph)
             flow = Flow(graph, equation, settings.times, flow.horizons, settings.p, settings.scheme)
         with torch.no_grad():

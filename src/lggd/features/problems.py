@@ -10,15 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.features.given import Given
-from lggd.features.passes import history_of
+from lggd.estimator.fit_task import Given
 from lggd.features.settings import Settings
 from lggd.graph import Graph
 from lggd.learning.flow import Flow
 from lggd.learning.learner import DistanceLearner
 from lggd.learning.networks import FromModule, Networks
 from lggd.learning.parameters import Equation
-from lggd.training import Callback, Checkpoint, History, learn
+from lggd.models.passes import history_of
+from lggd.training.checkpoint import Checkpoint
+from lggd.training.loop import learn
+from lggd.training.progress import Callback, History
 
 
 def sharing_key(settings: Settings, given: Given) -> tuple[Any, ...]:

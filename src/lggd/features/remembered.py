@@ -11,10 +11,10 @@ from typing import Any
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from lggd.features.given import Given, digest, inputs_of
+from lggd.estimator.fit_task import Given, digest, inputs_of
 from lggd.features.problems import Problems
 from lggd.features.settings import Settings
-from lggd.training import History
+from lggd.training.progress import History
 
 # As many models as ten splits of four settings with three networks each.
 MODELS = 120

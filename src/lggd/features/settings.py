@@ -8,14 +8,15 @@ from typing import Literal, get_args
 
 from torch import nn
 
+from lggd.equation.operators import check_p
+from lggd.equation.potential import DegreePotential
+from lggd.errors import InputError, InputTypeError
+from lggd.features.scaling import MaxScale, Scale, SoftmaxScale
 from lggd.learning.networks import MLP, FromModule, PropagatedMLP
 from lggd.learning.parameters import Coefficients, LearnedEdgeWeights
-from lggd.operators import check_p
-from lggd.potential import DegreePotential
-from lggd.scaling import MaxScale, Scale, SoftmaxScale
 from lggd.solvers.evolution import FAR
 from lggd.solvers.scheme import RK4, FixedStep
-from lggd.training import Optimization
+from lggd.training.optimization import Optimization
 
 Horizons = Literal["each", "shared"]
 Mode = Literal["replace", "concat"]
@@ -42,20 +43,20 @@ class Settings:
     def __post_init__(self) -> None:
         for name, allowed in (("horizons", get_args(Horizons)), ("mode", get_args(Mode))):
             if getattr(self, name) not in allowed:
-                raise ValueError(f"`{name}` must be {' or '.join(map(repr, allowed))}, got {getattr(self, name)!r}.")
+                raise InputError(name, f"be {' or '.join(map(repr, allowed))}", repr(getattr(self, name)))
         if (
             isinstance(self.cross_fit, bool)
             or not isinstance(self.cross_fit, int)
             or self.cross_fit < 0
             or self.cross_fit == 1
         ):
-            raise ValueError(f"`cross_fit` must be 0 (none) or at least 2 folds, got {self.cross_fit!r}.")
+            raise InputError("cross_fit", "be 0 (none) or at least 2 folds", repr(self.cross_fit))
         if not self.cap > 0:
-            raise ValueError(f"`cap` must be positive, got {self.cap}. Use math.inf for none.")
+            raise InputError("cap", "be positive", self.cap, "Use math.inf for none.")
         if not 0 <= self.validation < 1:
-            raise ValueError(f"`validation` must be a share in [0, 1), got {self.validation}.")
+            raise InputError("validation", "be a share in [0, 1)", self.validation)
         if not isinstance(self.scale, Scale):
-            raise TypeError(f"`scale` must be one such as MaxScale(), got {self.scale!r}.")
+            raise InputTypeError("scale", "be one such as MaxScale()", repr(self.scale))
         check_p(self.p)
 
 
@@ -82,4 +83,4 @@ def read_initial(initial: object) -> MLP | PropagatedMLP | FromModule:
         return FromModule(initial)
     if isinstance(initial, (MLP, PropagatedMLP, FromModule)):
         return initial
-    raise TypeError(f"`initial` must be MLP(), PropagatedMLP() or a torch module, got {initial!r}.")
+    raise InputTypeError("initial", "be MLP(), PropagatedMLP() or a torch module", repr(initial))

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from lggd.csr import CSR
+from lggd.graph.csr import CSR
 from lggd.kernels import tiles
 from lggd.kernels.field import Field
 from lggd.kernels.loops import LARGEST, POWERS, SQUARES, SUM

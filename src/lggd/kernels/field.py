@@ -8,8 +8,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from lggd.csr import CSR
-from lggd.operators import p_norm
+from lggd.equation.operators import p_norm
+from lggd.graph.csr import CSR
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from lggd.equation.operators import p_norm
 from lggd.kernels.field import Field
-from lggd.operators import p_norm
 
 
 def norm(field: Field, f: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import normalize as unit_rows
 from torch.nn.functional import pad
 
+from lggd.errors import InputError, InputTypeError
 from lggd.learning.loops import add_products
 from lggd.learning.workspace import Workspace
 
@@ -199,18 +200,20 @@ def check_contents(data: Any) -> Tensor:
     """`data.x` as float32, dense or sparse as it is: a row a node, and finite."""
     x = getattr(data, "x", None)
     if not isinstance(x, Tensor):
-        raise TypeError(
-            f"`data.x` must be a tensor of node contents [N, F], got {type(x).__name__}. "
-            "GGD() works without contents; or use an identity matrix."
+        raise InputTypeError(
+            "data.x",
+            "be a tensor of node contents [N, F]",
+            type(x).__name__,
+            "GGD() works without contents; or use an identity matrix.",
         )
     if x.dim() != 2 or x.shape[0] != data.num_nodes or x.shape[1] == 0:
-        raise ValueError(f"`data.x` must have shape [{data.num_nodes}, F], a row a node, got {list(x.shape)}.")
+        raise InputError("data.x", f"have shape [{data.num_nodes}, F], a row a node", list(x.shape))
     if x.dtype.is_complex:
-        raise TypeError(f"`data.x` must be real numbers, got {x.dtype}.")
+        raise InputTypeError("data.x", "be real numbers", x.dtype)
     x = x.float()
     entries = x if x.layout == torch.strided else x.to_sparse_coo().coalesce().values()  # type: ignore[no-untyped-call]
     if not bool(torch.isfinite(entries).all()):
-        raise ValueError("`data.x` must be finite, got NaN or infinity. Fill or drop those entries first.")
+        raise InputError("data.x", "be finite", "NaN or infinity", "Fill or drop those entries first.")
     return x
 
 

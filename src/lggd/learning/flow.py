@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from lggd.equation.operators import check_p
 from lggd.graph import Graph
 from lggd.kernels import Field, idle_columns
 from lggd.learning.parameters import Equation
-from lggd.operators import check_p
 from lggd.solvers.adjoint import Evolve, Plan, run
 from lggd.solvers.evolution import check_times, make_plan
 from lggd.solvers.scheme import FixedStep, choose_step

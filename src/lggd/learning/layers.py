@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lggd.dropout import LEVELS, draw_lots, words_for
 from lggd.learning.contents import Contents, Dense, Sparse
 from lggd.learning.loops import drop
 from lggd.learning.workspace import Workspace
+from lggd.training.dropout import LEVELS, draw_lots, words_for
 
 # Products with fewer columns than this take longer than with this many.
 NARROWEST = 16

@@ -13,9 +13,10 @@ from torch.nn.functional import one_hot
 from lggd.learning.flow import Flow
 from lggd.learning.networks import Networks, Owned
 from lggd.learning.parameters import Equation
-from lggd.questions import Questions
-from lggd.replay import Replayed
-from lggd.training import FOREVER, Optimization
+from lggd.training.cuda_graph import Replayed
+from lggd.training.loop import FOREVER
+from lggd.training.optimization import Optimization
+from lggd.training.targets import Questions
 
 
 class DistanceLearner:

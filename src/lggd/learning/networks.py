@@ -13,13 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lggd.dropout import LEVELS, draw_kept, draw_lots, kept_levels, words_for
+from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.learning.contents import Contents, Dense, Sparse, check_contents, of_entries, read_contents
 from lggd.learning.layers import Layers, Seen, Thinned, Whole, first_layer
 from lggd.learning.neighbourhood import propagated
 from lggd.learning.workspace import Workspace
-from lggd.training import Randomness
+from lggd.training.dropout import LEVELS, draw_kept, draw_lots, kept_levels, words_for
+from lggd.training.randomness import RandomState
 
 Activation = Literal["relu", "elu", "gelu", "leaky_relu", "silu", "tanh"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -94,9 +95,9 @@ class PropagatedMLP:
         _check_sizes(self.hidden, self.activation, self.zeros)
         _check_shares(dropout=self.dropout)
         if self.pagerank is not None and not 0 < self.pagerank < 1:
-            raise ValueError(f"`pagerank` must lie between 0 and 1, or be None, got {self.pagerank!r}.")
+            raise InputError("pagerank", "lie between 0 and 1, or be None", repr(self.pagerank))
         if isinstance(self.hops, bool) or not isinstance(self.hops, int) or self.hops < 1:
-            raise ValueError(f"`hops` must be a whole number from 1, got {self.hops!r}. MLP() looks at no neighbours.")
+            raise InputError("hops", "be a whole number from 1", repr(self.hops), "MLP() looks at no neighbours.")
 
     def contents(self, data: Any, graph: Graph) -> Contents:
         """What the networks see of the data."""
@@ -327,13 +328,13 @@ class Copies:
     ) -> None:
         self.modules = [copy.deepcopy(module).to(contents.x.device) for _ in generators]
         self.takes_edges = _takes_two(module.forward)
-        self.draws = [Randomness(g.initial_seed(), contents.x.device) for g in generators]
+        self.draws = [RandomState(g.initial_seed(), contents.x.device) for g in generators]
         # A look at the answer, which also brings lazy layers into being.
         with torch.no_grad():
             answer = self(contents, training=False)
         if answer.shape[2] != num_classes:
-            raise ValueError(
-                f"`initial` must give a value for each of the {num_classes} classes, got {answer.shape[2]} a node."
+            raise InputError(
+                "initial", f"give a value for each of the {num_classes} classes", f"{answer.shape[2]} a node"
             )
 
     def part(self, problems: slice) -> Copies:
@@ -357,7 +358,7 @@ class Copies:
             with draws.in_use():
                 answers.append(module(*given))
         if answers[0].dim() != 2 or answers[0].shape[0] != contents.x.shape[0]:
-            raise ValueError(f"`initial` must give a row a node, [N, K], got shape {list(answers[0].shape)}.")
+            raise InputError("initial", "give a row a node, [N, K]", f"shape {list(answers[0].shape)}")
         return torch.stack(answers, 1)
 
     def random_state(self) -> dict[str, Tensor]:
@@ -384,13 +385,13 @@ def _takes_two(forward: Callable[..., Any]) -> bool:
 def _check_shares(**shares: float) -> None:
     for name, share in shares.items():
         if not 0 <= share < 1 - 1 / LEVELS:
-            raise ValueError(f"`{name}` must lie in [0, 1), got {share}. Use 0 for none.")
+            raise InputError(name, "lie in [0, 1)", share, "Use 0 for none.")
 
 
 def _check_sizes(hidden: Any, activation: str, zeros: int) -> None:
     if not isinstance(hidden, tuple) or not all(isinstance(h, int) and h > 0 for h in hidden):
-        raise ValueError(f"`hidden` must be a tuple of positive sizes such as (512, 128), got {hidden!r}.")
+        raise InputError("hidden", "be a tuple of positive sizes such as (512, 128)", repr(hidden))
     if activation not in ACTIVATIONS:
-        raise ValueError(f"`activation` must be one of {', '.join(ACTIVATIONS)}, got {activation!r}.")
+        raise InputError("activation", f"be one of {', '.join(ACTIVATIONS)}", repr(activation))
     if not isinstance(zeros, int) or zeros < 0:
-        raise ValueError(f"`zeros` must be a whole number from 0, got {zeros!r}.")
+        raise InputError("zeros", "be a whole number from 0", repr(zeros))

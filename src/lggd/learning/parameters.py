@@ -10,9 +10,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from lggd.equation.potential import DegreePotential, Potential, read_potential
+from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.learning.networks import Owned, starters
-from lggd.potential import DegreePotential, Potential, read_potential
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class LearnedPotential:
 
     def __post_init__(self) -> None:
         if self.per not in ("node", "graph"):
-            raise ValueError(f"`per` must be 'node' or 'graph', got {self.per!r}.")
+            raise InputError("per", "be 'node' or 'graph'", repr(self.per))
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,7 @@ class Equation:
     def on(self, graph: Graph) -> Equation:
         """What was learned here, on another graph of the same nodes and, where edges have learned, the same edges."""
         if self.theta_edges is not None and not torch.equal(graph.edge_index, self.graph.edge_index):
-            raise ValueError(
-                "`data` must have the edges that weights were learned for, got others. Fit on the new graph."
-            )
+            raise InputError("data", "have the edges that weights were learned for", "others", "Fit on the new graph.")
         other = copy.copy(self)
         other.graph = graph
         other.base = read_potential(self.potential, graph, 1, torch.float32)

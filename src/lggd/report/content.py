@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lggd.errors import InputError, InputTypeError
+
 # Numbers by stage and measure, an entry an epoch: {"distances": {"train_loss": [...], "validation_loss": [...]}}.
 Curves = Mapping[str, Mapping[str, Sequence[float]]]
 UNKNOWN = -1
@@ -32,7 +34,7 @@ class Addition:
 
     def __post_init__(self) -> None:
         if self.labels < 0:
-            raise ValueError(f"`labels` must be a number of labels from 0, got {self.labels}.")
+            raise InputError("labels", "be a number of labels from 0", self.labels)
         _check_percent("accuracy", self.accuracy)
         _check_duration("milliseconds", self.milliseconds)
 
@@ -112,31 +114,31 @@ class RunReport:
 
     def _check_facts(self) -> None:
         if self.num_nodes < 1:
-            raise ValueError(f"`num_nodes` must be at least 1, got {self.num_nodes}. A report needs a graph.")
+            raise InputError("num_nodes", "be at least 1", self.num_nodes, "A report needs a graph.")
         if len(self.classes) == 0:
-            raise ValueError("`classes` must name at least one class, got none.")
+            raise InputError("classes", "name at least one class", "none")
         if len(self.times) == 0:
-            raise ValueError("`times` must hold at least one time, got none.")
+            raise InputError("times", "hold at least one time", "none")
         if not all(math.isfinite(t) for t in self.times):
-            raise ValueError(f"`times` must be finite, got {list(self.times)}.")
+            raise InputError("times", "be finite", list(self.times))
         if self.ids is not None and len(self.ids) != self.num_nodes:
-            raise ValueError(
-                f"`ids` must name all {self.num_nodes} nodes, got {len(self.ids)} names. Pass None to number them."
+            raise InputError(
+                "ids", f"name all {self.num_nodes} nodes", f"{len(self.ids)} names", "Pass None to number them."
             )
         if set(self.accuracy) != set(ACCURACIES):
-            raise ValueError(f'`accuracy` must have the keys "raw" and "lggd", got {sorted(self.accuracy)}.')
+            raise InputError("accuracy", 'have the keys "raw" and "lggd"', sorted(self.accuracy))
         for name, value in self.accuracy.items():
             if value is not None:
                 _check_percent(f'accuracy["{name}"]', value)
         for name in ("num_edges", "heldout", "labelled"):
             if getattr(self, name) < 0:
-                raise ValueError(f"`{name}` must be a number from 0, got {getattr(self, name)}.")
+                raise InputError(name, "be a number from 0", getattr(self, name))
         _check_duration("seconds", self.seconds)
         try:
             datetime.fromisoformat(self.created)
         except ValueError as wrong:
-            raise ValueError(
-                f"`created` must be a time in ISO 8601 such as 2025-01-31T12:00:00, got {self.created!r}."
+            raise InputError(
+                "created", "be a time in ISO 8601 such as 2025-01-31T12:00:00", repr(self.created)
             ) from wrong
 
     def _read(self, name: str, dtype: type[np.generic], shape: tuple[int | None, ...]) -> None:
@@ -146,25 +148,25 @@ class RunReport:
         whole = array.dtype.kind in ("b" if dtype is np.bool_ else "iu")
         if dtype is not np.float32 and not whole and array.size:
             wanted = "True or False" if dtype is np.bool_ else "whole numbers"
-            raise TypeError(f"`{name}` must be {wanted}, got {array.dtype}.")
+            raise InputTypeError(name, f"be {wanted}", array.dtype)
         fits = array.ndim == len(shape) and all(s in (None, n) for s, n in zip(shape, array.shape, strict=True))
         if not fits:
             wanted = ", ".join("E" if s is None else str(s) for s in shape)
-            raise ValueError(f"`{name}` must have the shape [{wanted}], got {list(array.shape)}.")
+            raise InputError(name, f"have the shape [{wanted}]", list(array.shape))
         object.__setattr__(self, name, array.astype(dtype, copy=False))
 
     def _check_values(self) -> None:
         if not np.isfinite(self.positions).all():
             bad = int(np.flatnonzero(~np.isfinite(self.positions).all(1))[0])
-            raise ValueError(f"`positions` must be finite, got {self.positions[bad]} at node {bad}.")
+            raise InputError("positions", "be finite", f"{self.positions[bad]} at node {bad}")
         low, high = float(self.probabilities.min()), float(self.probabilities.max())
         if not (low >= -ROUNDING and high <= 1 + ROUNDING):
-            raise ValueError(
-                f"`probabilities` must lie in [0, 1], got values from {low:g} to {high:g}. Apply a softmax to scores."
+            raise InputError(
+                "probabilities", "lie in [0, 1]", f"values from {low:g} to {high:g}", "Apply a softmax to scores."
             )
         untold = np.flatnonzero(self.tested & (self.truth == UNKNOWN))
         if len(untold):
-            raise ValueError(f"`tested` must be nodes whose `truth` is known, but that of node {untold[0]} is -1.")
+            raise InputError("tested", "be nodes whose `truth` is known", but=f"that of node {untold[0]} is -1")
 
     @property
     def num_classes(self) -> int:
@@ -238,15 +240,15 @@ class _Ranked:
 
 def _check_percent(name: str, value: float) -> None:
     if not 0 <= value <= 100:
-        raise ValueError(f"`{name}` must be per cent, 0 to 100, got {value}.")
+        raise InputError(name, "be per cent, 0 to 100", value)
 
 
 def _check_duration(name: str, value: float) -> None:
     if not (value >= 0 and math.isfinite(value)):
-        raise ValueError(f"`{name}` must be a duration from 0, got {value}.")
+        raise InputError(name, "be a duration from 0", value)
 
 
 def _check_range(name: str, array: NDArray[np.int64], low: int, high: int) -> None:
     outside = (array < low) | (array > high)
     if outside.any():
-        raise ValueError(f"`{name}` must lie in {low}..{high}, got {array[outside][0]}.")
+        raise InputError(name, f"lie in {low}..{high}", array[outside][0])

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from lggd.data.files import replacing
+from lggd.files import replacing
 from lggd.report import sections
 from lggd.report.content import RunReport
 from lggd.report.embedding import Drawing, embed

@@ -16,6 +16,7 @@ import torch
 from numba import njit
 from numpy.typing import NDArray
 
+from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.report.packing import pack
 
@@ -51,7 +52,7 @@ def place(graph: Graph, *, seed: int = 0) -> NDArray[np.float32]:
     ((5, 2), True)
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise ValueError(f"`seed` must be a whole number from 0 and below 2⁶³, got {seed!r}.")
+        raise InputError("seed", "be a whole number from 0 and below 2⁶³", repr(seed))
     neighbours = _Neighbours.of(graph)
     at = _start(neighbours, seed)
     heads, tails, chance = neighbours.pairs()

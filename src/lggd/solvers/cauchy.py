@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from lggd.boundary import Boundary, Sources
+from lggd.equation.boundary import Boundary, Sources
+from lggd.equation.operators import check_p
+from lggd.equation.potential import Potential, read_potential
+from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
 from lggd.kernels import Field, backend_for, idle_columns
-from lggd.operators import check_p
-from lggd.potential import Potential, read_potential
 from lggd.solvers.dijkstra import hops
 from lggd.solvers.problem import Problem
 from lggd.solvers.scheme import FixedStep, choose_step
@@ -40,9 +41,7 @@ class CauchyProblem:
         far: float,
     ) -> None:
         if not isinstance(graph, Graph):
-            raise TypeError(
-                f"`graph` must be a lggd.Graph, got {type(graph).__name__}. Build one, as Graph.from_scipy."
-            )
+            raise InputTypeError("graph", "be a lggd.Graph", type(graph).__name__, "Build one, as Graph.from_scipy.")
         self.graph, self.layout = graph, graph.layout(PASSES)
         self.boundary = None if sources is None else Boundary.read(sources, graph.num_nodes)
         by_node = self._read_start(start, far)
@@ -74,29 +73,29 @@ class CauchyProblem:
         graph, boundary = self.graph, self.boundary
         if start is None:
             if boundary is None:
-                raise ValueError("`start` must be given where sources=None: without a boundary nothing else sets f.")
+                raise InputError("start", "be given where sources=None: without a boundary nothing else sets f")
             if not isinstance(far, Real) or not 0 <= far < math.inf:
-                raise ValueError(f"`far` must be non-negative and finite, got {far}.")
+                raise InputError("far", "be non-negative and finite", far)
             shape = (graph.num_nodes, len(boundary.columns))
             return torch.full(shape, float(far), dtype=graph.dtype, device=graph.device)
         if not isinstance(start, Tensor) or not start.is_floating_point():
             given = start.dtype if isinstance(start, Tensor) else type(start).__name__
-            raise TypeError(
-                f"`start` must be a floating-point tensor, got {given}. Use torch.as_tensor(start, dtype=…)."
-            )
+            raise InputTypeError("start", "be a floating-point tensor", given, "Use torch.as_tensor(start, dtype=…).")
         if start.dtype not in (torch.float32, torch.float64):
-            raise TypeError(f"`start` must be float32 or float64, got {start.dtype}. Convert it with start.float().")
+            raise InputTypeError("start", "be float32 or float64", start.dtype, "Convert it with start.float().")
         value = (start.unsqueeze(1) if start.dim() == 1 else start).to(graph.device)
         columns = len(boundary.columns) if boundary is not None else value.shape[1] if value.dim() == 2 else 1
         if value.dim() != 2 or value.shape[0] != graph.num_nodes or value.shape[1] not in (1, columns):
             wanted = f"[{graph.num_nodes}, {columns}]"
-            raise ValueError(f"`start` must have shape {wanted} (nodes, columns), got {list(start.shape)}.")
+            raise InputError("start", f"have shape {wanted} (nodes, columns)", list(start.shape))
         bad = ~(torch.isfinite(value) & (value >= 0))
         if bool(bad.any()):
             node, column = (int(x) for x in bad.nonzero()[0])
-            raise ValueError(
-                f"`start` must be non-negative and finite, got {float(value[node, column]):g} at node {node}, column "
-                f"{column}. Distances start at 0 or above: take the absolute value."
+            raise InputError(
+                "start",
+                "be non-negative and finite",
+                f"{float(value[node, column]):g} at node {node}, column {column}",
+                "Distances start at 0 or above: take the absolute value.",
             )
         return value.expand(-1, columns)
 
@@ -105,18 +104,16 @@ class CauchyProblem:
             own = self.layout.csr.weight
             return None if own is None else own.to(dtype).sqrt().unsqueeze(1)
         if not isinstance(weight, Tensor):
-            raise TypeError(f"`weight` must be a tensor, got {type(weight).__name__}. Use torch.as_tensor(weight).")
+            raise InputTypeError("weight", "be a tensor", type(weight).__name__, "Use torch.as_tensor(weight).")
         value = weight.unsqueeze(1) if weight.dim() == 1 else weight
         edges = self.graph.num_edges
         if value.dim() != 2 or value.shape[0] != edges or value.shape[1] not in (1, self.columns):
             wanted = f"[{edges}] or [{edges}, {self.columns}]"
-            raise ValueError(f"`weight` must have shape {wanted}, along graph.edge_index, got {list(weight.shape)}.")
+            raise InputError("weight", f"have shape {wanted}, along graph.edge_index", list(weight.shape))
         bad = ~(torch.isfinite(value) & (value > 0))
         if bool(bad.any()):
             edge, column = (int(x) for x in bad.nonzero()[0])
-            raise ValueError(
-                f"`weight` must be positive and finite, got {float(value[edge, column]):g} on edge {edge}."
-            )
+            raise InputError("weight", "be positive and finite", f"{float(value[edge, column]):g} on edge {edge}")
         value = value.to(device=self.graph.device, dtype=dtype).sqrt()
         return self.layout.edges_into_rows(value).contiguous()
 

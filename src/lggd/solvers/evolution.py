@@ -10,10 +10,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from lggd.boundary import Sources
+from lggd.equation.boundary import Sources
+from lggd.equation.potential import Potential
+from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
 from lggd.memory import Memory, explaining_shortage
-from lggd.potential import Potential
 from lggd.solvers import adjoint, parity
 from lggd.solvers.adjoint import Plan, Stepper
 from lggd.solvers.cauchy import CauchyProblem
@@ -62,7 +63,7 @@ def evolve(
     problem = CauchyProblem(graph, sources, start, p, potential, weight, far)
     if until is not None:
         if until != "steady":
-            raise ValueError(f'`until` must be "steady" or None, got {until!r}. For a time, pass times=[t].')
+            raise InputError("until", 'be "steady" or None', repr(until), "For a time, pass times=[t].")
         return _until_steady(problem, scheme, tol, max_steps, began)
     ends = check_times(times)
     if isinstance(scheme, TorchDiffEq):
@@ -130,9 +131,9 @@ class Evolution:
     def step(self, size: float | None = None) -> Evolution:
         """Moves on by one step, of `step_size` unless a smaller one is asked for."""
         if size is not None and not 0 < size <= self.step_size:
-            raise ValueError(f"`size` must lie in (0, {self.step_size:g}], got {size}. The bound is the scheme's step.")
+            raise InputError("size", f"lie in (0, {self.step_size:g}]", size, "The bound is the scheme's step.")
         if size is None and math.isinf(self.step_size):
-            raise ValueError("`size` must be given here: on a graph without edges no step is too large.")
+            raise InputError("size", "be given here: on a graph without edges no step is too large")
         self._advance(size or self.step_size)
         return self
 
@@ -147,7 +148,7 @@ class Evolution:
     def run_until(self, t: float) -> Evolution:
         """Moves on to time `t` exactly, in equal steps none larger than `step_size`."""
         if not self.time <= t < math.inf:
-            raise ValueError(f"`t` must be finite and not before the present time {self.time:g}, got {t}.")
+            raise InputError("t", f"be finite and not before the present time {self.time:g}", t)
         span = t - self.time
         count = _count_steps(span, self.step_size)
         for _ in range(count):
@@ -161,12 +162,12 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
     try:
         ends = tuple(float(t) for t in times)
     except (TypeError, ValueError):
-        raise TypeError(f"`times` must be a sequence of numbers, got {times!r}. For a single one, pass [t].") from None
+        raise InputTypeError("times", "be a sequence of numbers", repr(times), "For a single one, pass [t].") from None
     if not ends:
-        raise ValueError("`times` must hold at least one time, got none.")
+        raise InputError("times", "hold at least one time", "none")
     for before, after in zip((0.0, *ends), ends, strict=False):
         if not before < after < math.inf:
-            raise ValueError(f"`times` must be positive, finite and increasing, got {after:g} after {before:g}.")
+            raise InputError("times", "be positive, finite and increasing", f"{after:g} after {before:g}")
     return ends
 
 
@@ -223,9 +224,9 @@ def _until_steady(
     if problem.boundary is None:
         raise ValueError('`until="steady"` needs sources: without a boundary f grows for ever.')
     if not 0 < tol < math.inf:
-        raise ValueError(f"`tol` must be positive, got {tol}.")
+        raise InputError("tol", "be positive", tol)
     if max_steps < 1:
-        raise ValueError(f"`max_steps` must be at least 1, got {max_steps}.")
+        raise InputError("max_steps", "be at least 1", max_steps)
     size, _ = problem.choose_step(scheme)
     if math.isinf(size):
         size = 1.0

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 from torch import Tensor
 
+from lggd.errors import InputError
 from lggd.solvers.columns import solve_columns
 from lggd.solvers.local import newton
 from lggd.solvers.problem import Problem
@@ -26,9 +27,9 @@ class FastIterative:
 
     def __post_init__(self) -> None:
         if not 0 <= self.tolerance < 1:
-            raise ValueError(f"`tolerance` must lie in [0, 1), got {self.tolerance}.")
+            raise InputError("tolerance", "lie in [0, 1)", self.tolerance)
         if self.max_sweeps < 1:
-            raise ValueError(f"`max_sweeps` must be at least 1, got {self.max_sweeps}.")
+            raise InputError("max_sweeps", "be at least 1", self.max_sweeps)
 
     def solve(self, problem: Problem) -> tuple[Tensor, int | None]:
         csr, incoming = problem.layout.csr, problem.incoming

@@ -10,12 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lggd.boundary import Boundary, Sources
+from lggd.equation.boundary import Boundary, Sources
+from lggd.equation.operators import check_p
+from lggd.equation.potential import Potential, read_potential
+from lggd.errors import InputTypeError
 from lggd.graph import Graph
+from lggd.graph.layout import CPU, Layout
 from lggd.kernels import Field, backend_for
-from lggd.layout import CPU, Layout
-from lggd.operators import check_p
-from lggd.potential import Potential, read_potential
 
 
 class Incoming(NamedTuple):
@@ -42,9 +43,7 @@ class Problem:
     @classmethod
     def read(cls, graph: Graph, sources: Sources, p: float, potential: Potential | None) -> Problem:
         if not isinstance(graph, Graph):
-            raise TypeError(
-                f"`graph` must be a lggd.Graph, got {type(graph).__name__}. Build one, as Graph.from_scipy."
-            )
+            raise InputTypeError("graph", "be a lggd.Graph", type(graph).__name__, "Build one, as Graph.from_scipy.")
         p = check_p(p)
         boundary = Boundary.read(sources, graph.num_nodes)
         columns = len(boundary.columns)

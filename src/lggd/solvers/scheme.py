@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar
 
+from lggd.errors import InputError, InputTypeError
+
 MONOTONE = 1.0
 
 
@@ -44,7 +46,7 @@ class _FixedStep:
 
     def __post_init__(self) -> None:
         if self.step is not None and not (isinstance(self.step, Real) and 0 < self.step < math.inf):
-            raise ValueError(f"`step` must be positive, got {self.step}. Use step=None for the largest safe one.")
+            raise InputError("step", "be positive", self.step, "Use step=None for the largest safe one.")
 
     def stable_at(self, p: float) -> float:
         """The largest stable z for this exponent."""
@@ -81,17 +83,21 @@ FixedStep = Euler | SSPRK3 | RK4
 def choose_step(scheme: FixedStep, p: float, bound: float) -> tuple[float, bool]:
     """The step to take where max ρ‖√w‖_p is `bound`, and whether it lies above the monotone limit."""
     if not isinstance(scheme, FixedStep):
-        raise TypeError(f"`scheme` must be a stepping scheme such as RK4(), got {scheme!r}.")
+        raise InputTypeError("scheme", "be a stepping scheme such as RK4()", repr(scheme))
     stable = scheme.stable_at(p)
     monotone = MONOTONE / bound if bound else math.inf
     if scheme.step is None:
         return monotone, False
     # A step chosen to meet the limit exactly must not be refused for its last bit.
     if scheme.step * bound > stable * (1 + 1e-6) and not scheme.force:
-        raise ValueError(
-            f"`step` must be at most {stable / bound:.4g} on this graph (step × max ρ‖√w‖_p must not "
-            f"exceed {stable} for {type(scheme).__name__}), got {scheme.step:g}, where it is "
-            f"{scheme.step * bound:.4g}. Use step=None, a smaller potential such as DegreePotential(-1), or force=True."
+        raise InputError(
+            "step",
+            (
+                f"be at most {stable / bound:.4g} on this graph (step × max ρ‖√w‖_p must not exceed {stable} for "
+                f"{type(scheme).__name__})"
+            ),
+            f"{scheme.step:g}, where it is {scheme.step * bound:.4g}",
+            "Use step=None, a smaller potential such as DegreePotential(-1), or force=True.",
         )
     return scheme.step, scheme.step > monotone * (1 + 1e-6)
 

@@ -1,0 +1,117 @@
+"""The paper's mathematics, written once in plain torch: the oracle of every kernel and solver.
+
+Everything takes a function f `[N]` or many at once `[N, C]` and the rows of a graph; an edge value is `[E]` or
+`[E, C]` along `Graph.edge_index`. Nothing here is made to be fast.
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+from lggd.errors import InputError, InputTypeError
+from lggd.graph import Graph
+from lggd.graph.csr import CSR
+
+
+def check_p(p: float) -> float:
+    """The exponent as a float, if it is one."""
+    if isinstance(p, bool) or not isinstance(p, Real):
+        raise InputTypeError("p", "be a number in [1, inf]", repr(p), "Use p=math.inf for shortest paths.")
+    if not p >= 1:
+        raise InputError("p", "lie in [1, inf]", p, "Use p=math.inf for shortest paths.")
+    return float(p)
+
+
+def difference(graph: Graph, f: Tensor) -> Tensor:
+    """(d_w f)(i, j) = √w(i, j) · (f(j) − f(i)), Eq. (1)."""
+    return _root_weight(graph.csr, f) * _rise(graph.csr, f)
+
+
+def positive_difference(graph: Graph, f: Tensor) -> Tensor:
+    """(d⁺_w f)(i, j) = √w(i, j) · max(f(j) − f(i), 0), Eq. (4)."""
+    return difference(graph, f).clamp(min=0)
+
+
+def negative_difference(graph: Graph, f: Tensor) -> Tensor:
+    """(d⁻_w f)(i, j) = √w(i, j) · max(f(i) − f(j), 0), Eq. (4): how far f falls along the edge."""
+    return (-difference(graph, f)).clamp(min=0)
+
+
+def gradient(graph: Graph, f: Tensor) -> list[Tensor]:
+    """(∇_w f)(i) for each node i: its differences along its own edges, Eq. (2)."""
+    return _by_node(graph, difference(graph, f))
+
+
+def positive_gradient(graph: Graph, f: Tensor) -> list[Tensor]:
+    """(∇⁺_w f)(i) for each node i, Eq. (5)."""
+    return _by_node(graph, positive_difference(graph, f))
+
+
+def negative_gradient(graph: Graph, f: Tensor) -> list[Tensor]:
+    """(∇⁻_w f)(i) for each node i, Eq. (5)."""
+    return _by_node(graph, negative_difference(graph, f))
+
+
+def gradient_norm(graph: Graph, f: Tensor, p: float) -> Tensor:
+    """‖∇_w f(i)‖_p, Eq. (3), of the shape of f."""
+    return p_norm(graph.csr, difference(graph, f).abs(), p)
+
+
+def positive_gradient_norm(graph: Graph, f: Tensor, p: float) -> Tensor:
+    """‖∇⁺_w f(i)‖_p, Eq. (6), of the shape of f."""
+    return p_norm(graph.csr, positive_difference(graph, f), p)
+
+
+def negative_gradient_norm(graph: Graph, f: Tensor, p: float) -> Tensor:
+    """‖∇⁻_w f(i)‖_p, Eq. (6), of the shape of f: the slope down which a front arrived."""
+    return p_norm(graph.csr, negative_difference(graph, f), p)
+
+
+def residual(graph: Graph, f: Tensor, p: float, potential: Tensor | float = 1.0) -> Tensor:
+    """ρ(i)‖∇⁻_w f(i)‖_p − 1, Eq. (7): 0 where f solves the equation, NaN where f is infinite.
+
+    It knows nothing of the boundary, where the equation need not hold.
+    """
+    return (potential * negative_gradient_norm(graph, f, p) - 1).masked_fill(torch.isinf(f), math.nan)
+
+
+def p_norm(csr: CSR, nonnegative: Tensor, p: float) -> Tensor:
+    """(Σ_j a(i, j)^p)^(1/p) over the edges of each row; the maximum for p = ∞; 0 for a row without edges."""
+    check_p(p)
+    if math.isinf(p):
+        return _reduce(csr, nonnegative, "max")
+    if p == 1:
+        return _reduce(csr, nonnegative, "sum")
+    # Dividing by the largest entry keeps powers representable for any p; it cancels in exact arithmetic.
+    largest = _reduce(csr, nonnegative.detach(), "max")
+    scale = torch.where(largest > 0, largest, torch.ones_like(largest))
+    total = _reduce(csr, (nonnegative / scale[csr.rows]) ** p, "sum")
+    positive = total > 0
+    return torch.where(positive, scale * torch.where(positive, total, torch.ones_like(total)) ** (1 / p), total)
+
+
+def _by_node(graph: Graph, by_edge: Tensor) -> list[Tensor]:
+    return list(torch.tensor_split(by_edge, graph.csr.indptr[1:-1].cpu()))
+
+
+def _reduce(csr: CSR, by_edge: Tensor, how: str) -> Tensor:
+    if how == "sum":
+        return torch.segment_reduce(by_edge, "sum", offsets=csr.indptr, initial=0)
+    # segment_reduce would do, but its gradient counts equal maxima twice.
+    index = csr.rows if by_edge.dim() == 1 else csr.rows.unsqueeze(1).expand_as(by_edge)
+    return by_edge.new_zeros((csr.num_nodes, *by_edge.shape[1:])).scatter_reduce(0, index, by_edge, "amax")
+
+
+def _rise(csr: CSR, f: Tensor) -> Tensor:
+    return f[csr.indices.long()] - f[csr.rows]
+
+
+def _root_weight(csr: CSR, f: Tensor) -> Tensor:
+    if csr.weight is None:
+        return torch.ones((), dtype=f.dtype, device=f.device)
+    root = csr.weight.to(f.dtype).sqrt()
+    return root if f.dim() == 1 else root.unsqueeze(1)

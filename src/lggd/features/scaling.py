@@ -1,0 +1,87 @@
+"""How distances become features of comparable size: fitted once and kept, so that new solves compare with old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lggd.errors import InputError
+
+# What a scale was fitted to, by name. Distances come as [N, T, K]: nodes, times, classes.
+Fitted = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Unscaled:
+    """The distances as they are."""
+
+    def fit(self, distances: Tensor) -> dict[str, Tensor]:
+        """What `apply` needs to know of the distances that it was fitted to."""
+        return {}
+
+    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
+        """Scaled distances, `[N, T, K]`."""
+        return distances
+
+
+@dataclass(frozen=True)
+class MaxScale:
+    """Each column divided by its largest value, as in the authors' release."""
+
+    def fit(self, distances: Tensor) -> dict[str, Tensor]:
+        """The largest distance of each column."""
+        return {"largest": distances.amax(0).clamp(min=_tiny(distances))}
+
+    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
+        """Scaled distances, `[N, T, K]`."""
+        return distances / fitted["largest"]
+
+
+@dataclass(frozen=True)
+class Standardize:
+    """Each column shifted and divided to mean 0 and standard deviation 1."""
+
+    def fit(self, distances: Tensor) -> dict[str, Tensor]:
+        """Mean and standard deviation of each column."""
+        spread = distances.std(0, unbiased=False)
+        return {"mean": distances.mean(0), "spread": torch.where(spread > _tiny(distances), spread, 1.0)}
+
+    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
+        """Scaled distances, `[N, T, K]`."""
+        return (distances - fitted["mean"]) / fitted["spread"]
+
+
+@dataclass(frozen=True)
+class SoftmaxScale:
+    """softmax over the classes of −f(t) / temperature, at each time: how much nearer one class is than the others.
+
+    `temperature=None` takes the standard deviation of the distances at that time about each node's own mean.
+    """
+
+    temperature: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        if self.temperature is not None and not 0 < self.temperature < float("inf"):
+            raise InputError("temperature", "be positive, or None to fit it", self.temperature)
+
+    def fit(self, distances: Tensor) -> dict[str, Tensor]:
+        """The temperature of each time."""
+        if self.temperature is not None:
+            return {"temperature": distances.new_full((distances.shape[1], 1), self.temperature)}
+        about_mean = distances - distances.mean(2, keepdim=True)
+        spread = about_mean.square().mean((0, 2)).sqrt().unsqueeze(1)
+        return {"temperature": torch.where(spread > _tiny(distances), spread, 1.0)}
+
+    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
+        """Scaled distances, `[N, T, K]`."""
+        return torch.softmax(-distances / fitted["temperature"], dim=2)
+
+
+Scale = Unscaled | MaxScale | Standardize | SoftmaxScale
+
+
+def _tiny(distances: Tensor) -> float:
+    return torch.finfo(distances.dtype).tiny

@@ -1,0 +1,215 @@
+"""A list of edges as people write them down: read, checked, and assembled into rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from lggd.errors import InputError, InputTypeError
+from lggd.graph.csr import CSR, merge_duplicates
+
+Symmetrize = Literal["max", "mean"]
+# Weights of the two directions that agree this closely differ by rounding alone and are averaged.
+ROUNDING = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeList:
+    """Edges (rows[e], columns[e]) without self-loops; `weight` is None where every weight is 1."""
+
+    rows: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    weight: NDArray[np.floating] | None
+    num_nodes: int
+    dtype: torch.dtype
+
+    @classmethod
+    def read(
+        cls,
+        edges: ArrayLike | Tensor | Sequence[tuple[int, int]],
+        weight: ArrayLike | Tensor | None = None,
+        *,
+        num_nodes: int | None = None,
+        unbounded: bool = False,
+        dtype: torch.dtype | None = None,
+    ) -> EdgeList:
+        """Checks what `Graph.from_edges` promises to check."""
+        rows, columns = _read_pairs(edges)
+        num_nodes = _check_ids(rows, columns, num_nodes)
+        values = _read_weight(weight, rows, columns, unbounded)
+        loops = rows == columns
+        if loops.any():
+            first = int(rows[loops][0])
+            warnings.warn(
+                f"Self-loops dropped: {int(loops.sum())}, the first at node {first}. "
+                "A node's distance to itself is 0, so they cannot matter.",
+                UserWarning,
+                stacklevel=3,
+            )
+            rows, columns = rows[~loops], columns[~loops]
+            values = None if values is None else values[~loops]
+        precise = values is not None and values.dtype == np.float64
+        dtype = _check_dtype(dtype or (torch.float64 if precise else torch.float32))
+        if values is not None:
+            values = _round_to(dtype, values)
+            if (values == 1).all():
+                values = None
+        return cls(rows.astype(np.int32), columns.astype(np.int32), values, num_nodes, dtype)
+
+    def assemble(self, directed: bool, symmetrize: Symmetrize | None) -> CSR:
+        """Sorted rows: as they are if `directed`, made symmetric if told how, else checked to be symmetric."""
+        if symmetrize not in (None, "max", "mean"):
+            raise InputError("symmetrize", 'be "max", "mean" or None', repr(symmetrize))
+        if directed and symmetrize is not None:
+            raise ValueError(f"`directed=True` keeps the arrows that symmetrize={symmetrize!r} removes. Pass only one.")
+        if symmetrize == "max":
+            return _both_ways(self.rows, self.columns, self.weight, self.num_nodes, "max")
+        csr = merge_duplicates(self.rows, self.columns, self.weight, self.num_nodes, "max")
+        if directed:
+            return csr
+        if symmetrize is None:
+            return _checked_symmetric(csr)
+        half = np.full(csr.num_edges, 0.5, np.float32) if csr.weight is None else csr.weight.numpy() / 2
+        return _both_ways(csr.rows.to(torch.int32).numpy(), csr.indices.numpy(), half, self.num_nodes, "sum")
+
+
+def as_array(value: ArrayLike | Tensor, name: str) -> NDArray[Any]:
+    """What was given as a NumPy array, without copying where that can be."""
+    if isinstance(value, Tensor):
+        value = value.detach().cpu()
+        return (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # NumPy has no bfloat16
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise InputError(name, "have rows of equal length", "ragged ones") from None
+
+
+def _both_ways(
+    rows: NDArray[np.int32], columns: NDArray[np.int32], weight: NDArray[np.floating] | None, num_nodes: int, rule: str
+) -> CSR:
+    doubled = None if weight is None else np.concatenate([weight, weight])
+    both = (np.concatenate([rows, columns]), np.concatenate([columns, rows]))
+    merged = merge_duplicates(*both, doubled, num_nodes, rule)
+    weighted = merged.weight is not None and not bool((merged.weight == 1).all())
+    return CSR(merged.indptr, merged.indices, merged.weight if weighted else None, symmetric=True)
+
+
+def _checked_symmetric(csr: CSR) -> CSR:
+    reverse = csr.transposed
+    if not torch.equal(reverse.indptr, csr.indptr) or not torch.equal(reverse.indices, csr.indices):
+        i, j = _first_without_reverse(csr)
+        raise InputError(
+            "edges",
+            "be symmetric",
+            f"({i}, {j}) without ({j}, {i})",
+            ('Pass symmetrize="max" or "mean" to add the missing direction, or directed=True to keep the arrows.'),
+        )
+    weight = csr.weight
+    if weight is not None:
+        backward = weight[reverse.edge.long()]
+        apart = (weight - backward).abs() > ROUNDING * weight
+        if bool(apart.any()):
+            e = int(apart.nonzero()[0])
+            i, j = int(csr.rows[e]), int(csr.indices[e])
+            raise InputError(
+                "weight",
+                "be symmetric",
+                f"{float(weight[e]):g} on ({i}, {j}) and {float(backward[e]):g} on ({j}, {i})",
+                'Pass symmetrize="max" or "mean" to join them, or directed=True to keep both.',
+            )
+        weight = (weight + backward) / 2
+    return CSR(csr.indptr, csr.indices, weight, symmetric=True)
+
+
+def _first_without_reverse(csr: CSR) -> tuple[int, int]:
+    here = csr.rows * csr.num_nodes + csr.indices  # sorted, because the rows are
+    back = csr.indices.long() * csr.num_nodes + csr.rows
+    at = torch.searchsorted(here, back).clamp(max=csr.num_edges - 1)
+    e = int((here[at] != back).nonzero()[0])
+    return int(csr.rows[e]), int(csr.indices[e])
+
+
+def _read_pairs(edges: ArrayLike | Tensor | Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    listed = isinstance(edges, (list, tuple))
+    array = as_array(edges, "edges")
+    if array.size == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    if array.dtype.kind not in "ui":
+        raise InputTypeError("edges", "be integers", array.dtype, "Number the nodes 0..N-1.")
+    if array.ndim == 2 and array.shape[1] == 2 and (listed or array.shape[0] != 2):
+        array = array.T
+    if array.ndim != 2 or array.shape[0] != 2:
+        raise InputError("edges", "be an edge_index [2, E] or a list of pairs", f"shape {array.shape}")
+    return array[0].astype(np.int64, copy=False), array[1].astype(np.int64, copy=False)
+
+
+def _check_ids(rows: NDArray[np.int64], columns: NDArray[np.int64], num_nodes: int | None) -> int:
+    if num_nodes is None:
+        if len(rows) == 0:
+            raise ValueError("`edges` is empty, so the number of nodes is unknown. Pass num_nodes.")
+        num_nodes = max(int(rows.max()), int(columns.max()), 0) + 1
+    if not isinstance(num_nodes, (int, np.integer)):
+        raise InputTypeError("num_nodes", "be an integer", repr(num_nodes))
+    if num_nodes < 1:
+        raise InputError("num_nodes", "be at least 1", num_nodes, "A graph needs a node.")
+    if num_nodes >= 2**31:
+        raise InputError("num_nodes", "be below 2**31", num_nodes, "Split the graph by component.")
+    for ids in (rows, columns):
+        outside = (ids < 0) | (ids >= num_nodes)
+        if outside.any():
+            raise InputError(
+                "edges",
+                f"name nodes 0..{num_nodes - 1}",
+                int(ids[outside][0]),
+                "Renumber the nodes or raise num_nodes.",
+            )
+    return num_nodes
+
+
+def _read_weight(
+    weight: ArrayLike | Tensor | None, rows: NDArray[np.int64], columns: NDArray[np.int64], unbounded: bool
+) -> NDArray[np.floating] | None:
+    if weight is None:
+        return None
+    values = as_array(weight, "weight")
+    if values.dtype.kind in "bui":
+        values = values.astype(np.float32)
+    if values.dtype.kind != "f":
+        raise InputTypeError("weight", "be numbers", values.dtype)
+    if values.shape != rows.shape:
+        raise InputError("weight", f"have one number an edge, shape [{len(rows)}]", list(values.shape))
+    wrong = ~(np.isfinite(values) & (values > 0))
+    rule, remedy = "be positive and finite", "Leave out edges of weight 0."
+    if not wrong.any() and not unbounded:
+        wrong = values > 1
+        rule, remedy = (
+            "lie in (0, 1]",
+            "Divide by the largest weight, or pass unbounded=True to admit any positive one.",
+        )
+    if wrong.any():
+        e = int(np.flatnonzero(wrong)[0])
+        raise InputError("weight", rule, f"{values[e]:g} on edge ({rows[e]}, {columns[e]})", remedy)
+    return values
+
+
+def _round_to(dtype: torch.dtype, weight: NDArray[np.floating]) -> NDArray[np.floating]:
+    kind: type[np.floating] = np.float64 if dtype == torch.float64 else np.float32
+    with np.errstate(over="ignore", under="ignore"):
+        values = weight.astype(kind)
+    lost = ~(np.isfinite(values) & (values > 0))
+    if lost.any():
+        raise InputError("weight", f"fit {dtype}", f"{weight[lost][0]:g}", "Pass dtype=torch.float64.")
+    return values
+
+
+def _check_dtype(dtype: torch.dtype) -> torch.dtype:
+    if dtype not in (torch.float32, torch.float64):
+        raise InputTypeError("dtype", "be torch.float32 or torch.float64", dtype)
+    return dtype

@@ -1,0 +1,123 @@
+"""Edges from geometry: nearest neighbours among points, adjacent pixels of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from lggd.errors import InputError, InputTypeError
+
+Floats = NDArray[np.floating]
+Integers = NDArray[np.integer]
+Kernel = Callable[[Floats], Floats]
+
+# Beyond this dimension a kd-tree visits most of the points, and scikit-learn's blocked products are faster.
+HIGHEST_TREE_DIMENSION = 15
+
+
+def neighbour_edges(points: Floats, *, k: int | None, epsilon: float | None) -> Integers:
+    """Pairs `[2, E]` of near points, each pair at least once."""
+    if (k is None) == (epsilon is None):
+        raise ValueError(f"`from_points` takes either k or epsilon, got k={k} and epsilon={epsilon}. Pass just one.")
+    return _within(points, epsilon) if epsilon is not None else _nearest(points, k)  # type: ignore[arg-type]
+
+
+def edge_lengths(points: Floats, pairs: Integers) -> Floats:
+    """Euclidean length of each edge `[E]`, an axis at a time: no temporary of E points."""
+    squared = np.zeros(pairs.shape[1], points.dtype)
+    for axis in range(points.shape[1]):
+        squared += (points[pairs[0], axis] - points[pairs[1], axis]) ** 2
+    return np.asarray(np.sqrt(squared))
+
+
+def apply_kernel(kernel: Kernel, length: Floats) -> Floats:
+    """The weights `[E]` of edges of the given lengths, checked to lie in (0, 1]."""
+    weight = np.asarray(kernel(length))
+    if weight.dtype.kind not in "uif" or weight.shape != length.shape:
+        raise InputError(
+            "kernel", f"map lengths [{len(length)}] to as many numbers", f"{weight.dtype} of shape {weight.shape}"
+        )
+    wrong = ~((weight > 0) & (weight <= 1))
+    if wrong.any():
+        e = int(np.flatnonzero(wrong)[0])
+        raise InputError(
+            "kernel", "give weights in (0, 1]", f"{weight[e]:g} at length {length[e]:g}", "Divide by the largest."
+        )
+    return weight
+
+
+def grid_edges(image: NDArray[np.generic], connectivity: int) -> tuple[Integers, Floats | None, Integers]:
+    """Pairs `[2, E]` of adjacent pixels inside the mask, their weights, and the places `[N, 2]` of the pixels."""
+    if connectivity not in (4, 8):
+        raise InputError("connectivity", "be 4 or 8", connectivity)
+    inside = dark_half(image)
+    number = np.full(inside.shape, -1, np.int64)
+    number[inside] = np.arange(int(inside.sum()))
+    height, width = inside.shape
+    steps = [(0, 1, 1.0), (1, 0, 1.0)] + [(1, 1, 0.5), (1, -1, 0.5)] * (connectivity == 8)
+    rows, columns, weights = [], [], []
+    for down, right, weight in steps:
+        first = number[: height - down, max(0, -right) : width - max(0, right)]
+        second = number[down:, max(0, right) : width + min(0, right)]
+        joined = (first >= 0) & (second >= 0)
+        rows.append(first[joined])
+        columns.append(second[joined])
+        weights.append(np.full(int(joined.sum()), weight))
+    pairs = np.stack([np.concatenate(rows), np.concatenate(columns)])
+    return pairs, (np.concatenate(weights) if connectivity == 8 else None), np.argwhere(inside)
+
+
+def dark_half(image: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """A mask as it is; of an image, the pixels at or below the middle of its range."""
+    if image.ndim != 2 or image.size == 0:
+        raise InputError("mask", "be a 2-D mask or image", f"shape {image.shape}", "Convert colours to grey first.")
+    if image.dtype.kind == "b":
+        if not image.any():
+            raise InputError("mask", "have at least one True pixel", "none")
+        return image.astype(bool)
+    if image.dtype.kind not in "uif":
+        raise InputTypeError("mask", "be booleans or numbers", image.dtype)
+    if not np.isfinite(image).all():
+        row, column = (int(x) for x in np.argwhere(~np.isfinite(image))[0])
+        raise InputError("mask", "be finite", f"{image[row, column]} at pixel ({row}, {column})", "Fill it in.")
+    low, high = float(image.min()), float(image.max())
+    if low == high:
+        raise InputError("mask", "show two colours", f"{low:g} in every pixel", "Pass a boolean mask instead.")
+    return np.asarray(image.astype(float) <= (low + high) / 2)
+
+
+def _within(points: Floats, epsilon: float) -> Integers:
+    if not (np.isfinite(epsilon) and epsilon > 0):
+        raise InputError("epsilon", "be positive and finite", epsilon)
+    pairs = cKDTree(points).query_pairs(epsilon, output_type="ndarray")
+    if len(pairs) == 0 and len(points) > 1:
+        nearest = cKDTree(points).query(points, 2)[0][:, 1].min()
+        raise InputError(
+            "epsilon", "join at least two points", f"{epsilon:g}", f"The closest two are {nearest:g} apart."
+        )
+    return np.asarray(pairs.T)
+
+
+def _nearest(points: Floats, k: int) -> Integers:
+    if not isinstance(k, (int, np.integer)):
+        raise InputTypeError("k", "be an integer", repr(k))
+    if not 1 <= k < max(2, len(points)):
+        raise InputError("k", f"lie in 1..{len(points) - 1} for {len(points)} points", k)
+    if points.shape[1] > HIGHEST_TREE_DIMENSION:
+        from sklearn.neighbors import NearestNeighbors
+
+        # Without a query scikit-learn leaves each point out of its own neighbours.
+        near = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(points).kneighbors(return_distance=False)
+        return np.stack([np.repeat(np.arange(len(points)), k), near.ravel()])
+    if len(points) == 1:
+        return np.empty((2, 0), np.int64)
+    near = cKDTree(points).query(points, k + 1, workers=-1)[1]
+    rows = np.repeat(np.arange(len(points)), k + 1)
+    columns = near.ravel()
+    other = (rows != columns).reshape(-1, k + 1)
+    # Among more than k equal points a point may not be listed as its own neighbour: drop the farthest instead.
+    other[other.all(1), k] = False
+    return np.stack([rows, columns])[:, other.ravel()]

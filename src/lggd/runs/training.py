@@ -1,0 +1,75 @@
+"""Unfinished training, kept beside the folder that its result will go to, so that an interrupted run can go on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lggd.errors import InputError
+from lggd.files import check_folder_writable, replacing
+from lggd.training.checkpoint import Checkpoint
+
+MARKER = "training.json"
+PARTS = ("raw", "lggd")
+# Seconds between two saves: about what one may lose.
+EVERY = 2.0
+
+
+class UnfinishedTraining:
+    """The folder `OUT.training`: which run it belongs to, and a checkpoint for each of its parts.
+
+    `settings` are all that the result depends on, by name, as JSON can hold them. Only a run with the same may go on.
+    """
+
+    def __init__(self, out: str | Path, settings: Mapping[str, Any], every: float = EVERY) -> None:
+        out = Path(out).resolve()
+        self.folder = check_folder_writable(out.with_name(f"{out.name}.training"), MARKER)
+        self.settings, self.every = json.loads(json.dumps(settings)), every
+
+    def open(self, *, resume: bool) -> bool:
+        """Makes the folder ready; whether there is something to go on from. Unless asked to resume, starts anew."""
+        if resume and self.is_saved:
+            self._check_settings()
+            return True
+        self.remove()
+        self.folder.mkdir()
+        with replacing(self.folder / MARKER) as temporary:
+            temporary.write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
+        return False
+
+    def checkpoint(self, part: str) -> Checkpoint:
+        """Where a part of the run, one of `PARTS`, is saved."""
+        return Checkpoint(self.folder / part, key=json.dumps(self.settings, sort_keys=True), every=self.every)
+
+    def remove(self) -> None:
+        """Deletes the folder; the marker goes last, so that what is left when this is interrupted is still ours."""
+        for part in PARTS:
+            shutil.rmtree(self.folder / part, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether there is something to go on from."""
+        # A name with a dot in front is a file that was never finished.
+        return any(not path.name.startswith(".") for path in self.folder.glob("*/*.safetensors"))
+
+    def _check_settings(self) -> None:
+        path = self.folder / MARKER
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(before, dict):
+                raise TypeError("no settings in it")
+        except (ValueError, TypeError) as wrong:
+            raise InputError(path, "tell whose training this is", but=f"it is damaged: {wrong}") from wrong
+        for name in dict.fromkeys([*self.settings, *before]):  # what the user typed stands first
+            was, now = before.get(name), self.settings.get(name)
+            if was != now:
+                raise InputError(
+                    "resume",
+                    "go on with the data and settings of the interrupted run",
+                    but=f"{name} was {was} there and is {now} now",
+                    remedy="Repeat them, or start anew without `resume`.",
+                )

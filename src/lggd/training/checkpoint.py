@@ -1,0 +1,71 @@
+"""Interrupted training, saved so that it can be resumed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor
+
+from lggd.errors import InputError
+from lggd.files import replacing
+
+
+class Checkpoint:
+    """The state of unfinished training in a folder: one file per stage, each written atomically.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where the files are written.
+    key : str
+        Stands for everything that the result depends on. Training saved under another key is refused.
+    every : float
+        Seconds between two saves; 0 saves after every epoch.
+    """
+
+    def __init__(self, folder: str | Path, key: str, every: float = 5.0) -> None:
+        self.folder, self.key, self.every = Path(folder), key, every
+        self._last = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Whether the last save is long enough ago."""
+        return time.monotonic() - self._last >= self.every
+
+    def load(self, stage: str) -> dict[str, Tensor] | None:
+        """The last saved state of a stage; None where there is none."""
+        from safetensors import SafetensorError, safe_open
+
+        path = self._path(stage)
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, framework="pt") as file:
+                key = (file.metadata() or {}).get("key")
+                state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        except SafetensorError as error:
+            raise InputError(
+                str(path), "be saved training", but=f"it is damaged: {error}", remedy="Delete it."
+            ) from error
+        if key != self.key:
+            raise InputError(
+                str(path),
+                "be saved training of the same data and settings",
+                but="it is of others",
+                remedy="Repeat the settings of the interrupted run, or start anew.",
+            )
+        return state
+
+    def save(self, stage: str, state: Mapping[str, Tensor]) -> None:
+        """Replaces the saved state of a stage."""
+        from safetensors.torch import save_file
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        plain = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+        with replacing(self._path(stage)) as temporary:
+            save_file(plain, temporary, metadata={"key": self.key})
+        self._last = time.monotonic()
+
+    def _path(self, stage: str) -> Path:
+        return self.folder / f"{stage}.safetensors"

@@ -1,0 +1,37 @@
+"""The settings of Adam."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from lggd.validation import check_int, check_positive, check_real
+
+
+@dataclass(frozen=True)
+class Optimization:
+    """The settings of Adam and of early stopping. The defaults are the paper's for backbones.
+
+    Parameters
+    ----------
+    lr : float
+        Learning rate.
+    weight_decay : float
+        L2 regularisation.
+    epochs : int
+        The most epochs to train for.
+    patience : int or None
+        Stop after this many epochs without a better validation; None never stops early.
+    """
+
+    lr: float = 0.01
+    weight_decay: float = 1e-6
+    epochs: int = 5000
+    patience: int | None = 100
+
+    def __post_init__(self) -> None:
+        check_positive("lr", self.lr)
+        check_real("weight_decay", self.weight_decay, 0, math.inf, closed="left", rule="be 0 or above and finite")
+        check_int("epochs", self.epochs, minimum=1)
+        if self.patience is not None:
+            check_int("patience", self.patience, minimum=1)

@@ -1,0 +1,32 @@
+"""What training reports: one `Progress` per epoch to a callback, and the curves of all epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+# Training curves: a list of values by name, one value per epoch.
+History = dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """An epoch that has just ended.
+
+    Parameters
+    ----------
+    stage : str
+        The name of the stage, such as "distances" or "backbone".
+    epoch, epochs : int
+        The number of this epoch, counted from 1, and the largest it can become.
+    metrics : mapping of str to float
+        What was measured in this epoch, such as the losses.
+    """
+
+    stage: str
+    epoch: int
+    epochs: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+Callback = Callable[[Progress], None]

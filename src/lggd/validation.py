@@ -1,0 +1,102 @@
+"""The checks that every room needs. Each returns what it checked, or raises an `InputError` that names the remedy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lggd.errors import InputError, InputTypeError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+T = TypeVar("T")
+# How many names to compare a misspelt one with (comparing is slow), and how many an error lists.
+NAMES_COMPARED, NAMES_LISTED = 10_000, 12
+
+
+def check_int(name: str, value: Any, minimum: int, remedy: str = "") -> int:
+    """A whole number of at least `minimum`; booleans are refused.
+
+    >>> check_int("epochs", 5, minimum=1)
+    5
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        raise InputError(name, f"be a whole number from {minimum}", repr(value), remedy)
+    return int(value)
+
+
+def check_real(
+    name: str,
+    value: Any,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    closed: str = "both",
+    rule: str = "",
+    remedy: str = "",
+) -> float:
+    """A number between `low` and `high`; `closed` names the ends that belong to it: "both", "left", "right", "neither".
+
+    >>> check_real("dropout", 0.5, 0, 1, closed="left")
+    0.5
+    """
+    left, right = closed in ("both", "left"), closed in ("both", "right")
+    is_number = isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+    if not is_number or not (low <= value if left else low < value) or not (value <= high if right else value < high):
+        interval = f"lie in {'[' if left else '('}{low:g}, {high:g}{']' if right else ')'}"
+        raise InputError(name, rule or interval, repr(value), remedy)
+    return float(value)
+
+
+def check_fraction(name: str, value: Any, remedy: str = "") -> float:
+    """A share in [0, 1), as of entries that are dropped."""
+    return check_real(name, value, 0, 1, closed="left", remedy=remedy or f"Use {name}=0 for none.")
+
+
+def check_positive(name: str, value: Any, remedy: str = "") -> float:
+    """A number above 0 and finite."""
+    return check_real(name, value, 0, closed="neither", rule="be positive and finite", remedy=remedy)
+
+
+def check_choice(name: str, value: T, choices: Collection[T]) -> T:
+    """One of a few values."""
+    if value not in choices:
+        raise InputError(name, f"be one of {', '.join(map(repr, choices))}", repr(value))
+    return value
+
+
+def check_instance(name: str, value: Any, kinds: type | tuple[type, ...], description: str, remedy: str = "") -> Any:
+    """An object of some class; `description` is what errors call it, as in "an Optimization()"."""
+    if not isinstance(value, kinds):
+        raise InputTypeError(name, f"be {description}", repr(value), remedy)
+    return value
+
+
+def check_finite(name: str, values: Tensor, remedy: str = "Fill or drop those entries first.") -> Tensor:
+    """A tensor without NaN and infinity."""
+    if not bool(values.isfinite().all()):
+        raise InputError(name, "be finite", "NaN or infinity", remedy)
+    return values
+
+
+def check_same_length(name: str, values: Sequence[Any], count: int, of: str) -> None:
+    """As many values as there are of something else, as in "one per node"."""
+    if len(values) != count:
+        raise InputError(name, f"hold one value per {of}, {count} in all", len(values))
+
+
+def suggestion(name: str, known: Sequence[str], otherwise: str = "") -> str:
+    """Asks "Did you mean …?" with the closest known name, ignoring case; `otherwise` where none is close."""
+    compared = {other.lower(): other for other in reversed(known[:NAMES_COMPARED])}
+    close = get_close_matches(name.lower(), list(compared), n=1)
+    return f"Did you mean {compared[close[0]]!r}?" if close else otherwise
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names separated by commas; only the first dozen where there are many."""
+    shown = ", ".join(names[:NAMES_LISTED])
+    return shown if len(names) <= NAMES_LISTED else f"{shown} and {len(names) - NAMES_LISTED} more"
