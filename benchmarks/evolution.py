@@ -16,11 +16,11 @@ STEPS, STEP, COLUMNS = 100, 0.02, 10
 class Release(torch.nn.Module):
     """The right-hand side as a module with the potential as its parameter, boundary held."""
 
-    def __init__(self, graph: lggd.Graph, rho: torch.Tensor, held: torch.Tensor) -> None:
+    def __init__(self, graph: lggd.Graph, rho: torch.Tensor, boundary_mask: torch.Tensor) -> None:
         super().__init__()
         self.rho = torch.nn.Parameter(rho)
         self.register_buffer("edge_index", graph.edge_index)
-        self.register_buffer("free", (~held).float())
+        self.register_buffer("free", (~boundary_mask).float())
 
     def forward(self, t: torch.Tensor, f: torch.Tensor) -> torch.Tensor:
         return self.free * scatter_rate(self.edge_index, self.rho, f)
@@ -29,11 +29,13 @@ class Release(torch.nn.Module):
 def setting() -> tuple[lggd.Graph, list[list[int]], torch.Tensor, Release]:
     graph, boundary = disk("d20k")
     classes = [boundary[k::COLUMNS].tolist() for k in range(COLUMNS)]
-    held = torch.zeros(graph.num_nodes, COLUMNS, dtype=torch.bool)
+    boundary_mask = torch.zeros(graph.num_nodes, COLUMNS, dtype=torch.bool)
     for k, nodes in enumerate(classes):
-        held[nodes, k] = True
-    start = torch.rand(graph.num_nodes, COLUMNS, generator=torch.Generator().manual_seed(0)).masked_fill(held, 0)
-    return graph, classes, start, Release(graph, torch.ones(graph.num_nodes, 1), held)
+        boundary_mask[nodes, k] = True
+    start = torch.rand(graph.num_nodes, COLUMNS, generator=torch.Generator().manual_seed(0)).masked_fill(
+        boundary_mask, 0
+    )
+    return graph, classes, start, Release(graph, torch.ones(graph.num_nodes, 1), boundary_mask)
 
 
 def tables(run: Run) -> list[Table]:

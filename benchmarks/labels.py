@@ -20,10 +20,10 @@ def tables(run: Run) -> list[Table]:
     features = lggd.LGGD(horizons="shared", optimization=lggd.Optimization(weight_decay=0.002, epochs=EPOCHS))
     backbone = lggd.Optimization(epochs=5) if run.quick else lggd.Optimization()
     model = lggd.LGGDClassifier(features, optimization=backbone).fit(data)
-    before = model.known_
+    before = model.labels_
 
     def add() -> None:
-        model.known_ = model.features_.known_ = before
+        model.labels_ = model.features_.labels_ = before
         model.add_labels(nodes, labels).predict()
 
     add()

@@ -36,8 +36,8 @@ class ReleasedEquation(nn.Module):
         fall = (f[rows] - f[columns]).clamp(min=0)
         if self.theta is not None:
             fall = torch.sigmoid(self.theta).sqrt().unsqueeze(1) * fall
-        steepness = torch.zeros_like(f).scatter_add_(0, rows.unsqueeze(1).expand_as(fall), fall)
-        return self.free * (1 - self.rho * steepness)
+        cfl_number = torch.zeros_like(f).scatter_add_(0, rows.unsqueeze(1).expand_as(fall), fall)
+        return self.free * (1 - self.rho * cfl_number)
 
 
 class Released:
@@ -56,8 +56,8 @@ class Released:
             nn.Linear(sizes[2], sizes[3]),
         ).to(device)  # fmt: skip
         self.equation = ReleasedEquation(data, -0.5, learned).to(device)
-        held = one_hot(labels.train.clamp(min=0), sizes[3]).bool() & (labels.train >= 0).unsqueeze(1)
-        self.free = (~held).float()
+        boundary_mask = one_hot(labels.train.clamp(min=0), sizes[3]).bool() & (labels.train >= 0).unsqueeze(1)
+        self.free = (~boundary_mask).float()
         self.optimizer = torch.optim.Adam(
             [*self.mlp.parameters(), *self.equation.parameters()], lr=0.01, weight_decay=0.005
         )
@@ -111,10 +111,10 @@ def labels_on_pubmed() -> Table:
     # Twenty epochs will do here: how long labels take to come in does not depend on how well distances were learned.
     features = lggd.LGGD(optimization=lggd.Optimization(weight_decay=0.002, epochs=20))
     model = lggd.LGGDClassifier(features).fit(data)
-    before, trained = model.known_, [0]
+    before, trained = model.labels_, [0]
 
     def ours() -> None:
-        model.known_ = model.features_.known_ = before
+        model.labels_ = model.features_.labels_ = before
         model.add_labels(new, data.y[new]).predict()
 
     def peer() -> None:
@@ -122,7 +122,7 @@ def labels_on_pubmed() -> Table:
         x = model.features_.inputs(data)
         module = initialised(lggd.GCN(), x.shape[1], model.num_classes_, seed=0)
         validation = torch.where(data.val_mask, data.y, -1)
-        learner = BackboneLearner([module], x, data.edge_index, None, model.known_[None], validation[None])
+        learner = BackboneLearner([module], x, data.edge_index, None, model.labels_[None], validation[None])
         trained[0] = len(learn(learner, "backbone")["train_loss"])
 
     ours()

@@ -47,8 +47,8 @@ class Operation:
         """The first stage of a step: the slope, and the state moved along it."""
         self.backend.stage(self.field, self.rows, [self.rows], [self.out, self.slope], [[1.0, 0.1], [0.0, 1.0]])
 
-    def pull_back(self) -> Tensor:
-        return self.backend.pull_back(self.field, self.rows, [self.cotangent], [1.0], False, False)[0]
+    def vjp(self) -> Tensor:
+        return self.backend.vjp(self.field, self.rows, [self.cotangent], [1.0], False, False)[0]
 
     @property
     def gathered(self) -> int:

@@ -74,7 +74,7 @@ def check(operation: Operation, peers: Peers) -> None:
         torch.testing.assert_close(peers.product(kind), neighbours, **close)
     leaf = peers.f.clone().requires_grad_()
     (1 - peers.falls(leaf, peers.against_edges)).backward(operation.cotangent[:, :columns])
-    torch.testing.assert_close(operation.pull_back()[:, :columns], leaf.grad, **close)
+    torch.testing.assert_close(operation.vjp()[:, :columns], leaf.grad, **close)
 
 
 def rows_of(graph: lggd.Graph, name: str, columns: int) -> list[Row]:
@@ -86,7 +86,7 @@ def rows_of(graph: lggd.Graph, name: str, columns: int) -> list[Row]:
         "norm": operation.norm,
         "stage": operation.stage,
         "step": lambda: stepper.step(state, 1e-5),
-        "adjoint": operation.pull_back,
+        "adjoint": operation.vjp,
         "int32": lambda: peers.product(torch.int32),
         "int64": lambda: peers.product(torch.int64),
         "PyG": peers.message_passing,

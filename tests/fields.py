@@ -23,7 +23,7 @@ def random_matrix(n, directed, seed=0):
     return pattern | pattern.T if not directed else pattern | (pattern.T & (rng.random((n, n)) < 0.5))
 
 
-def random_field(p, dtype, shape, *, directed=False, held=False, mirrored=True, n=40, seed=0):
+def random_field(p, dtype, shape, *, directed=False, boundary_mask=False, symmetric=True, n=40, seed=0):
     """A field and a state [N, C] without ties."""
     columns, rho_groups, root_groups = shape
     rng = np.random.default_rng(seed)
@@ -31,12 +31,12 @@ def random_field(p, dtype, shape, *, directed=False, held=False, mirrored=True, 
     root = None
     if root_groups is not None:
         root = torch.from_numpy(rng.uniform(0.2, 1, (csr.num_edges, root_groups)))
-        if mirrored and not directed:
+        if symmetric and not directed:
             root = (root + root[csr.transposed.edge.long()]) / 2
         root = root.to(dtype)
     rho = torch.from_numpy(rng.uniform(0.5, 2, (n, rho_groups))).to(dtype)
-    mask = torch.from_numpy(rng.random((n, columns)) < 0.1) if held else None
-    field = Field(csr, p, rho, root, mask, mirrored=mirrored and not directed)
+    mask = torch.from_numpy(rng.random((n, columns)) < 0.1) if boundary_mask else None
+    field = Field(csr, p, rho, root, mask, symmetric=symmetric and not directed)
     return field, torch.from_numpy(rng.normal(size=(n, columns))).to(dtype)
 
 
@@ -47,8 +47,10 @@ def close(found, expected):
 
 def on(device, field):
     """The same field on another device."""
-    root, held = (None if x is None else x.to(device) for x in (field.root_weight, field.held))
-    return replace(field, csr=field.csr.to(device), rho=field.rho.to(device), root_weight=root, held=held)
+    root, boundary_mask = (None if x is None else x.to(device) for x in (field.root_weight, field.boundary_mask))
+    return replace(
+        field, csr=field.csr.to(device), rho=field.rho.to(device), root_weight=root, boundary_mask=boundary_mask
+    )
 
 
 def check_stage(backend, field, y):
@@ -67,6 +69,6 @@ def check_stage(backend, field, y):
         close(found, expected)
         untouched = [k for k in range(3) if k not in targets]
         assert torch.equal(found[untouched], drawn[untouched])
-    if field.held is not None:
+    if field.boundary_mask is not None:
         backend.stage(field, y, [drawn[0]], [drawn[1]], [[0.0, 1.0]])
-        assert (drawn[1][field.held] == 0).all()
+        assert (drawn[1][field.boundary_mask] == 0).all()

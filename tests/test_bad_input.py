@@ -23,6 +23,7 @@ from lggd import (
     evolve,
     shortest_path,
 )
+from lggd.errors import InputTypeError
 
 NAN, INF = math.nan, math.inf
 PATH = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
@@ -245,7 +246,7 @@ TABLE = [
 def test_message_names_argument_rule_value_and_remedy(call, error, fragments):
     with pytest.raises(error) as caught:
         call()
-    assert caught.type is error
+    assert isinstance(caught.value, InputTypeError) == (error is TypeError)
     message = str(caught.value)
     assert [fragment for fragment in fragments if fragment not in message] == [], message
     assert message.endswith(".")

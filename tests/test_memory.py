@@ -130,7 +130,7 @@ def test_evolve_and_fit_explain_their_shortage(monkeypatch):
     model = LGGD(optimization=Optimization(epochs=2))
     with pytest.raises(MemoryError, match=r"takes about .*networks.* Fit fewer models"):
         model.fit(blocks())
-    assert not hasattr(model, "known_")
+    assert not hasattr(model, "labels_")
 
 
 MEASURE = """

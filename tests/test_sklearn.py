@@ -213,7 +213,7 @@ def test_new_labels_are_taken_in_without_learning(estimator):
     assert right(model, truth, y) > before
     np.testing.assert_array_equal(model.predict(X), model.transduction_)
     assert pickle.dumps(model.model_.history_) == untouched
-    assert (model.model_.known_.numpy()[new] == truth[new]).all()
+    assert (model.model_.labels_.numpy()[new] == truth[new]).all()
     # The same as the labels in any order, one at a time, or by a mask; known labels change nothing.
     other = clone(estimator).fit(X, y)
     for sample in new[::-1]:
@@ -286,7 +286,7 @@ def test_what_was_passed_stays_as_it_is():
     given, given_y = X.copy(), y.copy()
     model.fit(X, y).add_labels([0], truth[:1])
     assert model.features is features
-    assert not hasattr(features, "known_")
+    assert not hasattr(features, "labels_")
     assert model.backbone is module
     assert all(torch.equal(value, weights[name]) for name, value in module.state_dict().items())
     np.testing.assert_array_equal(X, given)

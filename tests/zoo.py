@@ -17,7 +17,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lggd import Dijkstra, Evolution, FastIterative, FastMarching, Graph, distance, operators
+from lggd import Dijkstra, Evolution, FastIterative, FastMarching, Graph, distance
+from lggd.equation import operators
 
 inf = math.inf
 P = (1, 1.5, 2, 3, inf)
@@ -242,7 +243,7 @@ def dense_distance(w: np.ndarray, sources: Sequence[int], p: float, rho: np.ndar
     u = np.full(n, inf)
     u[list(sources)] = 0
 
-    def steepness(t: np.ndarray) -> np.ndarray:
+    def cfl_number(t: np.ndarray) -> np.ndarray:
         fall = root * np.clip(
             np.where(np.isfinite(u)[None, :], t[:, None] - np.where(np.isfinite(u), u, 0), 0), 0, None
         )
@@ -256,7 +257,7 @@ def dense_distance(w: np.ndarray, sources: Sequence[int], p: float, rho: np.ndar
         low = np.zeros(n)
         for _ in range(60):
             middle = (low + high) / 2
-            above = steepness(middle) >= 1
+            above = cfl_number(middle) >= 1
             low, high = np.where(above, low, middle), np.where(above, middle, high)
         following = np.where(reached, high, inf)
         following[list(sources)] = 0
@@ -264,7 +265,9 @@ def dense_distance(w: np.ndarray, sources: Sequence[int], p: float, rho: np.ndar
     return u
 
 
-def plain_rate(edge_index: Tensor, f: Tensor, p: float, rho: Tensor, root: Tensor, held: Tensor | None) -> Tensor:
+def plain_rate(
+    edge_index: Tensor, f: Tensor, p: float, rho: Tensor, root: Tensor, boundary_mask: Tensor | None
+) -> Tensor:
     """1 − ρ‖∇⁻f‖_p by gathers and scatters, for autograd; f is `[N, K]`, ρ `[N, 1|K]`, √w `[E, 1|K]`."""
     i, j = edge_index
     fall = root * (f[i] - f[j]).clamp(min=0)
@@ -275,7 +278,7 @@ def plain_rate(edge_index: Tensor, f: Tensor, p: float, rho: Tensor, root: Tenso
         total = torch.zeros_like(f).index_add(0, i, fall**p)
         total = torch.where(total > 0, torch.where(total > 0, total, 1) ** (1 / p), 0)
     rate = 1 - rho * total
-    return rate if held is None else rate.masked_fill(held, 0)
+    return rate if boundary_mask is None else rate.masked_fill(boundary_mask, 0)
 
 
 def plain_step(scheme: str, rate: Callable[[Tensor], Tensor], y: Tensor, h: float) -> Tensor:
@@ -298,19 +301,19 @@ def plain_evolve(
     steps: int, potential: Tensor | None = None, weight: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """f `[N, K]` after so many steps, in node order and by autograd alone."""
-    held = None
+    boundary_mask = None
     if sources is not None:
-        held = torch.zeros(start.shape, dtype=torch.bool)
+        boundary_mask = torch.zeros(start.shape, dtype=torch.bool)
         for k, nodes in enumerate(sources):
-            held[list(nodes), k] = True
-        start = start.masked_fill(held, 0)
+            boundary_mask[list(nodes), k] = True
+        start = start.masked_fill(boundary_mask, 0)
     rho = torch.ones_like(start[:, :1]) if potential is None else potential
     root = (graph.weight.to(start.dtype) if weight is None else weight).sqrt()
     rho, root = (x.unsqueeze(1) if x.dim() == 1 else x for x in (rho, root))
     edge_index = graph.edge_index
     f = start
     for _ in range(steps):
-        f = plain_step(scheme, lambda y: plain_rate(edge_index, y, p, rho, root, held), f, step)
+        f = plain_step(scheme, lambda y: plain_rate(edge_index, y, p, rho, root, boundary_mask), f, step)
     return f
 
 

@@ -203,7 +203,7 @@ class LGGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_agreement(self, samples: Array, codes: Array) -> None:
         """Tells of contradictions by the names of the classes, which the model does not know."""
-        known = self.model_.known_.cpu().numpy().copy()
+        known = self.model_.labels_.cpu().numpy().copy()
         for sample, code in zip(samples, codes, strict=True):
             if known[sample] not in (UNLABELLED, code):
                 one, other = self.classes_[[code, known[sample]]].tolist()

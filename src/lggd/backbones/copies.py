@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from lggd.learning.networks import Owned
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import RandomState
-from lggd.training.targets import Questions
+from lggd.training.targets import Targets
 
 
 class Copies:
@@ -55,7 +55,7 @@ class Copies:
         learned = [one for module in self.modules for one in module.parameters() if one.requires_grad]
         return torch.optim.Adam(learned, lr=optimization.lr, weight_decay=optimization.weight_decay)
 
-    def descend(self, asked: Questions, running: Sequence[bool]) -> Tensor:
+    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
         losses = self._nothing()
         for q, module in self._chosen(running):
@@ -66,7 +66,7 @@ class Copies:
             losses[q] = loss.detach()[0]
         return losses
 
-    def evaluate(self, checked: Questions, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
+    def evaluate(self, checked: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
         """The loss and the number of right answers of each problem, without dropout."""
         losses, right = self._nothing(), self._nothing()
         for q, module in self._chosen(
@@ -89,7 +89,7 @@ class Copies:
         for q, module in enumerate(self.modules):
             module.load_state_dict({name: values[f"{q}.{name}"] for name in module.state_dict()})
 
-    def hand_over(self) -> list[nn.Module]:
+    def export(self) -> list[nn.Module]:
         """The modules as they are now, off training."""
         return [module.eval() for module in self.modules]
 
@@ -97,7 +97,7 @@ class Copies:
         """Where the random numbers stand."""
         return {f"{q}.{device}": state for q, own in enumerate(self.draws) for device, state in own.states.items()}
 
-    def restore_random_state(self, state: Mapping[str, Tensor]) -> None:
+    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
         """Goes on drawing from there."""
         for q, own in enumerate(self.draws):
             own.states = {device: state[f"{q}.{device}"].cpu() for device in own.states}

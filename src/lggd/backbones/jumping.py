@@ -15,19 +15,19 @@ from torch import Tensor
 WAYS = ("_l0", "_l0_reverse")
 
 
-def jumped(layers: Sequence[Tensor], parameters: Mapping[str, Tensor]) -> Tensor:
+def jumping_knowledge(layers: Sequence[Tensor], parameters: Mapping[str, Tensor]) -> Tensor:
     """The layers of each node, weighed by attention: each `[Q, N, C]` → `[Q, N, C]`.
 
     As PyG's JumpingKnowledge has it in mode "lstm". `parameters` are named as there.
     """
-    read = read_both_ways(layers, {name.removeprefix("lstm."): value for name, value in parameters.items()})
+    read = bidirectional_lstm(layers, {name.removeprefix("lstm."): value for name, value in parameters.items()})
     weight, bias = parameters["att.weight"].transpose(1, 2), parameters["att.bias"].unsqueeze(1)
     score = [torch.baddbmm(bias, state, weight) for state in read]
     share = torch.cat(score, dim=2).softmax(2)
     return torch.stack([one * share[..., place, None] for place, one in enumerate(layers)]).sum(0)
 
 
-def read_both_ways(sequence: Sequence[Tensor], parameters: Mapping[str, Tensor]) -> list[Tensor]:
+def bidirectional_lstm(sequence: Sequence[Tensor], parameters: Mapping[str, Tensor]) -> list[Tensor]:
     """The states of a bidirectional LSTM after each of the inputs `[Q, N, C]`: `[Q, N, 2·H]` each.
 
     `parameters` are those of torch's LSTM of one layer, under its names, stacked.

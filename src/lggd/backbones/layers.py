@@ -18,7 +18,7 @@ from lggd.backbones.propagation import Propagation, SortedEdges, spread_each
 Drop = Callable[[Tensor], Tensor]
 
 
-def multiplied(x: Tensor, weight: Tensor) -> Tensor:
+def batched_linear(x: Tensor, weight: Tensor) -> Tensor:
     """x[q] · weight[q]ᵀ: `[Q, N, F]` or `[N, F]`, and `[Q, C, F]` → `[Q, N, C]`."""
     if x.dim() == 3:
         return torch.bmm(x, weight.transpose(1, 2))
@@ -26,17 +26,17 @@ def multiplied(x: Tensor, weight: Tensor) -> Tensor:
     return (x @ weight.flatten(0, 1).t()).view(len(x), *weight.shape[:2]).transpose(0, 1)
 
 
-def convolved(x: Tensor, weight: Tensor, bias: Tensor, spread: Propagation) -> Tensor:
+def gcn_conv(x: Tensor, weight: Tensor, bias: Tensor, spread: Propagation) -> Tensor:
     """ÂXW + b, as PyG's GCNConv has it: `[Q, N, F]` → `[Q, N, C]`."""
-    return spread(multiplied(x, weight)) + bias.unsqueeze(1)
+    return spread(batched_linear(x, weight)) + bias.unsqueeze(1)
 
 
-def filtered(x: Tensor, weights: Sequence[Tensor], bias: Tensor, spread: Propagation) -> Tensor:
+def cheb_conv(x: Tensor, weights: Sequence[Tensor], bias: Tensor, spread: Propagation) -> Tensor:
     """Σ_k T_k(L̂)XΘ_k + b, as PyG's ChebConv has it: `[Q, N, F]` → `[Q, N, C]`.
 
     By Clenshaw's recurrence, which applies L̂ after Θ: to the C channels that come out, where PyG takes all F.
     """
-    terms = [multiplied(x, weight) for weight in weights]
+    terms = [batched_linear(x, weight) for weight in weights]
     first = terms[0] + bias.unsqueeze(1)
     if len(terms) == 1:
         return first
@@ -48,7 +48,7 @@ def filtered(x: Tensor, weights: Sequence[Tensor], bias: Tensor, spread: Propaga
     return first + spread(current) - previous
 
 
-def attended(
+def gat_conv(
     x: Tensor, weight: Tensor, of_source: Tensor, of_target: Tensor, edges: SortedEdges, slope: float, drop: Drop
 ) -> Tensor:
     """Neighbours weighed by attention, head by head, as PyG's GATConv has it, without its bias.
@@ -56,7 +56,7 @@ def attended(
     `weight` is `[Q, H·C, F]`, `of_source` and `of_target` `[Q, 1, H, C]`; gives `[Q, H, N, C]`.
     """
     problems, _, heads, channels = of_source.shape
-    value = multiplied(x, weight)
+    value = batched_linear(x, weight)
     value = value.view(problems, -1, heads, channels).transpose(1, 2).flatten(0, 1)
     both = torch.stack([of_source, of_target], dim=-1).flatten(0, 2)
     sent, received = torch.bmm(value, both).permute(2, 1, 0).contiguous()
@@ -67,9 +67,7 @@ def attended(
 # -- The graph as each kind of layer reads it --------------------------------------------------------------------------
 
 
-def adjacency_with_loops(
-    edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, dtype: torch.dtype
-) -> Propagation:
+def gcn_adjacency(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, dtype: torch.dtype) -> Propagation:
     """Â = D̃^-½ (A + I) D̃^-½, as GCNConv reads a graph: a loop that is there already keeps its weight."""
     from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
@@ -77,7 +75,7 @@ def adjacency_with_loops(
     return _propagation(index, entry, num_nodes)
 
 
-def moved_laplacian(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, dtype: torch.dtype) -> Propagation:
+def scaled_laplacian(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, dtype: torch.dtype) -> Propagation:
     """L̂ = 2L/λ − I with λ = 2, the bound of the normalised Laplacian L. As L has ones on its diagonal, L̂ has none."""
     from torch_geometric.utils import get_laplacian, remove_self_loops
 

@@ -82,7 +82,7 @@ class BackboneLearner(NetworkLearner):
     def load_best(self) -> list[nn.Module]:
         """The modules with their best states, and their dropout off."""
         self._put_best()
-        return list(self._modules.hand_over())
+        return list(self._modules.export())
 
 
 def _together(

@@ -19,15 +19,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.backbones.given import GivenModule
-from lggd.backbones.jumping import jumped
+from lggd.backbones.jumping import jumping_knowledge
 from lggd.backbones.layers import (
     Drop,
-    adjacency_with_loops,
-    attended,
-    convolved,
+    cheb_conv,
     edges_with_loops,
-    filtered,
-    moved_laplacian,
+    gat_conv,
+    gcn_adjacency,
+    gcn_conv,
+    scaled_laplacian,
 )
 from lggd.backbones.propagation import Propagation, Remembered, SortedEdges
 from lggd.errors import InputError, InputTypeError
@@ -231,13 +231,13 @@ class _ConvolutionalNetwork(Network):
     def __init__(self, choice: GCN, in_channels: int, num_classes: int) -> None:
         from torch_geometric.nn import GCNConv
 
-        super().__init__(choice, adjacency_with_loops)
+        super().__init__(choice, gcn_adjacency)
         self.first, self.second = GCNConv(in_channels, choice.hidden), GCNConv(choice.hidden, num_classes)
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagation, drop: Drop) -> Tensor:
-        hidden = convolved(x, parameters["first.lin.weight"], parameters["first.bias"], graph)
+        hidden = gcn_conv(x, parameters["first.lin.weight"], parameters["first.bias"], graph)
         hidden = drop(functional.relu(hidden))
-        return convolved(hidden, parameters["second.lin.weight"], parameters["second.bias"], graph)
+        return gcn_conv(hidden, parameters["second.lin.weight"], parameters["second.bias"], graph)
 
 
 class _AttentionNetwork(Network):
@@ -255,7 +255,7 @@ class _AttentionNetwork(Network):
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SortedEdges, drop: Drop) -> Tensor:
         def layer(name: str, x: Tensor) -> Tensor:
             weight, source, target = (parameters[f"{name}.{of}"] for of in ("lin.weight", "att_src", "att_dst"))
-            return attended(x, weight, source, target, graph, getattr(self, name).negative_slope, drop)
+            return gat_conv(x, weight, source, target, graph, getattr(self, name).negative_slope, drop)
 
         hidden = layer("first", drop(x)).transpose(1, 2).flatten(2) + parameters["first.bias"].unsqueeze(1)
         return layer("second", drop(functional.elu(hidden))).mean(1) + parameters["second.bias"].unsqueeze(1)
@@ -265,7 +265,7 @@ class _ChebyshevNetwork(Network):
     def __init__(self, choice: ChebNet, in_channels: int, num_classes: int) -> None:
         from torch_geometric.nn import ChebConv
 
-        super().__init__(choice, moved_laplacian)
+        super().__init__(choice, scaled_laplacian)
         self.first = ChebConv(in_channels, choice.hidden, choice.terms)
         self.second = ChebConv(choice.hidden, num_classes, choice.terms)
         self.terms = choice.terms
@@ -273,7 +273,7 @@ class _ChebyshevNetwork(Network):
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagation, drop: Drop) -> Tensor:
         def layer(name: str, x: Tensor) -> Tensor:
             weights = [parameters[f"{name}.lins.{term}.weight"] for term in range(self.terms)]
-            return filtered(x, weights, parameters[f"{name}.bias"], graph)
+            return cheb_conv(x, weights, parameters[f"{name}.bias"], graph)
 
         return layer("second", drop(functional.relu(layer("first", x))))
 
@@ -282,21 +282,21 @@ class _JumpingNetwork(Network):
     def __init__(self, choice: JKNet, in_channels: int, num_classes: int) -> None:
         from torch_geometric.nn import GCNConv, JumpingKnowledge
 
-        super().__init__(choice, adjacency_with_loops)
+        super().__init__(choice, gcn_adjacency)
         self.first, self.second = GCNConv(in_channels, choice.hidden), GCNConv(choice.hidden, choice.hidden)
         self.jump = JumpingKnowledge("lstm", choice.hidden, choice.lstm_layers)
         self.last = nn.Linear(choice.hidden, num_classes)
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagation, drop: Drop) -> Tensor:
         def layer(name: str, x: Tensor) -> Tensor:
-            hidden = convolved(x, parameters[f"{name}.lin.weight"], parameters[f"{name}.bias"], graph)
+            hidden = gcn_conv(x, parameters[f"{name}.lin.weight"], parameters[f"{name}.bias"], graph)
             return drop(functional.relu(hidden))
 
         near = layer("first", x)
         far = layer("second", near)
         jump = {name.removeprefix("jump."): one for name, one in parameters.items() if name.startswith("jump.")}
         # The last step and the linear map after it make a convolution, whichever of them comes first.
-        return convolved(jumped([near, far], jump), parameters["last.weight"], parameters["last.bias"], graph)
+        return gcn_conv(jumping_knowledge([near, far], jump), parameters["last.weight"], parameters["last.bias"], graph)
 
 
 # -- Checks ------------------------------------------------------------------------------------------------------------

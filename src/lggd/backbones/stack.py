@@ -13,7 +13,7 @@ from lggd.errors import InputError
 from lggd.learning.networks import Owned
 from lggd.training.dropout import LEVELS, draw_kept, kept_levels
 from lggd.training.optimization import Optimization
-from lggd.training.targets import Questions
+from lggd.training.targets import Targets
 
 
 class Stack:
@@ -60,13 +60,13 @@ class Stack:
             capturable=self.x.is_cuda,
         )
 
-    def descend(self, asked: Questions, running: Sequence[bool]) -> Tensor:
+    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
         losses = asked.losses(self._logits(self._dropped))
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 
-    def evaluate(self, checked: Questions, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
+    def evaluate(self, checked: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
         """The loss and the number of right answers of each problem, without dropout."""
         logits = self.answers()
         return checked.losses(logits), checked.right(logits)
@@ -93,7 +93,7 @@ class Stack:
             for name, parameter in self.parameters.items():
                 parameter.copy_(values[name])
 
-    def hand_over(self) -> list[Network]:
+    def export(self) -> list[Network]:
         """The modules as they are now, off training."""
         with torch.no_grad():
             for q, module in enumerate(self.modules):
@@ -105,7 +105,7 @@ class Stack:
         """Where the random numbers stand."""
         return {str(q): generator.get_state() for q, generator in enumerate(self.generators)}
 
-    def restore_random_state(self, state: Mapping[str, Tensor]) -> None:
+    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
         """Goes on drawing from there."""
         for q, generator in enumerate(self.generators):
             generator.set_state(state[str(q)].cpu())

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from lggd.backbones import NetworkLearner, Networks
 from lggd.backbones.propagation import check_edges, check_weights
-from lggd.errors import InputTypeError
-from lggd.estimator.fit_task import firsts, said_of, same_inputs
-from lggd.estimator.labels import Labels, share_right
+from lggd.errors import InputTypeError, error_context
+from lggd.estimator.fit_task import first_equal, same_inputs
+from lggd.estimator.labels import Labels, accuracy
 from lggd.graph import read_weight
 from lggd.learning.contents import check_contents
 from lggd.models.passes import history_of, in_passes, stage_name
@@ -67,7 +67,7 @@ class Baseline(ABC):
     """A method that classifies the nodes of the graph it is fitted to. Used as `LGGDClassifier` is.
 
     `fit(data)` reads labels as `LGGD.fit` does and returns self. After it: `probabilities_` float32 `[N, K]`,
-    `num_classes_`, `known_` (the labels learned from and those that `fit` itself held out to validate on, int64 `[N]`,
+    `num_classes_`, `labels_` (the labels learned from and those that `fit` itself held out to validate on, int64 `[N]`,
     -1 elsewhere) and `history_` (training curves).
     `lggd.fit_together` fits several at once; those that differ in nothing but labels and seed share a pass.
     """
@@ -79,7 +79,7 @@ class Baseline(ABC):
     def __post_init__(self) -> None:
         # Declared here, set by fit: a fitted model has them, an unfitted one has not.
         self.probabilities_: Tensor
-        self.known_: Tensor
+        self.labels_: Tensor
         self.num_classes_: int
         self.history_: dict[str, History]
 
@@ -122,7 +122,7 @@ class Baseline(ABC):
 
     def score(self, data: Any, mask: Tensor | None = None) -> float:
         """The share of right answers over `mask`, or `data.test_mask`, or all labels that it does not know."""
-        return share_right(self.predict(), data, mask, self.known_)
+        return accuracy(self.predict(), data, mask, self.labels_)
 
 
 class ProblemLearner(NetworkLearner):
@@ -148,7 +148,7 @@ def fit_baselines(
     """
     subjects, problems, labels = [], [], []
     for model, one, name in zip(models, data, names, strict=True):
-        with said_of(name):
+        with error_context(name):
             if not isinstance(model.optimization, Optimization):
                 raise InputTypeError("optimization", "be an Optimization()", repr(model.optimization))
             model._check()
@@ -158,20 +158,20 @@ def fit_baselines(
         labels.append(shown)
     keys = [
         (first, subject.num_classes, type(model), *_settings(model))
-        for first, subject, model in zip(firsts(data, same_inputs), subjects, models, strict=True)
+        for first, subject, model in zip(first_equal(data, same_inputs), subjects, models, strict=True)
     ]
     passes = in_passes(keys, [1] * len(models), lambda place: models[place]._problems_at_once(subjects[place]))
     learned: list[tuple[Tensor, History]] = [None] * len(models)  # type: ignore[list-item]
     for number, places in enumerate(passes):
         stage, first = stage_name("training", number, len(passes)), places[0]
         mine = [problems[place] for place in places]
-        with said_of(mine[0].name if len(mine) == 1 else ""):
+        with error_context(mine[0].name if len(mine) == 1 else ""):
             found = _train_pass(models[first], subjects[first], mine, stage, callback)
         for place, one in zip(places, found, strict=True):
             learned[place] = one
     for model, shown, (probabilities, history) in zip(models, labels, learned, strict=True):
         model.probabilities_, model.history_ = probabilities, {"training": history}
-        model.num_classes_, model.known_ = shown.num_classes, shown.known
+        model.num_classes_, model.labels_ = shown.num_classes, shown.known
 
 
 def _settings(model: Baseline) -> list[Any]:

@@ -17,7 +17,7 @@ from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
 from lggd.baselines.starting import starting_networks
 from lggd.errors import InputError, InputTypeError
 from lggd.training.progress import Callback
-from lggd.training.targets import Questions
+from lggd.training.targets import Targets
 
 
 @dataclass(eq=False)
@@ -67,7 +67,7 @@ class _OnSomeEdges(Stack):
         read = LaplacianEntries if isinstance(modules[0].choice, ChebNet) else AdjacencyEntries
         self.p, self.entries = p, read(subject.edge_index, subject.edge_weight, subject.num_nodes)
 
-    def descend(self, asked: Questions, running: Sequence[bool]) -> Tensor:
+    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
         edges, entry = self.entries.edges, self.entries(self._kept())
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lggd.backbones.layers import adjacency_with_loops, multiplied
+from lggd.backbones.layers import batched_linear, gcn_adjacency
 from lggd.backbones.propagation import Propagation, SortedEdges, spread_each
 from lggd.training.progress import Callback, Progress
 
@@ -143,7 +143,7 @@ class VariationalEncoder:
     ) -> None:
         first = torch.Generator().manual_seed(seed)
         self.x = row_shares(x)
-        self.spread: Propagation = adjacency_with_loops(edge_index, edge_weight, len(x), x.dtype)
+        self.spread: Propagation = gcn_adjacency(edge_index, edge_weight, len(x), x.dtype)
         self.reconstruction = Reconstruction(joined_pairs(edge_index, len(x)), len(x))
         shapes = (hidden, x.shape[1]), (2 * size, hidden)
         self.weights = [uniform_weight(*shape, first).to(x).unsqueeze(0).requires_grad_() for shape in shapes]
@@ -151,8 +151,8 @@ class VariationalEncoder:
 
     def mean_and_log_deviation(self) -> tuple[Tensor, Tensor]:
         """μ and log σ, `[1, N, size]` each."""
-        hidden = functional.elu(self.spread(multiplied(self.x, self.weights[0])))
-        mean, log_deviation = self.spread(multiplied(hidden, self.weights[1])).chunk(2, dim=2)
+        hidden = functional.elu(self.spread(batched_linear(self.x, self.weights[0])))
+        mean, log_deviation = self.spread(batched_linear(hidden, self.weights[1])).chunk(2, dim=2)
         return mean, log_deviation
 
     def loss(self) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lggd.backbones import GCN
-from lggd.backbones.layers import multiplied
+from lggd.backbones.layers import batched_linear
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stack import Stack
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
@@ -25,7 +25,7 @@ from lggd.memory import free_memory
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback, Progress
 from lggd.training.randomness import read_seed
-from lggd.training.targets import Questions
+from lggd.training.targets import Targets
 
 # How much of the free memory the graphs of a pass may take.
 SHARE_OF_MEMORY = 0.3
@@ -138,7 +138,7 @@ class _LearningTheirGraph(Stack):
         ]
         return torch.optim.Adam(groups, lr=optimization.lr, fused=True, capturable=self.x.is_cuda)
 
-    def descend(self, asked: Questions, running: Sequence[bool]) -> Tensor:
+    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
         vectors = self._vectors()
         unit = _at_most_unit(vectors)
@@ -152,8 +152,8 @@ class _LearningTheirGraph(Stack):
     def _vectors(self) -> Tensor:
         """Z = ReLU(Â(ÂXW₀)W₁), `[Q, N, D]`."""
         spread: Propagation = self.graph
-        hidden = spread(multiplied(self.shares, self.parameters[FIRST]))
-        return functional.relu(spread(multiplied(hidden, self.parameters[SECOND]))).contiguous()
+        hidden = spread(batched_linear(self.shares, self.parameters[FIRST]))
+        return functional.relu(spread(batched_linear(hidden, self.parameters[SECOND]))).contiguous()
 
     # -- before they learn together ------------------------------------------------------------------------------
 
@@ -165,10 +165,10 @@ class _LearningTheirGraph(Stack):
             self.reconstruction(self._vectors()).sum().backward()  # type: ignore[no-untyped-call]
             adam.step()
             _tell(callback, "edge predictor", epoch + 1, model.pretrain_predictor)
-        asked, adam = Questions(torch.stack([one.train for one in problems]), "target"), self.adam(model.optimization)
+        asked, adam = Targets(torch.stack([one.train for one in problems]), "target"), self.adam(model.optimization)
         for epoch in range(model.pretrain_classifier):
             adam.zero_grad()
-            super().descend(asked, [True] * len(problems))
+            super().training_step(asked, [True] * len(problems))
             adam.step()
             _tell(callback, "classifier", epoch + 1, model.pretrain_classifier)
         adam.zero_grad()

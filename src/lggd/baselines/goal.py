@@ -11,7 +11,7 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor
 
-from lggd.backbones.layers import adjacency_with_loops, multiplied
+from lggd.backbones.layers import batched_linear, gcn_adjacency
 from lggd.backbones.propagation import Propagation
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
 from lggd.baselines.goal_complement import Complement, complement_graphs, normalised_blocks
@@ -22,7 +22,7 @@ from lggd.memory import free_memory
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.training.randomness import read_seed
-from lggd.training.targets import Questions
+from lggd.training.targets import Targets
 
 # Rows whose square length is below this are taken for zeros: their direction would be rounding errors.
 TINY = 1e-30
@@ -110,7 +110,7 @@ class GOAL(Baseline):
         scores = pretrained(subject, problems, first, self.pretraining, callback) if self.pretrain else x
         train = torch.stack([one.train for one in problems])
         graphs = complement_graphs(self.complement, self.k, scores, x, train, second, callback)
-        near = adjacency_with_loops(subject.edge_index, subject.edge_weight, subject.num_nodes, x.dtype)
+        near = gcn_adjacency(subject.edge_index, subject.edge_weight, subject.num_nodes, x.dtype)
         shares = Shares(self.alpha, self.beta, self.gamma, self.delta)
         sizes = (x.shape[-1], self.hidden, subject.num_classes)
         return Convolutions(shares, x, near, normalised_blocks(graphs, subject.num_nodes), drawn_weights(sizes, third))
@@ -205,10 +205,10 @@ class Convolutions:
 
     def _logits(self) -> Tensor:
         first, second = self.parameters["first"], self.parameters["second"]
-        hidden = multiplied(self.kept, first)
+        hidden = batched_linear(self.kept, first)
         for share, part in self.opposed:
-            hidden = hidden - share * directions(multiplied(part, first))
-        own = multiplied(hidden, second)
+            hidden = hidden - share * directions(batched_linear(part, first))
+        own = batched_linear(hidden, second)
         around = self.near(own)
         logits = self.shares.alpha * own + self.shares.beta * around
         for share, part in self._opposed(own, around):
@@ -227,13 +227,13 @@ class Convolutions:
         lr, decay = optimization.lr, optimization.weight_decay
         return torch.optim.Adam(learned, lr=lr, weight_decay=decay, fused=True, capturable=on_gpu)
 
-    def descend(self, asked: Questions, running: Sequence[bool]) -> Tensor:
+    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
         losses = asked.losses(self._logits())
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 
-    def evaluate(self, checked: Questions, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
+    def evaluate(self, checked: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
         """The loss and the number of right answers of each problem."""
         logits = self.answers()
         return checked.losses(logits), checked.right(logits)
@@ -248,5 +248,5 @@ class Convolutions:
         """Nothing: no random numbers are drawn."""
         return {}
 
-    def restore_random_state(self, state: Mapping[str, Tensor]) -> None:
+    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
         """Nothing to do."""

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lggd.backbones.layers import multiplied
+from lggd.backbones.layers import batched_linear
 from lggd.backbones.propagation import Propagation, SortedEdges
 from lggd.errors import InputError
-from lggd.training.cuda_graph import Replayed
+from lggd.training.cuda_graph import CUDAGraphStep
 from lggd.training.progress import Callback, Progress
 from lggd.training.randomness import read_seed
 
@@ -138,7 +138,7 @@ class _Encoders:
 
     def trained(self, callback: Callback | None) -> Tensor:
         """The embeddings of all nodes, `[Q, N, hidden]`, after all epochs."""
-        epoch = Replayed(self._epoch, self.x.device, self.drawing)
+        epoch = CUDAGraphStep(self._epoch, self.x.device, self.drawing)
         for number in range(self.choice.epochs):
             losses = epoch()
             if callback is not None:
@@ -166,7 +166,7 @@ class _Encoders:
 
     def _embedded(self, x: Tensor) -> Tensor:
         for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = multiplied(x if number == 0 else torch.relu(x), weight) + bias
+            x = batched_linear(x if number == 0 else torch.relu(x), weight) + bias
         return x
 
     def _seen(self, nodes: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from torch import Tensor, nn
 
 from lggd.backbones import GAT
-from lggd.backbones.layers import Drop, attended, edges_with_loops
+from lggd.backbones.layers import Drop, edges_with_loops, gat_conv
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import SortedEdges
 from lggd.backbones.stack import Stack
@@ -48,7 +48,7 @@ class AttentionStack(Network):
             weight, source, target, bias = (
                 parameters[f"layers.{number}.{of}"] for of in ("lin.weight", "att_src", "att_dst", "bias")
             )
-            heads = attended(x, weight, source, target, graph, SLOPE, drop)
+            heads = gat_conv(x, weight, source, target, graph, SLOPE, drop)
             x = heads.transpose(1, 2).flatten(2) + bias.unsqueeze(1)
         return x
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.backbones import GCN
-from lggd.backbones.layers import Drop, adjacency_with_loops, multiplied
+from lggd.backbones.layers import Drop, batched_linear, gcn_adjacency
 from lggd.backbones.networks import Network, check_counts, check_share
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stack import Stack
@@ -21,7 +21,7 @@ from lggd.errors import InputError
 from lggd.training.dropout import LEVELS, draw_kept, kept_levels
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
-from lggd.training.targets import Questions
+from lggd.training.targets import Targets
 
 # Contents of so many entries, those of all problems together, are dropped from at once.
 ENTRIES_AT_ONCE = 2**29
@@ -83,7 +83,7 @@ def pagerank(alpha: float, hops: int) -> Tensor:
 class _PolynomialNetwork(Network):
     def __init__(self, model: GPRGNN, in_channels: int, num_classes: int) -> None:
         # A stack asks a choice for its dropout, and whether two are equal; of this network GCN says enough.
-        super().__init__(GCN(model.hidden, model.dropout), adjacency_with_loops)
+        super().__init__(GCN(model.hidden, model.dropout), gcn_adjacency)
         self.first, self.second = nn.Linear(in_channels, model.hidden), nn.Linear(model.hidden, num_classes)
         self.gamma = nn.Parameter(pagerank(model.alpha, model.hops))
 
@@ -93,9 +93,9 @@ class _PolynomialNetwork(Network):
 
 def _scores(parameters: Mapping[str, Tensor], x: Tensor, drop: Drop) -> Tensor:
     """H, `[Q, N, K]`."""
-    hidden = multiplied(drop(x), parameters["first.weight"]) + parameters["first.bias"].unsqueeze(1)
+    hidden = batched_linear(drop(x), parameters["first.weight"]) + parameters["first.bias"].unsqueeze(1)
     hidden = drop(functional.relu(hidden))
-    return multiplied(hidden, parameters["second.weight"]) + parameters["second.bias"].unsqueeze(1)
+    return batched_linear(hidden, parameters["second.weight"]) + parameters["second.bias"].unsqueeze(1)
 
 
 def _polynomial(scores: Tensor, gamma: Tensor, spread: Propagation) -> Tensor:
@@ -127,7 +127,7 @@ class _Polynomials(Stack):
         ]
         return torch.optim.Adam(groups, lr=optimization.lr, fused=True, capturable=self.x.is_cuda)
 
-    def descend(self, asked: Questions, running: Sequence[bool]) -> Tensor:
+    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
         scores = self._dropped_scores(_scores(self.parameters, self.x, self._dropped))
         losses = asked.losses(_polynomial(scores, self.parameters["gamma"], self.graph))

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lggd.backbones import GCN
-from lggd.backbones.layers import Drop, adjacency_with_loops, multiplied
+from lggd.backbones.layers import Drop, batched_linear, gcn_adjacency
 from lggd.backbones.networks import Network, check_counts, check_share
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stack import Stack
@@ -22,7 +22,7 @@ from lggd.errors import InputError
 from lggd.learning.networks import Owned
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
-from lggd.training.targets import Questions
+from lggd.training.targets import Targets
 
 # Contents of so many entries, those of all problems together, are dropped from at once.
 ENTRIES_AT_ONCE = 2**29
@@ -99,22 +99,22 @@ class _SharedNetwork(Network):
         from torch_geometric.nn import GCNConv
 
         # A stack asks a choice for its dropout, and whether two are equal; of this network GCN says enough.
-        super().__init__(GCN(model.hidden, model.dropout), adjacency_with_loops)
+        super().__init__(GCN(model.hidden, model.dropout), gcn_adjacency)
         self.first = GCNConv(in_channels, model.hidden, bias=False)
         self.second = GCNConv(model.hidden, num_classes, bias=False)
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagation, drop: Drop) -> Tensor:
-        return _convolutional(multiplied(drop(x), parameters["first.lin.weight"]), parameters, graph)
+        return _convolutional(batched_linear(drop(x), parameters["first.lin.weight"]), parameters, graph)
 
 
 def _convolutional(values: Tensor, parameters: Mapping[str, Tensor], spread: Propagation) -> Tensor:
     """The answers of the GCN, `[Q, N, K]`, from xW₁ `[Q, N, C]`."""
-    return spread(multiplied(functional.relu(spread(values)), parameters["second.lin.weight"]))
+    return spread(batched_linear(functional.relu(spread(values)), parameters["second.lin.weight"]))
 
 
 def _plain(values: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
     """The answers of the plain network, `[Q, N, K]`, from xW₁ `[Q, N, C]`."""
-    return multiplied(functional.relu(values), parameters["second.lin.weight"])
+    return batched_linear(functional.relu(values), parameters["second.lin.weight"])
 
 
 class _InTurn(Stack):
@@ -149,10 +149,10 @@ class _InTurn(Stack):
         super().put(values)
         self.epoch.copy_(values["epoch"])
 
-    def descend(self, asked: Questions, running: Sequence[bool]) -> Tensor:
+    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
         # Both may see the same inputs, for only one of them counts.
-        values = multiplied(self._dropped(self.x), self.parameters["first.lin.weight"])
+        values = batched_linear(self._dropped(self.x), self.parameters["first.lin.weight"])
         by_graph = asked.losses(_convolutional(values, self.parameters, self.graph))
         losses = torch.where(self._heads(), by_graph, self._plain_losses(_plain(values, self.parameters)))
         losses.sum().backward()  # type: ignore[no-untyped-call]

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lggd.backbones import GCN
-from lggd.backbones.layers import Drop, multiplied
+from lggd.backbones.layers import Drop, batched_linear
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stack import Stack
@@ -20,7 +20,7 @@ from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
 from lggd.baselines.starting import starting_networks
 from lggd.errors import InputError, InputTypeError
 from lggd.training.progress import Callback
-from lggd.training.targets import Questions
+from lggd.training.targets import Targets
 
 
 @dataclass(eq=False)
@@ -76,7 +76,7 @@ class _Mixing(Stack):
         self.from_others = Propagation(edges, entry.masked_fill(loop, 0))
         self.from_itself = edges.sums((entry * loop).unsqueeze(1))
 
-    def descend(self, asked: Questions, running: Sequence[bool]) -> Tensor:
+    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
         share, partner = self._shares(), self._partners()
         losses = self._losses(asked, self._mixed_logits(share, partner, self._dropped), share, partner)
@@ -108,16 +108,16 @@ class _Mixing(Stack):
             other = _rows(heard, partner) + itself_of_partner * centre + bias
             return heard + self.from_itself * centre + bias, other
 
-        values = multiplied(self.x, weights[0])
+        values = batched_linear(self.x, weights[0])
         heard = self.from_others(values)
         clean = drop(functional.relu(heard + self.from_itself * values + biases[0].unsqueeze(1)))
         # The weights are linear: contents may be mixed after them as well as before.
         first, second = branches(heard, _mixed(values, _rows(values, partner), own), biases[0])
         mixed = drop(_mixed(functional.relu(first), functional.relu(second), own))
-        heard = self.from_others(multiplied(clean, weights[1]))
-        return _mixed(*branches(heard, multiplied(mixed, weights[1]), biases[1]), own)
+        heard = self.from_others(batched_linear(clean, weights[1]))
+        return _mixed(*branches(heard, batched_linear(mixed, weights[1]), biases[1]), own)
 
-    def _losses(self, asked: Questions, logits: Tensor, share: Tensor, partner: Tensor) -> Tensor:
+    def _losses(self, asked: Targets, logits: Tensor, share: Tensor, partner: Tensor) -> Tensor:
         # Node i is asked for the label of π(i), so the label of node j is asked of the node before it under π.
         before = torch.empty_like(partner).scatter_(1, partner, self.nodes)
         return share * asked.losses(logits) + (1 - share) * asked.losses(_rows(logits, before))

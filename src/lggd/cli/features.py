@@ -91,7 +91,7 @@ def features_command(
             "seed": seed,
             "nodes": len(subject.ids),
             "classes": subject.classes,
-            "labelled": int((chosen.known_ >= 0).sum()),
+            "labelled": int((chosen.labels_ >= 0).sum()),
             "features": names,
             "notes": list(subject.notes),
             "seconds": time.perf_counter() - began,

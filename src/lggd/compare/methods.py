@@ -9,11 +9,11 @@ from typing import Any
 
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.baselines import Baseline
+from lggd.compare import baseline_methods as baseline
+from lggd.compare import distance_methods as distance
 from lggd.compare.making import AnyBackbone, Training, called, check_kind, check_named
 from lggd.compare.row import Setting
 from lggd.errors import InputError
-from lggd.experiments import baseline_methods as baseline
-from lggd.experiments import distance_methods as distance
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.plus import LGGDPlus
 from lggd.training.optimization import Optimization

@@ -20,7 +20,7 @@ from lggd.compare.row import Choices, Range, Row, Setting
 from lggd.compare.runner import measure
 from lggd.compare.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, noted_about, open_journal
 from lggd.data.splits import check_whole
-from lggd.estimator.fit_task import said_of
+from lggd.errors import error_context
 from lggd.features.remembered import remembering
 from lggd.memory import give_memory_back
 
@@ -216,7 +216,7 @@ def _searches(settings: Sweep, row: Row, datasets: Sequence[str]) -> list[Search
             for name, searched in row.search.items()
         },
     }
-    with said_of(f"{row.name} ({row.file})"):
+    with error_context(f"{row.name} ({row.file})"):
         space, first = search_space(row), first_settings(row, settings.backbone)
         _check_ends(row, first, settings.backbone)
     journal = open_journal(settings.journal(row))

@@ -44,10 +44,10 @@ class Boundary:
 
     def mask(self, num_nodes: int) -> Tensor:
         """True on the boundary of each column, `[N, K]`."""
-        held = torch.zeros(num_nodes, len(self.columns), dtype=torch.bool)
+        boundary_mask = torch.zeros(num_nodes, len(self.columns), dtype=torch.bool)
         for k, nodes in enumerate(self.columns):
-            held[torch.from_numpy(nodes), k] = True
-        return held
+            boundary_mask[torch.from_numpy(nodes), k] = True
+        return boundary_mask
 
 
 def _read_set(nodes: Any, num_nodes: int, name: str) -> NDArray[np.int64]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lggd.errors import InputTypeError
+from lggd.errors import InputTypeError, error_context
 from lggd.estimator.labels import Labels
 from lggd.graph import Graph
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class FitTask:
     """What a model is fitted to. Those whose graph and contents are the same have one `graph` in common.
 
     `name` is what errors and curves call the model; "" where there is but one.
@@ -30,28 +29,11 @@ class Given:
     name: str = ""
 
 
-@contextmanager
-def said_of(name: str) -> Iterator[None]:
-    """Complaints from inside name the model that they are about."""
-    try:
-        yield
-    except (TypeError, ValueError) as wrong:
-        if not name:
-            raise
-        kind = TypeError if isinstance(wrong, TypeError) else ValueError
-        raise kind(f"{name}: {wrong}") from wrong
-    except Exception as wrong:
-        # Such as torch's own, from inside a module of the user's.
-        if name:
-            wrong.add_note(f"This happened to {name}.")
-        raise
-
-
 def read_graphs(data: Sequence[Any], names: Sequence[str]) -> list[Graph]:
     """The graph of each of these data: one for all whose graph and contents are the same."""
     graphs: list[Graph] = []
-    for place, first in enumerate(firsts(data, same_inputs)):
-        with said_of(names[place]):
+    for place, first in enumerate(first_equal(data, same_inputs)):
+        with error_context(names[place]):
             graphs.append(graphs[first] if first < place else read_graph(data[place]))
     return graphs
 
@@ -88,10 +70,10 @@ def same_inputs(one: Any, other: Any) -> bool:
     if one is other:
         return True
     nodes = [getattr(data, "num_nodes", None) for data in (one, other)]
-    return nodes[0] == nodes[1] and all(map(alike, inputs_of(one), inputs_of(other)))
+    return nodes[0] == nodes[1] and all(map(equal, inputs_of(one), inputs_of(other)))
 
 
-def alike(one: Any, other: Any) -> bool:
+def equal(one: Any, other: Any) -> bool:
     """Whether two settings or tensors are the same; tensors by their entries, where they are not the same object."""
     if one is other:
         return True
@@ -100,9 +82,9 @@ def alike(one: Any, other: Any) -> bool:
     if isinstance(one, Tensor):
         return _same_entries(one, other)
     if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(alike, one, other))
+        return len(one) == len(other) and all(map(equal, one, other))
     if is_dataclass(one):
-        return all(alike(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+        return all(equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
     return bool(one == other)
 
 
@@ -127,7 +109,7 @@ def digest(tensor: Tensor) -> str:
     return hashlib.blake2b(told + plain.contiguous().numpy().tobytes(), digest_size=16).hexdigest()
 
 
-def firsts(things: Sequence[Any], same: Callable[[Any, Any], bool]) -> list[int]:
+def first_equal(things: Sequence[Any], same: Callable[[Any, Any], bool]) -> list[int]:
     """For each of them the place of the first that is the same."""
     found: list[int] = []
     for place, thing in enumerate(things):

@@ -159,7 +159,7 @@ def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Te
     return merged
 
 
-def share_right(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -> float:
+def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -> float:
     """The share of `predicted` classes that are those of `data.y`.
 
     It is taken over `mask`, or `data.test_mask`, or all labels that are not `known` (-1), whichever comes first.

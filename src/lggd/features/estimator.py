@@ -11,8 +11,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from lggd.errors import InputError
-from lggd.estimator.fit_task import Given, inputs_of, read_graph, read_graphs, said_of
+from lggd.errors import InputError, error_context
+from lggd.estimator.fit_task import FitTask, inputs_of, read_graph, read_graphs
 from lggd.estimator.labels import Labels, merge_labels
 from lggd.features.pipeline import Pipeline, fold_of
 from lggd.features.settings import Settings
@@ -26,13 +26,13 @@ from lggd.training.randomness import read_seed
 class DistanceFeatures(ABC):
     """Distances to the labelled nodes of each class, as node features.
 
-    After `fit`: `known_` (int64 `[N]`, the class of each node on the boundary, -1 elsewhere), `num_classes_`,
+    After `fit`: `labels_` (int64 `[N]`, the class of each node on the boundary, -1 elsewhere), `num_classes_`,
     `feature_names_` and `history_` (numbers by name, an entry an epoch).
     """
 
     seed: int | torch.Generator
     attr_name: str | None
-    known_: Tensor
+    labels_: Tensor
     priority_: Tensor
     num_classes_: int
     scale_: Mapping[str, Tensor]
@@ -53,7 +53,7 @@ class DistanceFeatures(ABC):
     def _learn(
         cls,
         models: Sequence[Self],
-        given: Sequence[Given],
+        given: Sequence[FitTask],
         callback: Callback | None,
         checkpoint: Checkpoint | None,
     ) -> None:
@@ -86,16 +86,16 @@ class DistanceFeatures(ABC):
         """The labels with validation nodes among them, drawn with this seed where none are given."""
         return labels.hold_out(self.settings.validation, torch.Generator().manual_seed(read_seed(self.seed)))
 
-    def _prepare(self, given: Given) -> None:
+    def _prepare(self, given: FitTask) -> None:
         """Forgets all and takes the boundary; nothing is learned yet."""
         self._forget()
         self._remembered_graph = (_seen(given.data), given.graph)
         self.num_classes_ = given.labels.num_classes
-        self.known_ = given.labels.train.clone()
+        self.labels_ = given.labels.train.clone()
         draws = torch.Generator().manual_seed(given.seed)
         self.priority_ = torch.randperm(given.graph.num_nodes, generator=draws).to(given.graph.device)
 
-    def _complete(self, given: Given) -> None:
+    def _complete(self, given: FitTask) -> None:
         """What follows from what was learned."""
         distances, _ = self._solve(self._pipeline_on(given.data))
         self.scale_ = self.settings.scale.fit(distances)
@@ -104,7 +104,7 @@ class DistanceFeatures(ABC):
     def transform(self, data: Any) -> Any:
         """A shallow copy of the data with the features in it; nothing is changed or learned.
 
-        The graph and its contents are those of `data`, the boundary is `known_`: labels in `data` are not looked at.
+        The graph and its contents are those of `data`, the boundary is `labels_`: labels in `data` are not looked at.
         """
         changed = copy.copy(data)
         if self.attr_name is not None:
@@ -126,7 +126,7 @@ class DistanceFeatures(ABC):
     def add_labels(self, nodes: Any, labels: Any) -> Self:
         """Takes more labelled nodes into the boundary (ids or a mask, and their classes). Nothing is learned anew."""
         self._check_fitted()
-        self.known_ = merge_labels(self.known_, nodes, labels, self.num_classes_)
+        self.labels_ = merge_labels(self.labels_, nodes, labels, self.num_classes_)
         return self
 
     # -- numbers ------------------------------------------------------------------------------------------------
@@ -148,11 +148,11 @@ class DistanceFeatures(ABC):
 
     def distances(self, data: Any) -> Tensor:
         """The distances behind the features, `[N, T, K]`, unscaled, all known labels on the boundary."""
-        return self._capped(self._pipeline_on(data).distances([self.known_])[0])
+        return self._capped(self._pipeline_on(data).distances([self.labels_])[0])
 
     def _solve(self, pipeline: Pipeline) -> tuple[Tensor, Tensor]:
         """Distances `[N, T, K]` and who can reach a label `[N]`; labelled nodes see them without their own fold."""
-        known, folds = self.known_, self.settings.cross_fit
+        known, folds = self.labels_, self.settings.cross_fit
         fold = fold_of(known, self.priority_, folds) if folds else torch.full_like(known, -1)
         boundaries = [known, *(torch.where(fold == j, -1, known) for j in range(folds))]
         solved = pipeline.distances(boundaries)
@@ -170,10 +170,10 @@ class DistanceFeatures(ABC):
     def _pipeline_on(self, data: Any) -> Pipeline:
         """The pipeline on these data. The last one is remembered, because adding labels changes nothing in it."""
         self._check_fitted()
-        if data.num_nodes != len(self.known_):
+        if data.num_nodes != len(self.labels_):
             raise InputError(
                 "data",
-                f"have the {len(self.known_)} nodes that the labels belong to",
+                f"have the {len(self.labels_)} nodes that the labels belong to",
                 data.num_nodes,
                 "Fit on the new graph.",
             )
@@ -204,7 +204,7 @@ class DistanceFeatures(ABC):
         return names + ["reachable"] * settings.reachable
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "known_"):
+        if not hasattr(self, "labels_"):
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError(f"This {type(self).__name__} must be fitted first. Call fit(data).")
@@ -215,14 +215,14 @@ class DistanceFeatures(ABC):
         """Everything learned and known, as tensors by name."""
         self._check_fitted()
         scale = {f"scale.{name}": value for name, value in self.scale_.items()}
-        return {"known": self.known_, "priority": self.priority_, **scale, **self._learned()}
+        return {"known": self.labels_, "priority": self.priority_, **scale, **self._learned()}
 
     def restore(self, data: Any, state: Mapping[str, Tensor], num_classes: int) -> Self:
         """Takes over such a state, for the same data."""
         self._forget()
         graph = self._graph_of(data)
         self.num_classes_ = num_classes
-        self.known_, self.priority_ = state["known"].to(graph.device), state["priority"].to(graph.device)
+        self.labels_, self.priority_ = state["known"].to(graph.device), state["priority"].to(graph.device)
         if self.priority_.shape != (graph.num_nodes,):
             raise ValueError(f"priority must have shape [{graph.num_nodes}], got {list(self.priority_.shape)}")
         settings = self.settings
@@ -252,26 +252,26 @@ def fit_features(
     """
     labels, seeds = [], []
     for model, one, name in zip(models, data, names, strict=True):
-        with said_of(name):
+        with error_context(name):
             labels.append(model.hold_out(Labels.read(one)))
             seeds.append(read_seed(model.seed))
     graphs = read_graphs(data, names)
-    given = [Given(*parts) for parts in zip(data, graphs, labels, seeds, names, strict=True)]
+    given = [FitTask(*parts) for parts in zip(data, graphs, labels, seeds, names, strict=True)]
     fit_to_labels(models, given, callback, checkpoint)
     for model, seen in zip(models, labels, strict=True):
         if seen.held_out:
-            model.known_ = torch.where(seen.validation >= 0, seen.validation, model.known_)
+            model.labels_ = torch.where(seen.validation >= 0, seen.validation, model.labels_)
 
 
 def fit_to_labels(
     models: Sequence[DistanceFeatures],
-    given: Sequence[Given],
+    given: Sequence[FitTask],
     callback: Callback | None,
     checkpoint: Checkpoint | None = None,
 ) -> None:
     """Fits each model to what is given to it; the boundary is made of training labels alone."""
     for model, one in zip(models, given, strict=True):
-        with said_of(one.name):
+        with error_context(one.name):
             _ = model.settings  # wrong ones are refused before anything is forgotten
     try:
         for model, one in zip(models, given, strict=True):
@@ -281,11 +281,11 @@ def fit_to_labels(
             mine = [k for k, model in enumerate(models) if type(model) is kind]
             kind._learn([models[k] for k in mine], [given[k] for k in mine], callback, checkpoint)
         for model, one in zip(models, given, strict=True):
-            with said_of(one.name):
+            with error_context(one.name):
                 model._complete(one)
     except BaseException:
         for model in models:
-            model.__dict__.pop("known_", None)
+            model.__dict__.pop("labels_", None)
         raise
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lggd.equation.potential import DegreePotential, Potential
 from lggd.errors import InputError
-from lggd.estimator.fit_task import Given
+from lggd.estimator.fit_task import FitTask
 from lggd.features.estimator import DistanceFeatures
 from lggd.features.pipeline import Pipeline
 from lggd.features.scaling import Scale, Standardize
@@ -72,7 +72,7 @@ class GGD(DistanceFeatures):
 
     def __call__(self, data: Any) -> Any:
         """`transform`; or, as there is nothing to learn, with the labels of the data where it was never fitted."""
-        if hasattr(self, "known_"):
+        if hasattr(self, "labels_"):
             return self.transform(data)
         unfitted = GGD(**{name: getattr(self, name) for name in self.__dataclass_fields__})
         return unfitted.fit_transform(data)
@@ -81,7 +81,7 @@ class GGD(DistanceFeatures):
     def _learn(
         cls,
         models: Sequence[Self],
-        given: Sequence[Given],
+        given: Sequence[FitTask],
         callback: Callback | None,
         checkpoint: Checkpoint | None,
     ) -> None:

@@ -9,8 +9,8 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from lggd.errors import InputError
-from lggd.estimator.fit_task import Given, said_of
+from lggd.errors import InputError, error_context
+from lggd.estimator.fit_task import FitTask
 from lggd.features.estimator import DistanceFeatures
 from lggd.features.footprint import REMEDY, learning_memory, problems_that_fit
 from lggd.features.pipeline import Pipeline
@@ -97,7 +97,7 @@ class LGGD(DistanceFeatures):
     def _learn(
         cls,
         models: Sequence[Self],
-        given: Sequence[Given],
+        given: Sequence[FitTask],
         callback: Callback | None,
         checkpoint: Checkpoint | None,
     ) -> None:
@@ -110,7 +110,7 @@ class LGGD(DistanceFeatures):
         each = [len(horizons_of(settings[place])) for place in new]
 
         def that_fit(number: int) -> int:
-            with said_of(given[new[number]].name):
+            with error_context(given[new[number]].name):
                 return problems_that_fit(*_subject(settings[new[number]], given[new[number]]))
 
         passes = in_passes(keys, each, that_fit)
@@ -168,13 +168,13 @@ class LGGD(DistanceFeatures):
                 owned.value.copy_(state[owned.name])
 
 
-def _subject(settings: Settings, given: Given) -> tuple[Any, Graph, Settings, int]:
+def _subject(settings: Settings, given: FitTask) -> tuple[Any, Graph, Settings, int]:
     return given.data, given.graph, settings, given.labels.num_classes
 
 
 def _learn_pass(
     settings: Sequence[Settings],
-    given: Sequence[Given],
+    given: Sequence[FitTask],
     stage: str,
     callback: Callback | None,
     checkpoint: Checkpoint | None,
@@ -184,6 +184,6 @@ def _learn_pass(
     data, graph, _, classes = subject = _subject(settings[0], given[0])
     what = f"Learning {count} problem{'s' * (count > 1)} in one pass"
     with explaining_shortage(what, lambda: learning_memory(*subject, count), REMEDY):
-        with said_of(given[0].name):
+        with error_context(given[0].name):
             problems = Problems(settings, data, graph, classes, [one.seed for one in given])
         return problems, problems.learn(given, stage, callback, checkpoint)

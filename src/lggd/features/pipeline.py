@@ -29,11 +29,11 @@ class Pipeline:
         found: list[Tensor] = []
         for first in range(0, len(boundaries), at_once):
             known = torch.stack(list(boundaries[first : first + at_once]), 1)
-            held = one_hot(known.clamp(min=0), classes).bool() & (known >= 0).unsqueeze(2)
-            variants = held.shape[1]
+            boundary_mask = one_hot(known.clamp(min=0), classes).bool() & (known >= 0).unsqueeze(2)
+            variants = boundary_mask.shape[1]
             with torch.no_grad():
                 value = self.flow(
-                    self.equation, self.start.repeat(1, variants, 1), held.repeat_interleave(problems, 1)
+                    self.equation, self.start.repeat(1, variants, 1), boundary_mask.repeat_interleave(problems, 1)
                 )  # [M, N, R·Q, K]
             horizons, nodes = value.shape[:2]
             by_time = value.view(horizons, nodes, variants, problems, classes).permute(2, 1, 3, 0, 4)

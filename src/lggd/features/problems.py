@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.estimator.fit_task import Given
+from lggd.estimator.fit_task import FitTask
 from lggd.features.settings import Settings
 from lggd.graph import Graph
 from lggd.learning.flow import Flow
@@ -23,7 +23,7 @@ from lggd.training.loop import learn
 from lggd.training.progress import Callback, History
 
 
-def sharing_key(settings: Settings, given: Given) -> tuple[Any, ...]:
+def sharing_key(settings: Settings, given: FitTask) -> tuple[Any, ...]:
     """All in which the models of a pass must agree. A module of the user's must be the very same object."""
     initial = settings.initial if isinstance(settings.initial, FromModule) else replace(settings.initial, dropout=0.0)
     equation = (settings.times, settings.p, settings.potential, settings.horizons, settings.scheme)
@@ -65,7 +65,7 @@ class Problems:
         return Flow(self.equation.graph, self.equation, first.times, horizons, first.p, first.scheme)
 
     def learn(
-        self, given: Sequence[Given], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
+        self, given: Sequence[FitTask], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
     ) -> list[History]:
         """Learns from what is given to each model; what it leaves is the best state of every problem."""
         first = self.settings[0]

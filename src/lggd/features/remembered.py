@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from lggd.estimator.fit_task import Given, digest, inputs_of
+from lggd.estimator.fit_task import FitTask, digest, inputs_of
 from lggd.features.problems import Problems
 from lggd.features.settings import Settings
 from lggd.training.progress import History
@@ -41,7 +41,7 @@ class Recollection:
         while len(self._learned) > self.most:
             self._learned.popitem(last=False)
 
-    def key(self, settings: Settings, given: Given) -> Any:
+    def key(self, settings: Settings, given: FitTask) -> Any:
         """All that learning depends on; None where that cannot be told, as for modules and functions of the user's."""
         labels = given.labels
         tensors = [*inputs_of(given.data), labels.train, labels.validation]

@@ -30,7 +30,7 @@ class Backend(Protocol):
         factors: Sequence[Sequence[float]],
     ) -> None: ...
 
-    def pull_back(
+    def vjp(
         self,
         field: Field,
         y: Tensor,

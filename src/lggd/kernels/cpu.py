@@ -47,15 +47,15 @@ def stage(
 ) -> None:
     """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). A target may be a term, none may be y."""
     numbers = np.array(factors, y.numpy().dtype)
-    held = _NOTHING_HELD if field.held is None else field.held.numpy()
+    boundary_mask = _NOTHING_HELD if field.boundary_mask is None else field.boundary_mask.numpy()
     compiled(_gathering(field.p)).stage(
-        field.p, *_rows(field), field.rho.numpy(), held, y.numpy(),
+        field.p, *_rows(field), field.rho.numpy(), boundary_mask, y.numpy(),
         _three(terms), _three(targets), numbers,
     )  # fmt: skip
 
 
 @_threads_that_pay
-def pull_back(
+def vjp(
     field: Field,
     y: Tensor,
     terms: Sequence[Tensor],
@@ -71,18 +71,18 @@ def pull_back(
     for term, coefficient in zip(terms[1:], coefficients[1:], strict=True):
         cotangent.add_(term, alpha=coefficient)
     downstream = cotangent.view(by_group).mul_(-rho.unsqueeze(2)).view(nodes, columns)
-    if field.held is not None:
-        downstream.masked_fill_(field.held, 0)
+    if field.boundary_mask is not None:
+        downstream.masked_fill_(field.boundary_mask, 0)
 
     shared = field.root_weight is None or field.root_weight.shape[1] == 1
-    one_pass = gathering == SUM and shared and field.csr.symmetric and field.mirrored and not wants_root
+    one_pass = gathering == SUM and shared and field.csr.symmetric and field.symmetric and not wants_root
     # What a gathering does not need is passed with no columns: no memory, and the same compiled kernel.
-    norms, winners = y.new_empty(nodes, 0), torch.empty(nodes, 0, dtype=torch.int32)
+    norms, argmax = y.new_empty(nodes, 0), torch.empty(nodes, 0, dtype=torch.int32)
     if wants_rho or gathering != SUM:
         norms = torch.empty_like(y)
         if gathering == LARGEST:
-            winners = torch.empty(y.shape, dtype=torch.int32)
-            find_largest(*_rows(field), y.numpy(), norms.numpy(), winners.numpy())
+            argmax = torch.empty(y.shape, dtype=torch.int32)
+            find_largest(*_rows(field), y.numpy(), norms.numpy(), argmax.numpy())
         else:
             compiled(gathering).norm(field.p, *_rows(field), y.numpy(), norms.numpy())
     grad_root = y.new_empty(0, 0)
@@ -90,9 +90,9 @@ def pull_back(
         root_groups = 1 if field.root_weight is None else field.root_weight.shape[1]
         grad_root = torch.empty(field.csr.num_edges, root_groups, dtype=y.dtype)
     grad_y = torch.empty_like(y)
-    compiled(gathering).pull_back(
+    compiled(gathering).vjp(
         field.p, *_rows(field), *_columns(field),
-        y.numpy(), downstream.numpy(), norms.numpy(), winners.numpy(), grad_y.numpy(), grad_root.numpy(), one_pass,
+        y.numpy(), downstream.numpy(), norms.numpy(), argmax.numpy(), grad_y.numpy(), grad_root.numpy(), one_pass,
         field.csr.symmetric,
     )  # fmt: skip
     grad_rho = downstream.mul_(norms).reshape(by_group).sum(2).div_(rho) if wants_rho else None

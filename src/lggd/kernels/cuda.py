@@ -62,7 +62,7 @@ def stage(
 
 
 @_where_its_state_lies
-def pull_back(
+def vjp(
     field: Field,
     y: Tensor,
     terms: Sequence[Tensor],
@@ -75,9 +75,9 @@ def pull_back(
     csr, (nodes, width) = field.csr, y.shape
     downstream = _weigh(field, terms, coefficients)
     # What a gathering does not need is never read: any tensor will do in its place.
-    norms, winners = y, csr.indices
+    norms, argmax = y, csr.indices
     if how == LARGEST:
-        norms, winners = _largest(field, y)
+        norms, argmax = _largest(field, y)
     elif how != SUM or wants_rho:
         norms = norm(field, y)
     grad_y = torch.empty_like(y)
@@ -87,14 +87,14 @@ def pull_back(
     if nodes and width:
         tile, (span, constant) = _tile(csr, width, groups), _span(width, groups)
         tiles.pull_kernel[tile.grid](
-            *tile.schedule, y, downstream, norms, winners, grad_y,
+            *tile.schedule, y, downstream, norms, argmax, grad_y,
             csr.indptr, csr.indices, root, transposed.indptr, transposed.indices, back, numbers,
             nodes, width // tile.vector, groups, span,
-            how, kind, field.mirrored, csr.symmetric, tile.index, tile.vector, constant, **tile.sizes,
+            how, kind, field.symmetric, csr.symmetric, tile.index, tile.vector, constant, **tile.sizes,
         )  # fmt: skip
     grad_root = None
     if wants_root:
-        grad_root = _pull_root(field, y, downstream, norms, winners)
+        grad_root = _pull_root(field, y, downstream, norms, argmax)
     grad_rho = None
     if wants_rho:
         rho = field.rho
@@ -119,10 +119,10 @@ def _evaluate(
     (span, constant), (rho_span, rho_constant) = _span(width, groups), _span(width, rho_groups)
     tiles.evaluate_kernel[tile.grid](
         *tile.schedule, y, *_filled(terms), *_filled(outputs), field.rho,
-        y if field.held is None else field.held.view(torch.uint8),
+        y if field.boundary_mask is None else field.boundary_mask.view(torch.uint8),
         csr.indptr, csr.indices, root, _numbers(field.p, factors, y.dtype, y.device),
         nodes, width // tile.vector, groups, span, rho_groups, rho_span,
-        _gathering(field.p), kind, len(terms), targets, field.held is not None,
+        _gathering(field.p), kind, len(terms), targets, field.boundary_mask is not None,
         tile.index, tile.vector, constant, rho_constant, **tile.sizes,
     )  # fmt: skip
 
@@ -140,28 +140,28 @@ def _weigh(field: Field, terms: Sequence[Tensor], coefficients: Sequence[float])
     if out.numel():
         tiles.weigh_kernel[(triton.cdiv(out.numel(), block),)](
             *terms, *[first] * (MOST_TERMS - len(terms)), out, field.rho,
-            first if field.held is None else field.held.view(torch.uint8),
+            first if field.boundary_mask is None else field.boundary_mask.view(torch.uint8),
             _numbers(field.p, tuple(coefficients), first.dtype, first.device),
             out.numel(), first.shape[1], groups, first.shape[1] // groups,
-            len(terms), field.held is not None, block,
+            len(terms), field.boundary_mask is not None, block,
         )  # fmt: skip
     return out
 
 
 def _largest(field: Field, f: Tensor) -> tuple[Tensor, Tensor]:
     """The largest falls `[N, C]` and where they lead, int32 `[N, C]`."""
-    norms, winners = torch.empty_like(f), torch.empty(f.shape, dtype=torch.int32, device=f.device)
+    norms, argmax = torch.empty_like(f), torch.empty(f.shape, dtype=torch.int32, device=f.device)
     nodes, width = f.shape
     root, groups, kind = _weights(field)
     block = min(128, triton.next_power_of_2(width))
     if f.numel():
         tiles.largest_kernel[(nodes, triton.cdiv(width, block))](
-            f, norms, winners, field.csr.indptr, field.csr.indices, root, width, groups, width // groups, kind, block
+            f, norms, argmax, field.csr.indptr, field.csr.indices, root, width, groups, width // groups, kind, block
         )
-    return norms, winners
+    return norms, argmax
 
 
-def _pull_root(field: Field, y: Tensor, downstream: Tensor, norms: Tensor, winners: Tensor) -> Tensor:
+def _pull_root(field: Field, y: Tensor, downstream: Tensor, norms: Tensor, argmax: Tensor) -> Tensor:
     csr, width = field.csr, y.shape[1]
     root, groups, kind = _weights(field)
     grad = torch.empty(csr.num_edges, groups, dtype=y.dtype, device=y.device)
@@ -170,7 +170,7 @@ def _pull_root(field: Field, y: Tensor, downstream: Tensor, norms: Tensor, winne
     edges = 512 // columns
     if grad.numel():
         tiles.root_kernel[(triton.cdiv(csr.num_edges, edges), groups)](
-            y, downstream, norms, winners, csr.rows, csr.indices, root,
+            y, downstream, norms, argmax, csr.rows, csr.indices, root,
             _numbers(field.p, (), y.dtype, y.device), grad, csr.num_edges, width, groups, span,
             _gathering(field.p), kind, columns, edges,
         )  # fmt: skip

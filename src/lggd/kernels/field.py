@@ -17,21 +17,21 @@ class Field:
     """F(f) = 1 − ρ‖∇⁻_w f‖_p off the boundary and 0 on it, for C columns at once.
 
     `rho` is `[N, G]` and `root_weight` (√w) is `[E, G]` or None for unit weights. G divides C: the columns fall into G
-    equal groups of neighbours, and each group has its own parameters. `held` is True on the boundary, `[N, C]`, or
-    None. `mirrored` promises that √w is the same in both directions of an edge. All lie by row of `csr`.
+    equal groups of neighbours, and each group has its own parameters. `boundary_mask`, `[N, C]` or None, is True on
+    the boundary. `symmetric` promises that √w is the same in both directions of an edge. All lie by row of `csr`.
     """
 
     csr: CSR
     p: float
     rho: Tensor
     root_weight: Tensor | None = None
-    held: Tensor | None = None
-    mirrored: bool = True
+    boundary_mask: Tensor | None = None
+    symmetric: bool = True
 
     @cached_property
     def root_weight_by_column(self) -> Tensor | None:
         """√w along the transposed rows, which the adjoint walks."""
-        if self.root_weight is None or self.mirrored:
+        if self.root_weight is None or self.symmetric:
             return self.root_weight
         return self.root_weight.index_select(0, self.csr.transposed.edge.to(torch.int64))
 
@@ -40,7 +40,7 @@ class Field:
         root = None if self.root_weight is None else self.root_weight.detach()
         return replace(self, rho=self.rho.detach(), root_weight=root)
 
-    def steepness(self) -> Tensor:
+    def cfl_number(self) -> Tensor:
         """ρ(i)‖√w(i,·)‖_p, `[N, G]`: how much F(i) can change with f (Hölder). Its maximum bounds explicit steps."""
         rho = self.rho.detach()
         if self.root_weight is None:

@@ -150,13 +150,13 @@ def _pull_falls(gathering, p, s, upper, lower, a, norm, winner, j, grad):  # typ
 
 
 @njit(fastmath=FAST, inline="always")
-def _pull_from_above(gathering, p, i, indptr, indices, root, stride, f, a, norms, winners, grad):  # type: ignore[no-untyped-def]
+def _pull_from_above(gathering, p, i, indptr, indices, root, stride, f, a, norms, argmax, grad):  # type: ignore[no-untyped-def]
     groups = root.shape[1]
     width = f.shape[1] // groups
     if groups == 1:
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
-            _pull_falls(gathering, p, root[e * stride, 0], f[j], f[i], a[j], norms[j], winners[j], i, grad)
+            _pull_falls(gathering, p, root[e * stride, 0], f[j], f[i], a[j], norms[j], argmax[j], i, grad)
     else:
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
@@ -164,15 +164,15 @@ def _pull_from_above(gathering, p, i, indptr, indices, root, stride, f, a, norms
                 c, d = g * width, (g + 1) * width
                 _pull_falls(
                     gathering, p, root[e, g],
-                    f[j, c:d], f[i, c:d], a[j, c:d], norms[j, c:d], winners[j, c:d], i, grad[c:d],
+                    f[j, c:d], f[i, c:d], a[j, c:d], norms[j, c:d], argmax[j, c:d], i, grad[c:d],
                 )  # fmt: skip
 
 
 @njit(fastmath=FAST, inline="always")
-def _pull_from_own(gathering, p, i, indptr, indices, root, stride, f, a, norms, winners, grad):  # type: ignore[no-untyped-def]
+def _pull_from_own(gathering, p, i, indptr, indices, root, stride, f, a, norms, argmax, grad):  # type: ignore[no-untyped-def]
     groups = root.shape[1]
     width = f.shape[1] // groups
-    fi, ai, ni, wi = f[i], a[i], norms[i], winners[i]
+    fi, ai, ni, wi = f[i], a[i], norms[i], argmax[i]
     if groups == 1:
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
@@ -259,7 +259,7 @@ def _combine(terms, i, factors, slope, total):  # type: ignore[no-untyped-def]
 class Compiled(NamedTuple):
     norm: Callable[..., None]
     stage: Callable[..., None]
-    pull_back: Callable[..., None]
+    vjp: Callable[..., None]
 
 
 @cache
@@ -272,7 +272,7 @@ def compiled(gathering: int) -> Compiled:
             _row_norm(gathering, p, i, indptr, indices, root, stride, f, out[i])
 
     @njit(parallel=True, fastmath=FAST, cache=True)
-    def stage(p, indptr, indices, root, stride, rho, held, y, terms, targets, factors):  # type: ignore[no-untyped-def]
+    def stage(p, indptr, indices, root, stride, rho, boundary_mask, y, terms, targets, factors):  # type: ignore[no-untyped-def]
         rows, columns, groups = indptr.size - 1, y.shape[1], rho.shape[1]
         width = columns // groups
         one, zero = y.dtype.type(1), y.dtype.type(0)
@@ -285,8 +285,8 @@ def compiled(gathering: int) -> Compiled:
                     r, part = rho[i, g], slope[g * width : (g + 1) * width]
                     for k in range(part.size):
                         part[k] = one - r * part[k]
-                if held.size:
-                    fixed = held[i]
+                if boundary_mask.size:
+                    fixed = boundary_mask[i]
                     for k in range(columns):
                         slope[k] = zero if fixed[k] else slope[k]
                 for t in range(len(factors)):
@@ -297,7 +297,7 @@ def compiled(gathering: int) -> Compiled:
                         target[k] = total[k]
 
     @njit(parallel=True, fastmath=FAST, cache=True)
-    def pull_back(
+    def vjp(
         p,
         indptr,
         indices,
@@ -309,7 +309,7 @@ def compiled(gathering: int) -> Compiled:
         f,
         a,
         norms,
-        winners,
+        argmax,
         grad,
         grad_root,
         one_pass,
@@ -328,11 +328,11 @@ def compiled(gathering: int) -> Compiled:
             if gathering == SUM and width == 1 and groups > 1 and symmetric:
                 _pull_sum_by_column(i, indptr, indices, root, root_t, f, a, gi, grad_root)
                 continue
-            _pull_from_above(gathering, power, i, indptr_t, indices_t, root_t, stride, f, a, norms, winners, gi)
+            _pull_from_above(gathering, power, i, indptr_t, indices_t, root_t, stride, f, a, norms, argmax, gi)
             # Raising f(i) shortens the falls towards it, just summed, and lengthens its own, summed next.
             for k in range(gi.size):
                 gi[k] = -gi[k]
-            _pull_from_own(gathering, power, i, indptr, indices, root, stride, f, a, norms, winners, gi)
+            _pull_from_own(gathering, power, i, indptr, indices, root, stride, f, a, norms, argmax, gi)
             if grad_root.size:
                 for e in range(indptr[i], indptr[i + 1]):
                     j = indices[e]
@@ -340,25 +340,25 @@ def compiled(gathering: int) -> Compiled:
                         c, d = g * width, (g + 1) * width
                         grad_root[e, g] = _pull_root(
                             gathering, power, root[e * stride, g],
-                            f[i, c:d], f[j, c:d], a[i, c:d], norms[i, c:d], winners[i, c:d], j,
+                            f[i, c:d], f[j, c:d], a[i, c:d], norms[i, c:d], argmax[i, c:d], j,
                         )  # fmt: skip
 
-    return Compiled(norm, stage, pull_back)
+    return Compiled(norm, stage, vjp)
 
 
 @njit(parallel=True, fastmath=FAST, cache=True)
-def find_largest(indptr, indices, root, stride, f, norms, winners):  # type: ignore[no-untyped-def]
+def find_largest(indptr, indices, root, stride, f, norms, argmax):  # type: ignore[no-untyped-def]
     """The largest fall of each row and the neighbour it leads to: the first of equals, -1 where nothing falls."""
     columns = f.shape[1]
     width = columns // root.shape[1]
     zero = f.dtype.type(0)
     for i in prange(indptr.size - 1):
         norms[i] = zero
-        winners[i] = -1
+        argmax[i] = -1
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
             for k in range(columns):
                 fall = root[e * stride, k // width] * (f[i, k] - f[j, k])
                 if fall > norms[i, k]:
                     norms[i, k] = fall
-                    winners[i, k] = j
+                    argmax[i, k] = j

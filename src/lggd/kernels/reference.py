@@ -21,8 +21,8 @@ def stage(
 ) -> None:
     """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). A target may be a term, none may be y."""
     slope = 1 - spread(field.rho, y.shape[1]) * norm(field, y)
-    if field.held is not None:
-        slope = slope.masked_fill(field.held, 0)
+    if field.boundary_mask is not None:
+        slope = slope.masked_fill(field.boundary_mask, 0)
     sums = []
     for row in factors:
         total = row[-1] * slope
@@ -33,7 +33,7 @@ def stage(
         target.copy_(total)
 
 
-def pull_back(
+def vjp(
     field: Field,
     y: Tensor,
     terms: Sequence[Tensor],
@@ -53,8 +53,8 @@ def pull_back(
             root = torch.ones(field.csr.num_edges, 1, dtype=y.dtype, device=y.device)
         root = root if root is None else root.detach().requires_grad_(wants_root)
         slope = 1 - spread(rho, y.shape[1]) * _norm(field, y, root)
-        if field.held is not None:
-            slope = slope.masked_fill(field.held, 0)
+        if field.boundary_mask is not None:
+            slope = slope.masked_fill(field.boundary_mask, 0)
         inputs = [y] + [rho] * wants_rho + ([root] if wants_root and root is not None else [])
         found = list(torch.autograd.grad(slope, inputs, cotangent))
     grad_y = found.pop(0)

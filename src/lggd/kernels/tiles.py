@@ -144,9 +144,9 @@ def _combine(numbers, place, a, b, c, slope, TERMS: tl.constexpr):
 
 @triton.jit
 def _evaluate_rows(
-    order, first, y, a, b, c, u, v, w, rho, held, indptr, indices, root, numbers,
+    order, first, y, a, b, c, u, v, w, rho, boundary_mask, indptr, indices, root, numbers,
     nodes, width, groups, span, rho_groups, rho_span,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, TERMS: tl.constexpr, TARGETS: tl.constexpr, HELD: tl.constexpr,
+    HOW: tl.constexpr, WEIGHTS: tl.constexpr, TERMS: tl.constexpr, TARGETS: tl.constexpr, BOUNDARY: tl.constexpr,
     INDEX: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
     rows, meant = _take_rows(order, first, nodes, ROWS, INDEX)
@@ -161,8 +161,8 @@ def _evaluate_rows(
     else:
         rho_at = rows[:, None] * rho_groups + (columns // rho_span)[None, :]
         slope = 1.0 - tl.load(rho + rho_at, mask=real, other=0.0) * norm
-        if HELD:
-            slope = tl.where(tl.load(held + at, mask=real, other=0) != 0, 0.0, slope)
+        if BOUNDARY:
+            slope = tl.where(tl.load(boundary_mask + at, mask=real, other=0) != 0, 0.0, slope)
         # All terms are read before any target is written, for they may lie in the same place.
         one = tl.load(a + at, mask=real, other=0.0)
         two, three = one, one
@@ -179,9 +179,9 @@ def _evaluate_rows(
 
 @triton.jit
 def evaluate_kernel(
-    order, num_long, y, a, b, c, u, v, w, rho, held, indptr, indices, root, numbers,
+    order, num_long, y, a, b, c, u, v, w, rho, boundary_mask, indptr, indices, root, numbers,
     nodes, units, groups, spans, rho_groups, rho_spans,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, TERMS: tl.constexpr, TARGETS: tl.constexpr, HELD: tl.constexpr,
+    HOW: tl.constexpr, WEIGHTS: tl.constexpr, TERMS: tl.constexpr, TARGETS: tl.constexpr, BOUNDARY: tl.constexpr,
     INDEX: tl.constexpr, VECTOR: tl.constexpr, SPAN: tl.constexpr, RHO_SPAN: tl.constexpr,
     COLUMNS: tl.constexpr, ROWS: tl.constexpr, EDGES: tl.constexpr, LONG_EDGES: tl.constexpr,
 ):  # fmt: skip
@@ -189,15 +189,15 @@ def evaluate_kernel(
     pid, width, span, rho_span = tl.program_id(0), units * VECTOR, spans * SPAN, rho_spans * RHO_SPAN
     if pid < num_long:
         _evaluate_rows(
-            order, pid, y, a, b, c, u, v, w, rho, held, indptr, indices, root, numbers,
+            order, pid, y, a, b, c, u, v, w, rho, boundary_mask, indptr, indices, root, numbers,
             nodes, width, groups, span, rho_groups, rho_span,
-            HOW, WEIGHTS, TERMS, TARGETS, HELD, INDEX, 1, COLUMNS, LONG_EDGES,
+            HOW, WEIGHTS, TERMS, TARGETS, BOUNDARY, INDEX, 1, COLUMNS, LONG_EDGES,
         )  # fmt: skip
     else:
         _evaluate_rows(
-            order, num_long + (pid - num_long) * ROWS, y, a, b, c, u, v, w, rho, held, indptr, indices, root, numbers,
-            nodes, width, groups, span, rho_groups, rho_span,
-            HOW, WEIGHTS, TERMS, TARGETS, HELD, INDEX, ROWS, COLUMNS, EDGES,
+            order, num_long + (pid - num_long) * ROWS, y, a, b, c, u, v, w, rho, boundary_mask, indptr, indices, root,
+            numbers, nodes, width, groups, span, rho_groups, rho_span,
+            HOW, WEIGHTS, TERMS, TARGETS, BOUNDARY, INDEX, ROWS, COLUMNS, EDGES,
         )  # fmt: skip
 
 
@@ -212,14 +212,14 @@ def _share(s, fall, norm, power, HOW: tl.constexpr):
 
 @triton.jit
 def _pull(
-    f, a, norms, winners, indices, root, back, start, end, rows, here, mine, norm, winner, power,
+    f, a, norms, argmax, indices, root, back, start, end, rows, here, mine, norm, winner, power,
     columns, width, groups, span,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, MIRRORED: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr,
+    HOW: tl.constexpr, WEIGHTS: tl.constexpr, SYMMETRIC_WEIGHTS: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr,
     EDGES: tl.constexpr,
 ):  # fmt: skip
     """What raising f(i) does to a·norm: its own falls grow (OWN), those of others towards it shrink (OTHERS).
 
-    `a`, `norms`, `winners` belong to all rows; `mine`, `norm`, `winner` to these. `back` is √w of the way back.
+    `a`, `norms`, `argmax` belong to all rows; `mine`, `norm`, `winner` to these. `back` is √w of the way back.
     """
     total = tl.zeros([here.shape[0], EDGES, here.shape[1]], here.dtype)
     for k in range(0, tl.max(end - start, 0), EDGES):
@@ -228,7 +228,7 @@ def _pull(
         full = real[:, :, None] & (columns < width)[None, None, :]
         fall = here[:, None, :] - tl.load(f + at, mask=full, other=FAR)
         s = 1.0
-        if WEIGHTS != UNIT and (OWN or MIRRORED):
+        if WEIGHTS != UNIT and (OWN or SYMMETRIC_WEIGHTS):
             s = _root_tile(root, edges, real, columns, width, groups, span, WEIGHTS)
         if OWN:
             if HOW == SUM:
@@ -240,12 +240,12 @@ def _pull(
             total += s * pull
         if OTHERS:
             theirs = tl.load(a + at, mask=full, other=0.0)
-            if WEIGHTS != UNIT and not MIRRORED:
+            if WEIGHTS != UNIT and not SYMMETRIC_WEIGHTS:
                 s = _root_tile(back, edges, real, columns, width, groups, span, WEIGHTS)
             if HOW == SUM:
                 pull = tl.where(fall < 0, theirs, 0.0)
             elif HOW == LARGEST:
-                found = tl.load(winners + at, mask=full, other=-1)
+                found = tl.load(argmax + at, mask=full, other=-1)
                 pull = tl.where(found == rows[:, None, None], theirs, 0.0)
             else:
                 # Beyond the row's end the fall is −∞: a finite one must take its place before it meets a theirs of 0.
@@ -257,9 +257,9 @@ def _pull(
 
 @triton.jit
 def _pull_rows(
-    order, first, f, a, norms, winners, out, indptr, indices, root, indptr_t, indices_t, back, numbers,
+    order, first, f, a, norms, argmax, out, indptr, indices, root, indptr_t, indices_t, back, numbers,
     nodes, width, groups, span,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, MIRRORED: tl.constexpr, SYMMETRIC: tl.constexpr,
+    HOW: tl.constexpr, WEIGHTS: tl.constexpr, SYMMETRIC_WEIGHTS: tl.constexpr, SYMMETRIC: tl.constexpr,
     INDEX: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
     rows, meant = _take_rows(order, first, nodes, ROWS, INDEX)
@@ -269,18 +269,18 @@ def _pull_rows(
     here, mine = tl.load(f + at, mask=real, other=0.0), tl.load(a + at, mask=real, other=0.0)
     norm, winner, power = here, rows[:, None], tl.load(numbers)
     if HOW == LARGEST:
-        winner = tl.load(winners + at, mask=real, other=-1)
+        winner = tl.load(argmax + at, mask=real, other=-1)
     elif HOW != SUM:
         norm = tl.load(norms + at, mask=real, other=1.0)
     total = _pull(
-        f, a, norms, winners, indices, root, back, start, end, rows, here, mine, norm, winner, power,
-        columns, width, groups, span, HOW, WEIGHTS, MIRRORED, True, SYMMETRIC, EDGES,
+        f, a, norms, argmax, indices, root, back, start, end, rows, here, mine, norm, winner, power,
+        columns, width, groups, span, HOW, WEIGHTS, SYMMETRIC_WEIGHTS, True, SYMMETRIC, EDGES,
     )  # fmt: skip
     if not SYMMETRIC:
         # Those who see these rows are listed elsewhere, and may be many where these rows are short.
         start, end = _bounds(indptr_t, rows, meant)
         total += _pull(
-            f, a, norms, winners, indices_t, back, back, start, end, rows, here, mine, norm, winner, power,
+            f, a, norms, argmax, indices_t, back, back, start, end, rows, here, mine, norm, winner, power,
             columns, width, groups, span, HOW, WEIGHTS, False, False, True, EDGES,
         )  # fmt: skip
     tl.store(out + at, total, mask=real)
@@ -288,9 +288,9 @@ def _pull_rows(
 
 @triton.jit
 def pull_kernel(
-    order, num_long, f, a, norms, winners, out, indptr, indices, root, indptr_t, indices_t, back, numbers,
+    order, num_long, f, a, norms, argmax, out, indptr, indices, root, indptr_t, indices_t, back, numbers,
     nodes, units, groups, spans,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, MIRRORED: tl.constexpr, SYMMETRIC: tl.constexpr,
+    HOW: tl.constexpr, WEIGHTS: tl.constexpr, SYMMETRIC_WEIGHTS: tl.constexpr, SYMMETRIC: tl.constexpr,
     INDEX: tl.constexpr, VECTOR: tl.constexpr, SPAN: tl.constexpr,
     COLUMNS: tl.constexpr, ROWS: tl.constexpr, EDGES: tl.constexpr, LONG_EDGES: tl.constexpr,
 ):  # fmt: skip
@@ -298,20 +298,20 @@ def pull_kernel(
     pid, width, span = tl.program_id(0), units * VECTOR, spans * SPAN
     if pid < num_long:
         _pull_rows(
-            order, pid, f, a, norms, winners, out, indptr, indices, root, indptr_t, indices_t, back, numbers,
-            nodes, width, groups, span, HOW, WEIGHTS, MIRRORED, SYMMETRIC, INDEX, 1, COLUMNS, LONG_EDGES,
+            order, pid, f, a, norms, argmax, out, indptr, indices, root, indptr_t, indices_t, back, numbers,
+            nodes, width, groups, span, HOW, WEIGHTS, SYMMETRIC_WEIGHTS, SYMMETRIC, INDEX, 1, COLUMNS, LONG_EDGES,
         )  # fmt: skip
     else:
         _pull_rows(
-            order, num_long + (pid - num_long) * ROWS, f, a, norms, winners, out,
+            order, num_long + (pid - num_long) * ROWS, f, a, norms, argmax, out,
             indptr, indices, root, indptr_t, indices_t, back, numbers,
-            nodes, width, groups, span, HOW, WEIGHTS, MIRRORED, SYMMETRIC, INDEX, ROWS, COLUMNS, EDGES,
+            nodes, width, groups, span, HOW, WEIGHTS, SYMMETRIC_WEIGHTS, SYMMETRIC, INDEX, ROWS, COLUMNS, EDGES,
         )  # fmt: skip
 
 
 @triton.jit
 def root_kernel(
-    f, a, norms, winners, rows, indices, root, numbers, out, edges, width, groups, span,
+    f, a, norms, argmax, rows, indices, root, numbers, out, edges, width, groups, span,
     HOW: tl.constexpr, WEIGHTS: tl.constexpr, COLUMNS: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
     """out ← Σ a(i) ∂‖∇⁻f(i)‖_p/∂√w for every edge, over the columns that share its weight: `[E, G]`."""
@@ -332,7 +332,7 @@ def root_kernel(
         if HOW == SUM:
             pull = mine * tl.maximum(fall, 0.0)
         elif HOW == LARGEST:
-            pull = tl.where(tl.load(winners + at, mask=full, other=-1) == j[:, None], mine * fall, 0.0)
+            pull = tl.where(tl.load(argmax + at, mask=full, other=-1) == j[:, None], mine * fall, 0.0)
         else:
             pull = mine * fall * _share(s, fall, tl.load(norms + at, mask=full, other=1.0), power, HOW)
         total += tl.sum(pull, 1)
@@ -341,7 +341,7 @@ def root_kernel(
 
 @triton.jit
 def largest_kernel(
-    f, norms, winners, indptr, indices, root, width, groups, span, WEIGHTS: tl.constexpr, COLUMNS: tl.constexpr
+    f, norms, argmax, indptr, indices, root, width, groups, span, WEIGHTS: tl.constexpr, COLUMNS: tl.constexpr
 ):  # fmt: skip
     """The largest fall of each row and the neighbour it leads to: the first of equals, -1 where nothing falls."""
     row = tl.cast(tl.program_id(0), tl.int64)
@@ -359,13 +359,13 @@ def largest_kernel(
         winner = tl.where(fall > largest, j, winner)
         largest = tl.maximum(fall, largest)
     tl.store(norms + row * width + columns, largest, mask=inside)
-    tl.store(winners + row * width + columns, winner, mask=inside)
+    tl.store(argmax + row * width + columns, winner, mask=inside)
 
 
 @triton.jit
 def weigh_kernel(
-    a, b, c, d, out, rho, held, numbers, size, width, rho_groups, rho_span,
-    TERMS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr,
+    a, b, c, d, out, rho, boundary_mask, numbers, size, width, rho_groups, rho_span,
+    TERMS: tl.constexpr, BOUNDARY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """out ← −ρ (n₁a + n₂b + n₃c + n₄d) off the boundary, 0 on it; of the sum only the first TERMS."""
     at = tl.cast(tl.program_id(0), tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -378,6 +378,6 @@ def weigh_kernel(
     if TERMS > 3:
         total += tl.load(numbers + 4) * tl.load(d + at, mask=real, other=0.0)
     total *= -tl.load(rho + at // width * rho_groups + at % width // rho_span, mask=real, other=0.0)
-    if HELD:
-        total = tl.where(tl.load(held + at, mask=real, other=0) != 0, 0.0, total)
+    if BOUNDARY:
+        total = tl.where(tl.load(boundary_mask + at, mask=real, other=0) != 0, 0.0, total)
     tl.store(out + at, total, mask=real)

@@ -40,7 +40,7 @@ class Contents(Protocol):
     def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, space: Workspace) -> None:
         """out ← X · weight + bias, for one `[D, M]` and `[M]` on a CPU; in between it works in `space`."""
 
-    def pull_back(self, grad: Tensor, out: Tensor, space: Workspace) -> None:
+    def vjp(self, grad: Tensor, out: Tensor, space: Workspace) -> None:
         """out ← Xᵀ · grad: what a gradient `[N, M]` of such a product is for the weight."""
 
 
@@ -83,7 +83,7 @@ class Dense:
     def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, space: Workspace) -> None:
         torch.addmm(bias, self.x, weight, out=out)
 
-    def pull_back(self, grad: Tensor, out: Tensor, space: Workspace) -> None:
+    def vjp(self, grad: Tensor, out: Tensor, space: Workspace) -> None:
         torch.mm(self.x.t(), grad, out=out)
 
 
@@ -157,7 +157,7 @@ class Sparse:
     def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, space: Workspace) -> None:
         add_products(*self.by_row, weight.numpy(), bias.numpy(), out.numpy())
 
-    def pull_back(self, grad: Tensor, out: Tensor, space: Workspace) -> None:
+    def vjp(self, grad: Tensor, out: Tensor, space: Workspace) -> None:
         add_products(*self.by_column, grad.numpy(), grad.new_zeros(grad.shape[1]).numpy(), out.numpy())
 
     def add(self, weight: Tensor, out: Tensor) -> None:
@@ -181,7 +181,7 @@ class _Product(torch.autograd.Function):
         if grad.device.type != "cpu":
             return None, matrix.columns @ grad
         for_weight = grad.new_empty(matrix.num_features, grad.shape[1])
-        matrix.pull_back(grad, for_weight, Workspace())
+        matrix.vjp(grad, for_weight, Workspace())
         return None, for_weight
 
 

@@ -44,7 +44,7 @@ class Flow:
         self.horizons = [list(h) for h in horizons]
         self._itineraries: dict[int, _Itinerary] = {}
         largest_rho, largest_root = equation.limits()
-        bound = self._field(largest_rho, largest_root, None, mirrored=True).steepness().max()
+        bound = self._field(largest_rho, largest_root, None, symmetric=True).cfl_number().max()
         self.step, self.may_overshoot = choose_step(scheme, self.p, float(bound))
         self.plan = make_plan(scheme, check_times(times), self.step, checkpoints=False)
 
@@ -53,25 +53,25 @@ class Flow:
         """Passes over the edges of a solve."""
         return self.plan.steps * len(self.plan.tableau.weights)
 
-    def __call__(self, equation: Equation, start: Tensor, held: Tensor | None = None) -> Tensor:
-        """From `start [N, R·Q, K]`, with 0 held where `held` of that shape, to `[M, N, R·Q, K]` at the M horizons.
+    def __call__(self, equation: Equation, start: Tensor, boundary_mask: Tensor | None = None) -> Tensor:
+        """From `start [N, R·Q, K]`, with 0 held on the `boundary_mask` of that shape, to `[M, N, R·Q, K]`, M horizons.
 
         R > 1 solves R variants of the Q problems, with other starts and boundaries, in the same passes over the edges.
         """
         way = self._itinerary(start.shape[1])
-        if held is not None:
-            start = start.masked_fill(held, 0)
-            held = self.layout.into_rows(held.index_select(1, way.order))
+        if boundary_mask is not None:
+            start = start.masked_fill(boundary_mask, 0)
+            boundary_mask = self.layout.into_rows(boundary_mask.index_select(1, way.order))
         state = self.layout.into_rows(start.index_select(1, way.order))
         rho, root = equation.rho(), equation.root_weight()
         rho = self.layout.into_rows(rho if rho.shape[1] == 1 else rho.index_select(1, way.problem))
         if root is not None:
             root = self.layout.edges_into_rows(root if root.shape[1] == 1 else root.index_select(1, way.problem))
-        kept, mirrored = self.plan.within_memory(start.nbytes, start.device), equation.theta_edges is None
+        kept, symmetric = self.plan.within_memory(start.nbytes, start.device), equation.theta_edges is None
         found = []
         for k, (steps, size) in enumerate(zip(self.plan.counts, self.plan.sizes, strict=True)):
             plan = Plan(self.plan.tableau, (steps,), (size,), kept.every, kept.stages)
-            state = self._advance(plan, state[:, : way.running[k]], rho, root, held, mirrored)
+            state = self._advance(plan, state[:, : way.running[k]], rho, root, boundary_mask, symmetric)
             found.append(state.index_select(1, way.read[k]))
         arranged = torch.cat(found, 1).index_select(1, way.arrange)
         by_horizon = arranged.view(len(start), -1, *start.shape[1:]).transpose(0, 1)
@@ -83,7 +83,7 @@ class Flow:
         return self._itineraries[columns]
 
     def _advance(
-        self, plan: Plan, state: Tensor, rho: Tensor, root: Tensor | None, held: Tensor | None, mirrored: bool
+        self, plan: Plan, state: Tensor, rho: Tensor, root: Tensor | None, boundary_mask: Tensor | None, symmetric: bool
     ) -> Tensor:
         nodes, problems, classes = state.shape
         rho, root = self._parameters(rho[:, :problems], None if root is None else root[:, :problems], classes)
@@ -94,13 +94,13 @@ class Flow:
         columns = problems * (classes + own)
         idle = 0 if by_problem else idle_columns(self.graph.device, columns)
         flat = pad(state.reshape(nodes, columns), (0, idle))
-        if held is not None:
-            held = pad(held[:, :problems], (0, own), value=True).reshape(nodes, columns)
-            held = pad(held, (0, idle), value=True).contiguous()
+        if boundary_mask is not None:
+            boundary_mask = pad(boundary_mask[:, :problems], (0, own), value=True).reshape(nodes, columns)
+            boundary_mask = pad(boundary_mask, (0, idle), value=True).contiguous()
         if idle:  # padding by nothing would copy
             rho = rho if rho.shape[1] == 1 else pad(rho, (0, idle), value=1.0)
             root = root if root is None or root.shape[1] == 1 else pad(root, (0, idle), value=1.0)
-        field = self._field(rho, root, held, mirrored)
+        field = self._field(rho, root, boundary_mask, symmetric)
         inputs = (flat, rho, root)
         if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs):
             flat = Evolve.apply(*inputs, field.detached(), plan)[0]  # type: ignore[no-untyped-call]
@@ -116,8 +116,10 @@ class Flow:
             given = [x if x.shape[1] == 1 else x.repeat_interleave(classes, 1) for x in given]
         return given[0].contiguous(), None if root is None else given[1].contiguous()
 
-    def _field(self, rho: Tensor, root: Tensor | None, held: Tensor | None, mirrored: bool) -> Field:
-        return Field(self.layout.csr, self.p, rho, root, held, mirrored=mirrored and not self.graph.is_directed)
+    def _field(self, rho: Tensor, root: Tensor | None, boundary_mask: Tensor | None, symmetric: bool) -> Field:
+        return Field(
+            self.layout.csr, self.p, rho, root, boundary_mask, symmetric=symmetric and not self.graph.is_directed
+        )
 
 
 class _Itinerary:

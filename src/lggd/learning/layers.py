@@ -93,7 +93,7 @@ class Layers:
             out.copy_(self.activation(z))
         self._drop(out, q, lots)
 
-    def pull_back(self, grad: Tensor, z: Tensor, q: int, lots: Tensor) -> Tensor:
+    def vjp(self, grad: Tensor, z: Tensor, q: int, lots: Tensor) -> Tensor:
         """The gradient for z, from that for what `activate` made of it, which is used up."""
         self._drop(grad, q, lots)
         if self.activation is torch.relu:
@@ -156,8 +156,8 @@ class _OneByOne(torch.autograd.Function):
                 layers.activate(z, q, lots[k][q], out=h)
                 _multiply(h.t(), g, for_weights[k + 1][q], space)
                 torch.sum(g, 0, out=for_biases[k + 1][q, 0])
-                g = layers.pull_back(torch.mm(g, weights[k + 1][q].t(), out=h), z, q, lots[k][q])
-            layers.seen(q).pull_back(g, for_weights[0][q], space)
+                g = layers.vjp(torch.mm(g, weights[k + 1][q].t(), out=h), z, q, lots[k][q])
+            layers.seen(q).vjp(g, for_weights[0][q], space)
             torch.sum(g, 0, out=for_biases[0][q, 0])
         return None, None, None, *for_weights, *for_biases
 

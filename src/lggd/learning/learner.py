@@ -13,10 +13,10 @@ from torch.nn.functional import one_hot
 from lggd.learning.flow import Flow
 from lggd.learning.networks import Networks, Owned
 from lggd.learning.parameters import Equation
-from lggd.training.cuda_graph import Replayed
+from lggd.training.cuda_graph import CUDAGraphStep
 from lggd.training.loop import FOREVER
 from lggd.training.optimization import Optimization
-from lggd.training.targets import Questions
+from lggd.training.targets import Targets
 
 
 class DistanceLearner:
@@ -46,9 +46,9 @@ class DistanceLearner:
         problems, device = train.shape[0], train.device
         each = [optimization] * problems if isinstance(optimization, Optimization) else list(optimization)
         self.names, self.epochs = list(names), max(one.epochs for one in each)
-        self.asked = Questions(train, "train", nodes_first=True)
-        self.checked = Questions(validation, "validation", nodes_first=True)
-        self.held = one_hot(train.clamp(min=0).t(), num_classes).bool() & (train >= 0).t()[..., None]
+        self.asked = Targets(train, "train", nodes_first=True)
+        self.checked = Targets(validation, "validation", nodes_first=True)
+        self.boundary_mask = one_hot(train.clamp(min=0).t(), num_classes).bool() & (train >= 0).t()[..., None]
         self.last = torch.tensor([one.epochs for one in each], device=device)
         self.patience = torch.tensor([one.patience or FOREVER for one in each], device=device)
         self._unasked = self.checked.count == 0
@@ -60,7 +60,7 @@ class DistanceLearner:
         self._running = [True] * problems
         # Modules of the user's draw from torch's global numbers and may look at any: they cannot be recorded.
         generators = getattr(networks, "generators", None)
-        self._epoch = self._compute if generators is None else Replayed(self._compute, device, generators)
+        self._epoch = self._compute if generators is None else CUDAGraphStep(self._compute, device, generators)
 
     def owned(self) -> list[Owned]:
         """All that learning changes."""
@@ -130,7 +130,7 @@ class DistanceLearner:
     def distances(self) -> Tensor:
         """Pipeline 2 with the present state: `[M, N, Q, K]`, the training nodes of each problem held at 0."""
         start = self.networks(self.contents, training=False, ahead=True).abs()
-        return self.flow(self.equation, start, self.held)
+        return self.flow(self.equation, start, self.boundary_mask)
 
     def _keep(self, better: Tensor) -> None:
         """Takes the present state of these problems for their best, in place."""
@@ -148,7 +148,7 @@ class DistanceLearner:
                 owned.value.copy_(best)
 
     def _forget_recording(self) -> None:
-        if isinstance(self._epoch, Replayed):
+        if isinstance(self._epoch, CUDAGraphStep):
             self._epoch.forget()
 
     def state(self) -> dict[str, Tensor]:
@@ -162,7 +162,7 @@ class DistanceLearner:
         """Goes on from such a state as if it had never stopped."""
         for name, value in (("lowest", self.lowest), ("waited", self.waited), ("epochs_run", self.epoch)):
             value.copy_(state[name])
-        self.networks.restore_random_state(state)
+        self.networks.load_random_state(state)
         with torch.no_grad():
             for owned, best in zip(self.owned(), self.best, strict=True):
                 owned.value.copy_(state[f"now.{owned.name}"])

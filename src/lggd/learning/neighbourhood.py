@@ -110,21 +110,21 @@ class Propagated:
             self.base.multiply(parts[-1], nothing, start, space)
             out.addcmul_(self._spread_in(start, space), self._row_scale)
 
-    def pull_back(self, grad: Tensor, out: Tensor, space: Workspace) -> None:
+    def vjp(self, grad: Tensor, out: Tensor, space: Workspace) -> None:
         first, *parts = out.chunk(self.num_blocks)
-        self.unit_base.pull_back(grad, first, space)
+        self.unit_base.vjp(grad, first, space)
         for hop, (part, last) in enumerate(zip(parts, self.unit_steps, strict=False)):
             block = space.empty(grad.shape, grad.dtype)
-            last.pull_back(grad, block, space)
+            last.vjp(grad, block, space)
             for _ in range(hop):
                 before, block = block, space.empty(grad.shape, grad.dtype)
-                self.adjacency.pull_back(before, block, space)
-            self.base.pull_back(block, part, space)
+                self.adjacency.vjp(before, block, space)
+            self.base.vjp(block, part, space)
         if self.pagerank is not None:
             start = space.empty(grad.shape, grad.dtype)
             torch.mul(grad, self._row_scale, out=start)
             # Π is symmetric, as Â is.
-            self.base.pull_back(self._spread_in(start, space), parts[-1], space)
+            self.base.vjp(self._spread_in(start, space), parts[-1], space)
 
     def _spread_in(self, start: Tensor, space: Workspace) -> Tensor:
         """Π · start, in memory of the workspace."""

@@ -147,7 +147,7 @@ class Networks(Protocol):
     def random_state(self) -> dict[str, Tensor]:
         """Where their random numbers stand."""
 
-    def restore_random_state(self, state: Mapping[str, Tensor]) -> None:
+    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
         """Goes on drawing from there."""
 
 
@@ -282,7 +282,7 @@ class Stack:
     def random_state(self) -> dict[str, Tensor]:
         return {f"random.{q}": g.get_state() for q, g in enumerate(self.generators)}
 
-    def restore_random_state(self, state: Mapping[str, Tensor]) -> None:
+    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
         for q, generator in enumerate(self.generators):
             generator.set_state(state[f"random.{q}"].cpu())
 
@@ -368,7 +368,7 @@ class Copies:
             for device, state in draws.states.items()
         }
 
-    def restore_random_state(self, state: Mapping[str, Tensor]) -> None:
+    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
         for q, draws in enumerate(self.draws):
             draws.states = {device: state[f"random.{q}.{device}"].cpu() for device in draws.states}
 

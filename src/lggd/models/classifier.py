@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from lggd.backbones import GAT, GCN, BackboneLearner, ChebNet, JKNet, initialised
-from lggd.errors import InputError, InputTypeError
+from lggd.errors import InputError, InputTypeError, error_context
 from lggd.estimator import storage
-from lggd.estimator.fit_task import Given, firsts, read_graphs, said_of, same_inputs, without_labels
-from lggd.estimator.labels import Labels, merge_labels, share_right
+from lggd.estimator.fit_task import FitTask, first_equal, read_graphs, same_inputs, without_labels
+from lggd.estimator.labels import Labels, accuracy, merge_labels
 from lggd.features import GGD, LGGD
 from lggd.features.estimator import fit_to_labels
 from lggd.files import replacing_folder
@@ -42,7 +42,7 @@ class LGGDClassifier:
     `GAT()`, `ChebNet()`, `JKNet()` or any torch module called as module(x, edge_index) that gives K values a node;
     None answers with the nearest class by distance. Data are PyG's, with labels as for `LGGD.fit`.
 
-    After `fit`: `features_` and `module_` (fitted copies), `num_classes_`, `known_` (the labels in use, int64 `[N]`,
+    After `fit`: `features_` and `module_` (fitted copies), `num_classes_`, `labels_` (the labels in use, int64 `[N]`,
     -1 elsewhere), `history_` (training curves by stage) and `additions_` (what `add_labels` took in, and when).
 
     >>> import lggd
@@ -61,12 +61,12 @@ class LGGDClassifier:
         # Declared here, set by fit: a fitted model has them, an unfitted one has not.
         self.features_: GGD | LGGD | None
         self.module_: nn.Module | None
-        self.known_: Tensor
+        self.labels_: Tensor
         self.num_classes_: int
         self.data_: Any
         self.additions_: list[dict[str, Any]]
         self.history_: dict[str, History]
-        self.about_: dict[str, Any]
+        self.metadata_: dict[str, Any]
 
     def fit(self, data: Any, *, callback: Callback | None = None, checkpoint: Checkpoint | None = None) -> Self:
         """Learns distances, then trains the backbone on them. Stages are called "distances" and "backbone"."""
@@ -100,16 +100,16 @@ class LGGDClassifier:
 
     def _prepare(self, data: Any, labels: Labels) -> None:
         """Forgets all; nothing is learned yet."""
-        self.__dict__.pop("known_", None)  # a fit that is broken off leaves a model that is not fitted
+        self.__dict__.pop("labels_", None)  # a fit that is broken off leaves a model that is not fitted
         self.num_classes_ = labels.num_classes
-        self.additions_, self.history_, self.about_ = [], {}, {}
+        self.additions_, self.history_, self.metadata_ = [], {}, {}
         self.data_, self.features_, self.module_ = without_labels(data), copy.copy(self.features), None
 
     def _complete(self, labels: Labels) -> None:
         """Takes all labels into use, those held out for validation as well."""
-        self.known_ = labels.known
+        self.labels_ = labels.known
         if self.features_ is not None:
-            self.features_.known_ = self.known_
+            self.features_.labels_ = self.labels_
 
     def _inputs(self, data: Any) -> Tensor:
         """What the backbone sees."""
@@ -142,19 +142,19 @@ class LGGDClassifier:
     def score(self, data: Any, mask: Tensor | None = None) -> float:
         """The share of right answers over `mask`, or `data.test_mask`, or all labels that it does not know."""
         self._check_fitted()
-        return share_right(self.predict(data), data, mask, self.known_)
+        return accuracy(self.predict(data), data, mask, self.labels_)
 
     def add_labels(self, nodes: Any, labels: Any) -> Self:
         """Takes in more labels (node ids or a mask, and their classes): new boundary, new features, no retraining."""
         self._check_fitted()
         if self.features_ is None:
             raise InputError("features", "not be None to add labels: a backbone alone would have to be retrained")
-        before = self.known_
-        self.known_ = merge_labels(before, nodes, labels, self.num_classes_)
-        self.features_.known_ = self.known_
-        new = (self.known_ != before).nonzero().squeeze(1)
+        before = self.labels_
+        self.labels_ = merge_labels(before, nodes, labels, self.num_classes_)
+        self.features_.labels_ = self.labels_
+        new = (self.labels_ != before).nonzero().squeeze(1)
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        self.additions_.append({"when": when, "nodes": new.tolist(), "labels": self.known_[new].tolist()})
+        self.additions_.append({"when": when, "nodes": new.tolist(), "labels": self.labels_[new].tolist()})
         return self
 
     # -- files --------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class LGGDClassifier:
     def save(self, folder: str | Path) -> None:
         """Writes all that predictions need, the graph included, into a folder; it replaces a model already there.
 
-        `about_`, a dictionary of your own, is kept with it as JSON: names of nodes and classes, for example.
+        `metadata_`, a dictionary of your own, is kept with it as JSON: names of nodes and classes, for example.
         """
         self._check_fitted()
         settings = {
@@ -176,9 +176,9 @@ class LGGDClassifier:
             "num_inputs": None if self.module_ is None else self._inputs(self.data_).shape[1],
             "additions": self.additions_,
             "history": storage.to_plain(self.history_, "history"),
-            "about": self.about_,
+            "about": self.metadata_,
         }
-        weights = {"known": self.known_}
+        weights = {"known": self.labels_}
         if self.features_ is not None:
             weights |= {f"features.{n}": value for n, value in self.features_.state().items() if n != "known"}
         if self.module_ is not None:
@@ -211,7 +211,7 @@ class LGGDClassifier:
                 stage: {name: [storage.from_plain(v, name, {}) for v in values] for name, values in history.items()}
                 for stage, history in settings["history"].items()
             }
-            model.about_ = dict(settings["about"])
+            model.metadata_ = dict(settings["about"])
             num_inputs = settings["num_inputs"]
             if (num_inputs is None) != (model.backbone is None):
                 raise ValueError("a backbone comes with its number of inputs")
@@ -235,14 +235,18 @@ class LGGDClassifier:
 
     def _restore(self, weights: Mapping[str, Tensor], num_inputs: int | None) -> None:
         """Takes over the numbers of a saved model."""
-        self.known_ = weights["known"]
+        self.labels_ = weights["known"]
         nodes = self.data_.num_nodes
-        if self.known_.shape != (nodes,) or int(self.known_.min()) < -1 or int(self.known_.max()) >= self.num_classes_:
+        if (
+            self.labels_.shape != (nodes,)
+            or int(self.labels_.min()) < -1
+            or int(self.labels_.max()) >= self.num_classes_
+        ):
             raise ValueError(f"known must hold a class from 0 to {self.num_classes_ - 1}, or -1, for {nodes} nodes")
         self.features_, self.module_ = copy.copy(self.features), None
         if self.features_ is not None:
             mine = {n.removeprefix("features."): v for n, v in weights.items() if n.startswith("features.")}
-            self.features_.restore(self.data_, {"known": self.known_, **mine}, self.num_classes_)
+            self.features_.restore(self.data_, {"known": self.labels_, **mine}, self.num_classes_)
         if self.backbone is not None and num_inputs is not None:
             module = initialised(self.backbone, num_inputs, self.num_classes_, seed=0)
             mine = {n.removeprefix("backbone."): v for n, v in weights.items() if n.startswith("backbone.")}
@@ -250,7 +254,7 @@ class LGGDClassifier:
             self.module_ = module.eval()
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "known_"):
+        if not hasattr(self, "labels_"):
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError("This LGGDClassifier must be fitted first. Call fit(data).")
@@ -270,7 +274,7 @@ class _Fit:
     @classmethod
     def read(cls, model: LGGDClassifier, data: Any, name: str) -> _Fit:
         """Reads and checks; several models may draw seeds from one generator, and here each draws all of its own."""
-        with said_of(name):
+        with error_context(name):
             labels = model._read_labels(data)
             distances = 0 if model.features is None else read_seed(model.features.seed)
             backbone = 0 if model.backbone is None else read_seed(model.seed)
@@ -294,7 +298,7 @@ def fit_classifiers(
     for fit in fits:
         fit.model._prepare(fit.data, fit.labels)
     given = [
-        Given(fit.data, graph, fit.labels, fit.distances_seed, fit.name)
+        FitTask(fit.data, graph, fit.labels, fit.distances_seed, fit.name)
         for fit, graph in zip(distances, graphs, strict=True)
     ]
     features = [fit.model.features_ for fit in distances if fit.model.features_ is not None]
@@ -307,13 +311,13 @@ def fit_classifiers(
 
 
 def _train_backbones(fits: Sequence[_Fit], callback: Callback | None, checkpoint: Checkpoint | None) -> None:
-    same_data = firsts([fit.data for fit in fits], same_inputs)
+    same_data = first_equal([fit.data for fit in fits], same_inputs)
     keys = [(first, *_backbone_key(fit.model)) for first, fit in zip(same_data, fits, strict=True)]
     passes = in_passes(keys, [1] * len(fits))
     for number, places in enumerate(passes):
         mine = [fits[place] for place in places]
         # A module of the user's is trained alone, and what is wrong with it shows in its first step.
-        with said_of(mine[0].name if len(mine) == 1 else ""):
+        with error_context(mine[0].name if len(mine) == 1 else ""):
             _train_pass(mine, stage_name("backbone", number, len(passes)), callback, checkpoint)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from lggd.estimator.fit_task import alike, firsts
+from lggd.estimator.fit_task import equal, first_equal
 from lggd.training.progress import History
 
 # The most problems of a pass: beyond some hundred, more of them gain nothing and take memory.
@@ -25,7 +25,7 @@ def in_passes(
     [[0, 2], [1]]
     """
     groups: dict[int, list[int]] = {}
-    for place, first in enumerate(firsts(keys, alike)):
+    for place, first in enumerate(first_equal(keys, equal)):
         groups.setdefault(first, []).append(place)
     passes = []
     for first, members in groups.items():

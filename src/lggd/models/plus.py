@@ -13,10 +13,10 @@ from torch.nn.functional import normalize as unit_rows
 
 from lggd.backbones import GAT, GCN, BackboneLearner, ChebNet, JKNet, initialised
 from lggd.baselines.gdc import GDC, PPR, Heat
-from lggd.errors import InputError, InputTypeError
+from lggd.errors import InputError, InputTypeError, error_context
 from lggd.estimator import storage
-from lggd.estimator.fit_task import Given, firsts, read_graphs, said_of, same_inputs, without_labels
-from lggd.estimator.labels import Labels, merge_labels, share_right
+from lggd.estimator.fit_task import FitTask, first_equal, read_graphs, same_inputs, without_labels
+from lggd.estimator.labels import Labels, accuracy, merge_labels
 from lggd.features import LGGD
 from lggd.features.estimator import fit_to_labels
 from lggd.features.scaling import SoftmaxScale
@@ -58,7 +58,7 @@ class LGGDPlus:
 
     `features` say how distances are learned, cross-fitted or not; their seed, scale, mode, reachable column and
     attr_name are not used. Labels and data as for `LGGD.fit`. After `fit`: `members_` (fitted features), `modules_`
-    (trained backbones, none where they have no say), `known_`, `num_classes_`, `history_`. New labels enter the
+    (trained backbones, none where they have no say), `labels_`, `num_classes_`, `history_`. New labels enter the
     boundary at once, by `add_labels`.
 
     >>> import lggd
@@ -84,7 +84,7 @@ class LGGDPlus:
         # Declared here, set by fit: a fitted model has them, an unfitted one has not.
         self.members_: list[LGGD]
         self.modules_: list[nn.Module]
-        self.known_: Tensor
+        self.labels_: Tensor
         self.num_classes_: int
         self.data_: Any
         self.contents_length_: float
@@ -117,12 +117,12 @@ class LGGDPlus:
 
     def score(self, data: Any, mask: Tensor | None = None) -> float:
         """The share of right answers over `mask`, or `data.test_mask`, or all labels that it does not know."""
-        return share_right(self.predict(), data, mask, self.known_)
+        return accuracy(self.predict(), data, mask, self.labels_)
 
     def add_labels(self, nodes: Any, labels: Any) -> Self:
         """Takes in more labels (node ids or a mask, and their classes): a new boundary, no retraining."""
         self._check_fitted()
-        self._take_in(merge_labels(self.known_, nodes, labels, self.num_classes_))
+        self._take_in(merge_labels(self.labels_, nodes, labels, self.num_classes_))
         return self
 
     def _nearness(self) -> Tensor:
@@ -150,12 +150,12 @@ class LGGDPlus:
     def _take_in(self, known: Tensor) -> None:
         """Answers from these labels; a model that knows some is fitted."""
         self._set_boundary(known)
-        self.known_ = known
+        self.labels_ = known
 
     def _set_boundary(self, known: Tensor) -> None:
         self._near = None
         for member in self.members_:
-            member.known_ = known
+            member.labels_ = known
 
     # -- files --------------------------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class LGGDPlus:
             "contents_length": self.contents_length_ if self.modules_ else None,
             "history": storage.to_plain(self.history_, "history"),
         }
-        weights = {"known": self.known_}
+        weights = {"known": self.labels_}
         for k, member in enumerate(self.members_):
             weights |= {f"members.{k}.{name}": value for name, value in member.state().items()}
         for k, module in enumerate(self.modules_):
@@ -252,7 +252,7 @@ class LGGDPlus:
         return data.edge_index, read_weight(data)
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "known_"):
+        if not hasattr(self, "labels_"):
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError("This LGGDPlus must be fitted first. Call fit(data).")
@@ -275,17 +275,17 @@ class _Fit:
         """What errors and curves call the members."""
         return [f"{self.name} member {k}".strip().replace(" ", "-") for k in range(self.model.members)]
 
-    def given(self, labels: Labels) -> list[Given]:
+    def given(self, labels: Labels) -> list[FitTask]:
         """What each member is fitted to."""
         pairs = zip(self.seeds, self.names, strict=True)
-        return [Given(self.data, self.graph, labels, seed, name) for seed, name in pairs]
+        return [FitTask(self.data, self.graph, labels, seed, name) for seed, name in pairs]
 
 
 def fit_plus(models: Sequence[LGGDPlus], data: Sequence[Any], names: Sequence[str], callback: Callback | None) -> None:
     """Fits each model to its data as `fit` says; `names` are what errors and curves call the models."""
     fits = _read(models, data, names)
     for fit in fits:
-        fit.model.__dict__.pop("known_", None)  # a fit that is broken off leaves a model that is not fitted
+        fit.model.__dict__.pop("labels_", None)  # a fit that is broken off leaves a model that is not fitted
         fit.model.num_classes_, fit.model.data_ = fit.labels.num_classes, without_labels(fit.data)
         fit.model.history_, fit.model.modules_ = {}, []
     _learn_distances(fits, [fit.labels for fit in fits], "distances", callback)
@@ -302,7 +302,7 @@ def _read(models: Sequence[LGGDPlus], data: Sequence[Any], names: Sequence[str])
     graphs = read_graphs(data, names)
     fits = []
     for model, one, graph, name in zip(models, data, graphs, names, strict=True):
-        with said_of(name):
+        with error_context(name):
             model._check()
             draws = torch.Generator().manual_seed(read_seed(model.seed))
             labels = Labels.read(one).hold_out(model.features.settings.validation, draws)
@@ -336,7 +336,7 @@ def _with_sure_nodes(fit: _Fit) -> Labels:
 
 
 def _train_backbones(fits: Sequence[_Fit], callback: Callback | None) -> None:
-    same_data = firsts([fit.data for fit in fits], same_inputs)
+    same_data = first_equal([fit.data for fit in fits], same_inputs)
     keys = [(first, *_backbone_key(fit)) for first, fit in zip(same_data, fits, strict=True)]
     passes = in_passes(keys, [fit.model.members for fit in fits])
     for number, places in enumerate(passes):

@@ -15,8 +15,7 @@ from lggd.compare.row import Row, Setting
 from lggd.compare.runner import Measured, ask, fitted, identity, line_of, measure
 from lggd.compare.splits import load_splits
 from lggd.data.splits import fingerprint
-from lggd.errors import InputError
-from lggd.estimator.fit_task import said_of
+from lggd.errors import InputError, error_context
 from lggd.training.progress import Callback
 
 ADDITIONS = range(4)
@@ -197,7 +196,7 @@ def checked_model(
 ) -> Model:
     """A model as a job will fit it. Where its settings are wrong, the error names the job and where they stand."""
     where = f" ({', '.join(map(str, files))})" if files else ""
-    with said_of(f"{title}{where}"):
+    with error_context(f"{title}{where}"):
         return build(method, settings, backbone, seed)
 
 

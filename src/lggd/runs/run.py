@@ -149,7 +149,7 @@ def run(
     model = settings.with_lggd(subject.has_contents)
     seconds["lggd"] = fit(model, "lggd")
     curves |= {CURVES[stage]: history for stage, history in model.history_.items() if history}
-    measured, given = model.predict_proba().cpu(), model.known_.cpu()
+    measured, given = model.predict_proba().cpu(), model.labels_.cpu()
     accuracy["lggd"] = _percent_right(measured.argmax(1), subject)
     if accuracy["lggd"] is None and not any("Accuracy is unknown" in note for note in notes):
         notes.append("Accuracy is unknown: fewer than two nodes with a known class were held out.")
@@ -158,7 +158,7 @@ def run(
     if subject.rejoins and bool(subject.held_out.any()):
         nodes = subject.held_out.nonzero().squeeze(1)
         model.add_labels(nodes, subject.data.y[nodes])
-    model.about_ = {
+    model.metadata_ = {
         "dataset": subject.name,
         "ids": subject.ids,
         "classes": subject.classes,
@@ -167,7 +167,7 @@ def run(
     final, features = model.predict_proba().cpu(), model.features_.features(model.data_).cpu()  # type: ignore[union-attr]
     seconds["all"] = time.perf_counter() - began
     return Outcome(
-        subject, settings, model, accuracy, seconds, additions, tuple(notes), final, model.known_.cpu(),
+        subject, settings, model, accuracy, seconds, additions, tuple(notes), final, model.labels_.cpu(),
         measured, given, distances, features, curves, resumed,
     )  # fmt: skip
 
@@ -232,7 +232,7 @@ def _additions(model: LGGDClassifier, subject: Subject, seed: int) -> tuple[Addi
             copied.add_labels(new, truth[new])
         predicted = copied.predict().cpu()
         milliseconds = 1000 * (time.perf_counter() - began)
-        known = int((copied.known_ >= 0).sum())
+        known = int((copied.labels_ >= 0).sum())
         found.append(Addition(known, _share_right(predicted, truth, never), milliseconds))
     return tuple(found)
 

@@ -36,14 +36,14 @@ class SavedModel:
         is_run = not (path / storage.SETTINGS_FILE).is_file() and (inside / storage.SETTINGS_FILE).is_file()
         self.folder = inside if is_run else path
         self.model = LGGDClassifier.load(self.folder)
-        nodes = len(self.model.known_)
-        self.dataset = str(self.model.about_.get("dataset") or self.folder.resolve().name)
+        nodes = len(self.model.labels_)
+        self.dataset = str(self.model.metadata_.get("dataset") or self.folder.resolve().name)
         self.ids = self._names("ids", nodes)
         self.classes = self._names("classes", self.model.num_classes_)
 
     def _names(self, key: str, count: int) -> list[str]:
         """The names saved with the model; numbers where there are none."""
-        names = self.model.about_.get(key)
+        names = self.model.metadata_.get(key)
         if names is None:
             return [str(k) for k in range(count)]
         if not isinstance(names, list) or len(names) != count or not all(isinstance(name, str) for name in names):
@@ -53,7 +53,7 @@ class SavedModel:
 
     @property
     def labelled(self) -> int:
-        return int((self.model.known_ >= 0).sum())
+        return int((self.model.labels_ >= 0).sum())
 
     def probabilities(self) -> Tensor:
         """Of each class at each node, float32 `[N, K]`."""
@@ -61,7 +61,7 @@ class SavedModel:
 
     def write(self, path: str | Path, probabilities: Tensor) -> None:
         """The predictions as a table, with the labels that are known."""
-        write_predictions(path, self.ids, self.classes, probabilities, given=self.model.known_)
+        write_predictions(path, self.ids, self.classes, probabilities, given=self.model.labels_)
 
     def counts(self, probabilities: Tensor) -> dict[str, int]:
         """How many nodes are predicted to be of each class."""
@@ -72,7 +72,7 @@ class SavedModel:
         """The unlabelled nodes whose two best classes are closest to each other."""
         best = probabilities.topk(min(2, probabilities.shape[1]), dim=1)
         margin = best.values[:, 0] - (best.values[:, 1] if best.values.shape[1] > 1 else 0)
-        margin[self.model.known_ >= 0] = torch.inf
+        margin[self.model.labels_ >= 0] = torch.inf
         order = [k for k in margin.argsort(stable=True).tolist() if margin[k] < torch.inf][:count]
         return [
             {
@@ -87,7 +87,7 @@ class SavedModel:
         """Takes in a file of ids and labels; gives what that brought, and the new probabilities. Nothing is saved."""
         nodes, labels = (torch.from_numpy(found) for found in read_labels(path, self.ids, self.classes))
         self._check_agreement(path, nodes, labels)
-        new = self.model.known_[nodes] < 0
+        new = self.model.labels_[nodes] < 0
         before = self.probabilities().argmax(1)
         began = time.perf_counter()
         if bool(new.any()):
@@ -98,7 +98,7 @@ class SavedModel:
         return Added(len(nodes), int(new.sum()), changed, milliseconds), probabilities
 
     def _check_agreement(self, path: str | Path, nodes: Tensor, labels: Tensor) -> None:
-        known = self.model.known_[nodes]
+        known = self.model.labels_[nodes]
         clash = ((known >= 0) & (known != labels)).nonzero()
         if len(clash):
             k = int(clash[0])

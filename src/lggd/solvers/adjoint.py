@@ -206,7 +206,7 @@ class _Reverse:
             terms = [self.cotangent, *(pulled[r] for r in after)]
             factors = [size * weights[s], *(size * stages[r][s] for r in after)]
             wants = (self.grad_rho is not None, self.grad_root is not None)
-            pulled[s], grad_rho, grad_root = self.backend.pull_back(self.field, starts[s], terms, factors, *wants)
+            pulled[s], grad_rho, grad_root = self.backend.vjp(self.field, starts[s], terms, factors, *wants)
             if self.grad_rho is not None and grad_rho is not None:
                 self.grad_rho += grad_rho
             if self.grad_root is not None and grad_root is not None:

@@ -48,18 +48,18 @@ class CauchyProblem:
         self.columns = by_node.shape[1]
         rho = read_potential(potential, graph, self.columns, by_node.dtype)
         root_weight = self._read_weight(weight, by_node.dtype)
-        held = None if self.boundary is None else self.boundary.mask(graph.num_nodes).to(graph.device)
-        if held is not None:
-            by_node = by_node.masked_fill(held, 0)
-            held = self.layout.into_rows(self._carried(held, True)).contiguous()
+        boundary_mask = None if self.boundary is None else self.boundary.mask(graph.num_nodes).to(graph.device)
+        if boundary_mask is not None:
+            by_node = by_node.masked_fill(boundary_mask, 0)
+            boundary_mask = self.layout.into_rows(self._carried(boundary_mask, True)).contiguous()
         self.start = self.layout.into_rows(self._carried(by_node, 0.0)).contiguous()
         self.field = Field(
             self.layout.csr,
             check_p(p),
             self.layout.into_rows(rho if rho.shape[1] == 1 else self._carried(rho, 1.0)).contiguous(),
             root_weight if root_weight is None or root_weight.shape[1] == 1 else self._carried(root_weight, 1.0),
-            held,
-            mirrored=weight is None and not graph.is_directed,
+            boundary_mask,
+            symmetric=weight is None and not graph.is_directed,
         )
 
     def _carried(self, columns: Tensor, filling: float) -> Tensor:
@@ -120,7 +120,7 @@ class CauchyProblem:
     @cached_property
     def bound(self) -> float:
         """max_i ρ(i)‖√w(i,·)‖_p; times the step it must stay below the scheme's limits. 0 without edges."""
-        return float(self.field.steepness().max())
+        return float(self.field.cfl_number().max())
 
     def choose_step(self, scheme: FixedStep) -> tuple[float, bool]:
         """The step to take, and whether it lies above the scheme's monotone limit."""
@@ -139,15 +139,17 @@ class CauchyProblem:
         """max |1 − ρ‖∇⁻f‖_p| over the free rows that can reach the boundary; 0 where there are none."""
         field = self.field
         off = (1 - field.rho.detach() * backend_for(rows.device).norm(field.detached(), rows)).abs()[:, : self.columns]
-        free = self.reachable if field.held is None else self.reachable & ~field.held[:, : self.columns]
+        free = (
+            self.reachable if field.boundary_mask is None else self.reachable & ~field.boundary_mask[:, : self.columns]
+        )
         return float(off.masked_fill(~free, 0).max())
 
     def explain_divergence(self, before: Tensor, after: Tensor, step_number: int, size: float) -> FloatingPointError:
         """The error that names the node, the step and the parameter behind a value that is no longer finite."""
         row, column = (int(x) for x in (~torch.isfinite(after)).nonzero()[0])
         node = row if self.layout.order is None else int(self.layout.order[row])
-        steepness = self.field.steepness()
-        steep = float(steepness[row, min(column, steepness.shape[1] - 1)])
+        cfl_number = self.field.cfl_number()
+        steep = float(cfl_number[row, min(column, cfl_number.shape[1] - 1)])
         return FloatingPointError(
             f"Node {node}, column {column}, became {float(after[row, column])} in step {step_number} (it was "
             f"{float(before[row, column]):g}): there `step` × ρ‖√w‖_p is {size * steep:.4g}, and "

@@ -54,12 +54,12 @@ def _sweep(  # type: ignore[no-untyped-def]
     p, indptr, indices, stride, row_ptr, row_indices, row_weight, starts, slowness, u, tolerance, max_sweeps
 ):
     """Relaxes until nothing waits, and gives the number of sweeps: one more than allowed if it ran out of them."""
-    idle, waiting, held = 0, 1, 2
+    idle, waiting, boundary_mask = 0, 1, 2
     state = np.full(u.size, idle, np.int32)
     active, following = np.empty(u.size, np.int32), np.empty(u.size, np.int32)
     for i in starts:
         u[i] = 0.0
-        state[i] = held
+        state[i] = boundary_mask
     count = 0
     for i in starts:
         for e in range(indptr[i], indptr[i + 1]):

@@ -24,7 +24,7 @@ def odeint(problem: CauchyProblem, ends: tuple[float, ...], scheme: TorchDiffEq)
         nonlocal evaluations
         evaluations += 1
         slope = 1 - reference.spread(field.rho, f.shape[1]) * reference.norm(field, f)
-        return slope if field.held is None else slope.masked_fill(field.held, 0)
+        return slope if field.boundary_mask is None else slope.masked_fill(field.boundary_mask, 0)
 
     moments = torch.tensor((0.0, *ends), dtype=problem.start.dtype, device=problem.start.device)
     options: dict[str, Any] = {"rtol": scheme.rtol, "atol": scheme.atol, "method": scheme.method}

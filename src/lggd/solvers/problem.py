@@ -88,16 +88,16 @@ class Problem:
         """max |ρ‖∇⁻f‖_p − 1| off the boundary, where f `[N, K]` is finite."""
         csr = self.layout.csr
         root = None if csr.weight is None else csr.weight.to(torch.float64).sqrt().unsqueeze(1)
-        held = torch.zeros(by_row.shape, dtype=torch.bool)
+        boundary_mask = torch.zeros(by_row.shape, dtype=torch.bool)
         for k in range(self.columns):
-            held[torch.from_numpy(self.starts[self.bounds[k] : self.bounds[k + 1]]).long(), k] = True
-        field = Field(csr, self.p, self.potential, root, held)
+            boundary_mask[torch.from_numpy(self.starts[self.bounds[k] : self.bounds[k + 1]]).long(), k] = True
+        field = Field(csr, self.p, self.potential, root, boundary_mask)
         finite = torch.isfinite(by_row)
         # A node that is finite never falls towards an infinite one, so any larger number may stand for infinity.
         above = float(by_row[finite].max()) + 1
         filled = torch.where(finite, by_row, torch.full_like(by_row, above))
         off = 1 - self.potential * backend_for(CPU).norm(field, filled)
-        return float(off.abs().masked_fill(held | ~finite, 0).max())
+        return float(off.abs().masked_fill(boundary_mask | ~finite, 0).max())
 
 
 class Solver(Protocol):

@@ -14,7 +14,7 @@ from torch import Tensor
 WARM_UP = 2
 
 
-class Replayed:
+class CUDAGraphStep:
     """Calls `compute`, time after time; gives the tensor that it returns.
 
     `compute` takes nothing, reads and writes tensors that stay where they are (`copy_`, never a new tensor in an old

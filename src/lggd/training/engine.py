@@ -12,10 +12,10 @@ from torch import Tensor
 
 from lggd.errors import InputError
 from lggd.learning.networks import Owned
-from lggd.training.cuda_graph import Replayed
+from lggd.training.cuda_graph import CUDAGraphStep
 from lggd.training.loop import FOREVER
 from lggd.training.optimization import Optimization
-from lggd.training.targets import Questions
+from lggd.training.targets import Targets
 
 # Nothing says when to stop without validation nodes. By then the paper's GCN knows its training nodes by heart.
 EPOCHS_WITHOUT_VALIDATION = 200
@@ -38,10 +38,10 @@ class Networks(Protocol):
     def adam(self, optimization: Optimization) -> torch.optim.Adam:
         """One Adam for all."""
 
-    def descend(self, asked: Questions, running: Sequence[bool]) -> Tensor:
+    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
 
-    def evaluate(self, checked: Questions, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
+    def evaluate(self, checked: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
         """The loss and the number of right answers of each problem, `[Q]` each, as they answer when trained."""
 
     def put(self, values: Mapping[str, Tensor]) -> None:
@@ -50,7 +50,7 @@ class Networks(Protocol):
     def random_state(self) -> dict[str, Tensor]:
         """Where the random numbers stand."""
 
-    def restore_random_state(self, state: Mapping[str, Tensor]) -> None:
+    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
         """Goes on drawing from there."""
 
 
@@ -58,9 +58,9 @@ class NetworkLearner(ABC):
     """Trains Q networks an epoch a step; a `Learner` for `training.learn`.
 
     Problems are learned side by side, each as if it were alone: own labels, own random numbers, own early stopping, own
-    best state. An epoch is one step of Adam on what `Networks.descend` leaves, and then an evaluation. The best epoch
-    is the one of the largest validation accuracy, the first of equals. After `optimization.patience` epochs without a
-    larger one a problem has ended. Without validation nodes it ends after `EPOCHS_WITHOUT_VALIDATION` epochs at most,
+    best state. An epoch is one step of Adam on the gradients of `Networks.training_step`, then an evaluation. The best
+    epoch is the one of the largest validation accuracy, the first of equals. After `optimization.patience` epochs
+    without a larger one a problem has ended. Without validation nodes it ends after `EPOCHS_WITHOUT_VALIDATION` epochs at most,
     and its last one counts as the best. What ended keeps its best state.
 
     Args:
@@ -81,11 +81,11 @@ class NetworkLearner(ABC):
     ) -> None:
         problems, device = len(names), target.device
         self.names, self.optimization = list(names), optimization
-        self._asked = Questions(target, "target")
+        self._asked = Targets(target, "target")
         if 0 in self._asked.counts:
             name = self._called(self._asked.counts.index(0))
             raise InputError("target", f"hold the class of at least one training node{name}", "none: all are below 0")
-        checked = None if validation is None else Questions(validation, "validation")
+        checked = None if validation is None else Targets(validation, "validation")
         self._checked = checked if checked is not None and any(checked.counts) else None
         self._counts = [0] * problems if self._checked is None else self._checked.counts
         longest = optimization.epochs
@@ -105,7 +105,7 @@ class NetworkLearner(ABC):
         self._most_right, self._running, self._epoch_number = [-1.0] * problems, [True] * problems, 0
         self._epoch: Callable[[], Tensor] = self._compute
         if networks.generators is not None:
-            self._epoch = Replayed(self._compute, device, networks.generators)
+            self._epoch = CUDAGraphStep(self._compute, device, networks.generators)
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class NetworkLearner(ABC):
         and right answers where any problem has validation nodes.
         """
         self._adam.zero_grad()
-        train_loss = self._networks.descend(self._asked, self._running)
+        train_loss = self._networks.training_step(self._asked, self._running)
         self._adam.step()
         with torch.no_grad():
             better = ~self._ended()
@@ -200,7 +200,7 @@ class NetworkLearner(ABC):
         """What was learned, in its best states."""
 
     def _put_best(self) -> None:
-        if isinstance(self._epoch, Replayed):
+        if isinstance(self._epoch, CUDAGraphStep):
             self._epoch.forget()
         self._networks.put(self._best)
 
@@ -221,7 +221,7 @@ class NetworkLearner(ABC):
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Goes on from such a state as if it had never stopped."""
         self._networks.put(_part(state, "now."))
-        self._networks.restore_random_state(_part(state, "random."))
+        self._networks.load_random_state(_part(state, "random."))
         for name, value in self._best.items():
             value.copy_(state[f"best.{name}"])
         for name, value in self._counters().items():
@@ -233,7 +233,7 @@ class NetworkLearner(ABC):
         self._adam.load_state_dict({"state": moments, "param_groups": self._adam.state_dict()["param_groups"]})
         self._epoch_number, self.best_epoch = int(self._epochs_run), self._best_epoch.tolist()
         self._most_right, self._running = self._best_right.tolist(), (~self._ended()).tolist()
-        if isinstance(self._epoch, Replayed):
+        if isinstance(self._epoch, CUDAGraphStep):
             self._epoch.forget()
 
     def _counters(self) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ from torch.nn import functional
 from lggd.errors import InputError
 
 
-class Questions:
+class Targets:
     """The nodes of each problem whose class is known, and what it is.
 
     Args:
@@ -29,12 +29,12 @@ class Questions:
         problems, nodes = labels.shape
         self._place = node * problems + problem if nodes_first else problem * nodes + node
         self._divisor = self.count.clamp(min=1)
-        self._alone: dict[int, Questions] = {}
+        self._alone: dict[int, Targets] = {}
 
-    def alone(self, problem: int) -> Questions:
+    def alone(self, problem: int) -> Targets:
         """Those of one problem."""
         if problem not in self._alone:
-            self._alone[problem] = Questions(self.labels[problem : problem + 1], self.name)
+            self._alone[problem] = Targets(self.labels[problem : problem + 1], self.name)
         return self._alone[problem]
 
     def losses(self, logits: Tensor) -> Tensor:
