@@ -16,6 +16,14 @@ UNLABELLED = -1
 FEWEST_TO_HOLD_OUT = 20
 
 
+class LabelConflictError(InputError):
+    """A node would have two labels: `label`, which is new, and `known`."""
+
+    node: int
+    label: int
+    known: int
+
+
 @dataclass(frozen=True, eq=False)
 class Labels:
     """The classes of the training nodes and of the validation nodes, both int64 `[N]` with -1 elsewhere.
@@ -132,10 +140,12 @@ def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Te
     merged[ids] = classes
     clash = (merged[ids] != classes) | ((known[ids] >= 0) & (known[ids] != classes))
     if bool(clash.any()):
-        node = int(ids[clash][0])
+        node, label = int(ids[clash][0]), int(classes[clash][0])
         other = int(known[node] if known[node] >= 0 else merged[node])
-        clause = f"node {node} has two labels: {int(classes[clash][0])} and {other}"
-        raise InputError("labels", "agree with those known", but=clause, remedy="Leave it out, or fit again.")
+        clause, remedy = f"node {node} has two labels: {label} and {other}", "Leave it out, or fit again."
+        error = LabelConflictError("labels", "agree with those known", but=clause, remedy=remedy)
+        error.node, error.label, error.known = node, label, other
+        raise error
     return merged
 
 
