@@ -1,0 +1,106 @@
+"""Tiny models of every kind, for tests of what models have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from lggd import (
+    GCN,
+    GGD,
+    LGGD,
+    MLP,
+    BackboneReadout,
+    Ensemble,
+    LGGDClassifier,
+    LGGDPlus,
+    MeanReadout,
+    NearestClass,
+    Optimization,
+    SelfTraining,
+    baselines,
+)
+from lggd.estimator import NodeClassifier
+from lggd.training.progress import Progress
+from small_data import CLASSES
+
+TIMES = (1.0, 2.0)
+# Features of an LGGD with these times: distances, and whether a label is reachable.
+WIDTH = len(TIMES) * CLASSES + 1
+FEW = Optimization(lr=0.02, weight_decay=0.002, epochs=4, patience=None)
+SOME = Optimization(epochs=6, patience=None)
+
+
+def lggd(**settings: Any) -> LGGD:
+    return LGGD(**{"times": TIMES, "optimization": FEW, "initial": MLP((8,)), **settings})
+
+
+def classifier(features: Any, **settings: Any) -> LGGDClassifier:
+    return LGGDClassifier(features, **{"backbone": GCN(hidden=8), "optimization": SOME, **settings})
+
+
+def readout(**settings: Any) -> BackboneReadout:
+    return BackboneReadout(**{"backbone": GCN(hidden=8), "members": 2, "optimization": SOME, **settings})
+
+
+def plus(features: Any = None, reads: Any = None, seed: Any = 0) -> LGGDPlus:
+    """All parts of LGGD+: two networks, one round of self-training, two backbones beside the nearest class."""
+    if features is None:
+        features = SelfTraining(Ensemble(lggd(reachable=False), members=2), fraction=0.5)
+    return LGGDPlus(features, reads or MeanReadout((readout(), NearestClass())), seed)
+
+
+# How long the stages before training take in baselines that have such.
+QUICK: dict[str, dict[str, Any]] = {
+    "GOAL": {"k": 3, "hidden": 8, "pretraining": FEW, "complement": baselines.Complement(epochs=3)},
+    "GAugM": {"remove": 0.1, "add": 0.1, "predictor_epochs": 3},
+    "GAugO": {"pretrain_predictor": 3, "pretrain_classifier": 3},
+    "GDC": {"k": 5},
+}
+BASELINES = [name for name in baselines.__all__ if issubclass(getattr(baselines, name), baselines.Baseline)]
+BASELINES.remove("Baseline")
+
+
+def baseline(name: str, **settings: Any) -> baselines.Baseline:
+    return getattr(baselines, name)(**{"optimization": SOME, **QUICK.get(name, {}), **settings})
+
+
+# One of each kind, by the seed that all randomness comes from.
+MODELS: dict[str, Callable[[Any], NodeClassifier]] = {
+    "GGD": lambda seed: GGD(TIMES, seed=seed),
+    "LGGD": lambda seed: lggd(seed=seed),
+    "LGGD, one model for all times": lambda seed: lggd(per_time=False, cross_fit=2, seed=seed),
+    "LGGDClassifier": lambda seed: classifier(lggd(seed=seed), seed=seed),
+    "LGGDClassifier on GGD": lambda seed: classifier(GGD(TIMES, seed=seed), seed=seed),
+    "LGGDClassifier on an ensemble": lambda seed: classifier(Ensemble(lggd(), 2, seed=seed), seed=seed),
+    "LGGDClassifier without features": lambda seed: classifier(None, seed=seed),
+    "LGGDClassifier without a backbone": lambda seed: classifier(lggd(seed=seed), backbone=None, seed=seed),
+    "Ensemble": lambda seed: Ensemble(lggd(), members=2, seed=seed),
+    "Ensemble of classifiers": lambda seed: Ensemble(classifier(lggd()), members=2, seed=seed),
+    "Ensemble of baselines": lambda seed: Ensemble(baseline("MixUp"), members=2, seed=seed),
+    "SelfTraining": lambda seed: SelfTraining(lggd(), fraction=0.5, rounds=2, seed=seed),
+    "SelfTraining of classifiers": lambda seed: SelfTraining(Ensemble(classifier(lggd()), 2), 0.5, seed=seed),
+    "LGGDPlus": lambda seed: plus(seed=seed),
+    "LGGDPlus, nearest class": lambda seed: plus(Ensemble(lggd(), members=2), NearestClass(), seed=seed),
+    **{name: lambda seed, name=name: baseline(name, seed=seed) for name in BASELINES},  # type: ignore[misc]
+}
+
+
+def stop_at(stage: str, epoch: int, time: int = 1) -> Callable[[Progress], None]:
+    """A callback that interrupts training at an epoch of a stage, when it comes for the given time."""
+    times = 0
+
+    def callback(progress: Progress) -> None:
+        nonlocal times
+        times += (progress.stage, progress.epoch) == (stage, epoch)
+        if times == time:
+            raise KeyboardInterrupt
+
+    return callback
+
+
+def learned(model: NodeClassifier) -> dict[str, torch.Tensor]:
+    """Copies of everything that a fitted model has learned, by name."""
+    return {name: value.detach().clone() for name, value in model._state().items()}
