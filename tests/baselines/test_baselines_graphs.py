@@ -16,7 +16,7 @@ import lggd
 from lggd import GAT, GCN, ChebNet, JKNet, Optimization, fit_together
 from lggd.backbones import initialised
 from lggd.baselines import drawn_graphs, edge_predictor, gaug_m, gaug_o, gdc
-from lggd.baselines.baseline import Problem, Subject
+from lggd.baselines.baseline import BaselineProblem, BaselineData
 from lggd.baselines.drawn_graphs import DrawnGraphs
 from lggd.baselines.edge_predictor import Reconstruction, VariationalEncoder, joined_pairs
 from lggd.baselines.gaug_m import GAugM, edited
@@ -247,8 +247,8 @@ def test_a_gcn_takes_the_shares_as_they_are():
     data = blocks()
     model = GDC(k=6, optimization=Optimization(epochs=1, patience=None), backbone=GCN(dropout=0))
     made = model.transform(data)
-    subject = Subject(data.x, data.edge_index, None, 3)
-    problem = Problem(data.y, data.y, 5, "")
+    subject = BaselineData(data.x, data.edge_index, None, 3)
+    problem = BaselineProblem(data.y, data.y, 5, "")
     stack = model._networks(subject, [problem], None)
     module = initialised(GCN(dropout=0), 6, 3, seed=5)
     spread = dense(made.edge_index, made.edge_weight, 36).t()
@@ -570,9 +570,9 @@ def test_a_wrong_gradient_is_found(bug, monkeypatch):
 
 def networks_of(data, **settings):
     model = GAugO(**{"pretrain_predictor": 3, "pretrain_classifier": 3, **settings})
-    subject = Subject(data.x, data.edge_index, data.edge_weight, 3)
+    subject = BaselineData(data.x, data.edge_index, data.edge_weight, 3)
     target = torch.where(data.train_mask, data.y, -1)
-    problems = [Problem(target, target, seed, "") for seed in (0, 1)]
+    problems = [BaselineProblem(target, target, seed, "") for seed in (0, 1)]
     return model._networks(subject, problems, None), Targets(torch.stack([target] * 2), "target")
 
 
@@ -629,7 +629,7 @@ def test_nothing_of_a_drawn_graph_outlives_its_model(monkeypatch):
 
 
 def test_as_many_problems_at_once_as_memory_allows(monkeypatch):
-    subject = Subject(torch.zeros(1000, 2), torch.zeros(2, 0, dtype=torch.int64), None, 2)
+    subject = BaselineData(torch.zeros(1000, 2), torch.zeros(2, 0, dtype=torch.int64), None, 2)
     for free, expected in ((None, 1), (0, 1), (2**33, 200)):
         monkeypatch.setattr(gaug_o, "free_memory", lambda device, free=free: free)
         found = GAugO()._problems_at_once(subject)

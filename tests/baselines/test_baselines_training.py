@@ -9,7 +9,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from lggd import GAT, GCN, ChebNet, JKNet, LGGDClassifier, Optimization, fit_together
 from lggd.backbones import layers
 from lggd.baselines import dropedge, gprgnn, graphmix, mixup
-from lggd.baselines.baseline import Problem, Subject
+from lggd.baselines.baseline import BaselineProblem, BaselineData
 from lggd.baselines.dropedge import AdjacencyEntries, DropEdge, LaplacianEntries
 from lggd.baselines.gprgnn import GPRGNN, pagerank
 from lggd.baselines.graphmix import GraphMix
@@ -52,8 +52,8 @@ def splits(data, count=3):
 def networks(model, data, seeds=(0,)):
     """The networks of a method before their first epoch, and the questions of their training."""
     labels = Labels.read(data)
-    subject = Subject(data.x, data.edge_index, data.get("edge_weight"), labels.num_classes)
-    problems = [Problem(labels.train, labels.validation, seed, f"of {seed}") for seed in seeds]
+    subject = BaselineData(data.x, data.edge_index, data.get("edge_weight"), labels.num_classes)
+    problems = [BaselineProblem(labels.train, labels.validation, seed, f"of {seed}") for seed in seeds]
     model._check()
     return model._networks(subject, problems, None), Targets(torch.stack([labels.train] * len(seeds)), "target")
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from lggd.backbones.copies import Copies
 from lggd.backbones.networks import Backbone, Network, build_backbone
-from lggd.backbones.propagation import check_edges
 from lggd.backbones.stack import Stack
 from lggd.errors import InputError
+from lggd.graph.edge_index import check_edges
 from lggd.training.engine import NetworkLearner
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import RandomState, read_seed

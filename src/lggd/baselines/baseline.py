@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import NetworkLearner, Networks
-from lggd.backbones.propagation import check_edges, check_weights
 from lggd.errors import InputTypeError, error_context
 from lggd.estimator.fit_task import first_equal, same_inputs
 from lggd.estimator.labels import Labels, accuracy
-from lggd.graph import read_weight
+from lggd.graph.edge_index import read_edges
 from lggd.learning.contents import check_contents
 from lggd.models.passes import history_of, in_passes, stage_name
 from lggd.training.loop import learn
@@ -35,7 +34,7 @@ class Answering(Networks, Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class BaselineProblem:
     """What one model is fitted to: the nodes it may learn from and validate on, and a seed of its own.
 
     `train` and `validation` are int64 `[N]`, a class or -1; no other label is to be had.
@@ -48,7 +47,7 @@ class Problem:
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class BaselineData:
     """What all problems of one pass have in common: contents float32 `[N, F]`, edges, their weights or None, and K."""
 
     x: Tensor
@@ -90,14 +89,14 @@ class Baseline(ABC):
         """Refuses wrong settings."""
 
     @abstractmethod
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None) -> Answering:
         """Networks on their way, one a problem, that `NetworkLearner` trains.
 
         Called once for all problems of a pass, on the first of its models. Whatever comes before that training, as
         preprocessing or pretraining, happens here.
         """
 
-    def _problems_at_once(self, subject: Subject) -> int:
+    def _problems_at_once(self, subject: BaselineData) -> int:
         """How many problems may share a pass on such data, where memory or the method sets a limit."""
         return 2**62
 
@@ -128,7 +127,7 @@ class Baseline(ABC):
 class ProblemLearner(NetworkLearner):
     """Trains networks on the problems of a pass; what it gives are their answers in the best states."""
 
-    def __init__(self, networks: Answering, problems: Sequence[Problem], optimization: Optimization) -> None:
+    def __init__(self, networks: Answering, problems: Sequence[BaselineProblem], optimization: Optimization) -> None:
         self._answering = networks
         target, validation = (torch.stack([getattr(one, of) for one in problems]) for of in ("train", "validation"))
         super().__init__(networks, target, validation, optimization, [one.name for one in problems])
@@ -180,7 +179,7 @@ def _settings(model: Baseline) -> list[Any]:
 
 
 def _train_pass(
-    model: Baseline, subject: Subject, problems: Sequence[Problem], stage: str, callback: Callback | None
+    model: Baseline, subject: BaselineData, problems: Sequence[BaselineProblem], stage: str, callback: Callback | None
 ) -> list[tuple[Tensor, History]]:
     networks = model._networks(subject, problems, callback)
     learner = ProblemLearner(networks, problems, model.optimization)
@@ -191,26 +190,10 @@ def _train_pass(
     ]
 
 
-def read_edges(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
-    """The edges of PyG data and their weights, checked before anything is learned: a loss could not say what is wrong.
-
-    >>> import lggd
-    >>> edge_index, weight = read_edges(lggd.load("karate"), num_nodes=34)
-    >>> edge_index.shape, weight is None
-    (torch.Size([2, 156]), True)
-    """
-    weight = read_weight(data)
-    check_edges(data.edge_index, weight, num_nodes)
-    if weight is not None:
-        name = "edge_attr" if getattr(data, "edge_weight", None) is None else "edge_weight"
-        check_weights(data.edge_index, weight, name)
-    return data.edge_index, weight
-
-
-def _read(model: Baseline, data: Any, name: str) -> tuple[Subject, Problem, Labels]:
+def _read(model: Baseline, data: Any, name: str) -> tuple[BaselineData, BaselineProblem, Labels]:
     seed = read_seed(model.seed)
     labels = Labels.read(data).hold_out(VALIDATION, torch.Generator().manual_seed(seed))
     x = check_contents(data)
     x = x if x.layout == torch.strided else x.to_dense()
-    subject = Subject(x.float(), *read_edges(data, len(x)), labels.num_classes)
-    return subject, Problem(labels.train, labels.validation, seed, name), labels
+    subject = BaselineData(x.float(), *read_edges(data, len(x)), labels.num_classes)
+    return subject, BaselineProblem(labels.train, labels.validation, seed, name), labels
