@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 
 from lggd.backbones import GAT
@@ -14,9 +13,8 @@ from lggd.backbones.layers import Drop, edges_with_loops, gat_conv
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import SortedEdges
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import BaselineData, BaselineProblem
+from lggd.baselines.baseline import BaselineData, BaselineProblem, train_problems
 from lggd.baselines.initialization import build_modules
-from lggd.training.engine import Engine, train
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 
@@ -59,8 +57,4 @@ def pretrained_logits(
     build = partial(AttentionNetwork, data.x.shape[1], data.num_classes)
     modules, dropout_seeds = build_modules(problems, build, data.x.device)
     networks = StackedBackbones(modules, data.x, data.edge_index, None, dropout_seeds)
-    targets, validation = (torch.stack([getattr(one, name) for one in problems]) for name in ("train", "validation"))
-    engine = Engine(networks, targets, validation, optimization, [problem.name for problem in problems])
-    train(engine, "pretraining", callback)
-    engine.load_best()
-    return networks.logits()
+    return train_problems(networks, problems, optimization, "pretraining", callback)[0]

@@ -131,7 +131,9 @@ class _AlternatingTraining(StackedBackbones):
         self.counts: list[int] = self.count.tolist()
         self.labels = functional.one_hot(train[labelled], data.num_classes).to(self.x.dtype)
         # Where all nodes are labelled any node is drawn, with weight 0.
-        self.unlabelled = [row[free] if bool(free.any()) else row for row, free in zip(position, ~labelled, strict=True)]
+        self.unlabelled = [
+            row[free] if bool(free.any()) else row for row, free in zip(position, ~labelled, strict=True)
+        ]
         self.has_unlabelled = (~labelled).any(1)
 
     def parameters(self) -> list[StackedParameter]:

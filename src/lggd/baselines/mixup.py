@@ -68,7 +68,12 @@ class _MixtureTraining(StackedBackbones):
     """GCNs trained on mixtures, each on its own."""
 
     def __init__(
-        self, modules: Sequence[Network], seeds: Sequence[int], data: BaselineData, train: Sequence[Tensor], alpha: float
+        self,
+        modules: Sequence[Network],
+        seeds: Sequence[int],
+        data: BaselineData,
+        train: Sequence[Tensor],
+        alpha: float,
     ) -> None:
         super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
         self.train_nodes = [(labels >= 0).nonzero().squeeze(1) for labels in train]

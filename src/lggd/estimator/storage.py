@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
-from lggd.baselines.gdc import PPR, Heat
+from lggd.diffusion import PPR, Heat
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError, InputTypeError
 from lggd.features import GGD, LGGD

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize as unit_rows
 
-from lggd.backbones import GAT, GCN, BackboneLearner, ChebNet, JKNet, initialised
-from lggd.baselines.gdc import GDC, PPR, Heat
+from lggd.backbones import GAT, GCN, ChebNet, JKNet, build_seeded, trainable_backbones
+from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError, InputTypeError, error_context
 from lggd.estimator import storage
 from lggd.estimator.fit_task import FitTask, first_equal, read_graphs, same_inputs, without_labels
@@ -25,7 +25,7 @@ from lggd.graph import Graph, read_weight
 from lggd.learning.contents import check_contents
 from lggd.learning.networks import PropagatedMLP
 from lggd.models.passes import history_of, in_passes, stage_name
-from lggd.training.loop import learn
+from lggd.training.engine import Engine, train
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback, History
 from lggd.training.randomness import read_seed
@@ -54,7 +54,7 @@ class LGGDPlus:
        trained on these values; "both" with the mean of the two.
     4. `inputs`: backbones see these values as "features", the node "contents", or "both", of equal length on average.
     5. `diffusion`, PPR(alpha) or Heat(t): backbones run on the graph of each node's `neighbours` strongest partners
-       in that diffusion, as in `lggd.baselines.GDC`; None leaves it on the given graph.
+       in that diffusion, as in `lggd.diffusion.DiffusionGraph`; None leaves it on the given graph.
 
     `features` say how distances are learned, cross-fitted or not; their seed, scale, mode, reachable column and
     attr_name are not used. Labels and data as for `LGGD.fit`. After `fit`: `members_` (fitted features), `modules_`
@@ -212,7 +212,7 @@ class LGGDPlus:
         self._take_in(weights["known"])
         self.modules_, self.edges_ = [], self._edges()
         for k in range(self.members if self.readout != "nearest" else 0):
-            module = initialised(self.backbone, self._inputs().shape[1], self.num_classes_, seed=0)
+            module = build_seeded(self.backbone, self._inputs().shape[1], self.num_classes_, seed=0)
             module.load_state_dict(part(f"modules.{k}."))
             self.modules_.append(module.eval())
 
@@ -248,7 +248,7 @@ class LGGDPlus:
         """What the backbone runs on, and its weights."""
         data = self.data_
         if self.diffusion is not None:
-            data = GDC(self.diffusion, self.neighbours).transform(data)
+            data = DiffusionGraph(self.diffusion, self.neighbours).transform(data)
         return data.edge_index, read_weight(data)
 
     def _check_fitted(self) -> None:
@@ -366,11 +366,13 @@ def _train_pass(fits: Sequence[_Fit], stage: str, callback: Callback | None) -> 
         for of in ("train", "validation")
     )
     seeds = [seed for fit in fits for seed in fit.backbone_seeds]
-    modules = [initialised(first.backbone, x.shape[2], first.num_classes_, seed) for seed in seeds]
+    modules = [build_seeded(first.backbone, x.shape[2], first.num_classes_, seed) for seed in seeds]
     names = [name for fit in fits for name in fit.names]
-    learner = BackboneLearner(modules, x, *edges, target, validation, first.optimization, seeds, names)
-    history = learn(learner, stage, callback)
-    trained = learner.load_best()
+    networks = trainable_backbones(modules, x, *edges, seeds)
+    engine = Engine(networks, target, validation, first.optimization, names)
+    history = train(engine, stage, callback)
+    engine.load_best()
+    trained = networks.export()
     for place, fit in enumerate(fits):
         fit.model.modules_ = trained[place * first.members : (place + 1) * first.members]
         fit.model.history_["backbone"] = _told_apart([history_of(history, name) for name in fit.names])
