@@ -1,10 +1,11 @@
 """The contract that every baseline keeps, and proof that its checks find violations."""
 
-import copy
 from dataclasses import dataclass
 
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
+
 from baseline_cases import (
     CASES,
     CHECKS,
@@ -23,18 +24,14 @@ from baseline_cases import (
     check_together,
     every_case,
     graph,
-    needs_cuda,
     networks,
 )
-from sklearn.exceptions import NotFittedError
-from torch import Tensor
-
 from lggd import Optimization, baselines, fit_together
 from lggd.baselines import Baseline, DropEdge, gprgnn
 from lggd.baselines.baseline import VALIDATION
 from lggd.baselines.initialization import stacked_backbones
 from lggd.estimator.labels import Labels
-from small_data import CLASSES, blocks, changed, garbled, permuted, random, splits, unmasked
+from small_data import CLASSES, blocks, changed, permuted, random, splits, unmasked
 
 
 def test_every_baseline_is_exported_and_tested():
@@ -112,6 +109,13 @@ def test_unusual_graphs_and_labels(name, make):
     others = blocks(weighted=True), blocks(sparse=True), unmasked(data), blocks(labelled=1)
     for one in (edgeless, all_labelled, *others):
         assert make().fit(one).probabilities_.isfinite().all()
+
+
+@every_case
+def test_accuracy(name, make):
+    data = blocks(each=20, lonely=1, weighted=True)
+    model = make(optimization=Optimization(epochs=80), **CASES[name].accurate).fit(data)
+    assert model.score(data) > 0.8
 
 
 def without_validation_mask(**settings):
@@ -364,55 +368,3 @@ def test_plain_baseline_keeps_the_contract(check):
 def test_checks_find_violations(kind, check):
     with pytest.raises(AssertionError):
         check(planted(kind))
-
-
-# -- CUDA --------------------------------------------------------------------------------------------------------------
-
-
-def on_gpu(data):
-    return copy.copy(data).to("cuda")
-
-
-@pytest.mark.gpu
-@needs_cuda
-@every_case
-def test_gpu_reaches_the_accuracy_of_the_cpu(name, make):
-    """Two problems at once, on 201 nodes, with epochs enough to be recorded and replayed."""
-    data = splits(2, each=67, labelled=12, validated=20, inside=0.15, outside=0.02, noise=0.3)
-    settings = {"optimization": Optimization(weight_decay=5e-4, epochs=150), **CASES[name].accurate}
-    models = lambda: [make(seed=seed, **settings) for seed in range(2)]  # noqa: E731
-    on_cpu = fit_together(models(), data)
-    for model, other, one in zip(on_cpu, fit_together(models(), [on_gpu(one) for one in data]), data, strict=True):
-        assert isinstance(other.probabilities_, Tensor)
-        assert other.probabilities_.is_cuda
-        assert other.probabilities_.isfinite().all()
-        accuracy = other.score(on_gpu(one))
-        assert accuracy == pytest.approx(model.score(one), abs=0.1)
-        assert accuracy > 0.6
-
-
-@pytest.mark.gpu
-@needs_cuda
-@every_case
-def test_gpu_models_that_share_a_pass(name, make):
-    check_together(make, [on_gpu(one) for one in SPLITS], {"rtol": 1e-2, "atol": 5e-3})
-
-
-@pytest.mark.gpu
-@needs_cuda
-@every_case
-def test_gpu_is_deterministic_and_ignores_hidden_labels(name, make):
-    data = blocks(lonely=1)
-    first = make().fit(on_gpu(data)).probabilities_
-    assert torch.equal(first, make().fit(on_gpu(data)).probabilities_)
-    assert torch.equal(first, make().fit(on_gpu(garbled(data))).probabilities_)
-
-
-@pytest.mark.gpu
-@needs_cuda
-@every_case
-def test_gpu_recorded_epochs_equal_others(name, make, monkeypatch):
-    data = on_gpu(blocks(lonely=2))
-    recorded = make().fit(data).probabilities_
-    monkeypatch.setattr("lggd.training.cuda_graph.WARM_UP", 10**9)
-    torch.testing.assert_close(make().fit(data).probabilities_, recorded, rtol=1e-3, atol=1e-4)
