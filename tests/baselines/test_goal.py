@@ -9,7 +9,13 @@ from lggd import Optimization
 from lggd.backbones.layers import gcn_adjacency
 from lggd.baselines import GOAL, Complement
 from lggd.baselines.baseline import BaselineData
-from lggd.baselines.goal import GOALGraph, _ConvolutionNetwork, normalized_complements, normalized_rows
+from lggd.baselines.goal import (
+    AttentionNetwork,
+    GOALGraph,
+    _ConvolutionNetwork,
+    normalized_complements,
+    normalized_rows,
+)
 from small_data import CLASSES, blocks, changed, garbled, random, splits
 
 F64 = torch.float64
@@ -121,6 +127,22 @@ def test_normalized_rows():
     zeros = torch.zeros(2, 3, requires_grad=True)
     normalized_rows(zeros).sum().backward()
     assert normalized_rows(zeros).abs().max() == zeros.grad.abs().max() == 0
+
+
+# -- Pretraining -------------------------------------------------------------------------------------------------------
+
+
+def test_attention_network_is_three_pyg_layers_without_activation():
+    data = blocks(lonely=1)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        network = AttentionNetwork(2 * CLASSES, CLASSES).eval()
+    assert [(layer.heads, layer.out_channels) for layer in network.layers] == [(8, 16), (1, 128), (1, CLASSES)]
+    x = data.x
+    for layer in network.layers:
+        x = layer(x, data.edge_index)
+    torch.testing.assert_close(network(data.x, data.edge_index), x, rtol=1e-4, atol=1e-5)
+    assert network.choice.dropout == 0.6
 
 
 # -- The whole method --------------------------------------------------------------------------------------------------

@@ -107,7 +107,9 @@ def modify_edges(
 ) -> tuple[Tensor, Tensor | None]:
     """Removes the least likely edges by embeddings `[N, D]` and appends the most likely other pairs, both ways."""
     size, pairs = len(z), undirected_edges(edge_index, len(z))
-    removed = least_likely(z, pairs, int(remove * pairs.shape[1]))
+    # Of equal products the first pairs are removed.
+    order = (z[pairs[0]] * z[pairs[1]]).sum(1).argsort(stable=True)
+    removed = pairs[:, order[: int(remove * pairs.shape[1])]]
     pair = edge_index.amin(0) * size + edge_index.amax(0)
     kept = ~torch.isin(pair, removed[0] * size + removed[1])
     added = most_likely(z, pairs, int(add * pairs.shape[1]))
@@ -115,12 +117,6 @@ def modify_edges(
     if edge_weight is None:
         return new, None
     return new, torch.cat([edge_weight[kept], edge_weight.new_ones(2 * added.shape[1])])
-
-
-def least_likely(z: Tensor, pairs: Tensor, count: int) -> Tensor:
-    """The `count` of these pairs with the smallest products, the first of equals: `[2, count]`."""
-    score = (z[pairs[0]] * z[pairs[1]]).sum(1)
-    return pairs[:, score.argsort(stable=True)[:count]]
 
 
 def most_likely(z: Tensor, pairs: Tensor, count: int) -> Tensor:
