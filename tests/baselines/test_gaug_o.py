@@ -74,7 +74,7 @@ def test_memory_limits_the_problems_of_a_pass(monkeypatch):
     data = BaselineData(torch.zeros(1000, 2), torch.zeros(2, 0, dtype=torch.int64), None, 2)
     for free, expected in ((None, 1), (0, 1), (2**33, 200)):
         monkeypatch.setattr(gaug_o, "free_memory", lambda device, free=free: free)
-        found = GAugO()._problems_at_once(data)
+        found = GAugO()._capacity(data)
         assert found == expected if expected == 1 else found > expected
 
 

@@ -225,4 +225,4 @@ def test_infinite_complement_loss_raises():
 def test_memory_limits_the_problems_of_a_pass():
     data = blocks()
     inputs = BaselineData(data.x, data.edge_index, None, CLASSES)
-    assert 1 <= make(hidden=10**9)._problems_at_once(inputs) < make()._problems_at_once(inputs)
+    assert 1 <= make(hidden=10**9)._capacity(inputs) < make()._capacity(inputs)

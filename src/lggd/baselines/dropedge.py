@@ -12,14 +12,14 @@ from lggd.backbones import GCN, ChebNet, JKNet
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import SortedEdges, spread_each
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.initialization import build_backbones, check_backbone, stacked_backbones
 from lggd.training.progress import Callback
 from lggd.training.targets import Targets
 from lggd.validation import check_real
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class DropEdge(Baseline):
     """DropEdge (Rong et al., 2020): a backbone trained on a random subset A' of the edges, evaluated on all of them.
 
@@ -51,7 +51,7 @@ class DropEdge(Baseline):
 
     def _networks(
         self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> Answering:
+    ) -> BaselineNetworks:
         if self.p == 0:
             return stacked_backbones(self.backbone, data, problems, data.edge_index, data.edge_weight)
         return _EdgeDropout(*build_backbones(self.backbone, data, problems), data, self.p)

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import GCN, Backbone
-from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.graph_autoencoder import VariationalGraphAutoencoder, row_blocks, undirected_edges
 from lggd.baselines.initialization import check_backbone, stacked_backbones
 from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
-from lggd.learning.contents import check_contents
+from lggd.learning.node_features import check_node_features
 from lggd.training.cache import Cache, content_key
 from lggd.training.progress import Callback
 from lggd.validation import check_int, check_real
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GAugM(Baseline):
     """GAug-M (Zhao et al., 2021): a backbone on a modified graph, in training and in evaluation.
 
@@ -59,7 +59,7 @@ class GAugM(Baseline):
     def transform(self, data: Any) -> Any:
         """A shallow copy of PyG data with the modified edges, and with `edge_weight` where it had weights."""
         self._check()
-        x = check_contents(data)
+        x = check_node_features(data)
         x = (x if x.layout == torch.strided else x.to_dense()).float()
         edges, weight = self._modified(x, *read_edges(data, len(x)), None)
         # Copies: the user may change them, the cache must not change.
@@ -74,7 +74,7 @@ class GAugM(Baseline):
 
     def _networks(
         self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> Answering:
+    ) -> BaselineNetworks:
         edges = self._modified(data.x, data.edge_index, data.edge_weight, callback)
         return stacked_backbones(self.backbone, data, problems, *edges)
 

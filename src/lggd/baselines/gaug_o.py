@@ -12,7 +12,7 @@ from torch.nn import functional
 from lggd.backbones import GCN
 from lggd.backbones.layers import batched_linear
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.graph_autoencoder import (
     BLOCK_ENTRIES,
     ReconstructionLoss,
@@ -38,7 +38,7 @@ STORED_PER_PAIR, TEMPORARY_PER_PAIR = 1.5, 6
 FIRST, SECOND = "predictor.first", "predictor.second"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GAugO(Baseline):
     """GAug-O (Zhao et al., 2021): a GCN trained on graphs sampled by an edge predictor that is trained with it.
 
@@ -93,7 +93,7 @@ class GAugO(Baseline):
             check_int(name, getattr(self, name), 1)
         check_backbone(self.backbone, (GCN,), "Only it is written for dense graphs.")
 
-    def _problems_at_once(self, data: BaselineData) -> int:
+    def _capacity(self, data: BaselineData) -> int:
         free, size = free_memory(data.x.device), data.num_nodes
         if free is None:
             return 1
@@ -103,7 +103,7 @@ class GAugO(Baseline):
 
     def _networks(
         self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> Answering:
+    ) -> BaselineNetworks:
         check_symmetric(data.edge_index, data.edge_weight, data.num_nodes)
         networks = _JointTraining(self, data, problems)
         networks.pretrain(torch.stack([problem.train for problem in problems]), callback)

@@ -8,14 +8,14 @@ from typing import Any
 
 from lggd.backbones import GCN, Backbone, JKNet
 from lggd.backbones.propagation import Propagation, SortedEdges
-from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.initialization import check_backbone, stacked_backbones
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError
 from lggd.training.progress import Callback
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GDC(Baseline):
     """Graph diffusion convolution (Gasteiger et al., 2019): a backbone on the graph of each node's strongest partners.
 
@@ -65,7 +65,7 @@ class GDC(Baseline):
 
     def _networks(
         self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> Answering:
+    ) -> BaselineNetworks:
         edge_index, weight = self._diffusion.diffuse(data.edge_index, data.edge_weight, data.num_nodes)
         stack = stacked_backbones(self.backbone, data, problems, edge_index, weight)
         if isinstance(self.backbone, (GCN, JKNet)):

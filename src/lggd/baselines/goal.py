@@ -14,10 +14,11 @@ from lggd.backbones.layers import Drop, batched_linear, edges_with_loops, gat_co
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation, SortedEdges
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem, train_problems
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem, train_problems
 from lggd.baselines.complement_graph import Complement, complement_graphs
 from lggd.baselines.initialization import build_modules, derived_seeds
 from lggd.errors import InputError
+from lggd.estimator.batching import UNLIMITED
 from lggd.memory import free_memory
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
@@ -34,7 +35,7 @@ MIN_SQUARED_NORM = 1e-30
 MEMORY_FRACTION, BYTES_PER_EDGE, VALUES_PER_UNIT = 0.6, 100, 16
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GOAL(Baseline):
     """Graph complementary learning (Zheng et al., 2023), for homophilic graphs.
 
@@ -100,7 +101,7 @@ class GOAL(Baseline):
 
     def _networks(
         self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> Answering:
+    ) -> BaselineNetworks:
         if self.complement.hidden < data.num_classes:
             raise InputError(
                 "complement.hidden",
@@ -118,10 +119,10 @@ class GOAL(Baseline):
         networks.graph = GOALGraph(weights, x, networks.graph, normalized_complements(graphs, data.num_nodes))
         return networks
 
-    def _problems_at_once(self, data: BaselineData) -> int:
+    def _capacity(self, data: BaselineData) -> int:
         free, nodes = free_memory(data.x.device), data.num_nodes
         if free is None:
-            return 2**62
+            return UNLIMITED
         edges = 2 * nodes * min(self.k, max(1, int(self.complement.candidates * nodes)))
         values = nodes * (VALUES_PER_UNIT * self.hidden + 8 * data.x.shape[1])
         return max(1, int(free * MEMORY_FRACTION / (edges * BYTES_PER_EDGE + 4 * values)))

@@ -15,7 +15,7 @@ from lggd.backbones.layers import Drop, batched_linear, gcn_adjacency
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.initialization import adam_without_decay_of, build_modules, max_problems_with_input_dropout
 from lggd.training.dropout import LEVELS, draw_kept, kept_levels
 from lggd.training.engine import Optimizer
@@ -25,7 +25,7 @@ from lggd.training.targets import Targets
 from lggd.validation import check_fraction, check_int, check_real
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GPRGNN(Baseline):
     """GPR-GNN (Chien et al., 2021): Σ_k γ_k Â^k H with learned γ, k = 0, …, `hops`, and an MLP H of the node features.
 
@@ -68,12 +68,12 @@ class GPRGNN(Baseline):
         for name in ("dropout", "propagation_dropout"):
             check_fraction(name, getattr(self, name))
 
-    def _problems_at_once(self, data: BaselineData) -> int:
+    def _capacity(self, data: BaselineData) -> int:
         return max_problems_with_input_dropout(data)
 
     def _networks(
         self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> Answering:
+    ) -> BaselineNetworks:
         build = partial(_PolynomialNetwork, self, data.x.shape[1], data.num_classes)
         return _PolynomialTraining(*build_modules(problems, build, data.x.device), data, self.propagation_dropout)
 

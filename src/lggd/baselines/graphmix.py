@@ -15,7 +15,7 @@ from lggd.backbones.layers import Drop, batched_linear, gcn_adjacency
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.initialization import build_modules, max_problems_with_input_dropout
 from lggd.errors import InputError
 from lggd.training.optimization import Optimization
@@ -25,7 +25,7 @@ from lggd.training.targets import Targets
 from lggd.validation import check_fraction, check_int, check_positive, check_real
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GraphMix(Baseline):
     """GraphMix (Verma et al., 2021): a GCN Â ReLU(Â dropout(x) W₁) W₂ and an MLP ReLU(dropout(x) W₁) W₂ share weights.
 
@@ -78,12 +78,12 @@ class GraphMix(Baseline):
             raise InputError("ramp", "be a tuple of two epochs", repr(self.ramp))
         check_int("ramp[1]", self.ramp[1], check_int("ramp[0]", self.ramp[0], 0) + 1)
 
-    def _problems_at_once(self, data: BaselineData) -> int:
+    def _capacity(self, data: BaselineData) -> int:
         return max_problems_with_input_dropout(data)
 
     def _networks(
         self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> Answering:
+    ) -> BaselineNetworks:
         build = partial(_SharedNetwork, self, data.x.shape[1], data.num_classes)
         train = torch.stack([problem.train for problem in problems])
         return _AlternatingTraining(*build_modules(problems, build, data.x.device), data, train, self)

@@ -14,14 +14,14 @@ from lggd.backbones.layers import Drop, batched_linear
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.initialization import build_backbones, check_backbone
 from lggd.training.progress import Callback
 from lggd.training.targets import Targets
 from lggd.validation import check_positive
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class MixUp(Baseline):
     """MixUp (Wang et al., 2021): a GCN trained on mixtures λi + (1 - λ)π(i) of training nodes.
 
@@ -59,7 +59,7 @@ class MixUp(Baseline):
 
     def _networks(
         self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> Answering:
+    ) -> BaselineNetworks:
         modules, seeds = build_backbones(self.backbone, data, problems)
         return _MixtureTraining(modules, seeds, data, [problem.train for problem in problems], self.alpha)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from lggd.backbones.propagation import SortedEdges
 from lggd.diffusion.kernels import PPR, TOLERANCE, Heat
+from lggd.estimator.storage import saveable
 from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
 from lggd.training.cache import Cache, content_key
 from lggd.validation import check_choice, check_instance, check_int
@@ -19,6 +20,7 @@ from lggd.validation import check_choice, check_instance, check_int
 BLOCK_ENTRIES = {"cpu": 2**19, "cuda": 2**25}
 
 
+@saveable
 @dataclass(frozen=True)
 class DiffusionGraph:
     """Replaces the edges of a graph by each node's strongest partners in a diffusion.
