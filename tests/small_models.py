@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from baseline_cases import CASES
 from lggd import (
     GCN,
     GGD,
@@ -20,8 +21,8 @@ from lggd import (
     NearestClass,
     Optimization,
     SelfTraining,
-    baselines,
 )
+from lggd.baselines import Baseline
 from lggd.estimator import NodeClassifier
 from lggd.training.progress import Progress
 from small_data import CLASSES
@@ -33,7 +34,7 @@ FEW = Optimization(lr=0.02, weight_decay=0.002, epochs=4, patience=None)
 SOME = Optimization(epochs=6, patience=None)
 
 
-def lggd(**settings: Any) -> LGGD:
+def distances(**settings: Any) -> LGGD:
     return LGGD(**{"times": TIMES, "optimization": FEW, "initial": MLP((8,)), **settings})
 
 
@@ -48,42 +49,34 @@ def readout(**settings: Any) -> BackboneReadout:
 def plus(features: Any = None, reads: Any = None, seed: Any = 0) -> LGGDPlus:
     """All parts of LGGD+: two networks, one round of self-training, two backbones beside the nearest class."""
     if features is None:
-        features = SelfTraining(Ensemble(lggd(reachable=False), members=2), fraction=0.5)
+        features = SelfTraining(Ensemble(distances(reachable=False), members=2), fraction=0.5)
     return LGGDPlus(features, reads or MeanReadout((readout(), NearestClass())), seed)
 
 
-# How long the stages before training take in baselines that have such.
-QUICK: dict[str, dict[str, Any]] = {
-    "GOAL": {"k": 3, "hidden": 8, "pretraining": FEW, "complement": baselines.Complement(epochs=3)},
-    "GAugM": {"remove": 0.1, "add": 0.1, "predictor_epochs": 3},
-    "GAugO": {"pretrain_predictor": 3, "pretrain_classifier": 3},
-    "GDC": {"k": 5},
-}
-BASELINES = [name for name in baselines.__all__ if issubclass(getattr(baselines, name), baselines.Baseline)]
-BASELINES.remove("Baseline")
+BASELINES = {case.kind.__name__: case for case in CASES.values()}
 
 
-def baseline(name: str, **settings: Any) -> baselines.Baseline:
-    return getattr(baselines, name)(**{"optimization": SOME, **QUICK.get(name, {}), **settings})
+def baseline(name: str, **settings: Any) -> Baseline:
+    return BASELINES[name].make(**{"optimization": SOME, **settings})
 
 
 # One of each kind, by the seed that all randomness comes from.
 MODELS: dict[str, Callable[[Any], NodeClassifier]] = {
     "GGD": lambda seed: GGD(TIMES, seed=seed),
-    "LGGD": lambda seed: lggd(seed=seed),
-    "LGGD, one model for all times": lambda seed: lggd(per_time=False, cross_fit=2, seed=seed),
-    "LGGDClassifier": lambda seed: classifier(lggd(seed=seed), seed=seed),
+    "LGGD": lambda seed: distances(seed=seed),
+    "LGGD, one model for all times": lambda seed: distances(per_time=False, cross_fit=2, seed=seed),
+    "LGGDClassifier": lambda seed: classifier(distances(seed=seed), seed=seed),
     "LGGDClassifier on GGD": lambda seed: classifier(GGD(TIMES, seed=seed), seed=seed),
-    "LGGDClassifier on an ensemble": lambda seed: classifier(Ensemble(lggd(), 2, seed=seed), seed=seed),
+    "LGGDClassifier on an ensemble": lambda seed: classifier(Ensemble(distances(), 2, seed=seed), seed=seed),
     "LGGDClassifier without features": lambda seed: classifier(None, seed=seed),
-    "LGGDClassifier without a backbone": lambda seed: classifier(lggd(seed=seed), backbone=None, seed=seed),
-    "Ensemble": lambda seed: Ensemble(lggd(), members=2, seed=seed),
-    "Ensemble of classifiers": lambda seed: Ensemble(classifier(lggd()), members=2, seed=seed),
+    "LGGDClassifier without a backbone": lambda seed: classifier(distances(seed=seed), backbone=None, seed=seed),
+    "Ensemble": lambda seed: Ensemble(distances(), members=2, seed=seed),
+    "Ensemble of classifiers": lambda seed: Ensemble(classifier(distances()), members=2, seed=seed),
     "Ensemble of baselines": lambda seed: Ensemble(baseline("MixUp"), members=2, seed=seed),
-    "SelfTraining": lambda seed: SelfTraining(lggd(), fraction=0.5, rounds=2, seed=seed),
-    "SelfTraining of classifiers": lambda seed: SelfTraining(Ensemble(classifier(lggd()), 2), 0.5, seed=seed),
+    "SelfTraining": lambda seed: SelfTraining(distances(), fraction=0.5, rounds=2, seed=seed),
+    "SelfTraining of classifiers": lambda seed: SelfTraining(Ensemble(classifier(distances()), 2), 0.5, seed=seed),
     "LGGDPlus": lambda seed: plus(seed=seed),
-    "LGGDPlus, nearest class": lambda seed: plus(Ensemble(lggd(), members=2), NearestClass(), seed=seed),
+    "LGGDPlus, nearest class": lambda seed: plus(Ensemble(distances(), members=2), NearestClass(), seed=seed),
     **{name: lambda seed, name=name: baseline(name, seed=seed) for name in BASELINES},  # type: ignore[misc]
 }
 
