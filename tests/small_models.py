@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from sklearn.exceptions import NotFittedError
 
 from baseline_cases import CASES
 from lggd import (
@@ -97,3 +98,11 @@ def stop_at(stage: str, epoch: int, time: int = 1) -> Callable[[Progress], None]
 def learned(model: NodeClassifier) -> dict[str, torch.Tensor]:
     """Copies of everything that a fitted model has learned, by name."""
     return {name: value.detach().clone() for name, value in model._state().items()}
+
+
+def is_fitted(model: NodeClassifier) -> bool:
+    try:
+        model.predict()
+    except NotFittedError:
+        return False
+    return True

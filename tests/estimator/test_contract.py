@@ -17,7 +17,7 @@ from lggd.estimator.estimator import NodeClassifier
 from lggd.estimator.labels import Labels
 from lggd.estimator.parameters import get_params
 from small_data import CLASSES, blocks, changed, garbled, random, same, snapshot
-from small_models import BASELINES, MODELS, classifier, distances, learned, stop_at
+from small_models import BASELINES, MODELS, classifier, distances, is_fitted, learned, stop_at
 
 NODES = 36
 CLOSE = {"rtol": 1e-3, "atol": 5e-4}
@@ -52,14 +52,6 @@ def fitted(data, _fitted):
         return copy.deepcopy(_fitted[name])
 
     return fit
-
-
-def is_fitted(model):
-    try:
-        model.predict()
-    except NotFittedError:
-        return False
-    return True
 
 
 def settings(model):
