@@ -12,7 +12,7 @@ from torch.nn import functional
 from lggd.backbones import GCN
 from lggd.backbones.layers import batched_linear
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.graph_autoencoder import (
     BLOCK_ENTRIES,
     ReconstructionLoss,
@@ -101,9 +101,7 @@ class GAugO(Baseline):
         bytes_per_problem = (STORED_PER_PAIR * size**2 + TEMPORARY_PER_PAIR * block) * 4
         return max(1, int(MEMORY_FRACTION * free / bytes_per_problem))
 
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> BaselineNetworks:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         check_symmetric(data.edge_index, data.edge_weight, data.num_nodes)
         networks = _JointTraining(self, data, problems)
         networks.pretrain(torch.stack([problem.train for problem in problems]), callback)
@@ -113,7 +111,7 @@ class GAugO(Baseline):
 class _JointTraining(StackedBackbones):
     """Classifiers, each with an edge predictor that samples the graphs of its training."""
 
-    def __init__(self, model: GAugO, data: BaselineData, problems: Sequence[BaselineProblem]) -> None:
+    def __init__(self, model: GAugO, data: BaselineData, problems: Problems) -> None:
         features, size = data.x.shape[1], data.num_nodes
         modules, seeds = build_backbones(model.backbone, data, problems)
         super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
