@@ -44,8 +44,8 @@ class GAugO(Baseline):
 
     The predictor embeds the nodes, Z = ReLU(Â(ÂXW₀)W₁), without bias, rows of X divided by their L1 norm. A pair is an
     edge with probability P = α ZZᵀ/max(ZZᵀ) + (1 - α) A. Every epoch samples a graph, runs the classifier on it and
-    minimizes its cross-entropy + β · (the reconstruction loss of ZZᵀ on the given graph), through the samples too. Only
-    the classifier has weight decay. Both are pretrained on the given graph, on which the GCN is also evaluated.
+    minimizes its cross-entropy + β · (the reconstruction loss of ZZᵀ on the original graph), through the samples too.
+    Only the classifier has weight decay. Both are pretrained on the original graph, which is also used in evaluation.
 
     Edges must go in both directions. Weights count in Â and in evaluation; a sampled edge has weight 1. Memory and time
     grow with N².
@@ -148,7 +148,7 @@ class _JointTraining(StackedBackbones):
         return functional.relu(self.graph(batched_linear(hidden, self.stacked[SECOND]))).contiguous()
 
     def pretrain(self, train: Tensor, callback: Callback | None) -> None:
-        """Trains the predictors to reconstruct the given graph, then the classifiers on it, for labels `[Q, N]`."""
+        """Trains the predictors to reconstruct the original graph, then the classifiers on it, for labels `[Q, N]`."""
         model, targets = self.model, Targets(train, "train")
         predictor = torch.optim.Adam([self.stacked[FIRST], self.stacked[SECOND]], lr=model.optimization.lr, fused=True)
         minimize(
