@@ -60,12 +60,17 @@ def _from_sum(kept, j, s, ui, slowness):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def _from_squares(kept, j, w, ui, slowness):  # type: ignore[no-untyped-def]
-    """p = 2: Σ w(t − u)² = 1/ρ². Welford's update keeps the mean and spread of u, and t = mean + √(what is left/Σw)."""
-    kept[j, 0] += w
-    away = ui - kept[j, 1]
-    kept[j, 1] += away * w / kept[j, 0]
-    kept[j, 2] += w * away * (ui - kept[j, 1])
-    return kept[j, 1] + np.sqrt(max(slowness * slowness - kept[j, 2], 0.0) / kept[j, 0])
+    """p = 2: Σ w(t − u)² = 1/ρ². With the weighted mean of u and its spread Σ w(u − mean)², t = mean + √((1/ρ² − spread)/Σw).
+
+    The spread grows by a product of non-negative factors (Chan, Golub and LeVeque). Welford's form multiplies by
+    u − mean after the update instead, which cancels where w is much larger than all earlier weights together.
+    """
+    total = kept[j, 0] + w
+    away, share = ui - kept[j, 1], w / total
+    kept[j, 2] += kept[j, 0] * share * away * away
+    kept[j, 1] += share * away
+    kept[j, 0] = total
+    return kept[j, 1] + np.sqrt(max(slowness * slowness - kept[j, 2], 0.0) / total)
 
 
 @cache
