@@ -25,12 +25,7 @@ COLUMNS_AT_A_TIME = 32
 
 
 def distance(
-    graph: Graph,
-    sources: Sources,
-    *,
-    p: float = 1,
-    potential: Potential | None = None,
-    solver: Solver | None = None,
+    graph: Graph, sources: Sources, *, p: float = 1, potential: Potential | None = None, solver: Solver | None = None
 ) -> Solution:
     """The generalized geodesic distance: ρ‖∇⁻f‖_p = 1 off the sources, f = 0 on them (paper, Eq. 7).
 
