@@ -10,7 +10,6 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
-from lggd.backbones import NetworkLearner, Networks
 from lggd.backbones.propagation import check_edges, check_weights
 from lggd.errors import InputTypeError, error_context
 from lggd.estimator.fit_task import first_equal, same_inputs
@@ -18,7 +17,7 @@ from lggd.estimator.labels import Labels, accuracy
 from lggd.graph import read_weight
 from lggd.learning.contents import check_contents
 from lggd.models.passes import history_of, in_passes, stage_name
-from lggd.training.loop import learn
+from lggd.training.engine import Engine, Trainable, train
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback, History
 from lggd.training.randomness import read_seed
@@ -27,10 +26,10 @@ from lggd.training.randomness import read_seed
 VALIDATION = 0.2
 
 
-class Answering(Networks, Protocol):
+class Answering(Trainable, Protocol):
     """Networks that can be asked about every node."""
 
-    def answers(self) -> Tensor:
+    def logits(self) -> Tensor:
         """The logits of all nodes, `[Q, N, K]`, as they answer when trained."""
 
 
@@ -91,7 +90,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
-        """Networks on their way, one a problem, that `NetworkLearner` trains.
+        """Networks on their way, one a problem, that `Engine` trains.
 
         Called once for all problems of a pass, on the first of its models. Whatever comes before that training, as
         preprocessing or pretraining, happens here.
@@ -125,18 +124,19 @@ class Baseline(ABC):
         return accuracy(self.predict(), data, mask, self.labels_)
 
 
-class ProblemLearner(NetworkLearner):
-    """Trains networks on the problems of a pass; what it gives are their answers in the best states."""
-
-    def __init__(self, networks: Answering, problems: Sequence[Problem], optimization: Optimization) -> None:
-        self._answering = networks
-        target, validation = (torch.stack([getattr(one, of) for one in problems]) for of in ("train", "validation"))
-        super().__init__(networks, target, validation, optimization, [one.name for one in problems])
-
-    def load_best(self) -> Tensor:
-        """The logits of all nodes, `[Q, N, K]`."""
-        self._put_best()
-        return self._answering.answers()
+def train_problems(
+    networks: Answering,
+    problems: Sequence[Problem],
+    optimization: Optimization,
+    stage: str,
+    callback: Callback | None,
+) -> tuple[Tensor, History]:
+    """Trains networks on the problems of a pass; returns their logits `[Q, N, K]` at their best, and the curves."""
+    targets, validation = (torch.stack([getattr(one, of) for one in problems]) for of in ("train", "validation"))
+    engine = Engine(networks, targets, validation, optimization, [one.name for one in problems])
+    history = train(engine, stage, callback)
+    engine.load_best()
+    return networks.logits(), history
 
 
 def fit_baselines(
@@ -183,11 +183,10 @@ def _train_pass(
     model: Baseline, subject: Subject, problems: Sequence[Problem], stage: str, callback: Callback | None
 ) -> list[tuple[Tensor, History]]:
     networks = model._networks(subject, problems, callback)
-    learner = ProblemLearner(networks, problems, model.optimization)
-    history = learn(learner, stage, callback)
+    answers, history = train_problems(networks, problems, model.optimization, stage, callback)
     return [
         (torch.softmax(logits, dim=1).float(), history_of(history, one.name))
-        for logits, one in zip(learner.load_best(), problems, strict=True)
+        for logits, one in zip(answers, problems, strict=True)
     ]
 
 

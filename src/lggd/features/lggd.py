@@ -155,12 +155,14 @@ class LGGD(DistanceFeatures):
         return Pipeline(graph, equation, flow, start)
 
     def _learned(self) -> dict[str, Tensor]:
-        return {owned.name: owned.value.detach() for owned in (*self._networks.owned(), *self._equation.owned())}
+        return {
+            owned.name: owned.value.detach() for owned in (*self._networks.parameters(), *self._equation.parameters())
+        }
 
     def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
         self._take(Problems([self.settings], data, graph, self.num_classes_, seeds=[0]))
         with torch.no_grad():
-            for owned in (*self._networks.owned(), *self._equation.owned()):
+            for owned in (*self._networks.parameters(), *self._equation.parameters()):
                 if state[owned.name].shape != owned.value.shape:
                     raise ValueError(
                         f"{owned.name} must have shape {list(owned.value.shape)}, got {list(state[owned.name].shape)}"

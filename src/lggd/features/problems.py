@@ -13,13 +13,13 @@ from torch import Tensor
 from lggd.estimator.fit_task import FitTask
 from lggd.features.settings import Settings
 from lggd.graph import Graph
+from lggd.learning.distance_training import DistanceTraining
 from lggd.learning.flow import Flow
-from lggd.learning.learner import DistanceLearner
 from lggd.learning.networks import FromModule, Networks
 from lggd.learning.parameters import Equation
 from lggd.models.passes import history_of
 from lggd.training.checkpoint import Checkpoint
-from lggd.training.loop import learn
+from lggd.training.engine import Engine, LowestLoss, train
 from lggd.training.progress import Callback, History
 
 
@@ -70,19 +70,16 @@ class Problems:
         """Learns from what is given to each model; what it leaves is the best state of every problem."""
         first = self.settings[0]
         problems = ["all times"] if first.horizons == "shared" else [f"t={t:g}" for t in first.times]
-        learner = DistanceLearner(
-            self.networks,
-            self.contents,
-            self.equation,
-            self.flow,
+        engine = Engine(
+            DistanceTraining(self.networks, self.contents, self.equation, self.flow, self.num_classes),
             self._by_problem([one.labels.train for one in given]),
             self._by_problem([one.labels.validation for one in given]),
-            self.num_classes,
             [one.optimization for one in self.settings for _ in range(self.each)],
             [f"{one.name} {problem}".strip() for one in given for problem in problems],
+            LowestLoss(),
         )
-        history = learn(learner, stage, callback, checkpoint)
-        learner.load_best()
+        history = train(engine, stage, callback, checkpoint)
+        engine.load_best()
         return [history_of(history, one.name) for one in given]
 
     def _by_problem(self, labels: Sequence[Tensor]) -> Tensor:

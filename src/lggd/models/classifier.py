@@ -12,7 +12,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from lggd.backbones import GAT, GCN, BackboneLearner, ChebNet, JKNet, initialised
+from lggd.backbones import GAT, GCN, ChebNet, JKNet, build_seeded, trainable_backbones
 from lggd.errors import InputError, InputTypeError, error_context
 from lggd.estimator import storage
 from lggd.estimator.fit_task import FitTask, first_equal, read_graphs, same_inputs, without_labels
@@ -24,7 +24,7 @@ from lggd.graph import read_weight
 from lggd.learning.contents import check_contents
 from lggd.models.passes import history_of, in_passes, stage_name
 from lggd.training.checkpoint import Checkpoint
-from lggd.training.loop import learn
+from lggd.training.engine import Engine, train
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback, History
 from lggd.training.randomness import read_seed
@@ -248,7 +248,7 @@ class LGGDClassifier:
             mine = {n.removeprefix("features."): v for n, v in weights.items() if n.startswith("features.")}
             self.features_.restore(self.data_, {"known": self.labels_, **mine}, self.num_classes_)
         if self.backbone is not None and num_inputs is not None:
-            module = initialised(self.backbone, num_inputs, self.num_classes_, seed=0)
+            module = build_seeded(self.backbone, num_inputs, self.num_classes_, seed=0)
             mine = {n.removeprefix("backbone."): v for n, v in weights.items() if n.startswith("backbone.")}
             module.load_state_dict(mine)
             self.module_ = module.eval()
@@ -335,21 +335,21 @@ def _train_pass(fits: Sequence[_Fit], stage: str, callback: Callback | None, che
     seen = [fit.model._inputs(fit.model.data_) for fit in (fits[:1] if first.features is None else fits)]
     x = seen[0] if len(seen) == 1 else torch.stack(seen)
     modules = [
-        initialised(fit.model.backbone, x.shape[-1], first.num_classes_, fit.backbone_seed)  # type: ignore[arg-type]
+        build_seeded(fit.model.backbone, x.shape[-1], first.num_classes_, fit.backbone_seed)  # type: ignore[arg-type]
         for fit in fits
     ]
-    learner = BackboneLearner(
-        modules,
-        x,
-        first.data_.edge_index,
-        read_weight(first.data_),
+    networks = trainable_backbones(
+        modules, x, first.data_.edge_index, read_weight(first.data_), [fit.backbone_seed for fit in fits]
+    )
+    engine = Engine(
+        networks,
         torch.stack([fit.labels.train for fit in fits]),
         torch.stack([fit.labels.validation for fit in fits]),
         first.optimization,
-        [fit.backbone_seed for fit in fits],
         [fit.name for fit in fits],
     )
-    history = learn(learner, stage, callback, checkpoint)
-    for fit, module in zip(fits, learner.load_best(), strict=True):
+    history = train(engine, stage, callback, checkpoint)
+    engine.load_best()
+    for fit, module in zip(fits, networks.export(), strict=True):
         fit.model.module_ = module
         fit.model.history_["backbone"] = history_of(history, fit.name)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize as unit_rows
 
-from lggd.backbones import GAT, GCN, BackboneLearner, ChebNet, JKNet, initialised
+from lggd.backbones import GAT, GCN, ChebNet, JKNet, build_seeded, trainable_backbones
 from lggd.baselines.gdc import GDC, PPR, Heat
 from lggd.errors import InputError, InputTypeError, error_context
 from lggd.estimator import storage
@@ -25,7 +25,7 @@ from lggd.graph import Graph, read_weight
 from lggd.learning.contents import check_contents
 from lggd.learning.networks import PropagatedMLP
 from lggd.models.passes import history_of, in_passes, stage_name
-from lggd.training.loop import learn
+from lggd.training.engine import Engine, train
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback, History
 from lggd.training.randomness import read_seed
@@ -212,7 +212,7 @@ class LGGDPlus:
         self._take_in(weights["known"])
         self.modules_, self.edges_ = [], self._edges()
         for k in range(self.members if self.readout != "nearest" else 0):
-            module = initialised(self.backbone, self._inputs().shape[1], self.num_classes_, seed=0)
+            module = build_seeded(self.backbone, self._inputs().shape[1], self.num_classes_, seed=0)
             module.load_state_dict(part(f"modules.{k}."))
             self.modules_.append(module.eval())
 
@@ -366,11 +366,13 @@ def _train_pass(fits: Sequence[_Fit], stage: str, callback: Callback | None) -> 
         for of in ("train", "validation")
     )
     seeds = [seed for fit in fits for seed in fit.backbone_seeds]
-    modules = [initialised(first.backbone, x.shape[2], first.num_classes_, seed) for seed in seeds]
+    modules = [build_seeded(first.backbone, x.shape[2], first.num_classes_, seed) for seed in seeds]
     names = [name for fit in fits for name in fit.names]
-    learner = BackboneLearner(modules, x, *edges, target, validation, first.optimization, seeds, names)
-    history = learn(learner, stage, callback)
-    trained = learner.load_best()
+    networks = trainable_backbones(modules, x, *edges, seeds)
+    engine = Engine(networks, target, validation, first.optimization, names)
+    history = train(engine, stage, callback)
+    engine.load_best()
+    trained = networks.export()
     for place, fit in enumerate(fits):
         fit.model.modules_ = trained[place * first.members : (place + 1) * first.members]
         fit.model.history_["backbone"] = _told_apart([history_of(history, name) for name in fit.names])
