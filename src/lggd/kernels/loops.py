@@ -21,8 +21,8 @@ BLOCK = 64
 # How the upwind differences along the edges of a row are reduced to one number.
 SUM, SQUARES, POWERS, LARGEST = 1, 2, 3, 4
 
-# Each reduction is compiled separately, with the choice as a constant: the loops over columns then have no branches left
-# and become vector instructions. `inline` lets the constant reach them.
+# Each reduction is compiled separately, with the choice as a constant: the loops over columns then have no branches
+# left and become vector instructions. `inline` lets the constant reach them.
 
 
 @njit(fastmath=FAST, inline="always")

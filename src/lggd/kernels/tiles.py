@@ -6,8 +6,8 @@ neighbours and get tiles of their own, of one row and many edges, so that no pro
 
 Common arguments: `f` and other states are `[N, C]`, with C the `width`; `root` is √w, `[E, 1]` or `[E, G]` according to
 `WEIGHTS`, and each of its `groups` spans `span` columns. Widths and spans are passed as a number times a constant, so
-that the compiler knows what it may load at once. `INDEX` is the type of indices into a state. `numbers` holds p and then
-factors: as plain arguments they would be rounded to float32. Only `cuda.py` calls these kernels.
+that the compiler knows what it may load at once. `INDEX` is the type of indices into a state. `numbers` holds p and
+then factors: as plain arguments they would be rounded to float32. Only `cuda.py` calls these kernels.
 """
 
 from __future__ import annotations
@@ -213,8 +213,8 @@ def _share(s, diff, norm, power, REDUCTION: tl.constexpr):
 def _vjp_tile(
     f, a, norms, argmax, indices, root, root_t, start, end, rows, here, own, norm, best, power,
     columns, width, groups, span,
-    REDUCTION: tl.constexpr, WEIGHTS: tl.constexpr, SYMMETRIC_WEIGHTS: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr,
-    EDGES: tl.constexpr,
+    REDUCTION: tl.constexpr, WEIGHTS: tl.constexpr, SYMMETRIC_WEIGHTS: tl.constexpr,
+    OWN: tl.constexpr, OTHERS: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
     """∂(a·norm)/∂f(i): its own differences grow with f(i) (OWN), those of others towards it shrink (OTHERS).
 

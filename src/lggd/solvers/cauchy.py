@@ -125,5 +125,5 @@ class CauchyProblem:
         raise FloatingPointError(
             f"Node {node}, column {column}, became {float(after[row, column])} in step {step_number} (it was "
             f"{float(before[row, column]):g}): there `step` × ρ‖√w‖_p is {size * here:.4g}, and "
-            f"{size * self.field.cfl_bound:.4g} at its largest. Use step=None, which keeps it within the scheme's limit."
+            f"{size * self.field.cfl_bound:.4g} at its largest. Use step=None, which stays within the scheme's limit."
         )

@@ -16,9 +16,9 @@ from lggd.solvers.scheme import FixedStep, Tableau
 
 # An evolution reads the edges some hundred times: more than enough for reordering to pay off.
 PASSES = 100
-# Up to this many bytes on a CPU, or this fraction of a GPU's memory, the start of every stage is saved, which spares the
-# backward pass recomputing them. Beyond it only the state before each step is saved, and beyond this many times the
-# limit only some of those.
+# Up to this many bytes on a CPU, or this fraction of a GPU's memory, the start of every stage is saved, so that the
+# backward pass need not recompute them. Beyond it only the state before each step is saved, and beyond this many times
+# the limit only some of those.
 STAGE_BYTES = 2**28
 STAGE_FRACTION = 1 / 16
 STATES_LIMIT = 4
