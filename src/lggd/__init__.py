@@ -10,9 +10,9 @@ from lggd.equation.potential import DegreePotential
 from lggd.estimator import fit_together
 from lggd.features import GGD, LGGD
 from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
-from lggd.graph import Graph
+from lggd.graph import Graph, Symmetrize
 from lggd.learning.networks import MLP, PropagatedMLP
-from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential
+from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.memory import Memory
 from lggd.models import (
     BackboneReadout,
@@ -31,6 +31,7 @@ from lggd.solvers.iterative import FastIterative
 from lggd.solvers.marching import FastMarching
 from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
 from lggd.solvers.solution import Solution, Statistics, Status
+from lggd.solvers.steady_state import evolve_to_steady_state
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Progress
@@ -65,6 +66,7 @@ __all__ = [
     "LGGDPlus",
     "LearnedEdgeWeights",
     "LearnedPotential",
+    "LearnedTimeScale",
     "MaxScale",
     "MeanReadout",
     "Memory",
@@ -78,12 +80,14 @@ __all__ = [
     "Standardize",
     "Statistics",
     "Status",
+    "Symmetrize",
     "TorchDiffEq",
     "Unscaled",
     "depth",
     "distance",
     "estimate_memory",
     "evolve",
+    "evolve_to_steady_state",
     "fit_together",
     "load",
     "load_model",
