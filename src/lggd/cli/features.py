@@ -11,9 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli.options import (
-    GRAPH_FLAGS, Device, DeviceName, GraphOptions, Preset, PresetName, Seed, chosen_device, expand_options,
-)  # fmt: skip
+from lggd.cli import options
 from lggd.cli.terminal import AsJson, Debug, Terminal, flags, summary
 from lggd.errors import InputError
 
@@ -23,15 +21,15 @@ class FeaturesName(StrEnum):
     GGD = "ggd"
 
 
-@expand_options
+@options.expand_options
 def features_command(
-    graph: GraphOptions,
+    graph: options.GraphOptions,
     method: Annotated[
         FeaturesName, typer.Option(help="lggd learns from node features; ggd uses the graph alone.")
     ] = FeaturesName.LGGD,
-    preset: Preset = PresetName.DEFAULT,
-    seed: Seed = 0,
-    device: Device = DeviceName.AUTO,
+    preset: options.Preset = options.PresetName.DEFAULT,
+    seed: options.Seed = 0,
+    device: options.Device = options.DeviceName.AUTO,
     out: Annotated[Path, typer.Option(metavar="FILE", help="A .parquet, .csv or .tsv file.", show_default=True)] = Path(
         "features.parquet"
     ),
@@ -52,7 +50,7 @@ def features_command(
 
         lggd features --edges edges.csv --nodes nodes.csv --label kind --method ggd --out features.csv
     """
-    with Terminal(as_json=as_json, debug=debug, flags=GRAPH_FLAGS | flags("method", "preset")) as terminal:
+    with Terminal(as_json=as_json, debug=debug, flags=options.GRAPH_FLAGS | flags("method", "preset")) as terminal:
         began = time.perf_counter()
         graph.check()
         with terminal.working("Loading lggd"):
@@ -63,7 +61,7 @@ def features_command(
             from lggd.runs.run import feature_names
         check_ending(out, TABLES)
         check_writable(out)
-        where = chosen_device(device)
+        where = options.chosen_device(device)
         with terminal.working(f"Reading {graph}"):
             run_input = graph.read(test_share=0)
         terminal.node_names = run_input.ids

@@ -86,7 +86,7 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
         if is_dataclass(kind):
             groups[parameter.name] = kind
             hints = get_type_hints(kind, include_extras=True)
-            options = [options[0].replace(name=f.name, annotation=hints[f.name], default=f.default) for f in fields(kind)]
+            options = [options[0].replace(name=f.name, annotation=hints[f.name], default=None) for f in fields(kind)]
         parameters += options
 
     @wraps(command)
@@ -108,8 +108,8 @@ class GraphOptions:
         str | None,
         typer.Argument(
             metavar="DATASET",
-            help="digits, moons or karate, which are included; or cora, citeseer, pubmed, computers or photo, which are "
-            "read from the folder LGGD_DATA or downloaded once.",
+            help="digits, moons or karate, which are included; or cora, citeseer, pubmed, computers or photo, read from "
+            "the folder LGGD_DATA or downloaded once.",
             show_default=False,
         ),
     ] = None
@@ -119,9 +119,7 @@ class GraphOptions:
     ] = None
     nodes: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Nodes: .csv, .tsv or .parquet. GraphML holds both.", rich_help_panel=TABLES
-        ),
+        typer.Option(metavar="FILE", help="Nodes: .csv, .tsv or .parquet. GraphML holds both.", rich_help_panel=TABLES),
     ] = None
     label: Annotated[
         str | None,
@@ -141,9 +139,7 @@ class GraphOptions:
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Column that is not a feature. Can be repeated.", rich_help_panel=TABLES),
     ] = None
-    split: Annotated[
-        int | None, typer.Option(min=0, help="Number of the random split; equal numbers, equal splits.", show_default="0")
-    ] = None
+    split: Annotated[int | None, typer.Option(min=0, help="Number of the random split.", show_default="0")] = None
     labels_per_class: Annotated[
         int | None,
         typer.Option(min=1, help="Labels per class of digits, moons and karate.", show_default="5"),

@@ -12,10 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli.options import (
-    GRAPH_FLAGS, TABLES, TEST_SHARE, Device, DeviceName, GraphOptions, Preset, PresetName, Seed, chosen_device,
-    expand_options,
-)  # fmt: skip
+from lggd.cli import options
 from lggd.cli.terminal import AsJson, Debug, Terminal, flags, summary
 
 if TYPE_CHECKING:
@@ -39,15 +36,15 @@ class BackboneName(StrEnum):
     NONE = "none"
 
 
-@expand_options
+@options.expand_options
 def run_command(
-    graph: GraphOptions,
+    graph: options.GraphOptions,
     test_share: Annotated[
         float | None,
         typer.Option(
             help="Share of the labels to measure accuracy on, without a split column.",
-            show_default=str(TEST_SHARE),
-            rich_help_panel=TABLES,
+            show_default=str(options.TEST_SHARE),
+            rich_help_panel=options.TABLES,
         ),
     ] = None,
     method: Annotated[
@@ -62,12 +59,12 @@ def run_command(
         BackboneName | None,
         typer.Option(help="Network of the method; none predicts the nearest class by distance.", show_default="gcn"),
     ] = None,
-    preset: Preset = PresetName.DEFAULT,
-    seed: Seed = 0,
+    preset: options.Preset = options.PresetName.DEFAULT,
+    seed: options.Seed = 0,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of epochs of the backbone.", show_default="5000")
     ] = None,
-    device: Device = DeviceName.AUTO,
+    device: options.Device = options.DeviceName.AUTO,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for the results.", show_default="out/DATASET")
     ] = None,
@@ -99,7 +96,7 @@ def run_command(
 
         lggd run digits --resume
     """
-    known = GRAPH_FLAGS | flags("method", "backbone", "preset", "epochs", "resume")
+    known = options.GRAPH_FLAGS | flags("method", "backbone", "preset", "epochs", "resume")
     with Terminal(as_json=as_json, debug=debug, flags=known) as terminal:
         graph.check(test_share)
         with terminal.working("Loading lggd"):
@@ -107,7 +104,7 @@ def run_command(
             from lggd.runs.run import RunSettings, run, settings_of_run
             from lggd.runs.training import UnfinishedTraining
         name = None if backbone is None else backbone.value
-        settings = RunSettings(method, name, preset.value, seed, epochs, chosen_device(device))
+        settings = RunSettings(method, name, preset.value, seed, epochs, options.chosen_device(device))
         if out is not None:
             check_run_folder(out)
         with terminal.working(f"Reading {graph}"):
@@ -125,7 +122,7 @@ def run_command(
                 result = run(run_input, settings, callback=callback, training=unfinished, resume=resume)
         except KeyboardInterrupt:
             if unfinished.is_saved:
-                terminal.say(f"Unfinished training is saved in {unfinished.folder}. Add --resume to continue.", "yellow")
+                terminal.say(f"Unfinished training is in {unfinished.folder}. Add --resume to continue.", "yellow")
             raise
         with terminal.working(f"Writing {out}"):
             facts = write_run(out, result, command=shlex.join(["lggd", *sys.argv[1:]]), report=not no_report)

@@ -1,4 +1,4 @@
-"""The folder of a run: predictions, features, the model, its settings and a report, written as a whole or not at all."""
+"""The folder of a run: predictions, features, the model, its settings and a report, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def write_run(out: str | Path, result: RunResult, *, command: str = "lggd run", 
     run_input, settings = result.input, settings_record(result, command)
     facts = run_facts(result, out, report=report)
     with replacing_folder(out, MARKER) as folder:
-        write_predictions(
-            folder / PREDICTIONS, run_input.ids, run_input.classes, result.probabilities, result.labels
-        )
+        write_predictions(folder / PREDICTIONS, run_input.ids, run_input.classes, result.probabilities, result.labels)
         if result.features is not None:
             names = result.model.metadata_["feature_names"]
             write_features(folder / FEATURES, run_input.ids, names, result.features)
@@ -59,7 +57,7 @@ def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, 
     return {
         "dataset": run_input.name,
         "method": settings.method,
-        "backbone": settings.backbone or settings.reference_method,
+        "backbone": settings.backbone_name,
         "preset": settings.preset,
         "seed": settings.seed,
         "device": settings.device,
@@ -108,7 +106,7 @@ def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
     return RunReport(
         title=f"{result.settings.titles()['model']} on {run_input.name}",
         dataset=run_input.name,
-        backbone=result.settings.backbone or result.settings.reference_method or "none",
+        backbone=result.settings.backbone_name or "none",
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         version=installed_versions()["lggd"],
         machine=f"{platform.system()} {platform.machine()}, {result.settings.device}",

@@ -62,10 +62,15 @@ class RunSettings:
         return build_model(self.method, self.backbone, self.preset, self.epochs, self.seed)
 
     @property
+    def backbone_name(self) -> str | None:
+        """The backbone of the method; None if it has none."""
+        return (self.backbone or DEFAULT_BACKBONE) if METHODS[self.method].backbone else None
+
+    @property
     def reference_method(self) -> str | None:
-        """The backbone alone, which the model is compared with; None without one, or where the model is just that."""
+        """The backbone alone, which the model is compared with; None without one, or if the model is one itself."""
         name = self.backbone or DEFAULT_BACKBONE
-        return None if name in ("none", self.method) else name
+        return None if name == "none" or self.method in BACKBONES else name
 
     def titles(self) -> dict[str, str]:
         """Returns what the parts of the run are called: {"reference": "GCN", "model": "LGGD + GCN"}."""
@@ -194,7 +199,7 @@ def installed_versions() -> dict[str, str]:
 
 def _why_no_reference(asked: RunSettings, used: RunSettings) -> list[str]:
     if asked.method != used.method:
-        return ["The nodes have no features to learn from: GGD replaces LGGD, without a backbone alone to compare with."]
+        return ["The nodes have no features to learn from: GGD replaces LGGD, and there is nothing to compare with."]
     if used.backbone == "none":
         return ["Without a backbone, each node gets its nearest class by distance; there is nothing to compare with."]
     return []
