@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,9 +16,7 @@ from lggd.cli.terminal import AsJson, Debug, Terminal, flags, json_exponent, jso
 from lggd.errors import InputError
 
 if TYPE_CHECKING:
-    from lggd import Graph, Solution
     from lggd.data.tables import EdgeTable
-    from lggd.solvers.problem import Solver
 
 ROWS_SHOWN = 10
 FLAGS = flags("p", "solver", "directed", "symmetrize", edges="EDGES", target="--path-to", potential="degree^alpha")
@@ -95,23 +94,45 @@ def distance_command(
             sources = _read_sources(table, source or [], sources_file)
             goal = None if path_to is None else table.number(path_to, "--path-to")
             terminal.node_names = table.ids
-            graph = _graph(table, symmetrize, directed, unbounded)
+            graph = lggd.Graph.from_edges(
+                table.edges,
+                table.weight,
+                num_nodes=len(table.ids),
+                directed=directed,
+                symmetrize=None if symmetrize is None else symmetrize.value,
+                unbounded=unbounded,
+            )
         with terminal.working("Computing distances"):
             potential = None if alpha is None else lggd.DegreePotential(alpha)
-            solution = lggd.distance(graph, list(sources.values()), p=p, potential=potential, solver=_solver(solver))
+            solvers = {"marching": lggd.FastMarching(), "dijkstra": lggd.Dijkstra(), "iterative": lggd.FastIterative()}
+            chosen = solvers.get(solver)
+            solution = lggd.distance(graph, list(sources.values()), p=p, potential=potential, solver=chosen)
             path = None if goal is None else lggd.shortest_path(graph, solution, goal).tolist()
+        values = solution.value.tolist()
         if out is not None:
-            write_distances(out, table.ids, solution.value.tolist())
-        facts = _facts(graph, solution, p) | {
+            write_distances(out, table.ids, values)
+        reached = [value for value in values if math.isfinite(value)]
+        facts = {
+            "nodes": graph.num_nodes,
+            # An undirected edge counts once.
+            "edges": graph.num_edges if graph.is_directed else graph.num_edges // 2,
+            "directed": graph.is_directed,
+            "p": json_exponent(p),
+            "method": solution.statistics.method,
+            "status": solution.status.name,
+            "seconds": solution.statistics.seconds,
+            "reachable": len(reached),
+            "max": max(reached),
             "sources": list(sources),
             "out": None if out is None else str(out),
             "path": None if path is None else [table.ids[node] for node in path],
         }
         if solution.status not in (lggd.Status.EXACT, lggd.Status.UNREACHABLE):
             terminal.say("Not converged: some distances are still too large. Use --solver marching.", "yellow")
+        distances = dict(zip(table.ids, values, strict=True))
         # Distances that are in a file are not repeated.
-        distances = _by_name(table, solution) if as_json and out is None else None
-        terminal.answer(facts | {"distances": distances}, _tables(facts, table, solution))
+        finite = {name: json_number(value) for name, value in distances.items()} if out is None else None
+        terminal.answer(facts | {"distances": finite}, _tables(facts, distances))
 
 
 def _read_sources(table: EdgeTable, names: list[str], more: Path | None) -> dict[str, int]:
@@ -126,54 +147,7 @@ def _read_sources(table: EdgeTable, names: list[str], more: Path | None) -> dict
     return sources
 
 
-def _graph(table: EdgeTable, symmetrize: SymmetrizeName | None, directed: bool, unbounded: bool) -> Graph:
-    from lggd import Graph
-
-    return Graph.from_edges(
-        table.edges,
-        table.weight,
-        num_nodes=len(table.ids),
-        directed=directed,
-        symmetrize=None if symmetrize is None else symmetrize.value,
-        unbounded=unbounded,
-    )
-
-
-def _solver(name: SolverName) -> Solver | None:
-    from lggd import Dijkstra, FastIterative, FastMarching
-
-    match name:
-        case SolverName.MARCHING:
-            return FastMarching()
-        case SolverName.DIJKSTRA:
-            return Dijkstra()
-        case SolverName.ITERATIVE:
-            return FastIterative()
-        case _:
-            return None
-
-
-def _facts(graph: Graph, solution: Solution, p: float) -> dict[str, Any]:
-    reached = solution.value[solution.value.isfinite()]
-    return {
-        "nodes": graph.num_nodes,
-        # An undirected edge counts once.
-        "edges": graph.num_edges if graph.is_directed else graph.num_edges // 2,
-        "directed": graph.is_directed,
-        "p": json_exponent(p),
-        "method": solution.statistics.method,
-        "status": solution.status.name,
-        "seconds": solution.statistics.seconds,
-        "reachable": len(reached),
-        "max": float(reached.max()),
-    }
-
-
-def _by_name(table: EdgeTable, solution: Solution) -> dict[str, float | None]:
-    return {name: json_number(value) for name, value in zip(table.ids, solution.value.tolist(), strict=True)}
-
-
-def _tables(facts: dict[str, Any], table: EdgeTable, solution: Solution) -> list[Table | Text]:
+def _tables(facts: dict[str, Any], distances: dict[str, float]) -> list[Table | Text]:
     shown = summary(
         {
             "nodes": f"{facts['nodes']:,}",
@@ -185,9 +159,9 @@ def _tables(facts: dict[str, Any], table: EdgeTable, solution: Solution) -> list
         }
     )
     rows = Table("node", "distance")
-    for name, value in zip(table.ids[:ROWS_SHOWN], solution.value[:ROWS_SHOWN].tolist(), strict=True):
+    for name, value in islice(distances.items(), ROWS_SHOWN):
         rows.add_row(Text(name), "unreachable" if math.isinf(value) else f"{value:.6g}")
-    more = len(table.ids) - ROWS_SHOWN
+    more = len(distances) - ROWS_SHOWN
     parts: list[Table | Text] = [shown, rows]
     if more > 0:
         parts.append(Text(f"… and {more:,} more{'' if facts['out'] else '; write all of them with --out FILE'}"))

@@ -83,7 +83,7 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     for parameter in inspect.signature(command).parameters.values():
         kind = kinds[parameter.name]
         options = [parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY)]
-        if is_dataclass(kind):
+        if isinstance(kind, type) and is_dataclass(kind):
             groups[parameter.name] = kind
             hints = get_type_hints(kind, include_extras=True)
             options = [options[0].replace(name=f.name, annotation=hints[f.name], default=None) for f in fields(kind)]
@@ -100,50 +100,35 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     return expanded
 
 
+def _file(help: str) -> Any:
+    return typer.Option(metavar="FILE", help=help, rich_help_panel=TABLES)
+
+
+def _column(help: str) -> Any:
+    return typer.Option(metavar="COLUMN", help=help, rich_help_panel=TABLES)
+
+
+DATASETS = (
+    "digits, moons or karate, which are included; or cora, citeseer, pubmed, computers or photo, which are read from "
+    "the folder LGGD_DATA or downloaded once."
+)
+
+
 @dataclass(frozen=True)
 class GraphOptions:
     """The graph that a command works on: a dataset by name, or the user's own tables."""
 
-    dataset: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DATASET",
-            help="digits, moons or karate, which are included; or cora, citeseer, pubmed, computers or photo, read from "
-            "the folder LGGD_DATA or downloaded once.",
-            show_default=False,
-        ),
-    ] = None
-    edges: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Edges: .csv, .tsv, .parquet, .npz or .graphml.", rich_help_panel=TABLES),
-    ] = None
-    nodes: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Nodes: .csv, .tsv or .parquet. GraphML holds both.", rich_help_panel=TABLES),
-    ] = None
-    label: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column of classes; empty means unlabelled.", rich_help_panel=TABLES),
-    ] = None
-    id_column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="Column of node ids, if not id, node, name or the first.", rich_help_panel=TABLES
-        ),
-    ] = None
-    split_column: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column with train, val, test or nothing.", rich_help_panel=TABLES),
-    ] = None
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="Column that is not a feature. Can be repeated.", rich_help_panel=TABLES),
-    ] = None
-    split: Annotated[int | None, typer.Option(min=0, help="Number of the random split.", show_default="0")] = None
+    dataset: Annotated[str | None, typer.Argument(metavar="DATASET", help=DATASETS, show_default=False)]
+    edges: Annotated[Path | None, _file("Edges: .csv, .tsv, .parquet, .npz or .graphml.")]
+    nodes: Annotated[Path | None, _file("Nodes: .csv, .tsv or .parquet. GraphML holds both.")]
+    label: Annotated[str | None, _column("Column of classes; empty means unlabelled.")]
+    id_column: Annotated[str | None, _column("Column of node ids, if not id, node, name or the first.")]
+    split_column: Annotated[str | None, _column("Column with train, val, test or nothing.")]
+    ignore: Annotated[list[str] | None, _column("Column that is not a feature. Can be repeated.")]
+    split: Annotated[int | None, typer.Option(min=0, help="Number of the random split.", show_default="0")]
     labels_per_class: Annotated[
-        int | None,
-        typer.Option(min=1, help="Labels per class of digits, moons and karate.", show_default="5"),
-    ] = None
+        int | None, typer.Option(min=1, help="Labels per class of digits, moons and karate.", show_default="5")
+    ]
 
     def check(self, test_share: float | None = None) -> None:
         """Refuses options that have no meaning together."""
@@ -179,14 +164,8 @@ class GraphOptions:
         from lggd.runs.run_input import RunInput
 
         if self.dataset is not None:
-            return RunInput.from_dataset(self.dataset, split=self.split or 0, labels_per_class=self.labels_per_class)
-        return RunInput.from_tables(
-            self.edges,  # type: ignore[arg-type]
-            self.nodes,
-            test_share=TEST_SHARE if test_share is None else test_share,
-            split=self.split or 0,
-            label=self.label or "",
-            id_column=self.id_column,
-            split_column=self.split_column,
-            ignore=tuple(self.ignore or ()),
-        )
+            return RunInput.from_dataset(self.dataset, self.split or 0, self.labels_per_class)
+        columns = {name: getattr(self, name) for name in ("label", "id_column", "split_column")}
+        share = TEST_SHARE if test_share is None else test_share
+        ignore = tuple(self.ignore or ())
+        return RunInput.from_tables(self.edges, self.nodes, share, self.split or 0, ignore=ignore, **columns)  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ class RunInput:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def from_dataset(cls, name: str, *, split: int = 0, labels_per_class: int | None = None) -> RunInput:
+    def from_dataset(cls, name: str, split: int = 0, labels_per_class: int | None = None) -> RunInput:
         """Loads a dataset by name; its test nodes are held out."""
         data = load(name, split=split, labels_per_class=labels_per_class)
         classes = getattr(data, "class_names", None) or [str(k) for k in range(data.num_classes)]
@@ -53,9 +53,9 @@ class RunInput:
         cls,
         edges: str | Path,
         nodes: str | Path | None = None,
-        *,
         test_share: float = 0.3,
         split: int = 0,
+        *,
         split_column: str | None = None,
         **columns: Any,
     ) -> RunInput:
