@@ -12,7 +12,7 @@ from torch import Tensor
 from lggd.backbones import GCN, ChebNet, JKNet
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import SortedEdges, spread_each
-from lggd.backbones.stack import Stack
+from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
 from lggd.baselines.starting import starting_networks
 from lggd.errors import InputError, InputTypeError
@@ -55,11 +55,11 @@ class DropEdge(Baseline):
     def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
         modules, seeds = starting_networks(subject, problems, self.backbone)
         if self.p == 0:
-            return Stack(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
+            return StackedBackbones(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
         return _OnSomeEdges(modules, subject, seeds, self.p)
 
 
-class _OnSomeEdges(Stack):
+class _OnSomeEdges(StackedBackbones):
     """Networks that descend on some edges, each on its own, and answer on all."""
 
     def __init__(self, modules: Sequence[Network], subject: Subject, seeds: Sequence[int], p: float) -> None:
@@ -74,7 +74,7 @@ class _OnSomeEdges(Stack):
         def spread(values: Tensor) -> Tensor:
             return spread_each(values, entry, edges)
 
-        losses = asked.losses(self.modules[0].logits(self.parameters, self.x, spread, self._dropped))
+        losses = asked.losses(self.modules[0].logits(self.stacked, self.x, spread, self._dropout))
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 

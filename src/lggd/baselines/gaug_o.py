@@ -14,7 +14,7 @@ from torch.nn import functional
 from lggd.backbones import GCN
 from lggd.backbones.layers import batched_linear
 from lggd.backbones.propagation import Propagation
-from lggd.backbones.stack import Stack
+from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
 from lggd.baselines.drawn_graphs import DrawnGraphs
 from lggd.baselines.edge_predictor import ENTRIES_AT_ONCE, Reconstruction, joined_pairs, row_shares, uniform_weight
@@ -110,7 +110,7 @@ class GAugO(Baseline):
         return networks
 
 
-class _LearningTheirGraph(Stack):
+class _LearningTheirGraph(StackedBackbones):
     """Classifiers, each with an edge predictor of its own that draws what it is trained on."""
 
     def __init__(self, subject: Subject, problems: Sequence[Problem], model: GAugO) -> None:
@@ -121,29 +121,29 @@ class _LearningTheirGraph(Stack):
         self.shares = row_shares(subject.x)
         self.reconstruction = Reconstruction(pairs, subject.num_nodes)
         self.drawn = DrawnGraphs(pairs, subject.num_nodes, self.generators, model.alpha, model.temperature)
-        self.parameters.update(_predictors(subject, problems, model))
+        self.stacked.update(_predictors(subject, problems, model))
 
     # -- what is learned -----------------------------------------------------------------------------------------
 
     @property
     def _predictor(self) -> list[Tensor]:
-        return [self.parameters[FIRST], self.parameters[SECOND]]
+        return [self.stacked[FIRST], self.stacked[SECOND]]
 
-    def adam(self, optimization: Optimization) -> torch.optim.Adam:
+    def optimizer(self, optimizations: Sequence[Optimization]) -> torch.optim.Adam:
         """One Adam for all, which lets only the classifiers decay."""
-        classifiers = [value for name, value in self.parameters.items() if name not in (FIRST, SECOND)]
+        classifiers = [value for name, value in self.stacked.items() if name not in (FIRST, SECOND)]
         groups = [
-            {"params": classifiers, "weight_decay": optimization.weight_decay},
+            {"params": classifiers, "weight_decay": optimizations[0].weight_decay},
             {"params": self._predictor, "weight_decay": 0.0},
         ]
-        return torch.optim.Adam(groups, lr=optimization.lr, fused=True, capturable=self.x.is_cuda)
+        return torch.optim.Adam(groups, lr=optimizations[0].lr, fused=True, capturable=self.x.is_cuda)
 
     def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
         vectors = self._vectors()
         unit = _at_most_unit(vectors)
         self.drawn.draw(unit)
-        answered = asked.losses(self.modules[0].logits(self.parameters, self.x, self.drawn, self._dropped))
+        answered = asked.losses(self.modules[0].logits(self.stacked, self.x, self.drawn, self._dropout))
         answered.sum().backward()  # type: ignore[no-untyped-call]
         predicted = self.beta * self.reconstruction(vectors)
         torch.autograd.backward([unit, predicted], [self.drawn.gradient(), torch.ones_like(predicted)])
@@ -152,8 +152,8 @@ class _LearningTheirGraph(Stack):
     def _vectors(self) -> Tensor:
         """Z = ReLU(Â(ÂXW₀)W₁), `[Q, N, D]`."""
         spread: Propagation = self.graph
-        hidden = spread(batched_linear(self.shares, self.parameters[FIRST]))
-        return functional.relu(spread(batched_linear(hidden, self.parameters[SECOND]))).contiguous()
+        hidden = spread(batched_linear(self.shares, self.stacked[FIRST]))
+        return functional.relu(spread(batched_linear(hidden, self.stacked[SECOND]))).contiguous()
 
     # -- before they learn together ------------------------------------------------------------------------------
 
@@ -165,7 +165,10 @@ class _LearningTheirGraph(Stack):
             self.reconstruction(self._vectors()).sum().backward()  # type: ignore[no-untyped-call]
             adam.step()
             _tell(callback, "edge predictor", epoch + 1, model.pretrain_predictor)
-        asked, adam = Targets(torch.stack([one.train for one in problems]), "target"), self.adam(model.optimization)
+        asked, adam = (
+            Targets(torch.stack([one.train for one in problems]), "target"),
+            self.optimizer([model.optimization]),
+        )
         for epoch in range(model.pretrain_classifier):
             adam.zero_grad()
             super().training_step(asked, [True] * len(problems))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import Backbone
-from lggd.backbones.stack import Stack
+from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import Problem, Subject
 from lggd.baselines.starting import starting_networks
 from lggd.errors import InputError, InputTypeError
@@ -54,10 +54,10 @@ def digests(*tensors: Tensor | None) -> tuple[str, ...]:
 
 def stack_on(
     edge_index: Tensor, edge_weight: Tensor | None, subject: Subject, problems: Sequence[Problem], backbone: Backbone
-) -> Stack:
+) -> StackedBackbones:
     """The networks of all problems on such a graph, as they would start on the given one."""
     modules, seeds = starting_networks(subject, problems, backbone)
-    return Stack(modules, subject.x, edge_index, edge_weight, seeds)
+    return StackedBackbones(modules, subject.x, edge_index, edge_weight, seeds)
 
 
 def with_graph(data: Any, edge_index: Tensor, edge_weight: Tensor | None) -> Any:

@@ -15,7 +15,7 @@ from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation
-from lggd.backbones.stack import Stack
+from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
 from lggd.baselines.starting import starting_networks
 from lggd.errors import InputError, InputTypeError
@@ -61,7 +61,7 @@ class MixUp(Baseline):
         return _Mixing(modules, subject, [one.train for one in problems], seeds, self.alpha)
 
 
-class _Mixing(Stack):
+class _Mixing(StackedBackbones):
     """Networks that descend on mixtures, each on its own, and answer about nodes as they are."""
 
     def __init__(
@@ -79,7 +79,7 @@ class _Mixing(Stack):
     def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
         share, partner = self._shares(), self._partners()
-        losses = self._losses(asked, self._mixed_logits(share, partner, self._dropped), share, partner)
+        losses = self._losses(asked, self._mixed_logits(share, partner, self._dropout), share, partner)
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 
@@ -98,7 +98,7 @@ class _Mixing(Stack):
     def _mixed_logits(self, share: Tensor, partner: Tensor, drop: Drop) -> Tensor:
         """What the second pass ends with, `[Q, N, K]`. A sparse product a layer serves both passes and branches."""
         weights, biases = (
-            [self.parameters[f"{layer}.{of}"] for layer in ("first", "second")] for of in ("lin.weight", "bias")
+            [self.stacked[f"{layer}.{of}"] for layer in ("first", "second")] for of in ("lin.weight", "bias")
         )
         own = share.view(-1, 1, 1)
         itself_of_partner = self.from_itself[partner]
