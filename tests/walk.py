@@ -62,5 +62,5 @@ def walk(arguments: list[str]) -> list[str]:
 if __name__ == "__main__":
     modules = walk(sys.argv[1:])
     rooms = [module.split(".")[1] if "." in module else module for module in modules]
-    print(*modules, sep="\n")
-    print(f"{len(modules)} modules of {len(set(rooms))} rooms")
+    sys.stdout.write("\n".join(modules))
+    sys.stdout.write(f"\n{len(modules)} modules of {len(set(rooms))} rooms\n")
