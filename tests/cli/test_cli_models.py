@@ -19,7 +19,7 @@ import torch
 
 import lggd
 from command_line import ONE_THREAD, answer, command, refused, rows_of
-from lggd.data.tables import read_nodes
+from lggd.data.nodes import read_node_file
 from lggd.runs.folder import run_facts, write_run
 from lggd.runs.run import run
 from lggd.runs.subject import subject_from_tables
@@ -236,7 +236,7 @@ def test_features_of_tables(tables: list[object], tmp_path: Path) -> None:
     found = answer("features", *tables, "--method", "ggd", "--out", tmp_path / "f.csv")
     assert (found["dataset"], found["method"], found["nodes"], found["labelled"]) == ("nodes", "ggd", 8, 2)
     assert found["features"] == [f"class {c}, t={t}" for t in range(1, 6) for c in ("left", "right")] + ["reachable"]
-    table = read_nodes(tmp_path / "f.csv")
+    table = read_node_file(tmp_path / "f.csv")
     assert (table.ids, table.feature_names) == (IDS, found["features"])
     data = subject_from_tables(tables[1], tables[3], label="side", test_share=0).data  # type: ignore[arg-type]
     assert torch.equal(torch.from_numpy(table.x), lggd.GGD().fit(data).features(data))
@@ -248,7 +248,7 @@ def test_learned_features_of_a_dataset_see_its_training_labels_alone(tmp_path: P
     data = lggd.load("karate")
     data.y[data.test_mask] = 0
     assert torch.equal(
-        torch.from_numpy(read_nodes(tmp_path / "f.parquet").x), lggd.LGGD(seed=4).fit(data).features(data)
+        torch.from_numpy(read_node_file(tmp_path / "f.parquet").x), lggd.LGGD(seed=4).fit(data).features(data)
     )
 
 

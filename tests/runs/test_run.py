@@ -23,7 +23,7 @@ import torch
 import browser
 import lggd
 from command_line import ONE_THREAD, answer, command, refused, rows_of
-from lggd.data.tables import read_nodes
+from lggd.data.nodes import read_node_file
 from lggd.runs.folder import run_facts, write_run
 from lggd.runs.run import Outcome, RunSettings, described, run
 from lggd.runs.subject import Subject, subject_from_dataset, subject_from_tables
@@ -128,7 +128,7 @@ def test_features_are_named_after_classes_and_times(finished: tuple[dict[str, An
     path = finished[1] / "features.parquet"
     names = [f"class {kind}, t={t}" for t in range(1, 6) for kind in ("blå", "rød")] + ["reachable"]
     assert pq.read_schema(path).names == ["node", *names]
-    table = read_nodes(path)
+    table = read_node_file(path)
     assert (table.ids, table.feature_names) == (IDS, names)
     model = lggd.LGGDClassifier.load(finished[1] / "model")
     assert torch.equal(torch.from_numpy(table.x), model.features_.features(model.data_))  # type: ignore[union-attr]

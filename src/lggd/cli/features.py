@@ -68,11 +68,11 @@ def features_command(
             dataset, edges, nodes, label, id_column, split_column, ignore, split, labels_per_class, None
         )
         with terminal.working("Loading lggd"):
-            from lggd.data.rows import TABLES, check_ending
-            from lggd.data.tables import write_features
+            from lggd.data.output_files import write_features
+            from lggd.data.table import TABLES, check_extension
             from lggd.files import check_writable
             from lggd.runs.run import feature_names
-        check_ending(out, TABLES)
+        check_extension(out, TABLES)
         check_writable(out)
         where = chosen_device(device)
         with terminal.working(f"Reading {meant.called}"):

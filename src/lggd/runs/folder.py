@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lggd.data.output_files import write_features, write_predictions
 from lggd.data.splits import fingerprint
-from lggd.data.tables import write_features, write_predictions
 from lggd.estimator import storage
 from lggd.estimator.fit_task import read_graph
 from lggd.files import check_folder_writable, replacing_folder
@@ -38,7 +38,7 @@ def write_run(out: str | Path, outcome: Outcome, facts: Mapping[str, Any], *, co
     settings = settings_record(outcome, command)
     with replacing_folder(out, MARKER) as folder:
         write_predictions(
-            folder / PREDICTIONS, subject.ids, subject.classes, outcome.probabilities, given=outcome.given
+            folder / PREDICTIONS, subject.ids, subject.classes, outcome.probabilities, labels=outcome.given
         )
         write_features(folder / FEATURES, subject.ids, outcome.feature_names, outcome.features)
         model.save(folder / MODEL)

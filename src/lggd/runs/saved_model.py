@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.data.tables import read_labels, write_predictions
+from lggd.data.graph_files import read_label_file
+from lggd.data.output_files import write_predictions
 from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.models.classifier import LGGDClassifier
@@ -61,7 +62,7 @@ class SavedModel:
 
     def write(self, path: str | Path, probabilities: Tensor) -> None:
         """The predictions as a table, with the labels that are known."""
-        write_predictions(path, self.ids, self.classes, probabilities, given=self.model.labels_)
+        write_predictions(path, self.ids, self.classes, probabilities, labels=self.model.labels_)
 
     def counts(self, probabilities: Tensor) -> dict[str, int]:
         """How many nodes are predicted to be of each class."""
@@ -85,7 +86,7 @@ class SavedModel:
 
     def add_labels(self, path: str | Path) -> tuple[Added, Tensor]:
         """Takes in a file of ids and labels; gives what that brought, and the new probabilities. Nothing is saved."""
-        nodes, labels = (torch.from_numpy(found) for found in read_labels(path, self.ids, self.classes))
+        nodes, labels = (torch.from_numpy(found) for found in read_label_file(path, self.ids, self.classes))
         self._check_agreement(path, nodes, labels)
         new = self.model.labels_[nodes] < 0
         before = self.probabilities().argmax(1)

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from lggd.data.datasets import load
-from lggd.data.splits import check_whole
-from lggd.data.tables import read_graph
+from lggd.data.graph_files import read_graph_files
 from lggd.errors import InputError
 from lggd.estimator.storage import pack_graph
+from lggd.validation import check_int
 
 # An accuracy on fewer nodes than this says nothing.
 FEWEST_HELD_OUT = 2
@@ -87,18 +87,18 @@ def subject_from_tables(
     test_share: float = 0.3,
     split: int = 0,
 ) -> Subject:
-    """A graph from files, as `read_graph` reads them, with weights in (0, 1] and features whose units do not matter.
+    """A graph from files, as `read_graph_files` reads them, with weights in (0, 1] and features whose units do not matter.
 
     Without a column that says which nodes are for testing, `test_share` of every class's labels are held out, drawn at
     random; `split` numbers the draw. At least one label of every class stays.
     """
     if not 0 <= test_share < 1:
         raise InputError("test_share", "be a share in [0, 1)", test_share, "Some labels must stay to learn from.")
-    table = read_graph(edges, nodes, label=label, id_column=id_column, split_column=split_column, ignore=ignore)
+    table = read_graph_files(edges, nodes, label=label, id_column=id_column, split_column=split_column, ignore=ignore)
     data, notes = table.data, []
     notes += _scale_weights(data) + _standardize(data)
     if split_column is None:
-        data.test_mask, said = _hold_out(data.y, test_share, check_whole(split, "split", least=0))
+        data.test_mask, said = _hold_out(data.y, test_share, check_int("split", split, minimum=0))
         data.train_mask = (data.y >= 0) & ~data.test_mask
         notes += said
     origin = {
