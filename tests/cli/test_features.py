@@ -9,7 +9,7 @@ import torch
 
 import lggd
 from command_line import answer, refused
-from lggd.data.tables import read_nodes
+from lggd.data.nodes import read_node_file
 from lggd.runs.run_input import RunInput
 from tables import PATH_IDS, labelled_path
 
@@ -23,7 +23,7 @@ def test_features_of_tables(tables: list[object], tmp_path: Path) -> None:
     found = answer("features", *tables, "--method", "ggd", "--out", tmp_path / "f.csv")
     assert (found["dataset"], found["method"], found["nodes"], found["labelled"]) == ("nodes", "ggd", 8, 2)
     assert found["features"] == [f"class {c}, t={t}" for t in range(1, 6) for c in ("left", "right")] + ["reachable"]
-    table = read_nodes(tmp_path / "f.csv")
+    table = read_node_file(tmp_path / "f.csv")
     assert (table.ids, table.feature_names) == (PATH_IDS, found["features"])
     data = RunInput.from_tables(tables[1], tables[3], 0, label="side").data  # type: ignore[arg-type]
     assert torch.equal(torch.from_numpy(table.x), lggd.GGD().fit(data).features(data))
@@ -35,7 +35,7 @@ def test_learned_features_of_a_dataset_use_its_training_labels_alone(tmp_path: P
     data = lggd.load("karate")
     data.y[data.test_mask] = 0
     expected = lggd.LGGD(seed=4).fit(data).features(data)
-    assert torch.equal(torch.from_numpy(read_nodes(tmp_path / "f.parquet").x), expected)
+    assert torch.equal(torch.from_numpy(read_node_file(tmp_path / "f.parquet").x), expected)
 
 
 def test_bad_input_is_refused(tables: list[object], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import lggd
 from command_line import answer, command, refused, rows_of
 from lggd.cli.run import METHODS as METHOD_NAMES
 from lggd.data.datasets import DATASETS
-from lggd.data.tables import read_nodes
+from lggd.data.nodes import read_node_file
 from lggd.runs.methods import METHODS
 from tables import RING_IDS, two_rings
 
@@ -86,7 +86,7 @@ def test_features_are_named_after_classes_and_times(finished: tuple[dict[str, An
     path = finished[1] / "features.parquet"
     names = [f"class {kind}, t={t}" for t in range(1, 6) for kind in ("blå", "rød")] + ["reachable"]
     assert pq.read_schema(path).names == ["node", *names]
-    table = read_nodes(path)
+    table = read_node_file(path)
     assert (table.ids, table.feature_names) == (RING_IDS, names)
     model = lggd.load_model(finished[1] / "model")
     assert torch.equal(torch.from_numpy(table.x), model.features_.features(model.data_))

@@ -16,7 +16,7 @@ from lggd.cli.terminal import AsJson, Debug, Terminal, flags, json_exponent, jso
 from lggd.errors import InputError
 
 if TYPE_CHECKING:
-    from lggd.data.tables import EdgeTable
+    from lggd.data.edges import EdgeTable
 
 ROWS_SHOWN = 10
 FLAGS = flags("p", "solver", "directed", "symmetrize", edges="EDGES", target="--path-to", potential="degree^alpha")
@@ -85,12 +85,13 @@ def distance_command(
     with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
         with terminal.working("Loading lggd"):
             import lggd
-            from lggd.data.tables import read_edges, write_distances
+            from lggd.data.edges import read_edge_file
+            from lggd.data.output_files import write_distances
             from lggd.files import check_writable
         if out is not None:
             check_writable(out)
         with terminal.working(f"Reading {edges}"):
-            table = read_edges(edges)
+            table = read_edge_file(edges)
             sources = _read_sources(table, source or [], sources_file)
             goal = None if path_to is None else table.number(path_to, "--path-to")
             terminal.node_names = table.ids
@@ -137,11 +138,11 @@ def distance_command(
 
 def _read_sources(table: EdgeTable, names: list[str], more: Path | None) -> dict[str, int]:
     """The number of each source."""
-    from lggd.data.tables import read_ids
+    from lggd.data.graph_files import read_id_file
 
     sources = {name: table.number(name, "--source") for name in names}
     if more is not None:
-        sources |= {name: table.number(name, "--sources-file") for name in read_ids(more)}
+        sources |= {name: table.number(name, "--sources-file") for name in read_id_file(more)}
     if not sources:
         raise InputError("--source", "be given at least once", "none", "Distances are measured from a source.")
     return sources

@@ -54,12 +54,12 @@ def features_command(
         began = time.perf_counter()
         graph.check()
         with terminal.working("Loading lggd"):
-            from lggd.data.rows import TABLES, check_ending
-            from lggd.data.tables import write_features
+            from lggd.data.output_files import write_features
+            from lggd.data.table import TABLES, check_extension
             from lggd.files import check_writable
             from lggd.runs.methods import build_model
             from lggd.runs.run import feature_names
-        check_ending(out, TABLES)
+        check_extension(out, TABLES)
         check_writable(out)
         where = options.chosen_device(device)
         with terminal.working(f"Reading {graph}"):

@@ -132,11 +132,11 @@ def _default_out(folder: Path) -> Path:
 
 
 def _check_table(out: Path | None) -> None:
-    from lggd.data.rows import TABLES, check_ending
+    from lggd.data.table import TABLES, check_extension
     from lggd.files import check_writable
 
     if out is not None:
-        check_ending(out, TABLES)
+        check_extension(out, TABLES)
         check_writable(out)
 
 

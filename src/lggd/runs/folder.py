@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lggd.data.output_files import write_features, write_predictions
 from lggd.data.splits import fingerprint
-from lggd.data.tables import write_features, write_predictions
 from lggd.estimator import storage
 from lggd.estimator.fit_task import read_graph
 from lggd.files import check_folder_writable, replacing_folder

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lggd.data.datasets import load
-from lggd.data.tables import read_graph
+from lggd.data.graph_files import read_graph_files
 from lggd.estimator.storage import pack_graph
 from lggd.validation import check_int, check_real
 
@@ -59,14 +59,14 @@ class RunInput:
         split_column: str | None = None,
         **columns: Any,
     ) -> RunInput:
-        """Reads a graph from tables; `columns` are the other arguments of `read_graph`.
+        """Reads a graph from tables; `columns` are the other arguments of `read_graph_files`.
 
         Weights are scaled to (0, 1] and dense features standardized. Without a split column, `test_share` of each
         class's labels are held out, drawn with the seed `split`; each class keeps at least one label.
         """
         check_real("test_share", test_share, 0, 1, closed="left", remedy="Some labels must remain to train on.")
         check_int("split", split, minimum=0)
-        table = read_graph(edges, nodes, split_column=split_column, **columns)
+        table = read_graph_files(edges, nodes, split_column=split_column, **columns)
         data, drawn = table.data, split_column is None
         notes = _scale_weights(data) + _standardize(data)
         if drawn:

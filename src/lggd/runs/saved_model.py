@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.data.tables import read_labels, write_predictions
+from lggd.data.graph_files import read_label_file
+from lggd.data.output_files import write_predictions
 from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.labels import first_conflict
@@ -84,7 +85,7 @@ class SavedModel:
 
     def add_labels(self, path: str | Path) -> tuple[AddedLabels, Tensor]:
         """Adds the labels of a table of ids and classes; returns their effect and the new probabilities."""
-        nodes, labels = (torch.from_numpy(found) for found in read_labels(path, self.ids, self.classes))
+        nodes, labels = (torch.from_numpy(found) for found in read_label_file(path, self.ids, self.classes))
         known = self.model.labels_[nodes]
         conflict = first_conflict(self.model.labels_, nodes, labels)
         if conflict is not None:
