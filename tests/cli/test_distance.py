@@ -99,7 +99,7 @@ def test_long_tables_are_cut(tmp_path: Path) -> None:
     ("text", "options", "expected"),
     [
         ("", [], "must hold at least one edge, got an empty file"),
-        ("a,b,1\nb,c,heavy\n", [], "line 2, column 3, must be a positive weight, got 'heavy'"),
+        ("a,b,1\nb,c,heavy\n", [], "column 3` must be a positive weight, got 'heavy'"),
         ("a,b\nb,c\n", [], "`EDGES` must be symmetric, got (a, b) without (b, a). Pass --symmetrize max or mean"),
         ("a,b,3\nb,a,3\n", [], "`weight` must lie in (0, 1], got 3 on edge (a, b)."),
         ("a,b,3\nb,a,3\n", [], "pass --unbounded"),
