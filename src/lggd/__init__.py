@@ -16,16 +16,18 @@ if TYPE_CHECKING:
     from lggd.data.datasets import load
     from lggd.distances import Depth, depth, distance, shortest_path
     from lggd.equation.potential import DegreePotential
+    from lggd.estimator import fit_together
     from lggd.features import GGD, LGGD
     from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
     from lggd.graph import Graph
     from lggd.learning.networks import MLP, PropagatedMLP
     from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential
     from lggd.memory import Memory
-    from lggd.models.batching import fit_together
-    from lggd.models.classifier import LGGDClassifier
+    from lggd.models import LGGDClassifier, LGGDPlus, load_model
+    from lggd.models.ensemble import Ensemble
     from lggd.models.memory_estimate import estimate_memory
-    from lggd.models.plus import LGGDPlus
+    from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass
+    from lggd.models.self_training import SelfTraining
     from lggd.solvers.dijkstra import Dijkstra
     from lggd.solvers.evolution import Evolution, evolve
     from lggd.solvers.iterative import FastIterative
@@ -42,16 +44,18 @@ _EXPORTS = {
     "data.datasets": ("load",),
     "distances": ("Depth", "depth", "distance", "shortest_path"),
     "equation.potential": ("DegreePotential",),
+    "estimator": ("fit_together",),
     "features": ("GGD", "LGGD"),
     "features.scaling": ("MaxScale", "SoftmaxScale", "Standardize", "Unscaled"),
     "graph": ("Graph",),
     "learning.networks": ("MLP", "PropagatedMLP"),
     "learning.parameters": ("LearnedEdgeWeights", "LearnedPotential"),
     "memory": ("Memory",),
-    "models.batching": ("fit_together",),
-    "models.classifier": ("LGGDClassifier",),
+    "models": ("LGGDClassifier", "LGGDPlus", "load_model"),
+    "models.ensemble": ("Ensemble",),
     "models.memory_estimate": ("estimate_memory",),
-    "models.plus": ("LGGDPlus",),
+    "models.readout": ("BackboneReadout", "MeanReadout", "NearestClass"),
+    "models.self_training": ("SelfTraining",),
     "solvers.dijkstra": ("Dijkstra",),
     "solvers.evolution": ("Evolution", "evolve"),
     "solvers.iterative": ("FastIterative",),
@@ -71,11 +75,12 @@ except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
 
 __all__ = [
-    "GAT", "GCN", "GGD", "LGGD", "MLP", "RK4", "SSPRK3", "ChebNet", "Checkpoint", "DegreePotential", "Depth",
-    "Dijkstra", "Euler", "Evolution", "FastIterative", "FastMarching", "Graph", "JKNet", "LGGDClassifier", "LGGDPlus",
-    "LearnedEdgeWeights", "LearnedPotential", "MaxScale", "Memory", "Optimization", "Progress", "PropagatedMLP",
-    "SoftmaxScale", "Solution", "Standardize", "Statistics", "Status", "TorchDiffEq", "Unscaled", "depth", "distance",
-    "estimate_memory", "evolve", "fit_together", "load", "shortest_path",
+    "GAT", "GCN", "GGD", "LGGD", "MLP", "RK4", "SSPRK3", "BackboneReadout", "ChebNet", "Checkpoint", "DegreePotential",
+    "Depth", "Dijkstra", "Ensemble", "Euler", "Evolution", "FastIterative", "FastMarching", "Graph", "JKNet",
+    "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential", "MaxScale", "MeanReadout", "Memory",
+    "NearestClass", "Optimization", "Progress", "PropagatedMLP", "SelfTraining", "SoftmaxScale", "Solution",
+    "Standardize", "Statistics", "Status", "TorchDiffEq", "Unscaled", "depth", "distance", "estimate_memory", "evolve",
+    "fit_together", "load", "load_model", "shortest_path",
 ]  # fmt: skip
 
 

@@ -15,8 +15,7 @@ from lggd.estimator import NodeClassifier
 from lggd.estimator.batching import UNLIMITED, FitSteps, curves_of
 from lggd.estimator.fit_task import FitTask, same_inputs
 from lggd.estimator.labels import Labels
-from lggd.graph import read_weight
-from lggd.graph.sparse import check_edges, check_weights
+from lggd.graph.edge_index import read_edges
 from lggd.learning.node_features import check_node_features
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.engine import Engine, Trainable, train
@@ -109,7 +108,7 @@ class Baseline(NodeClassifier):
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         x = check_node_features(task.data)
         x = x if x.layout == torch.strided else x.to_dense()
-        data = BaselineData(x, *read_edge_tensors(task.data, len(x)), labels.num_classes)
+        data = BaselineData(x, *read_edges(task.data, len(x)), labels.num_classes)
         problem = BaselineProblem(labels.train, labels.validation, read_seed(seed), task.name)
         self._start(task.data, labels.num_classes)
         request = BaselineRequest(self, data, problem, task)
@@ -172,27 +171,24 @@ class BaselineRequest:
         """Trains the networks of all requests; returns the probabilities and curves of each."""
         model, problems = requests[0].model, [request.problem for request in requests]
         networks = model._networks(requests[0].data, problems, callback)
-        targets = (torch.stack([getattr(one, split) for one in problems]) for split in ("train", "validation"))
-        engine = Engine(networks, *targets, model.optimization, [one.name for one in problems])
-        history = train(engine, stage, callback, checkpoint)
-        engine.load_best()
+        logits, history = train_problems(networks, problems, model.optimization, stage, callback, checkpoint)
         return [
-            (torch.softmax(logits, dim=1).float(), curves_of(history, one.name))
-            for logits, one in zip(networks.logits(), problems, strict=True)
+            (torch.softmax(one, dim=1).float(), curves_of(history, problem.name))
+            for one, problem in zip(logits, problems, strict=True)
         ]
 
 
-def read_edge_tensors(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
-    """The edges of PyG data and their weights, checked before training, whose loss could not tell what is wrong.
-
-    >>> import lggd
-    >>> edge_index, weight = read_edge_tensors(lggd.load("karate"), num_nodes=34)
-    >>> edge_index.shape, weight is None
-    (torch.Size([2, 156]), True)
-    """
-    weight = read_weight(data)
-    check_edges(data.edge_index, weight, num_nodes)
-    if weight is not None:
-        name = "edge_attr" if getattr(data, "edge_weight", None) is None else "edge_weight"
-        check_weights(data.edge_index, weight, name)
-    return data.edge_index, weight
+def train_problems(
+    networks: BaselineNetworks,
+    problems: Sequence[BaselineProblem],
+    optimization: Optimization,
+    stage: str,
+    callback: Callback | None,
+    checkpoint: Checkpoint | None = None,
+) -> tuple[Tensor, History]:
+    """Trains networks on the problems of a pass; returns their logits `[Q, N, K]` in the best states, and curves."""
+    targets = (torch.stack([getattr(one, split) for one in problems]) for split in ("train", "validation"))
+    engine = Engine(networks, *targets, optimization, [one.name for one in problems])
+    history = train(engine, stage, callback, checkpoint)
+    engine.load_best()
+    return networks.logits(), history

@@ -13,7 +13,7 @@ from lggd.backbones import GCN, ChebNet, JKNet
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import SortedEdges, spread_each
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.starting import starting_networks
 from lggd.errors import InputError, InputTypeError
 from lggd.training.progress import Callback
@@ -52,7 +52,9 @@ class DropEdge(Baseline):
                 "Only they weigh edges in a way that can be normalised anew.",
             )
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(
+        self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
+    ) -> BaselineNetworks:
         modules, seeds = starting_networks(subject, problems, self.backbone)
         if self.p == 0:
             return StackedBackbones(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
@@ -62,7 +64,7 @@ class DropEdge(Baseline):
 class _OnSomeEdges(StackedBackbones):
     """Networks that descend on some edges, each on its own, and answer on all."""
 
-    def __init__(self, modules: Sequence[Network], subject: Subject, seeds: Sequence[int], p: float) -> None:
+    def __init__(self, modules: Sequence[Network], subject: BaselineData, seeds: Sequence[int], p: float) -> None:
         super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
         read = LaplacianEntries if isinstance(modules[0].choice, ChebNet) else AdjacencyEntries
         self.p, self.entries = p, read(subject.edge_index, subject.edge_weight, subject.num_nodes)

@@ -15,7 +15,7 @@ from lggd.backbones import GCN
 from lggd.backbones.layers import batched_linear
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.drawn_graphs import DrawnGraphs
 from lggd.baselines.edge_predictor import ENTRIES_AT_ONCE, Reconstruction, joined_pairs, row_shares, uniform_weight
 from lggd.baselines.made_graphs import check_symmetric
@@ -95,7 +95,7 @@ class GAugO(Baseline):
         if not isinstance(self.backbone, GCN):
             raise InputTypeError("backbone", "be GCN()", repr(self.backbone), "Only it learns from dense graphs here.")
 
-    def _problems_at_once(self, subject: Subject) -> int:
+    def _capacity(self, subject: BaselineData) -> int:
         free, size = free_memory(subject.x.device), subject.num_nodes
         if free is None:
             return 1
@@ -103,7 +103,9 @@ class GAugO(Baseline):
         each = (KEPT_A_PAIR * size**2 + WORKED_ON * working) * 4
         return max(1, int(SHARE_OF_MEMORY * free / each))
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(
+        self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
+    ) -> BaselineNetworks:
         check_symmetric(subject.edge_index, subject.edge_weight, subject.num_nodes)
         networks = _LearningTheirGraph(subject, problems, self)
         networks.pretrain(problems, self, callback)
@@ -113,7 +115,7 @@ class GAugO(Baseline):
 class _LearningTheirGraph(StackedBackbones):
     """Classifiers, each with an edge predictor of its own that draws what it is trained on."""
 
-    def __init__(self, subject: Subject, problems: Sequence[Problem], model: GAugO) -> None:
+    def __init__(self, subject: BaselineData, problems: Sequence[BaselineProblem], model: GAugO) -> None:
         modules, seeds = starting_networks(subject, problems, model.backbone)
         super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
         pairs = joined_pairs(subject.edge_index, subject.num_nodes)
@@ -157,7 +159,7 @@ class _LearningTheirGraph(StackedBackbones):
 
     # -- before they learn together ------------------------------------------------------------------------------
 
-    def pretrain(self, problems: Sequence[Problem], model: GAugO, callback: Callback | None) -> None:
+    def pretrain(self, problems: Sequence[BaselineProblem], model: GAugO, callback: Callback | None) -> None:
         """Lets the predictors learn the given graph, and then the classifiers on the given graph."""
         adam = torch.optim.Adam(self._predictor, lr=model.optimization.lr, fused=True)
         for epoch in range(model.pretrain_predictor):
@@ -184,7 +186,7 @@ def _at_most_unit(vectors: Tensor) -> Tensor:
     return vectors / largest.clamp(min=torch.finfo(vectors.dtype).tiny).sqrt()
 
 
-def _predictors(subject: Subject, problems: Sequence[Problem], model: GAugO) -> Mapping[str, Tensor]:
+def _predictors(subject: BaselineData, problems: Sequence[BaselineProblem], model: GAugO) -> Mapping[str, Tensor]:
     """First parameters, `[Q, hidden, F]` and `[Q, size, hidden]`, each problem's from its own seed."""
     shapes = {
         FIRST: (model.predictor_hidden, subject.x.shape[1]),

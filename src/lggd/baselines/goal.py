@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lggd.backbones.layers import batched_linear, gcn_adjacency
 from lggd.backbones.propagation import Propagation
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.goal_complement import Complement, complement_graphs, normalised_blocks
 from lggd.baselines.goal_pretraining import pretrained
 from lggd.errors import InputError, InputTypeError
@@ -95,7 +95,9 @@ class GOAL(Baseline):
             if not isinstance(getattr(self, name), kind):
                 raise InputTypeError(name, f"be {kind.__name__}(…)", repr(getattr(self, name)))
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(
+        self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
+    ) -> BaselineNetworks:
         if self.complement.hidden < subject.num_classes:
             raise InputError(
                 "complement.hidden",
@@ -115,7 +117,7 @@ class GOAL(Baseline):
         sizes = (x.shape[-1], self.hidden, subject.num_classes)
         return Convolutions(shares, x, near, normalised_blocks(graphs, subject.num_nodes), drawn_weights(sizes, third))
 
-    def _problems_at_once(self, subject: Subject) -> int:
+    def _capacity(self, subject: BaselineData) -> int:
         free, nodes = free_memory(subject.x.device), subject.num_nodes
         if free is None:
             return 2**62

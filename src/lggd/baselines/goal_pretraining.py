@@ -12,7 +12,7 @@ from lggd.backbones.layers import Drop, edges_with_loops, gat_conv
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import SortedEdges
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Problem, Subject, train_problems
+from lggd.baselines.baseline import BaselineData, BaselineProblem, train_problems
 from lggd.baselines.starting import dropout_seeds, starting_modules
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
@@ -53,8 +53,8 @@ class AttentionStack(Network):
 
 
 def pretrained(
-    subject: Subject,
-    problems: Sequence[Problem],
+    subject: BaselineData,
+    problems: Sequence[BaselineProblem],
     seeds: Sequence[int],
     optimization: Optimization,
     callback: Callback | None,

@@ -15,7 +15,7 @@ from lggd.backbones.layers import Drop, batched_linear, gcn_adjacency
 from lggd.backbones.networks import Network, check_counts, check_share
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.starting import dropout_seeds, starting_modules
 from lggd.errors import InputError
 from lggd.training.dropout import LEVELS, draw_kept, kept_levels
@@ -60,10 +60,12 @@ class GPRGNN(Baseline):
         check_counts(hops=self.hops, hidden=self.hidden)
         check_share(dropout=self.dropout, propagation_dropout=self.propagation_dropout)
 
-    def _problems_at_once(self, subject: Subject) -> int:
+    def _capacity(self, subject: BaselineData) -> int:
         return max(1, ENTRIES_AT_ONCE // subject.x.numel())
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(
+        self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
+    ) -> BaselineNetworks:
         def make() -> _PolynomialNetwork:
             return _PolynomialNetwork(self, subject.x.shape[1], subject.num_classes)
 
@@ -112,7 +114,7 @@ class _Polynomials(StackedBackbones):
     """Networks that drop scores at a rate of their own, and whose γ never decays."""
 
     def __init__(
-        self, modules: Sequence[Network], subject: Subject, seeds: Sequence[int], propagation_dropout: float
+        self, modules: Sequence[Network], subject: BaselineData, seeds: Sequence[int], propagation_dropout: float
     ) -> None:
         super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
         self.kept_levels_of_scores = max(1, kept_levels(propagation_dropout))

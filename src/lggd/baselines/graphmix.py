@@ -16,7 +16,7 @@ from lggd.backbones.layers import Drop, batched_linear, gcn_adjacency
 from lggd.backbones.networks import Network, check_counts, check_share
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.starting import dropout_seeds, starting_modules
 from lggd.errors import InputError
 from lggd.training.optimization import Optimization
@@ -74,10 +74,12 @@ class GraphMix(Baseline):
         if not ordered or not 0 <= self.ramp[0] < self.ramp[1]:
             raise InputError("ramp", "be two epochs in order, from 0, as a tuple", repr(self.ramp))
 
-    def _problems_at_once(self, subject: Subject) -> int:
+    def _capacity(self, subject: BaselineData) -> int:
         return max(1, ENTRIES_AT_ONCE // subject.x.numel())
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(
+        self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
+    ) -> BaselineNetworks:
         def make() -> _SharedNetwork:
             return _SharedNetwork(self, subject.x.shape[1], subject.num_classes)
 
@@ -125,7 +127,7 @@ class _InTurn(StackedBackbones):
     """
 
     def __init__(
-        self, model: GraphMix, modules: Sequence[Network], subject: Subject, train: Tensor, seeds: Sequence[int]
+        self, model: GraphMix, modules: Sequence[Network], subject: BaselineData, train: Tensor, seeds: Sequence[int]
     ) -> None:
         super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
         self.model = model

@@ -16,7 +16,7 @@ from lggd.backbones.layers import Drop, batched_linear
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.starting import starting_networks
 from lggd.errors import InputError, InputTypeError
 from lggd.training.progress import Callback
@@ -56,7 +56,9 @@ class MixUp(Baseline):
         if not isinstance(self.backbone, GCN):
             raise InputTypeError("backbone", "be GCN()", repr(self.backbone), "Mixing is written for its layers alone.")
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(
+        self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
+    ) -> BaselineNetworks:
         modules, seeds = starting_networks(subject, problems, self.backbone)
         return _Mixing(modules, subject, [one.train for one in problems], seeds, self.alpha)
 
@@ -65,7 +67,12 @@ class _Mixing(StackedBackbones):
     """Networks that descend on mixtures, each on its own, and answer about nodes as they are."""
 
     def __init__(
-        self, modules: Sequence[Network], subject: Subject, train: Sequence[Tensor], seeds: Sequence[int], alpha: float
+        self,
+        modules: Sequence[Network],
+        subject: BaselineData,
+        train: Sequence[Tensor],
+        seeds: Sequence[int],
+        alpha: float,
     ) -> None:
         super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
         self.trained = [(labels >= 0).nonzero().squeeze(1) for labels in train]

@@ -157,15 +157,11 @@ def in_parallel(fits: Sequence[FitSteps], names: Sequence[str] | None = None) ->
             results = results[count:]
 
 
-def _train(
-    requests: Sequence[TrainingRequest], callback: Callback | None, checkpoint: Checkpoint | None
-) -> list[Any]:
+def _train(requests: Sequence[TrainingRequest], callback: Callback | None, checkpoint: Checkpoint | None) -> list[Any]:
     """Trains requests of one order in as few passes as they need; one result per request."""
     results: list[Any] = [None] * len(requests)
     keys = [(type(request), *request.key()) for request in requests]
-    passes = in_passes(
-        keys, [request.num_problems for request in requests], lambda k: _capacity(requests[k])
-    )
+    passes = in_passes(keys, [request.num_problems for request in requests], lambda k: _capacity(requests[k]))
     for number, places in enumerate(passes):
         members = [requests[k] for k in places]
         first = members[0]

@@ -22,7 +22,6 @@ from lggd.training.checkpoint import Checkpoint
 from lggd.training.progress import Callback, History
 from lggd.training.randomness import read_seed
 
-
 # The fraction of labels that most models hold out for validation.
 VALIDATION = 0.2
 
@@ -59,6 +58,10 @@ class NodeClassifier(ABC):
     def accepts_labels(self) -> bool:
         """Whether `add_labels` works: whether more labels can be used without training."""
         return True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        storage.saveable(cls)
 
     # -- what a model implements ----------------------------------------------------------------------------------
 

@@ -180,10 +180,10 @@ def to_plain(value: Any, name: str) -> Any:
         return value.initial_seed()
     if isinstance(value, (tuple, list, range)):
         return [to_plain(entry, name) for entry in value]
-    if name == "times":  # an array or a tensor
-        return [float(t) for t in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if name == "times":  # an array or a tensor
+        return [float(t) for t in value]
     remedy = "Use one of the library's own, such as DegreePotential(-1)."
     raise InputTypeError(name, "be a setting that a file can hold to be saved", type(value).__name__, remedy)
 
@@ -199,7 +199,7 @@ def from_plain(plain: Any, name: str, modules: Mapping[str, nn.Module]) -> Any:
         return float(plain["value"])
     if kind == "module":
         if name not in modules:
-            clause = f"this model was fitted with a module of your own, {plain.get('class')}, whose parameters alone are saved"
+            clause = f"the model was fitted with a module of your own, {plain.get('class')}: only parameters are saved"
             raise InputError(name, "be passed to load", but=clause)
         return modules[name]
     if kind not in _KINDS:

@@ -28,7 +28,7 @@ from lggd.training.cache import Cache, identity_key
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.progress import Callback
 from lggd.training.randomness import read_seed
-from lggd.validation import check_int, check_instance
+from lggd.validation import check_instance, check_int
 
 
 class DistanceFeatures(NodeClassifier):

@@ -25,8 +25,8 @@ from lggd.memory import explaining_shortage
 from lggd.solvers.evolution import check_times
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.engine import Engine, LowestLoss, train
-from lggd.training.parameters import StackedParameter
 from lggd.training.progress import Callback, History
+from lggd.training.stacked_parameters import StackedParameter
 
 if TYPE_CHECKING:
     from lggd.features.lggd import LGGD
@@ -110,14 +110,12 @@ class DistanceProblems:
     The problems of a model are neighbours, equally many for every model. Each has a generator of its own.
     """
 
-    def __init__(
-        self, models: Sequence[LGGD], data: Any, graph: Graph, num_classes: int, seeds: Sequence[int]
-    ) -> None:
+    def __init__(self, models: Sequence[LGGD], data: Any, graph: Graph, num_classes: int, seeds: Sequence[int]) -> None:
         first = models[0]
         self.models, self.num_classes, self.graph = list(models), num_classes, graph
         self.initial, self.per_model = read_initial(first.initial), len(horizons(first))
         generators = [one for seed in seeds for one in _generators(seed, self.per_model, graph.device)]
-        self.x = self.initial.node_features(data, graph)
+        self.x = self.initial.contents(data, graph)
         self.networks = self._networks(generators)
         self.equation = Equation(graph, first.potential, generators)
         self.flow = self._flow(self.equation)
@@ -148,7 +146,7 @@ class DistanceProblems:
         first = requests[0]
         problems = [f"t={t:g}" for t in first.times] if first.model.per_time else ["all times"]
         engine = Engine(
-            DistanceTraining(self.networks, self.x, self.equation, self.flow, self._by_problem(requests, "train"), self.num_classes),
+            DistanceTraining(self.networks, self.x, self.equation, self.flow, self.num_classes),
             self._by_problem(requests, "train"),
             self._by_problem(requests, "validation"),
             [request.model.optimization for request in requests for _ in range(self.per_model)],
@@ -176,7 +174,7 @@ class DistanceProblems:
         """The solver of one model's problems on these data, which may be others than were trained on."""
         equation, flow, x = self.equation, self.flow, self.x
         if graph is not self.graph:
-            x = self.initial.node_features(data, graph)
+            x = self.initial.contents(data, graph)
             if getattr(x, "num_features", None) != getattr(self.x, "num_features", None):
                 rule = "have as many columns as the model was trained on"
                 raise InputError("data.x", rule, data.x.shape[1], "Fit on the new data.")

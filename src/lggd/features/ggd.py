@@ -13,7 +13,6 @@ from lggd.equation.potential import DegreePotential, Potential
 from lggd.estimator.batching import FitSteps
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
-from lggd.estimator.storage import saveable
 from lggd.features.boundary_solver import BoundarySolver
 from lggd.features.distance_features import DistanceFeatures
 from lggd.features.scaling import Scale, Standardize
@@ -25,7 +24,6 @@ from lggd.solvers.scheme import RK4, FixedStep
 from lggd.validation import check_real
 
 
-@saveable
 @dataclass(eq=False, repr=False)
 class GGD(DistanceFeatures):
     """Generalized geodesic distances to the labelled nodes of each class (paper, Sec. 3.1).

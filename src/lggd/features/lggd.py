@@ -14,7 +14,7 @@ from lggd.equation.potential import DegreePotential
 from lggd.estimator.batching import FitSteps
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
-from lggd.estimator.storage import check_shape, saveable
+from lggd.estimator.storage import check_shape
 from lggd.features.boundary_solver import BoundarySolver
 from lggd.features.distance_features import DistanceFeatures
 from lggd.features.distance_problems import DistanceProblems, DistanceRequest, read_initial
@@ -29,14 +29,14 @@ from lggd.training.optimization import Optimization
 from lggd.validation import check_instance
 
 
-@saveable
 @dataclass(eq=False, repr=False)
 class LGGD(DistanceFeatures):
     """Learned generalized geodesic distances to the labelled nodes of each class (paper, Sec. 3.2).
 
     The features of a node are f^k(·, t) for every class k and every time t, where the evolution starts at
     φ₀ = |network(x)|, trained so that labelled nodes end up nearest to their own class. The defaults are what measured
-    best on validation nodes; `LGGD.paper()` and `LGGD.release()` are the settings of the paper and of the authors' code.
+    best on validation nodes; `LGGD.paper()` and `LGGD.release()` have the settings of the paper and of the authors'
+    code.
 
     Parameters
     ----------

@@ -96,7 +96,10 @@ class BackboneRequest:
         engine.load_best()
         trained = trainable.export()
         return [
-            (trained[k * members : (k + 1) * members], member_curves([curves_of(history, name) for name in request.names]))
+            (
+                trained[k * members : (k + 1) * members],
+                member_curves([curves_of(history, name) for name in request.names]),
+            )
             for k, request in enumerate(requests)
         ]
 

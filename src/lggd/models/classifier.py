@@ -17,7 +17,7 @@ from lggd.estimator.batching import FitSteps
 from lggd.estimator.estimator import VALIDATION
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
-from lggd.estimator.storage import saveable, with_prefix, without_prefix
+from lggd.estimator.storage import with_prefix, without_prefix
 from lggd.features.distance_features import DistanceFeatures
 from lggd.features.ggd import GGD
 from lggd.features.lggd import LGGD
@@ -30,7 +30,6 @@ from lggd.training.randomness import read_seed
 from lggd.validation import check_instance
 
 
-@saveable
 @dataclass(eq=False, repr=False)
 class LGGDClassifier(NodeClassifier):
     """Classify the nodes of a graph, and take in new labels at once, without training.

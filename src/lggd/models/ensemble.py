@@ -14,7 +14,7 @@ from lggd.estimator import NodeClassifier
 from lggd.estimator.batching import FitSteps, in_parallel
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
-from lggd.estimator.storage import saveable, with_prefix, without_prefix
+from lggd.estimator.storage import with_prefix, without_prefix
 from lggd.features.distance_features import DistanceFeatures
 from lggd.features.lggd import LGGD
 from lggd.models.backbone_request import member_curves
@@ -22,7 +22,6 @@ from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int
 
 
-@saveable
 @dataclass(eq=False, repr=False)
 class Ensemble(NodeClassifier):
     """Fit several copies of a model, each with a seed of its own, and average their probabilities.

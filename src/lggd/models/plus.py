@@ -14,7 +14,7 @@ from lggd.estimator import NodeClassifier
 from lggd.estimator.batching import FitSteps
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
-from lggd.estimator.storage import saveable, with_prefix, without_prefix
+from lggd.estimator.storage import with_prefix, without_prefix
 from lggd.features.distance_features import DistanceFeatures
 from lggd.features.lggd import LGGD
 from lggd.learning.networks import PropagatedMLP
@@ -30,7 +30,6 @@ def _default_features() -> SelfTraining:
     return SelfTraining(Ensemble(distances, members=3), fraction=0.3, rounds=1)
 
 
-@saveable
 @dataclass(eq=False, repr=False)
 class LGGDPlus(NodeClassifier):
     """Classify nodes by learned distances more accurately than `LGGDClassifier`, for more work.

@@ -31,6 +31,10 @@ from lggd.validation import check_instance, check_int
 class Readout(ABC):
     """How fitted features, such as an `Ensemble` of `LGGD`, become class probabilities."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        saveable(cls)
+
     def check_settings(self) -> None:  # noqa: B027 (a readout may have none)
         """Raises an `InputError` where a setting is wrong, whatever the data."""
 
@@ -52,7 +56,6 @@ class Readout(ABC):
         """Takes over such a state."""
 
 
-@saveable
 @dataclass(frozen=True)
 class NearestClass(Readout):
     """Predict the nearest class by distance: the probabilities of the features themselves."""
@@ -63,7 +66,6 @@ class NearestClass(Readout):
         return probabilities
 
 
-@saveable
 @dataclass(eq=False)
 class BackboneReadout(Readout):
     """Train graph neural networks on the features and average their probabilities.
@@ -150,7 +152,6 @@ class BackboneReadout(Readout):
             self.modules_.append(module.eval())
 
 
-@saveable
 @dataclass(eq=False)
 class MeanReadout(Readout):
     """Average the probabilities of several readouts.

@@ -14,12 +14,11 @@ from lggd.estimator import NodeClassifier
 from lggd.estimator.batching import FitSteps
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
-from lggd.estimator.storage import saveable, with_prefix, without_prefix
+from lggd.estimator.storage import with_prefix, without_prefix
 from lggd.features.lggd import LGGD
 from lggd.validation import check_instance, check_int, check_real
 
 
-@saveable
 @dataclass(eq=False, repr=False)
 class SelfTraining(NodeClassifier):
     """Fit a model, take its most confident predictions for labels, and fit it again.

@@ -15,6 +15,7 @@ from lggd.data.output_files import write_predictions
 from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.labels import first_conflict
+from lggd.models import load_model
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class SavedModel:
         inside = path / "model"
         is_run = not (path / storage.SETTINGS_FILE).is_file() and (inside / storage.SETTINGS_FILE).is_file()
         self.folder = inside if is_run else path
-        self.model = storage.load_model(self.folder)
+        self.model = load_model(self.folder)
         self.dataset = str(self.model.metadata_.get("dataset") or self.folder.resolve().name)
         self.ids = self._names("ids", len(self.model.labels_))
         self.classes = self._names("classes", self.model.num_classes_)
@@ -86,14 +87,14 @@ class SavedModel:
     def add_labels(self, path: str | Path) -> tuple[AddedLabels, Tensor]:
         """Adds the labels of a table of ids and classes; returns their effect and the new probabilities."""
         nodes, labels = (torch.from_numpy(found) for found in read_label_file(path, self.ids, self.classes))
-        known = self.model.labels_[nodes]
         conflict = first_conflict(self.model.labels_, nodes, labels)
         if conflict is not None:
-            rule = f"give the node {self.ids[int(nodes[conflict])]!r} its known label {self.classes[known[conflict]]!r}"
-            raise InputError(path, rule, repr(self.classes[labels[conflict]]), "Leave it out, or train again.")
+            node, label = self.ids[int(nodes[conflict[0]])], self.classes[int(labels[conflict[0]])]
+            rule = f"give the node {node!r} its known label {self.classes[conflict[1]]!r}"
+            raise InputError(path, rule, repr(label), "Leave it out, or train again.")
         before = self.probabilities().argmax(1)
         began = time.perf_counter()
-        new = known < 0
+        new = self.model.labels_[nodes] < 0
         if bool(new.any()):
             self.model.add_labels(nodes[new], labels[new])
         probabilities = self.probabilities()
