@@ -49,7 +49,7 @@ def chromium() -> Iterator[browser.Browser]:
 def test_the_answer_is_complete(finished: tuple[dict[str, Any], Path]) -> None:
     facts, out = finished
     assert (facts["dataset"], facts["method"], facts["backbone"]) == ("people", "lggd", "gcn")
-    assert facts["titles"] == {"reference": "GCN", "model": "LGGD + GCN"}
+    assert facts["titles"] == {"reference": "GCN", "model": "LGGD with GCN"}
     assert (facts["nodes"], facts["edges"], facts["classes"]) == (40, 121, ["blå", "rød"])
     assert (facts["labelled"], facts["heldout"]) == (14, 6)  # of 10 labels per class, 3 are held out
     assert facts["accuracy"].keys() == {"reference", "model"}
@@ -110,7 +110,7 @@ def test_settings_are_spelt_out(finished: tuple[dict[str, Any], Path]) -> None:
 
 def test_the_report_opens_in_a_browser(finished: tuple[dict[str, Any], Path], chromium: browser.Browser) -> None:
     with chromium.page(finished[1] / "report.html") as page:
-        assert page.inner_text("h1") == "LGGD + GCN on people"
+        assert page.inner_text("h1") == "LGGD with GCN on people"
         assert "100.0" in page.inner_text("#result")
         assert "6 of the 20 labels were held out" in page.inner_text("#notes")
         assert page.locator("#additions").count() == 0

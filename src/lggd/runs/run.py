@@ -64,7 +64,7 @@ class RunSettings:
     @property
     def backbone_name(self) -> str | None:
         """The backbone of the method; None if it has none."""
-        return (self.backbone or DEFAULT_BACKBONE) if METHODS[self.method].backbone else None
+        return (self.backbone or DEFAULT_BACKBONE) if METHODS[self.method].has_backbone else None
 
     @property
     def reference_method(self) -> str | None:
@@ -73,10 +73,10 @@ class RunSettings:
         return None if name == "none" or self.method in BACKBONES else name
 
     def titles(self) -> dict[str, str]:
-        """Returns what the parts of the run are called: {"reference": "GCN", "model": "LGGD + GCN"}."""
+        """Returns what the parts of the run are called: {"reference": "GCN", "model": "LGGD with GCN"}."""
         reference, method = self.reference_method, METHODS[self.method]
         alone = METHODS[reference].title if reference else ""
-        joined = f"{method.title} + {alone}" if method.backbone and alone else method.title
+        joined = f"{method.title} with {alone}" if method.has_backbone and alone else method.title
         return ({"reference": alone} if reference else {}) | {"model": joined}
 
     def memory(self, run_input: RunInput) -> Memory | None:
