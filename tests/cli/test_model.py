@@ -137,10 +137,10 @@ def test_labels_from_parquet_and_predictions_into_another_file(people: Path, tmp
     [
         ("id,label\nDee,left\n", "must be one of the 8 nodes, got 'Dee'. Did you mean 'dee'?"),
         ("id,label\ndee,up\n", "must be one of the classes left, right, got 'up'."),
-        ("id,label\ndee,up\n", "A new class needs a new fit."),
+        ("id,label\ndee,up\n", "Fit a new model."),
         ("dee,left\nÅse,right\n", "must give the node 'Åse' its known label 'left', got 'right'."),
         ("dee,left\ndee,right\n", "must give the node 'dee' one label, got 'right' after 'left' in line 1"),
-        ("", "must hold at least one label, got none"),
+        ("", "must hold at least one label, got an empty file"),
     ],
 )
 def test_wrong_labels_are_refused_and_change_nothing(people: Path, tmp_path: Path, text: str, expected: str) -> None:
