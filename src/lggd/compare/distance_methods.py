@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lggd.baselines.gdc import PPR, Heat
 from lggd.compare.making import AnyBackbone, Training, called, named
+from lggd.diffusion import PPR, Heat
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError
 from lggd.features import GGD, LGGD
