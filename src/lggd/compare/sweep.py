@@ -19,10 +19,10 @@ from lggd.compare.methods import build, completed
 from lggd.compare.row import Choices, Range, Row, Setting
 from lggd.compare.runner import measure
 from lggd.compare.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, noted_about, open_journal
-from lggd.data.splits import check_whole
 from lggd.errors import error_context
 from lggd.features.reuse import reuse_distances as remembering
 from lggd.memory import give_memory_back
+from lggd.validation import check_int
 
 SWEEPS = "sweeps"
 # So many splits judge a setting where nobody has said otherwise.
@@ -60,12 +60,12 @@ class Sweep:
     paper_ranges: bool = False
 
     def __post_init__(self) -> None:
-        check_whole(self.trials, "trials", least=0)
-        check_whole(self.seed, "seed", least=0)
+        check_int("trials", self.trials, minimum=0)
+        check_int("seed", self.seed, minimum=0)
         if self.splits is not None:
-            check_whole(self.splits, "splits", least=1)
+            check_int("splits", self.splits, minimum=1)
         if self.at_once is not None:
-            check_whole(self.at_once, "at_once", least=1)
+            check_int("at_once", self.at_once, minimum=1)
 
     def journal(self, row: Row) -> Path:
         """The file that holds the studies of a row."""
