@@ -1,4 +1,4 @@
-"""Pieces of a drawing side by side: the largest in the middle, smaller ones where there is room, lone points around."""
+"""Components of a layout side by side: the largest in the middle, smaller ones in the gaps, isolated nodes around."""
 # Loops for the compiler are written without annotations; numba infers their types.
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-untyped-calls=False
 
@@ -11,44 +11,43 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
-# Lengths here are in units in which a piece of n points has the radius √n.
+# Lengths are in units in which a component of n nodes has the radius √n.
 GAP = 1.0
 # Points of a sunflower: equal area for each, no two in line.
 GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
 CANDIDATE_SPACING = 0.5
-SINGLE_SPACING = 1.0
-# A few stragglers do not shrink a whole piece: beyond this quantile of the distances from its middle, distances grow
-# as a logarithm only.
+# Beyond this quantile of the distances from the centre, distances grow logarithmically: a few outliers should not
+# shrink a whole component.
 FULL_SIZE = 0.95
 
 
-def pack(at: Floats, starts: Integers) -> Floats:
-    """The points `[N, 2]` again, the pieces moved and scaled so that they do not overlap and are equally dense.
+def pack(positions: Floats, starts: Integers) -> Floats:
+    """Moves and scales components so that they are equally dense and do not overlap; returns positions `[N, 2]`.
 
-    Piece c has the rows `starts[c]` to `starts[c + 1]`.
+    Component c has the rows `starts[c]` to `starts[c + 1]`.
     """
     sizes = np.diff(starts)
     order = np.argsort(-sizes, kind="stable")
-    several = order[sizes[order] > 1]
-    single = order[sizes[order] == 1]
-    packed = np.zeros_like(at)
+    several, single = order[sizes[order] > 1], order[sizes[order] == 1]
+    packed = np.zeros_like(positions)
     radii = np.sqrt(sizes[several].astype(np.float64))
     centres = np.zeros((len(several), 2))
-    if len(several) > 1:
-        _put_discs(radii + GAP / 2, centres)
+    _place_discs(radii + GAP / 2, centres)
     for c, radius, centre in zip(several, radii, centres, strict=True):
         span = slice(starts[c], starts[c + 1])
-        packed[span] = centre + radius * _into_unit_disc(at[span])
+        packed[span] = centre + radius * _into_unit_disc(positions[span])
     if len(single):
-        drawn = np.delete(packed, starts[single], axis=0)
-        middle = (drawn.min(0) + drawn.max(0)) / 2 if len(drawn) else 0.0
-        hole = np.hypot(*(drawn - middle).T).max() + GAP if len(drawn) else 0.0
-        packed[starts[single]] = middle + _sunflower(len(single), hole)
+        others = np.delete(packed, starts[single], axis=0)
+        middle = (others.min(0) + others.max(0)) / 2 if len(others) else 0.0
+        hole = np.hypot(*(others - middle).T).max() + GAP if len(others) else 0.0
+        k = np.arange(len(single)) + 0.5
+        radius, angle = np.sqrt(hole**2 + k), GOLDEN_ANGLE * k
+        packed[starts[single]] = middle + np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
     return packed
 
 
-def _into_unit_disc(piece: Floats) -> Floats:
-    centred = piece - piece.mean(0)
+def _into_unit_disc(positions: Floats) -> Floats:
+    centred = positions - positions.mean(0)
     distance = np.hypot(*centred.T)
     size = max(float(np.quantile(distance, FULL_SIZE)), np.finfo(float).tiny)
     far = distance > size
@@ -56,51 +55,22 @@ def _into_unit_disc(piece: Floats) -> Floats:
     return np.asarray(centred / max(np.hypot(*centred.T).max(), np.finfo(float).tiny))
 
 
-def _sunflower(count: int, hole: float) -> Floats:
-    """Evenly spread points `[count, 2]` around a hole of that radius."""
-    k = np.arange(count) + 0.5
-    radius = np.sqrt(hole**2 + SINGLE_SPACING**2 * k)
-    return np.stack([radius * np.cos(GOLDEN_ANGLE * k), radius * np.sin(GOLDEN_ANGLE * k)], axis=1)
-
-
-def _put_discs(radii: Floats, centres: Floats) -> None:
-    """Fills in the centres `[n, 2]` of discs of falling radius, each as near to the first as there is room."""
-    reach = 2 * np.sqrt((radii**2).sum()) + 2 * radii[0] + 2
-    side = 2 * int(np.ceil(reach)) + 1
-    _put_on_raster(radii, centres, np.zeros((side, side), np.bool_))
-
-
-@njit(inline="always")
-def _any_taken(taken, x, y, radius):  # type: ignore[no-untyped-def]  # pragma: no cover
-    for row in range(int(y - radius), int(y + radius) + 1):
-        half = np.sqrt(max(radius * radius - (row - y) ** 2, 0.0))
-        for column in range(int(np.ceil(x - half)), int(x + half) + 1):
-            if taken[row, column]:
-                return True
-    return False
-
-
 @njit(nogil=True, cache=True)
-def _put_on_raster(radii, centres, taken):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Tries the points of a sunflower from the inside out. Where a disc has no room, an equal one has none."""
-    middle = taken.shape[0] // 2
+def _place_discs(radii, centres):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Fills in the centres `[n, 2]` of discs of falling radius, each at the first free point of a spiral."""
     step = 0
-    for n in range(radii.size):
-        radius = radii[n]
-        if n > 0:
-            if radius < radii[n - 1]:
-                step = int((radii[0] / CANDIDATE_SPACING) ** 2)
-            while True:
-                away = CANDIDATE_SPACING * np.sqrt(step)
-                x = middle + away * np.cos(GOLDEN_ANGLE * step)
-                y = middle + away * np.sin(GOLDEN_ANGLE * step)
-                if not _any_taken(taken, x, y, radius):
+    for n in range(1, radii.size):
+        if radii[n] < radii[n - 1]:  # where a disc does not fit, an equal one does not fit either
+            step = int((radii[0] / CANDIDATE_SPACING) ** 2)
+        free = False
+        while not free:
+            away = CANDIDATE_SPACING * np.sqrt(step)
+            x, y = away * np.cos(GOLDEN_ANGLE * step), away * np.sin(GOLDEN_ANGLE * step)
+            free = True
+            for m in range(n - 1, -1, -1):
+                reach = radii[n] + radii[m]
+                if (x - centres[m, 0]) ** 2 + (y - centres[m, 1]) ** 2 < reach * reach:
+                    free = False
+                    step += 1
                     break
-                step += 1
-            centres[n, 0] = x - middle
-            centres[n, 1] = y - middle
-        x, y = centres[n, 0] + middle, centres[n, 1] + middle
-        for row in range(int(y - radius), int(y + radius) + 2):
-            for column in range(int(x - radius), int(x + radius) + 2):
-                if (row - y) ** 2 + (column - x) ** 2 <= radius * radius:
-                    taken[row, column] = True
+        centres[n, 0], centres[n, 1] = x, y
