@@ -7,8 +7,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from lggd import Graph
-from lggd.report.graph_layout import layout_graph
-from lggd.report.packing import pack
+from lggd.report.graph_layout import layout_graph, pack
 
 
 def undirected(*pairs, nodes=None, **options):

@@ -92,8 +92,8 @@ def test_least_certain_nodes_are_sorted_by_margin_and_label():
     # Margins: 3 has 0.02, 1 has 0.1, 5 has 0.6; the labelled 0, 2, 4 have 0.7 each and stay in order.
     assert report.least_certain() == [3, 1, 5, 0, 2, 4]
     assert report.least_certain(2) == [3, 1]
-    assert (report.top_two.first[3], report.top_two.second[3]) == (0, 1)
-    assert report.top_two.margin[3] == pytest.approx(0.02, abs=1e-6)
+    assert report.top_two[0][3].tolist() == [0, 1]
+    assert report.margin[3] == pytest.approx(0.02, abs=1e-6)
 
 
 def test_labelled_nodes_come_last_even_if_undecided():
@@ -103,8 +103,8 @@ def test_labelled_nodes_come_last_even_if_undecided():
 
 
 def test_single_class_has_no_second():
-    top_two = bare().top_two
-    assert (top_two.second.tolist(), top_two.margin.tolist()) == ([-1], [1.0])
+    report = bare()
+    assert (report.top_two[0].tolist(), report.margin.tolist()) == ([[0, -1]], [1.0])
 
 
 @pytest.mark.parametrize(

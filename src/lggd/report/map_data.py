@@ -90,10 +90,10 @@ def embed(report: RunReport, drawn: DrawnGraph) -> str:
         "truth": (report.y[nodes], np.int16),
         "label": (report.labels[nodes], np.int16),
         "predicted": (report.predicted[nodes], np.int16),
-        "second": (report.top_two.second[nodes], np.int16),
+        "second": (report.top_two[0][nodes, 1], np.int16),
         "tested": (report.test_mask[nodes], np.uint8),
         "probability": (np.rint(np.clip(probability, 0, 1) * 255), np.uint8),
-        "margin": (np.rint(np.clip(report.top_two.margin[nodes], 0, 1) * 255), np.uint8),
+        "margin": (np.rint(np.clip(report.margin[nodes], 0, 1) * 255), np.uint8),
     }
     content: dict[str, Any] = {
         "count": len(nodes),

@@ -10,9 +10,9 @@ from string import Template
 
 from lggd.files import replacing
 from lggd.report import sections
-from lggd.report.formatting import escape_text
+from lggd.report.formatting import duration, escape_text, timestamp
 from lggd.report.map_data import DrawnGraph, embed
-from lggd.report.run_report import RunReport
+from lggd.report.run_report import UNKNOWN, RunReport
 from lggd.report.sections import page_file
 
 # In this order: a script uses only what those before it define.
@@ -32,6 +32,14 @@ def render(report: RunReport) -> str:
         sections.settings(report),
         sections.notes(report),
     ]
+    facts = {
+        "nodes": f"{report.num_nodes:,}",
+        "edges": f"{report.num_edges:,}",
+        "classes": f"{report.num_classes:,}",
+        "labelled nodes": f"{(report.labels != UNKNOWN).sum():,}",
+        "test nodes": f"{report.num_tested:,}",
+        "duration": duration(report.seconds),
+    }
     main = "\n".join(part for part in parts if part)
     headings = re.findall(r'<section id="(\w+)" .*?<h2[^>]*>(.*?)</h2>', main)
     script = "(() => {\n'use strict';\n" + "\n".join(map(page_file, SCRIPTS)) + "\n})();"
@@ -41,10 +49,15 @@ def render(report: RunReport) -> str:
         # The browser runs this very script and loads nothing else.
         policy=f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:",
         style=page_file("page.css"),
-        header=sections.header(report),
+        dataset=escape_text(report.dataset),
+        model=escape_text(report.titles["model"]),
+        created=escape_text(report.created),
+        timestamp=escape_text(timestamp(report.created)),
+        facts="".join(f"<div><dt>{term}</dt><dd>{value}</dd></div>" for term, value in facts.items()),
         contents="".join(f'<a href="#{key}">{title}</a>' for key, title in headings),
         main=main,
-        footer=sections.footer(report),
+        version=escape_text(report.version),
+        machine=escape_text(report.machine),
         data=embed(report, drawn),
         script=script,
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,19 +36,6 @@ class LabelAddition:
         check_int("labels", self.labels, minimum=0)
         _check_percent("accuracy", self.accuracy)
         _check_duration("milliseconds", self.milliseconds)
-
-
-class TopTwo(NamedTuple):
-    """The two most probable classes of every node `[N]` and their probabilities; `second` is -1 for a single class."""
-
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    first_probability: NDArray[np.float32]
-    second_probability: NDArray[np.float32]
-
-    @property
-    def margin(self) -> NDArray[np.float32]:
-        return self.first_probability - self.second_probability
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,16 +159,18 @@ class RunReport:
         return str(node if self.ids is None else self.ids[node])
 
     @cached_property
-    def top_two(self) -> TopTwo:
-        """The two most probable classes of every node."""
-        rows, p = np.arange(self.num_nodes), self.probabilities
-        first = p.argmax(1)
-        if self.num_classes == 1:
-            return TopTwo(first, np.full_like(first, UNKNOWN), p[:, 0], np.zeros_like(p[:, 0]))
-        others = p.copy()
-        others[rows, first] = -1
-        second = others.argmax(1)
-        return TopTwo(first, second, p[rows, first], p[rows, second])
+    def top_two(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The two most probable classes of every node and their probabilities, `[N, 2]`; -1 and 0 if there is one."""
+        classes = np.argsort(-self.probabilities, axis=1, kind="stable")[:, :2]
+        missing = ((0, 0), (0, 2 - classes.shape[1]))
+        probabilities = np.take_along_axis(self.probabilities, classes, axis=1)
+        return np.pad(classes, missing, constant_values=UNKNOWN), np.pad(probabilities, missing)
+
+    @property
+    def margin(self) -> NDArray[np.float32]:
+        """The difference between the two highest probabilities of every node `[N]`."""
+        first, second = self.top_two[1].T
+        return np.asarray(first - second)
 
     def confusion(self) -> NDArray[np.int64]:
         """Returns the number of test nodes by true class (rows) and predicted class (columns), `[K, K]`."""
@@ -191,7 +180,7 @@ class RunReport:
 
     def least_certain(self, count: int = UNCERTAIN_NODES) -> list[int]:
         """Returns the nodes with the smallest margin between their two most probable classes, unlabelled ones first."""
-        order = np.lexsort((np.arange(self.num_nodes), self.top_two.margin, self.labels != UNKNOWN))
+        order = np.lexsort((np.arange(self.num_nodes), self.margin, self.labels != UNKNOWN))
         nodes: list[int] = order[:count].tolist()
         return nodes
 

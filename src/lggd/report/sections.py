@@ -13,17 +13,7 @@ from numpy.typing import NDArray
 
 from lggd.report.charts import Line, line_chart
 from lggd.report.curves import curve_cards
-from lggd.report.formatting import (
-    counted,
-    duration,
-    escape_name,
-    escape_text,
-    flatten_settings,
-    number,
-    percent,
-    signed,
-    timestamp,
-)
+from lggd.report.formatting import counted, escape_name, escape_text, flatten_settings, number, percent, signed
 from lggd.report.map_data import DrawnGraph
 from lggd.report.run_report import UNKNOWN, RunReport
 
@@ -63,25 +53,6 @@ def _table(kind: str, columns: str, rows: Iterable[str], label: str = "") -> str
 
 def _columns(*names: str) -> str:
     return "".join(f'<th scope="col">{name}</th>' for name in names)
-
-
-def header(report: RunReport) -> str:
-    facts = {
-        "nodes": f"{report.num_nodes:,}",
-        "edges": f"{report.num_edges:,}",
-        "classes": f"{report.num_classes:,}",
-        "labelled nodes": f"{(report.labels != UNKNOWN).sum():,}",
-        "test nodes": f"{report.num_tested:,}",
-        "duration": duration(report.seconds),
-    }
-    listed = "".join(f"<div><dt>{term}</dt><dd>{value}</dd></div>" for term, value in facts.items())
-    return (
-        f'<header><p class="eyebrow">Learned geodesic distances</p><h1>{escape_text(report.title)}</h1>'
-        f'<p class="byline"><span><b>{escape_text(report.dataset)}</b></span>'
-        f"<span>{escape_text(report.titles['model'])}</span>"
-        f'<time datetime="{escape_text(report.created)}">{escape_text(timestamp(report.created))}</time></p>'
-        f'<dl class="facts">{listed}</dl></header>'
-    )
 
 
 # -- result -----------------------------------------------------------------------------------------------------------
@@ -160,8 +131,8 @@ def maps(report: RunReport, drawn: DrawnGraph) -> str:
         small_maps="".join(small_maps),
     )
     lead = (
-        "The distance of a node to a class is the length of the shortest path, in the learned geometry, to a node "
-        "labelled with that class. These distances are the input features of the classifier."
+        "A node's distance to a class is the generalized geodesic distance along the edges to the nodes labelled with "
+        "that class. These distances are the input features of the classifier."
     )
     return _section("maps", "Distance maps", content, lead)
 
@@ -235,7 +206,7 @@ def uncertain(report: RunReport) -> str:
 
 
 def _uncertain_row(report: RunReport, node: int) -> str:
-    first, second, p_first, p_second = (values[node] for values in report.top_two)
+    (first, second), (p_first, p_second) = (values[node] for values in report.top_two)
     true = int(report.y[node])
     mark = "" if true == UNKNOWN else ' <b class="ok">✓</b>' if true == first else ' <b class="wrong">✗</b>'
     label = "" if report.labels[node] == UNKNOWN else ' <small class="quiet">labelled</small>'
@@ -284,7 +255,3 @@ def settings(report: RunReport) -> str:
 def notes(report: RunReport) -> str:
     items = "".join(f"<li>{escape_text(note)}</li>" for note in report.notes)
     return _section("notes", "Notes", f'<ul class="card notes">{items}</ul>') if items else ""
-
-
-def footer(report: RunReport) -> str:
-    return f"<footer><p>lggd {escape_text(report.version)} · {escape_text(report.machine)}</p></footer>"
