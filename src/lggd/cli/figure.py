@@ -1,4 +1,4 @@
-"""lggd figure: the paper's experiments, drawn."""
+"""lggd figure: draws the robustness and geodesic experiments of the paper."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from lggd.paper.geodesic import Geodesic, Pixel
     from lggd.paper.robustness import Robustness
 
-WRONG_EDGES = (10, 100, 1000)
-
-figure_app = typer.Typer(help="Draw the experiments of the paper.", no_args_is_help=True)
+figure_app = typer.Typer(help="Draw figures of the paper.", no_args_is_help=True)
 
 ROBUSTNESS_FLAGS = {"`points`": "`--points`", "`epsilon`": "`--epsilon`", "`extra_edges`": "`--edges`"}
 GEODESIC_FLAGS = {
@@ -35,25 +33,29 @@ GEODESIC_FLAGS = {
 
 @figure_app.command("robustness")
 def robustness_command(
-    points: Annotated[int, typer.Option(min=2, help="How many points to draw in the unit disk.")] = 20_000,
-    epsilon: Annotated[float, typer.Option(help="Join points within this distance; as wide is the boundary.")] = 0.05,
+    points: Annotated[int, typer.Option(min=2, help="Number of random points in the unit disk.")] = 20_000,
+    epsilon: Annotated[
+        float, typer.Option(help="Connect points within this distance; also the width of the boundary.")
+    ] = 0.05,
     edges: Annotated[
         list[int] | None,
-        typer.Option(min=1, help="A number of wrong edges. Repeat it for more.", show_default="10, 100 and 1000"),
+        typer.Option(min=1, help="Number of wrong edges. May be repeated.", show_default="10, 100 and 1000"),
     ] = None,
-    with_p2: Annotated[bool, typer.Option("--with-p2", help="Add p = 2, which lies between.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Average over this many draws of the wrong edges.")] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="What the points and the draws depend on.")] = 0,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .png, .pdf or .svg file.")] = Path("robustness.png"),
+    with_p2: Annotated[bool, typer.Option("--with-p2", help="Add p = 2.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of draws of the wrong edges to average over.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A .png, .pdf or .svg file to write.")] = Path(
+        "robustness.png"
+    ),
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Compare how distances bear wrong edges: p = 1 hardly changes, shortest paths collapse.
+    """Show how wrong edges change distances: p = 1 is robust, shortest paths collapse.
 
-    Draws points in a disk, joins near ones, adds random edges, and colours
-    each point by its distance from the rim. The table shows
+    Connects near points of a disk, adds random edges, and colours each point by
+    its distance from the rim. The table shows the relative change
     |f_n - f_0| / |f_0| with n wrong edges, averaged over the draws; the figure
-    shows the first of them.
+    shows the first draw.
 
     Example, as in the paper:
 
@@ -75,7 +77,7 @@ def robustness_command(
             result = robustness(
                 points=points,
                 epsilon=epsilon,
-                extra_edges=edges or WRONG_EDGES,
+                extra_edges=edges or (10, 100, 1000),
                 exponents=exponents,
                 seeds=seeds,
                 seed=seed,
@@ -91,7 +93,7 @@ def robustness_command(
             "unreachable": result.unreachable,
             "seeds": seeds,
             "seed": seed,
-            "change": _changes(result),
+            "change": result.changes(),
             "seconds": time.perf_counter() - began,
             "out": str(out),
         }
@@ -101,31 +103,33 @@ def robustness_command(
 @figure_app.command("geodesic")
 def geodesic_command(
     image: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A picture whose dark half is the shape. Without it, a dragon.")
+        Path | None, typer.Option(metavar="FILE", help="Image whose dark half is the shape.", show_default="a dragon")
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(metavar="ROW,COLUMN", help="Where distances start. Without it, a far end of the shape."),
+        typer.Option(metavar="ROW,COLUMN", help="Pixel where distances start.", show_default="a far end of the shape"),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(metavar="ROW,COLUMN", help="Where the geodesic leads. Without it, the farthest pixel.")
+        str | None, typer.Option(metavar="ROW,COLUMN", help="End of the geodesic.", show_default="the farthest pixel")
     ] = None,
-    p: Annotated[float, typer.Option(help="inf is the shortest path; 1 is the other end of the family.")] = math.inf,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .png, .pdf or .svg file.")] = Path("geodesic.png"),
+    p: Annotated[float, typer.Option(help="Exponent of the distance, from 1 to inf (shortest path).")] = math.inf,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A .png, .pdf or .svg file to write.")] = Path(
+        "geodesic.png"
+    ),
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Find the way through a shape: its distance map from one pixel, and the geodesic to another.
+    """Draw a shape, the distances of its pixels from one of them, and the geodesic to another.
 
-    Pixels are counted from the upper left, from 0, rows first.
+    Pixels are row,column, counted from 0 at the upper left.
 
     Example, through a dragon:
 
         lggd figure geodesic
 
-    Example, through a picture of your own:
+    Example, through an image of your own:
 
-        lggd figure geodesic --image maze.png --source 10,12 --out way.png
+        lggd figure geodesic --image maze.png --source 10,12 --out path.png
     """
     with Terminal(as_json=as_json, debug=debug, flags=GEODESIC_FLAGS) as terminal:
         began = time.perf_counter()
@@ -136,7 +140,7 @@ def geodesic_command(
             from lggd.paper.geodesic import geodesic, read_image
         check_writable(check_format(out))
         ends = {"source": _read_pixel(source, "--source"), "target": _read_pixel(target, "--target")}
-        with terminal.working("Finding the way"):
+        with terminal.working("Solving"):
             result = geodesic(dragon() if image is None else read_image(image), p=p, **ends)
         with terminal.working(f"Drawing {out}"):
             save(draw_geodesic(result), out)
@@ -161,17 +165,9 @@ def _read_pixel(text: str | None, flag: str) -> Pixel | None:
         return None
     try:
         row, column = (int(part) for part in text.split(","))
-    except ValueError as wrong:
-        raise InputError(flag, "be two whole numbers row,column such as 120,40", repr(text)) from wrong
+    except ValueError as error:
+        raise InputError(flag, "be two whole numbers row,column such as 120,40", repr(text)) from error
     return row, column
-
-
-def _changes(result: Robustness) -> list[dict[str, Any]]:
-    return [
-        {"p": json_exponent(p), "extra_edges": count, "mean": float(values.mean()), "each": values.tolist()}
-        for p in result.exponents
-        for count, values in zip(result.extra_edges, result.change[p], strict=True)
-    ]
 
 
 def _robustness_tables(facts: dict[str, Any], result: Robustness) -> list[Table | Text]:

@@ -1,4 +1,4 @@
-"""The silhouette of a dragon, drawn from a few curves: a shape whose geodesics have to bend."""
+"""The silhouette of a dragon, drawn from a few curves: a shape with strongly curved geodesics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPINE: Sequence[Point] = (
     (372, 172), (290, 200), (206, 178), (112, 190), (62, 238), (86, 294), (160, 312), (240, 294), (322, 322),
     (404, 300), (470, 318), (528, 306), (556, 274), (534, 246), (498, 250),
 )  # fmt: skip
-# How thick the body is at some fractions of its length.
+# Thickness of the body at some fractions of its length.
 GIRTH = ((0.0, 23.0), (0.08, 27.0), (0.4, 29.0), (0.65, 25.0), (0.85, 13.0), (1.0, 4.0))
 SPINES_ON_BACK = 64
 SPINE_HEIGHT = 13.0
@@ -56,7 +56,7 @@ TAIL_BLADE: Sequence[Point] = ((0, 3), (-9, 17), (10, 10), (40, 0), (10, -10), (
 
 
 def dragon() -> NDArray[np.bool_]:
-    """A mask `[400, 600]`, True inside the dragon, which is connected. Its head lies at the upper left."""
+    """A mask `[400, 600]`, True inside the dragon, which is connected. Its head is at the upper left."""
     canvas = np.zeros((HEIGHT, WIDTH), bool)
     length, girth = np.array(GIRTH).T
     spine = _curve(SPINE, 3000)
@@ -81,7 +81,7 @@ def dragon() -> NDArray[np.bool_]:
 
 
 def _curve(through: ArrayLike, samples: int) -> NDArray[np.float64]:
-    """Points `[samples, 2]`, evenly spread along a smooth curve through the given ones."""
+    """Points `[samples, 2]`, evenly spaced along a smooth curve through the given points."""
     knots = np.asarray(through, float)
     chord = np.concatenate([[0], np.cumsum(np.linalg.norm(np.diff(knots, axis=0), axis=1))])
     dense = CubicSpline(chord, knots)(np.linspace(0, chord[-1], 10 * samples))
@@ -91,14 +91,14 @@ def _curve(through: ArrayLike, samples: int) -> NDArray[np.float64]:
 
 
 def _stroke(canvas: NDArray[np.bool_], line: NDArray[np.float64], radius: NDArray[np.float64]) -> None:
-    """Blackens a disc of its own radius around each point of the line."""
+    """Fills a disc around each point of the line."""
     for centre, r in zip(line, radius, strict=True):
         window, x, y = _window(canvas, centre - r, centre + r)
         window |= (x - centre[0]) ** 2 + (y - centre[1]) ** 2 <= r * r
 
 
 def _fill(canvas: NDArray[np.bool_], corners: ArrayLike) -> None:
-    """Blackens the inside of a polygon."""
+    """Fills a polygon."""
     outline = np.asarray(corners, float)
     window, x, y = _window(canvas, outline.min(0), outline.max(0))
     pixels = np.stack(np.broadcast_arrays(x, y), axis=-1).reshape(-1, 2)
@@ -117,7 +117,7 @@ def _window(
 
 
 def _back_spines(spine: NDArray[np.float64], thickness: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Triangles on one side of the body, evenly spaced there, leaning towards the tail and shrinking with it."""
+    """Triangles evenly spaced on one side of the body, leaning towards the tail and shrinking with it."""
     ahead, outwards = _frame(spine)
     back = spine + outwards * (thickness[:, None] - 2)
     walked = np.cumsum(np.linalg.norm(np.diff(back, axis=0, prepend=back[:1]), axis=1))
