@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lggd.compare.row import CHOSEN
+from lggd.compare.configs import CHOSEN
 from lggd.paper.measurements import Line, Measurements
 
 
