@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from lggd.paper.figure_jobs import RobustnessJob
-from test_claims import held_elsewhere
+from other_process import held_elsewhere
 
 import lggd
 from command_line import ONE_THREAD, answer, command, refused
