@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 import torch
+from lggd.paper.figure_jobs import RobustnessJob
 from test_claims import held_elsewhere
 
 import lggd
 from command_line import ONE_THREAD, answer, command, refused
-from lggd.compare import methods, runner
+from lggd.compare import runner, templates
+from lggd.compare.methods import load_methods
+from lggd.compare.protocol import load_splits
 from lggd.compare.results import Results
-from lggd.compare.row import load_rows
 from lggd.compare.runner import measure
-from lggd.compare.splits import load_splits
 from lggd.data.splits import fingerprint
 from lggd.paper import jobs, reproduce
-from lggd.paper.figure_jobs import RobustnessJob
 from lggd.paper.jobs import NewLabels, Setup
 from lggd.paper.reproduce import Wish, plan
 
@@ -91,7 +91,7 @@ def test_a_line_says_all_that_the_number_depends_on(options: list[object], tmp_p
 
 
 def test_measuring_is_fitting_each_split_alone(configs: Path) -> None:
-    row = load_rows(configs)[0]
+    row = load_methods(configs)[0]
     found = measure(row, {**row.settings, "contents": "sum"}, "karate", [0, 1], seed=3)
     for split, data in enumerate(load_splits("karate", [0, 1], device="cpu")):
         model = lggd.LGGDClassifier(None, optimization=lggd.Optimization(epochs=4), seed=3 + split).fit(data)
@@ -105,7 +105,7 @@ def test_contents_are_scaled_before_any_method_sees_them(configs: Path, monkeypa
     monkeypatch.setattr(
         runner, "fit_together", lambda models, datas, **more: original(models, seen.append(datas) or datas)
     )
-    row = load_rows(configs)[0]
+    row = load_methods(configs)[0]
     measure(row, {**row.settings, "contents": "length"}, "moons", [0, 1])
     (datas,) = seen
     assert datas[0].x is datas[1].x
@@ -113,7 +113,7 @@ def test_contents_are_scaled_before_any_method_sees_them(configs: Path, monkeypa
 
 
 def test_a_search_sees_no_test_labels(configs: Path) -> None:
-    row = load_rows(configs)[0]
+    row = load_methods(configs)[0]
     open_, hidden = (measure(row, row.settings, "karate", [0, 1], hide_test=hide) for hide in (False, True))
     assert hidden.val == open_.val
     assert hidden.test == []
@@ -384,7 +384,7 @@ def dynamic_karate(dataset: str, splits: Any, *, device: str, root: Any = None, 
 
 def test_new_labels_are_told_or_trained_with(configs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "load_splits", dynamic_karate)
-    gcn, _, learned, _ = load_rows(configs)
+    gcn, _, learned, _ = load_methods(configs)
     setup = Setup(Results(tmp_path / "results"), splits=2)
     todo = [
         NewLabels("dynamic", learned, learned.settings, "karate", retrained=False),
@@ -399,14 +399,14 @@ def test_new_labels_are_told_or_trained_with(configs: Path, tmp_path: Path, monk
     assert reproduce.reproduce(todo, setup).kept == 8
     # Each is what one would get by hand.
     for split, data in enumerate(dynamic_karate("karate", range(2), device="cpu")):
-        model = methods.build("LGGD", learned.settings, "gcn", split).fit(data)
+        model = templates.build("LGGD", learned.settings, "gcn", split).fit(data)
         for additions in range(4):
             if additions:
                 new = data.new_mask[:, additions - 1]
                 model.add_labels(new, data.y[new])  # type: ignore[union-attr]
             assert outcome.lines[additions]["test"][split] == pytest.approx(100 * model.score(data))
         data.train_mask = data.train_mask | data.new_mask[:, :2].any(1)
-        model = methods.build("Backbone", gcn.settings, "gcn", split).fit(data)
+        model = templates.build("Backbone", gcn.settings, "gcn", split).fit(data)
         assert outcome.lines[4 + 2]["test"][split] == pytest.approx(100 * model.score(data))
 
 
@@ -417,7 +417,7 @@ def test_new_labels_are_for_models_that_take_them(configs: Path) -> None:
     assert [job.title for job in planned if "cora" in job.title] == [
         "LGGD on cora", "GCN, retrained on cora", "LGGD, retrained on cora", "GPR-GNN, retrained on cora"
     ]  # fmt: skip
-    gcn = load_rows(configs)[0]
+    gcn = load_methods(configs)[0]
     job = NewLabels("dynamic", gcn, gcn.settings, "cora", retrained=False)
     with pytest.raises(ValueError, match="`rows` must take in labels"):
         job.identities(Setup(Results(".")))

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from lggd.compare.methods import build, works_on
-from lggd.compare.row import Row, check_keys, configs_folder, load_rows, read_settings, read_toml, rows_named, table_of
+from lggd.compare.configs import check_keys, configs_folder, read_settings, read_table, read_toml
+from lggd.compare.methods import Method, load_methods, select_methods
+from lggd.compare.templates import build, supports_backbone
 from lggd.data.datasets import PAPER
 from lggd.errors import InputError
 from lggd.paper.jobs import CellJob, GeodesicJob, Job, NewLabelsJob, RobustnessJob, accepts_labels
@@ -22,7 +23,7 @@ ABLATION_FILE = "ablation.toml"
 # Everything within minutes; results go to separate files.
 QUICK_SUFFIX, QUICK_ROWS, QUICK_DATASETS = "-quick", ("01", "07", "08", "09", "11", "14"), ("cora",)
 QUICK_ROBUSTNESS = RobustnessJob(points=2000, epsilon=0.15, draws=1)
-T = TypeVar("T", Row, str)
+T = TypeVar("T", Method, str)
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ class Selection:
     quick: bool = False
     skip_unsupported: bool = False
 
-    def load_rows(self, default: Sequence[str] = ()) -> list[Row]:
-        rows = load_rows(self.configs)
+    def load_rows(self, default: Sequence[str] = ()) -> list[Method]:
+        rows = load_methods(self.configs)
         if self.rows:
-            return rows_named(rows, self.rows)
+            return select_methods(rows, self.rows)
         return [row for row in rows if not default or row.number in default]
 
     def dataset_names(self, default: Sequence[str] = tuple(PAPER)) -> list[str]:
@@ -49,7 +50,7 @@ class Selection:
 
     def supported(self, argument: str, values: Sequence[T], accepts: Callable[[T], bool], rule: str) -> list[T]:
         """The values that an experiment supports."""
-        refused = [one.name if isinstance(one, Row) else one for one in values if not accepts(one)]
+        refused = [one.name if isinstance(one, Method) else one for one in values if not accepts(one)]
         if refused and not self.skip_unsupported:
             raise InputError(argument, rule, ", ".join(refused), "Remove it from the list.")
         return [one for one in values if accepts(one)]
@@ -79,22 +80,22 @@ def _table1(selection: Selection) -> list[Job]:
 
 
 def _backbones(selection: Selection) -> list[Job]:
-    def has_backbone(row: Row) -> bool:
-        return any(works_on(row.method, backbone) for backbone in BACKBONES)
+    def has_backbone(row: Method) -> bool:
+        return any(supports_backbone(row.template, backbone) for backbone in BACKBONES)
 
     rows = selection.load_rows(BACKBONE_ROWS)
     return [
         CellJob("backbones", row, row.settings_for(dataset, selection.quick) | more, dataset, backbone)
         for row in selection.supported("rows", rows, has_backbone, "support other backbones")
-        for more in (BACKBONE_SETTINGS.get(row.method, {}),)
+        for more in (BACKBONE_SETTINGS.get(row.template, {}),)
         for dataset in selection.dataset_names()
         for backbone in BACKBONES  # innermost, so that all share the learned distances
-        if works_on(row.method, backbone)
+        if supports_backbone(row.template, backbone)
     ]
 
 
 def _dynamic(selection: Selection) -> list[Job]:
-    updated = [row for row in selection.load_rows(DYNAMIC_ROWS) if accepts_labels(build(row.method, {}, "gcn", 0))]
+    updated = [row for row in selection.load_rows(DYNAMIC_ROWS) if accepts_labels(build(row.template, {}, "gcn", 0))]
     jobs = [(row, False) for row in updated] + [(row, True) for row in selection.load_rows(RETRAINED_ROWS)]
     datasets, rule = selection.dataset_names(DYNAMIC_DATASETS), f"be among {', '.join(PAPER)} for labels added later"
     return [
@@ -109,12 +110,12 @@ def _ablation(selection: Selection) -> list[Job]:
     path = configs_folder(selection.configs) / ABLATION_FILE
     content = read_toml(path)
     check_keys(path, "", content, ("base", "variants"))
-    (row,) = rows_named(load_rows(selection.configs), [str(content.get("base"))])
+    (row,) = select_methods(load_methods(selection.configs), [str(content.get("base"))])
     rule = f"be {row.number}, the base of {path}"
     if not selection.supported("rows", selection.load_rows((row.number,)), row.__eq__, rule):
         return []
-    tables = table_of(path, content, "variants")
-    variants = {name: read_settings(path, f"variants.{name}", table_of(path, tables, name)) for name in tables}
+    tables = read_table(path, content, "variants")
+    variants = {name: read_settings(path, f"variants.{name}", read_table(path, tables, name)) for name in tables}
     return [
         CellJob("ablation", row, row.settings_for(dataset, selection.quick) | own, dataset, variant=name, file=path)
         for dataset in selection.dataset_names()

@@ -12,11 +12,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from lggd.compare.methods import Model, build
+from lggd.compare.configs import Setting
+from lggd.compare.methods import Method
+from lggd.compare.protocol import load_splits
 from lggd.compare.results import Results
-from lggd.compare.row import Row, Setting
-from lggd.compare.runner import ask, circumstances, fitted, identity, line_of, measure
-from lggd.compare.splits import load_splits
+from lggd.compare.runner import fit_method, identity, measure, result_line, run_metadata, score_models
+from lggd.compare.templates import Model, build
 from lggd.data.splits import fingerprint
 from lggd.errors import InputError, error_context
 from lggd.paper.dragon import dragon
@@ -74,7 +75,7 @@ class CellJob(Job):
     """A cell of a table: one row on one dataset. `variant` names an ablation, whose settings are in `file`."""
 
     experiment: str
-    row: Row
+    row: Method
     settings: Mapping[str, Setting]
     dataset: str
     backbone: str = "gcn"
@@ -93,7 +94,7 @@ class CellJob(Job):
 
     def identities(self, options: JobOptions) -> list[Line]:
         files = [*self.row.files_for(self.dataset), *([] if self.file is None else [self.file])]
-        _checked_model(self.title, files, self.row.method, self.settings, self.backbone, options.seed)
+        _checked_model(self.title, files, self.row.template, self.settings, self.backbone, options.seed)
         datas = load_splits(self.dataset, range(options.splits), device=options.device, root=options.root)
         hashes = [fingerprint(data) for data in datas]
         more = {} if self.variant is None else {"variant": self.variant}
@@ -104,7 +105,7 @@ class CellJob(Job):
         for one in missing:
             what, where = (self.row, self.settings, self.dataset), (options.device, self.backbone, options.seed)
             found = measure(*what, range(options.splits), *where, options.root, callback)
-            yield line_of(one, found, options.device)
+            yield result_line(one, found, options.device)
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class NewLabelsJob(Job):
     """
 
     experiment: str
-    row: Row
+    row: Method
     settings: Mapping[str, Setting]
     dataset: str
     retrained: bool
@@ -127,7 +128,7 @@ class NewLabelsJob(Job):
 
     def identities(self, options: JobOptions) -> list[Line]:
         files = self.row.files_for(self.dataset)
-        model = _checked_model(self.title, files, self.row.method, self.settings, "gcn", options.seed)
+        model = _checked_model(self.title, files, self.row.template, self.settings, "gcn", options.seed)
         if not self.retrained and not accepts_labels(model):
             rule = "accept labels without training"
             raise InputError("rows", rule, but=f"{self.row.name} cannot", remedy="Remove it from the list.")
@@ -144,20 +145,22 @@ class NewLabelsJob(Job):
                 extended = [data.clone("train_mask") for data in datas]
                 for data in extended:
                     data.train_mask |= data.new_mask[:, :additions].any(1)
-                models = fitted(self.row, self.settings, extended, range(options.splits), "gcn", options.seed, callback)
+                models = fit_method(
+                    self.row, self.settings, extended, range(options.splits), "gcn", options.seed, callback
+                )
             else:
                 for model, data in zip(models, datas, strict=True):
                     new = data.new_mask[:, additions - 1]
                     model.add_labels(new, data.y[new])  # type: ignore[union-attr]
-            found = ask(models, datas, start)
+            found = score_models(models, datas, start)
             if additions in wanted:
-                yield line_of(wanted[additions], found, options.device)
+                yield result_line(wanted[additions], found, options.device)
 
     def _load(self, options: JobOptions) -> list[Any]:
         return load_splits(self.dataset, range(options.splits), device=options.device, root=options.root, dynamic=True)
 
     @property
-    def _row(self) -> Row:
+    def _row(self) -> Method:
         """The row under the number and name that results use."""
         if not self.retrained:
             return self.row
@@ -189,7 +192,7 @@ class FigureJob(Job):
         path.parent.mkdir(parents=True, exist_ok=True)
         save(figure, path, DOTS_PER_INCH)
         place = {"figure": path.relative_to(options.results.folder).as_posix()}
-        yield {**missing[0], **numbers, **place, **circumstances("cpu", time.perf_counter() - start)}
+        yield {**missing[0], **numbers, **place, **run_metadata("cpu", time.perf_counter() - start)}
 
     def has_outputs(self, options: JobOptions) -> bool:
         return self._path(options).is_file()

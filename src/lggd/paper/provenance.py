@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lggd.compare.row import CHOSEN
+from lggd.compare.choices import read_chosen
+from lggd.compare.configs import CHOSEN
 from lggd.paper.measurements import Line, Measurements
 
 
@@ -53,16 +53,9 @@ def search_trials(measured: Measurements, configs: Path | None) -> dict[tuple[st
     found = {}
     for (row, dataset), measurement in measured.table1.items():
         path = None if configs is None else configs / CHOSEN / f"{measurement.line.get('slug')}.toml"
-        trials = None if path is None or not path.is_file() else _trials(path, dataset)
+        choice = None if path is None else read_chosen(path).get(dataset)
+        trials = None if choice is None else choice.trials
         if trials is not None:
             found[row, dataset] = trials
     return found
 
-
-def _trials(path: Path, dataset: str) -> int | None:
-    """Reads the trial count of a file of chosen settings, which stands in the comment above each table."""
-    for section in path.read_text(encoding="utf-8").split("\n\n"):
-        comment = re.search(r"^# (\d+) trials", section, re.MULTILINE)
-        if comment and re.search(rf"^\[{re.escape(dataset)}\]$", section, re.MULTILINE):
-            return int(comment[1])
-    return None

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lggd.compare.row import configs_folder, read_toml
+from lggd.compare.configs import configs_folder, read_toml
 from lggd.errors import InputError, InputFileError
 from lggd.files import replacing
 from lggd.paper import report_sections as sections

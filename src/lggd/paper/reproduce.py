@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from lggd.compare.claims import Claims
-from lggd.compare.runner import finished, is_overtaken
+from lggd.compare.runner import find_finished, is_superseded
 from lggd.features.remembered import remembering
 from lggd.memory import give_memory_back
 from lggd.paper.jobs import Job, JobOptions
@@ -76,9 +76,9 @@ def _run(
     """The existing lines of a job, after the first `ignored` of its experiment, and those that were missing."""
     # Read every time: another process may have measured it by now.
     existing = options.results.lines(job.experiment)[0][ignored:] if job.has_outputs(options) else []
-    found = [finished(existing, identity) for identity in identities]
+    found = [find_finished(existing, identity) for identity in identities]
     for identity, line in zip(identities, found, strict=True):
-        if line is not None and is_overtaken(existing, identity):
+        if line is not None and is_superseded(existing, identity):
             options.results.append(job.experiment, line)  # the settings requested last are those that count
     lines = [line for line in found if line is not None]
     result = ReproductionResult(lines, len(lines))

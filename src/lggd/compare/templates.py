@@ -1,0 +1,280 @@
+"""Where names become models: a base object for each kind of method, and the short names of its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.baselines import GDC, GOAL, GPRGNN, PPR, Baseline, DropEdge, GAugM, GAugO, GraphMix, Heat, MixUp
+from lggd.compare.configs import Setting
+from lggd.compare.protocol import NORMALIZATIONS
+from lggd.compare.settings import (
+    FieldPath,
+    Modification,
+    ObjectChoice,
+    Rule,
+    apply_settings,
+    check_kind,
+    default_of,
+    has,
+    renamed_arguments,
+    replace_at,
+)
+from lggd.equation.potential import DegreePotential
+from lggd.errors import InputError
+from lggd.features import GGD, LGGD
+from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
+from lggd.learning.networks import MLP, PropagatedMLP
+from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential
+from lggd.models.classifier import LGGDClassifier
+from lggd.models.plus import LGGDPlus
+from lggd.solvers.scheme import RK4
+from lggd.training.optimization import Optimization
+from lggd.validation import check_name, suggestion
+
+Model = LGGDClassifier | LGGDPlus | Baseline
+
+BACKBONES = {"gcn": GCN(), "gat": GAT(), "chebnet": ChebNet(), "jknet": JKNet()}
+# The setting that the runner applies to the data: how rows of x are normalized. Committed results call it so.
+NORMALIZATION = "contents"
+# Distances are read at this many multiples of the setting `time`.
+TIMES = 5
+
+
+@dataclass(frozen=True)
+class Template:
+    """A base object, which holds the defaults of all settings, and rules for their short names.
+
+    `backbone` is the path of the backbone; None for methods that bring a network of their own.
+    """
+
+    base: Any
+    rules: Mapping[str, Rule]
+    backbone: str | None = "backbone"
+
+    def base_on(self, backbone: str) -> Any:
+        """The base object with that backbone."""
+        return self.base if self.backbone is None else replace_at(self.base, self.backbone, BACKBONES[backbone])
+
+
+def build(template: str, settings: Mapping[str, Setting], backbone: str, seed: int) -> Model:
+    """An unfitted model of a template in `TEMPLATES`, with its defaults where `settings` have nothing else.
+
+    Settings are short names, or paths such as "features.initial.activation". What `fit` would refuse, whatever the
+    data, is refused here: before anything long starts.
+
+    >>> build("Backbone", {"dropout": 0.8}, backbone="gcn", seed=3).backbone
+    GCN(hidden=32, dropout=0.8)
+    """
+    complete = complete_settings(template, settings, backbone)
+    complete.pop(NORMALIZATION)
+    kind = TEMPLATES[template]
+    model = kind.base_on(backbone)
+    for path in ("seed", "features.seed"):
+        model = replace_at(model, path, seed) if has(model, path) else model
+    model = apply_settings(model, kind.rules, complete)
+    with renamed_arguments(kind.rules):
+        model._check()
+    return model  # type: ignore[no-any-return]
+
+
+def complete_settings(template: str, settings: Mapping[str, Setting], backbone: str) -> dict[str, Setting]:
+    """All settings with short names on that backbone, and those given by path: what a result depends on."""
+    kind = TEMPLATES[check_name("method", template, TEMPLATES)]
+    check_name("backbone", backbone, BACKBONES)
+    if kind.backbone is None and backbone != "gcn":
+        raise InputError("backbone", f"be gcn for {template}, which is a network of its own", backbone, "Leave it.")
+    base = kind.base_on(backbone)
+    defaults = {name: default_of(rule, base, kind.rules) for name, rule in kind.rules.items()}
+    defaults[NORMALIZATION] = NORMALIZATIONS[0]
+    for name, value in settings.items():
+        default = defaults[name] if name in defaults or not has(base, name) else FieldPath((name,)).read(base)
+        if not isinstance(default, Setting):
+            close = suggestion(name, list(defaults), "Remove it.")
+            raise InputError("settings", f"be among those of {template}: {', '.join(defaults)}", repr(name), close)
+        check_kind(name, value, default)
+    complete = {**defaults, **settings}
+    check_name(NORMALIZATION, complete[NORMALIZATION], NORMALIZATIONS)
+    return complete
+
+
+def supports_backbone(template: str, backbone: str) -> bool:
+    """Whether the template can be trained on that backbone, whatever its other settings are.
+
+    >>> supports_backbone("DropEdge", "jknet"), supports_backbone("DropEdge", "gat")
+    (True, False)
+    """
+    try:
+        build(template, {}, backbone, seed=0)
+    except InputError:  # with the defaults, nothing else could be wrong
+        return False
+    return True
+
+
+# -- short names ------------------------------------------------------------------------------------------------------
+
+
+def _field(*paths: str, conditional: bool = False) -> FieldPath:
+    return FieldPath(paths, conditional=conditional)
+
+
+def _optional(path: str, conditional: bool = False) -> FieldPath:
+    """A number, or 0 for None."""
+    return FieldPath((path,), lambda value: value or None, lambda value: value or 0.0, conditional)
+
+
+def _multiples(unit: float) -> tuple[float, ...]:
+    return tuple(unit * number for number in range(1, TIMES + 1))
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    """Sizes of hidden layers, written as "512-128"."""
+    try:
+        return tuple(int(width) for width in text.split("-") if width)
+    except ValueError as error:
+        raise InputError("hidden", 'be sizes such as "512-128"', repr(text)) from error
+
+
+def _training(owner: str = "", hidden: str = "backbone.hidden", dropout: str = "backbone.dropout") -> dict[str, Rule]:
+    names = {"lr": "lr", "weight_decay": "weight_decay", "max_epochs": "epochs", "patience": "patience"}
+    rules: dict[str, Rule] = {name: _field(f"{owner}optimization.{field}") for name, field in names.items()}
+    return rules | {"hidden": _field(f"{owner}{hidden}"), "dropout": _field(f"{owner}{dropout}")}
+
+
+def _distances(features: str) -> dict[str, Rule]:
+    """What GGD and LGGD have in common."""
+    return {
+        "time": FieldPath((f"{features}.times",), _multiples, lambda times: times[0]),
+        "alpha": _field(f"{features}.potential.alpha"),
+        "p": FieldPath((f"{features}.p",), float),
+        "cross_fit": _field(f"{features}.cross_fit"),
+    }
+
+
+def _learned(features: str) -> dict[str, Rule]:
+    """What LGGD and LGGD+ have in common."""
+    widths = FieldPath((f"{features}.initial.hidden",), _widths, lambda sizes: "-".join(map(str, sizes)))
+    return {
+        **_distances(features),
+        "initial": ObjectChoice(f"{features}.initial", {"mlp": MLP(), "propagated": PropagatedMLP()}),
+        "hops": _field(f"{features}.initial.hops", conditional=True),
+        "mlp_hidden": widths,
+        "mlp_dropout": _field(f"{features}.initial.dropout"),
+        "mlp_lr": _field(f"{features}.optimization.lr"),
+        "mlp_weight_decay": _field(f"{features}.optimization.weight_decay"),
+        "epochs": _field(f"{features}.optimization.epochs"),
+        "potential": Modification(
+            f"{features}.potential",
+            {
+                "degree": lambda rho: rho,
+                "learned": LearnedPotential,
+                "time": lambda rho: LearnedPotential(rho, per="graph"),
+                "edges": LearnedEdgeWeights,
+                "both": lambda rho: LearnedEdgeWeights(LearnedPotential(rho)),
+            },
+        ),
+        "horizons": ObjectChoice(f"{features}.horizons", {"each": "each", "shared": "shared"}),
+    }
+
+
+_SCALES = {"max": MaxScale(), "standard": Standardize(), "softmax": SoftmaxScale(), "none": Unscaled()}
+_CLASSIFIER: dict[str, Rule] = {
+    **_training(),
+    "step": _optional("features.scheme.step"),
+    "scale": ObjectChoice("features.scale", _SCALES),
+    "reachable": _field("features.reachable"),
+    "mode": ObjectChoice("features.mode", {"replace": "replace", "concat": "concat"}),
+    "readout": Modification("backbone", {"backbone": lambda backbone: backbone, "nearest": lambda backbone: None}),
+}
+_PLUS: dict[str, Rule] = {
+    **_training(),
+    **_learned("features"),
+    "pagerank": _optional("features.initial.pagerank", conditional=True),
+    "members": _field("members"),
+    "self_training": _field("self_training"),
+    "rounds": _field("rounds"),
+    "readout": ObjectChoice("readout", {"both": "both", "nearest": "nearest", "backbone": "backbone"}),
+    "inputs": ObjectChoice("inputs", {"both": "both", "features": "features", "contents": "contents"}),
+    "diffusion": ObjectChoice("diffusion", {"none": None, "ppr": PPR(0.1), "heat": Heat(3.0)}),
+    "diffusion_alpha": _field("diffusion.alpha", conditional=True),
+    "diffusion_t": _field("diffusion.t", conditional=True),
+    "neighbours": _field("neighbours"),
+}
+
+
+def _baseline(base: Baseline, **rules: Rule) -> Template:
+    """A template whose settings are the base's own numbers, and those of its training."""
+    own = {one.name: _field(one.name) for one in fields(base) if isinstance(getattr(base, one.name), Setting)}
+    del own["seed"]
+    backbone = "backbone" if has(base, "backbone") else None
+    training = {name: rule for name, rule in _training().items() if has(base, rule.paths[0])}  # type: ignore[union-attr]
+    return Template(base, {**training, **own, **rules}, backbone)
+
+
+# -- the templates ----------------------------------------------------------------------------------------------------
+
+_TRAINING = Optimization()  # every method is compared with the same, unless its settings say otherwise
+_PAPER = {"scale": MaxScale(), "reachable": False, "cross_fit": 0}
+
+# The methods that files may name. To add one, give a base object, and short names where paths are too long.
+TEMPLATES: dict[str, Template] = {
+    "Backbone": Template(LGGDClassifier(None, GCN(), _TRAINING), _training()),
+    "GGD": Template(
+        LGGDClassifier(GGD(_multiples(1.0), potential=DegreePotential(-1.0), **_PAPER), GCN(), _TRAINING),
+        {**_CLASSIFIER, **_distances("features")},
+    ),
+    "LGGD": Template(
+        LGGDClassifier(
+            LGGD(
+                _multiples(1.0),
+                p=1.0,
+                potential=DegreePotential(-0.5),
+                initial=MLP(),
+                horizons="each",
+                mode="replace",
+                scheme=RK4(),
+                optimization=Optimization(weight_decay=0.005, epochs=150, patience=None),
+                **_PAPER,
+            ),
+            GCN(),
+            _TRAINING,
+        ),
+        {**_CLASSIFIER, **_learned("features"), "mlp_input_dropout": _field("features.initial.input_dropout")},
+    ),
+    "LGGD+": Template(
+        LGGDPlus(
+            LGGD(
+                _multiples(0.2),
+                p=1.0,
+                potential=DegreePotential(-1.0),
+                initial=PropagatedMLP(hidden=(256, 64), pagerank=0.1),
+                horizons="each",
+                cross_fit=0,
+                optimization=Optimization(weight_decay=0.002, epochs=150, patience=None),
+            ),
+            optimization=_TRAINING,
+        ),
+        _PLUS,
+    ),
+    "MixUp": _baseline(MixUp()),
+    "DropEdge": _baseline(DropEdge()),
+    "GAugM": _baseline(GAugM()),
+    "GAugO": _baseline(GAugO()),
+    "GDC": _baseline(
+        GDC(),
+        kernel=ObjectChoice("kernel", {"ppr": PPR(), "heat": Heat()}),
+        alpha=_field("kernel.alpha", conditional=True),
+        t=_field("kernel.t", conditional=True),
+    ),
+    "GPRGNN": _baseline(GPRGNN(optimization=_TRAINING)),
+    "GOAL": _baseline(
+        GOAL(optimization=_TRAINING),
+        pretrain_epochs=_field("pretraining.epochs"),
+        complement_hidden=_field("complement.hidden"),
+        complement_layers=_field("complement.layers"),
+        complement_epochs=_field("complement.epochs"),
+    ),
+    "GraphMix": _baseline(GraphMix(optimization=_TRAINING), ramp_begin=_field("ramp.0"), ramp_end=_field("ramp.1")),
+}
