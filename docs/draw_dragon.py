@@ -1,4 +1,4 @@
-"""The silhouette of a dragon, drawn from a few curves: a shape with strongly curved geodesics."""
+"""Draws src/lggd/paper/dragon.png, the silhouette of a dragon: a shape with strongly curved geodesics."""
 
 from __future__ import annotations
 
@@ -130,3 +130,13 @@ def _frame(line: Floats) -> tuple[Floats, Floats]:
     ahead = np.gradient(line, axis=0)
     ahead /= np.linalg.norm(ahead, axis=1, keepdims=True)
     return ahead, np.stack([ahead[:, 1], -ahead[:, 0]], axis=1)
+
+
+if __name__ == "__main__":
+    # Black on white, one bit per pixel; needs Pillow.
+    from pathlib import Path
+
+    from PIL import Image
+
+    image = Image.fromarray(np.where(dragon(), 0, 255).astype(np.uint8)).convert("1")
+    image.save(Path(__file__).parents[1] / "src" / "lggd" / "paper" / "dragon.png", optimize=True)
