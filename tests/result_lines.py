@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lggd.compare.results import Results
 from lggd.paper.measurements import BASE_VARIANT, Measurements, read_measurements
 from lggd.paper.published import DATASETS, ROWS
 
@@ -80,6 +81,13 @@ def written(folder: Path, lines: dict[str, list[Line]]) -> Path:
         texts = [json.dumps({"experiment": experiment, **each}) for each in group]
         (folder / f"{experiment}.jsonl").write_text("".join(f"{text}\n" for text in texts))
     return folder
+
+
+def lines_of(folder: Path, experiment: str = "table1") -> list[Line]:
+    """The lines of a results folder, all of them complete."""
+    lines, incomplete = Results(folder).lines(experiment)
+    assert incomplete == 0
+    return lines
 
 
 def measured(folder: Path, lines: dict[str, list[Line]]) -> Measurements:

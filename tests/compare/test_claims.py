@@ -10,6 +10,7 @@ import pytest
 from lggd.compare.claims import FILE, Claims
 from other_process import claimed_elsewhere
 
+
 def test_what_another_process_holds_is_not_ours(tmp_path: Path) -> None:
     claims = Claims(tmp_path)
     with claimed_elsewhere(tmp_path, "a") as other:

@@ -63,13 +63,17 @@ def test_largest_component_is_used() -> None:
 def test_ends_outside_name_the_nearest_inside() -> None:
     with pytest.raises(InputError, match=r"`source` .* got 3,6, outside the shape. The nearest pixel inside is 1,6"):
         geodesic(bracket(), source=(3, 6))
-    with pytest.raises(InputError, match=r"`target` .* got -4,0, outside the 9 x 12 image. The nearest pixel inside is 1,1"):
+    with pytest.raises(
+        InputError, match=r"`target` .* got -4,0, outside the 9 x 12 image. The nearest pixel inside is 1,1"
+    ):
         geodesic(bracket(), target=(-4, 0))
 
 
 def test_ends_in_two_components() -> None:
     mask = np.array([[True, False, True, True]])
-    with pytest.raises(InputError, match=r"`target` must be connected .* got 0,3 .* The nearest connected pixel is 0,0"):
+    with pytest.raises(
+        InputError, match=r"`target` must be connected .* got 0,3 .* The nearest connected pixel is 0,0"
+    ):
         geodesic(mask, source=(0, 0), target=(0, 3))
 
 

@@ -99,7 +99,9 @@ def test_trials_come_from_the_chosen_settings(tmp_path: Path) -> None:
     written(tmp_path / "results", {"table1": [line("01", "cora", 75), line("01", "photo", 75), line("02", "cora", 70)]})
     (tmp_path / "rows").mkdir()
     (tmp_path / "chosen").mkdir()
-    tables = [f"[{name}]\ntrials = {count}\n[{name}.settings]\nlr = 1\n" for name, count in (("cora", 3), ("photo", 40))]
+    tables = [
+        f"[{name}]\ntrials = {count}\n[{name}.settings]\nlr = 1\n" for name, count in (("cora", 3), ("photo", 40))
+    ]
     (tmp_path / "chosen" / "row01.toml").write_text("\n".join(tables))
     report = read_report(tmp_path / "results", tmp_path / "REPORT.md", tmp_path)
     assert report.trials == {("01", "cora"): 3, ("01", "photo"): 40}

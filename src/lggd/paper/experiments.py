@@ -59,7 +59,7 @@ class Selection:
         """The values that an experiment supports."""
         refused = [one.name if isinstance(one, Method) else one for one in values if not accepts(one)]
         if refused and not self.skip_unsupported:
-            raise InputError(argument, rule, ", ".join(refused), "Remove it from the list.")
+            raise InputError(argument, rule, ", ".join(refused), "Omit it.")
         return [one for one in values if accepts(one)]
 
 

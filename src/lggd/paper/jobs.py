@@ -127,7 +127,7 @@ class NewLabelsJob(Job):
         model = _checked_model(self.title, files, self.row.template, self.settings, "gcn", options.seed)
         if not self.retrained and not accepts_labels(model):
             rule = "accept labels without training"
-            raise InputError("rows", rule, but=f"{self.row.name} cannot", remedy="Remove it from the list.")
+            raise InputError("rows", rule, but=f"{self.row.name} cannot", remedy="Omit it.")
         hashes = [fingerprint(data) for data in self._load(options)]
         what = (self.experiment, self._row, self.settings, self.dataset, hashes)
         return [identity(*what, seed=options.seed, additions=additions) for additions in ADDITIONS]
