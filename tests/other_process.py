@@ -1,4 +1,4 @@
-"""Another process that holds a claim on some work."""
+"""Other processes that hold a claim on work, for tests of how processes share it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ with Claims(sys.argv[1]).on(sys.argv[2], wait=True):
 
 @contextmanager
 def claimed_elsewhere(folder: Path, name: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds a claim until it reads a line, or is killed."""
+    """Another process that holds a claim until it reads a line, or dies."""
     command = [sys.executable, "-c", HOLD, str(folder), name]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None

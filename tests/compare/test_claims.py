@@ -11,7 +11,7 @@ from lggd.compare.claims import FILE, Claims
 from other_process import claimed_elsewhere
 
 
-def test_what_another_process_holds_is_not_ours(tmp_path: Path) -> None:
+def test_a_claim_held_by_another_process_is_not_granted(tmp_path: Path) -> None:
     claims = Claims(tmp_path)
     with claimed_elsewhere(tmp_path, "a") as other:
         with claims.on("a") as mine, claims.on("b") as also_mine:
@@ -32,7 +32,7 @@ def test_claims_end_with_their_process(tmp_path: Path) -> None:
             assert mine
 
 
-def test_one_may_wait_for_a_claim(tmp_path: Path) -> None:
+def test_claims_can_be_waited_for(tmp_path: Path) -> None:
     claims = Claims(tmp_path)
     with claimed_elsewhere(tmp_path, "a") as other:
         assert other.stdin is not None
@@ -42,11 +42,11 @@ def test_one_may_wait_for_a_claim(tmp_path: Path) -> None:
             assert mine
 
 
-@pytest.mark.parametrize("wrong", [KeyboardInterrupt, ValueError])
-def test_claims_are_given_back_whatever_happens(tmp_path: Path, wrong: type[BaseException]) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_claims_are_released_on_any_error(tmp_path: Path, error: type[BaseException]) -> None:
     claims = Claims(tmp_path)
-    with pytest.raises(wrong), claims.on("a"):
-        raise wrong
+    with pytest.raises(error), claims.on("a"):
+        raise error
     with claimed_elsewhere(tmp_path, "a"), claims.on("a") as mine:
         assert not mine
     claims.close()

@@ -83,24 +83,34 @@ Rule = FieldPath | ObjectChoice | Modification
 
 
 def default_of(rule: Rule, base: Any, rules: Mapping[str, Rule]) -> Setting:
-    """The value in the base object, or else in an alternative that an `ObjectChoice` would put there."""
-    choices = [choice for choice in rules.values() if isinstance(choice, ObjectChoice)]
-    options = ((choice.path, option) for choice in choices for option in choice.options.values())
-    for model in (base, *(replace_at(base, *pair) for pair in options)):
+    """The value in the base object, or else in one that an `ObjectChoice` could put there."""
+    for model in _alternatives(base, rules):
         with suppress(LookupError):
             return rule.read(model)
     raise LookupError(f"no field {rule}")
 
 
-def apply_settings(model: Any, rules: Mapping[str, Rule], settings: Mapping[str, Setting]) -> Any:
+def apply_settings(base: Any, rules: Mapping[str, Rule], settings: Mapping[str, Setting]) -> Any:
     """A copy of the model with these settings: first chosen objects, then their fields, then modifications."""
+    model = base
     for kind in (ObjectChoice, FieldPath, Modification):
         for name, value in settings.items():
             rule = rules.get(name) or FieldPath((name,))
             if isinstance(rule, kind):
                 with renamed_arguments({name: rule}):
                     model = rule.apply(model, name, value)
+                    if isinstance(rule, FieldPath) and rule.conditional:  # invalid values are refused even if ignored
+                        for other in _alternatives(base, rules):
+                            rule.apply(other, name, value)
     return model
+
+
+def _alternatives(base: Any, rules: Mapping[str, Rule]) -> Iterator[Any]:
+    """The base object, and copies with every object that may be chosen."""
+    yield base
+    for rule in rules.values():
+        if isinstance(rule, ObjectChoice):
+            yield from (replace_at(base, rule.path, option) for option in rule.options.values())
 
 
 @contextmanager

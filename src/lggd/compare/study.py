@@ -155,7 +155,7 @@ class SharedStudy:
         for name in dict.fromkeys([*about, *before]) if before is not None else ():
             if about.get(name) != before.get(name):
                 rule = f"be {before.get(name)!r} as in the trials of {self.name} so far"
-                remedy = "Use that, or start again with other `results`."
+                remedy = "Use that, or start again in another results folder."
                 raise InputError(name, rule, repr(about.get(name)), remedy)
         return about
 

@@ -18,6 +18,7 @@ from lggd.compare.settings import (
     apply_settings,
     check_kind,
     default_of,
+    get_at,
     has,
     renamed_arguments,
     replace_at,
@@ -90,7 +91,7 @@ def complete_settings(template: str, settings: Mapping[str, Setting], backbone: 
     defaults = {name: default_of(rule, base, kind.rules) for name, rule in kind.rules.items()}
     defaults[NORMALIZATION] = NORMALIZATIONS[0]
     for name, value in settings.items():
-        default = defaults[name] if name in defaults or not has(base, name) else FieldPath((name,)).read(base)
+        default = defaults.get(name, get_at(base, name) if has(base, name) else None)
         if not isinstance(default, Setting):
             close = suggestion(name, list(defaults), "Remove it.")
             raise InputError("settings", f"be among those of {template}: {', '.join(defaults)}", repr(name), close)
