@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from lggd.compare.claims import FILE, Claims
-from other_process import held_elsewhere
+from other_process import claimed_elsewhere
 
 
 def test_a_claim_held_by_another_process_is_not_granted(tmp_path: Path) -> None:
     claims = Claims(tmp_path)
-    with held_elsewhere(tmp_path, "a") as other:
+    with claimed_elsewhere(tmp_path, "a") as other:
         with claims.on("a") as mine, claims.on("b") as also_mine:
             assert (mine, also_mine) == (False, True)
         other.communicate("enough\n")
@@ -25,7 +25,7 @@ def test_a_claim_held_by_another_process_is_not_granted(tmp_path: Path) -> None:
 
 def test_claims_end_with_their_process(tmp_path: Path) -> None:
     claims = Claims(tmp_path)
-    with held_elsewhere(tmp_path, "a") as other:
+    with claimed_elsewhere(tmp_path, "a") as other:
         other.send_signal(signal.SIGKILL)
         other.wait()
         with claims.on("a") as mine:
@@ -34,7 +34,7 @@ def test_claims_end_with_their_process(tmp_path: Path) -> None:
 
 def test_claims_can_be_waited_for(tmp_path: Path) -> None:
     claims = Claims(tmp_path)
-    with held_elsewhere(tmp_path, "a") as other:
+    with claimed_elsewhere(tmp_path, "a") as other:
         assert other.stdin is not None
         other.stdin.write("enough\n")
         other.stdin.flush()
@@ -47,6 +47,6 @@ def test_claims_are_released_on_any_error(tmp_path: Path, error: type[BaseExcept
     claims = Claims(tmp_path)
     with pytest.raises(error), claims.on("a"):
         raise error
-    with held_elsewhere(tmp_path, "a"), claims.on("a") as mine:
+    with claimed_elsewhere(tmp_path, "a"), claims.on("a") as mine:
         assert not mine
     claims.close()

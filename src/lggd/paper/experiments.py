@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from matplotlib.figure import Figure
 
 from lggd.compare.configs import check_keys, configs_folder, read_settings, read_table, read_toml
 from lggd.compare.methods import Method, load_methods, select_methods
 from lggd.compare.templates import build, supports_backbone
 from lggd.data.datasets import PAPER
 from lggd.errors import InputError
-from lggd.paper.jobs import CellJob, GeodesicJob, Job, NewLabelsJob, RobustnessJob, accepts_labels
-from lggd.validation import suggestion
+from lggd.paper.figures import draw_geodesic, draw_robustness
+from lggd.paper.geodesic import DRAGON, geodesic, read_image
+from lggd.paper.jobs import CellJob, FigureJob, Job, Line, NewLabelsJob, accepts_labels
+from lggd.paper.robustness import robustness
+from lggd.training.progress import Callback, Progress
+from lggd.validation import check_name
 
 BACKBONE_ROWS, BACKBONES = ("01", "09", "14"), ("gat", "chebnet", "jknet")
 # The nearest class does not depend on the backbone, so that LGGD+ always uses both readouts here.
@@ -22,7 +28,8 @@ DYNAMIC_DATASETS, DYNAMIC_ROWS, RETRAINED_ROWS = ("cora", "citeseer", "pubmed"),
 ABLATION_FILE = "ablation.toml"
 # Everything within minutes; results go to separate files.
 QUICK_SUFFIX, QUICK_ROWS, QUICK_DATASETS = "-quick", ("01", "07", "08", "09", "11", "14"), ("cora",)
-QUICK_ROBUSTNESS = RobustnessJob(points=2000, epsilon=0.15, draws=1)
+ROBUSTNESS = {"points": 20_000, "epsilon": 0.05, "extra_edges": [10, 100, 1000], "draws": 5}
+QUICK_ROBUSTNESS = ROBUSTNESS | {"points": 2000, "epsilon": 0.15, "draws": 1}
 T = TypeVar("T", Method, str)
 
 
@@ -52,7 +59,7 @@ class Selection:
         """The values that an experiment supports."""
         refused = [one.name if isinstance(one, Method) else one for one in values if not accepts(one)]
         if refused and not self.skip_unsupported:
-            raise InputError(argument, rule, ", ".join(refused), "Remove it from the list.")
+            raise InputError(argument, rule, ", ".join(refused), "Omit it.")
         return [one for one in values if accepts(one)]
 
 
@@ -64,9 +71,7 @@ def plan(experiment: str, selection: Selection = Selection()) -> list[Job]:
     """
     if experiment == "all":
         return [job for one in EXPERIMENTS for job in plan(one, replace(selection, skip_unsupported=True))]
-    if experiment not in EXPERIMENTS:
-        close = suggestion(experiment, list(EXPERIMENTS))
-        raise InputError("experiment", f"be one of {', '.join(EXPERIMENTS)} or all", repr(experiment), close)
+    check_name("experiment", experiment, (*EXPERIMENTS, "all"))
     jobs = EXPERIMENTS[experiment](selection)
     return [replace(job, experiment=f"{job.experiment}{QUICK_SUFFIX}") for job in jobs] if selection.quick else jobs  # type: ignore[type-var]
 
@@ -130,11 +135,38 @@ def _figure(selection: Selection, job: Job) -> list[Job]:
     return [] if selection.rows or selection.datasets else [job]
 
 
+def _robustness(selection: Selection) -> list[Job]:
+    config = QUICK_ROBUSTNESS if selection.quick else ROBUSTNESS
+    return _figure(selection, FigureJob("robustness", _robustness_figure, config))
+
+
+def _geodesic(selection: Selection) -> list[Job]:
+    return _figure(selection, FigureJob("geodesic", _geodesic_figure, {"shape": "dragon", "p": "inf"}))
+
+
+def _robustness_figure(seed: int, callback: Callback | None, *, draws: int, **sizes: Any) -> tuple[Figure, Line]:
+    """How much distances change with wrong edges (paper, Fig. 1 and 2)."""
+
+    def report(solved: int, total: int) -> None:
+        if callback is not None:
+            callback(Progress("distances", solved, total, {}))
+
+    found = robustness(**sizes, seeds=draws, seed=seed, progress=report)
+    return draw_robustness(found), {"change": found.changes()}
+
+
+def _geodesic_figure(seed: int, callback: Callback | None, *, shape: str, p: str) -> tuple[Figure, Line]:
+    """A geodesic through a shape (paper, teaser)."""
+    found = geodesic(read_image(DRAGON), p=float(p))
+    ends = {"source": list(found.source), "target": list(found.target)}
+    return draw_geodesic(found), {**ends, "distance": found.length, "path_pixels": len(found.path)}
+
+
 EXPERIMENTS: dict[str, Callable[[Selection], list[Job]]] = {
     "table1": _table1,
     "backbones": _backbones,
     "dynamic": _dynamic,
-    "robustness": lambda selection: _figure(selection, QUICK_ROBUSTNESS if selection.quick else RobustnessJob()),
-    "geodesic": lambda selection: _figure(selection, GeodesicJob()),
+    "robustness": _robustness,
+    "geodesic": _geodesic,
     "ablation": _ablation,
 }

@@ -24,7 +24,6 @@ FORMATS = (".png", ".pdf", ".svg")
 DOTS_PER_INCH = 200
 COLOURS = "autumn"  # as in the paper: red at the boundary, yellow at the largest distance
 INK, SHAPE_COLOUR, OUT_OF_REACH = "#222222", "#3a3a3a", "#cccccc"
-SOURCE_COLOUR, TARGET_COLOUR = "#1f6feb", "#0a9d58"
 
 
 def check_format(path: str | Path) -> Path:
@@ -83,9 +82,12 @@ def draw_geodesic(result: Geodesic) -> Figure:
     field.contour(reached, levels=24, colors="white", linewidths=0.8, alpha=0.8)
     path.plot(result.path[:, 1], result.path[:, 0], color=INK, linewidth=2.2, solid_capstyle="round")
     length = f", {result.length:.0f} pixels long" if math.isinf(result.p) else ""
+    ends = {"source": (result.source, "o", 8, "#1f6feb"), "target": (result.target, "*", 14, "#0a9d58")}
     titles = ("shape", f"distance, {_exponent(result.p)}", f"geodesic{length}")
     for panel, title in zip((shape, field, path), titles, strict=True):
-        _mark_ends(panel, result)
+        for name, ((row, column), marker, size, colour) in ends.items():
+            style: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 1.2, "clip_on": False, "zorder": 5}
+            panel.plot(column, row, marker, markersize=size, color=colour, label=name, **style)
         panel.set_title(title, fontsize=12)
         _clear_frame(panel)
     panels["legend"].axis("off")
@@ -108,21 +110,12 @@ def _scatter(panel: Axes, result: Robustness, value: np.ndarray, scale: Normaliz
     panel.scatter(x[~reached], y[~reached], color=OUT_OF_REACH, **dots)
     panel.scatter(x[reached], y[reached], c=value[reached], cmap=COLOURS, norm=scale, **dots)
     panel.set_aspect("equal")
-    panel.set_xlim(-1.03, 1.03)
-    panel.set_ylim(-1.03, 1.03)
+    panel.set(xlim=(-1.03, 1.03), ylim=(-1.03, 1.03))
     _clear_frame(panel)
 
 
-def _mark_ends(panel: Axes, result: Geodesic) -> None:
-    ends = (("source", result.source, "o", 8, SOURCE_COLOUR), ("target", result.target, "*", 14, TARGET_COLOUR))
-    for name, (row, column), marker, size, colour in ends:
-        rim: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 1.2}
-        panel.plot(column, row, marker, markersize=size, color=colour, label=name, clip_on=False, zorder=5, **rim)
-
-
 def _clear_frame(panel: Axes) -> None:
-    panel.set_xticks([])
-    panel.set_yticks([])
+    panel.set(xticks=[], yticks=[])
     panel.spines[:].set_visible(False)
 
 

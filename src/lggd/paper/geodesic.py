@@ -18,6 +18,7 @@ from lggd.graph.geometry import dark_half
 
 Pixel = tuple[int, int]
 LUMA = np.array([0.299, 0.587, 0.114])  # of red, green and blue (Rec. 601)
+DRAGON = Path(__file__).with_name("dragon.png")  # drawn by docs/draw_dragon.py
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,21 +57,17 @@ def geodesic(
     pixels = np.argwhere(inside)
     node = np.full(inside.shape, -1, np.int64)
     node[inside] = np.arange(len(pixels))
-    if source is None:
-        if target is None:
-            component = graph.components
-            start = _farthest(graph, int((component == torch.bincount(component).argmax()).nonzero()[0]))
-        else:
-            start = int(node[target])
-        source = _as_pixel(pixels[_farthest(graph, start)])
-    if target is None:
-        target = _as_pixel(pixels[_farthest(graph, int(node[source]))])
+    if source is None and target is None:
+        component = graph.components
+        start = int((component == torch.bincount(component).argmax()).nonzero()[0])
+        source = _as_pixel(pixels[_farthest(graph, _farthest(graph, start))])
+    source = source or _as_pixel(pixels[_farthest(graph, int(node[target]))])
+    target = target or _as_pixel(pixels[_farthest(graph, int(node[source]))])
     solution = distance(graph, [int(node[source])], p=p)
     field = np.full(inside.shape, np.inf)
     field[inside] = solution.value.numpy()
     if not math.isfinite(field[target]):
-        nearest = _text(_nearest(np.isfinite(field), target))
-        remedy = f"The nearest connected pixel is {nearest}."
+        remedy = f"The nearest connected pixel is {_text(_nearest(np.isfinite(field), target))}."
         raise InputError("target", "be connected to the source", f"{_text(target)} in another component", remedy)
     path = pixels[shortest_path(graph, solution, int(node[target])).numpy()]
     return Geodesic(inside, field, path, source, target, p)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,9 @@ from lggd.compare.runner import fit_method, identity, measure, result_line, run_
 from lggd.compare.templates import Model, build
 from lggd.data.splits import fingerprint
 from lggd.errors import InputError, error_context
-from lggd.paper.dragon import dragon
-from lggd.paper.figures import draw_geodesic, draw_robustness, save
-from lggd.paper.geodesic import geodesic
+from lggd.paper.figures import save
 from lggd.paper.measurements import ADDITIONS, RETRAINED
-from lggd.paper.robustness import robustness
-from lggd.training.progress import Callback, Progress
+from lggd.training.progress import Callback
 
 DOTS_PER_INCH = 80  # figures of 80,000 points are committed; at full resolution they would outweigh all numbers
 Line = dict[str, Any]
@@ -131,7 +127,7 @@ class NewLabelsJob(Job):
         model = _checked_model(self.title, files, self.row.template, self.settings, "gcn", options.seed)
         if not self.retrained and not accepts_labels(model):
             rule = "accept labels without training"
-            raise InputError("rows", rule, but=f"{self.row.name} cannot", remedy="Remove it from the list.")
+            raise InputError("rows", rule, but=f"{self.row.name} cannot", remedy="Omit it.")
         hashes = [fingerprint(data) for data in self._load(options)]
         what = (self.experiment, self._row, self.settings, self.dataset, hashes)
         return [identity(*what, seed=options.seed, additions=additions) for additions in ADDITIONS]
@@ -145,9 +141,8 @@ class NewLabelsJob(Job):
                 extended = [data.clone("train_mask") for data in datas]
                 for data in extended:
                     data.train_mask |= data.new_mask[:, :additions].any(1)
-                models = fit_method(
-                    self.row, self.settings, extended, range(options.splits), "gcn", options.seed, callback
-                )
+                splits = range(options.splits)
+                models = fit_method(self.row, self.settings, extended, splits, "gcn", options.seed, callback)
             else:
                 for model, data in zip(models, datas, strict=True):
                     new = data.new_mask[:, additions - 1]
@@ -169,25 +164,22 @@ class NewLabelsJob(Job):
 
 @dataclass(frozen=True)
 class FigureJob(Job):
-    """A figure and its numbers. The fields of a subclass besides `experiment` are what the numbers depend on."""
+    """A figure and its numbers, both made by `draw(seed, callback, **config)`."""
 
     experiment: str
-
-    @abstractmethod
-    def draw(self, seed: int, callback: Callback | None) -> tuple[Figure, Line]:
-        """The figure and its numbers."""
+    draw: Callable[..., tuple[Figure, Line]]
+    config: Mapping[str, Any]
 
     @property
     def title(self) -> str:
         return f"Figure: {self.experiment}"
 
     def identities(self, options: JobOptions) -> list[Line]:
-        config = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-        return [{"experiment": config.pop("experiment"), "config": config, "seed": options.seed}]
+        return [{"experiment": self.experiment, "config": dict(self.config), "seed": options.seed}]
 
     def lines(self, options: JobOptions, missing: Sequence[Line], callback: Callback | None) -> Iterator[Line]:
         start = time.perf_counter()
-        figure, numbers = self.draw(options.seed, callback)
+        figure, numbers = self.draw(options.seed, callback, **self.config)
         path = self._path(options)
         path.parent.mkdir(parents=True, exist_ok=True)
         save(figure, path, DOTS_PER_INCH)
@@ -199,40 +191,6 @@ class FigureJob(Job):
 
     def _path(self, options: JobOptions) -> Path:
         return options.results.folder / "figures" / f"{self.experiment}.png"
-
-
-@dataclass(frozen=True)
-class RobustnessJob(FigureJob):
-    """How much distances change with wrong edges (paper, Fig. 1 and 2)."""
-
-    experiment: str = "robustness"
-    points: int = 20_000
-    epsilon: float = 0.05
-    extra_edges: tuple[int, ...] = (10, 100, 1000)
-    draws: int = 5
-
-    def draw(self, seed: int, callback: Callback | None) -> tuple[Figure, Line]:
-        def report(solved: int, total: int) -> None:
-            if callback is not None:
-                callback(Progress("distances", solved, total, {}))
-
-        sizes: dict[str, Any] = {"points": self.points, "epsilon": self.epsilon, "extra_edges": self.extra_edges}
-        found = robustness(**sizes, seeds=self.draws, seed=seed, progress=report)
-        return draw_robustness(found), {"change": found.changes()}
-
-
-@dataclass(frozen=True)
-class GeodesicJob(FigureJob):
-    """A geodesic through a dragon (paper, teaser)."""
-
-    experiment: str = "geodesic"
-    shape: str = "dragon"
-    p: str = "inf"
-
-    def draw(self, seed: int, callback: Callback | None) -> tuple[Figure, Line]:
-        found = geodesic(dragon(), p=math.inf)
-        ends = {"source": list(found.source), "target": list(found.target)}
-        return draw_geodesic(found), {**ends, "distance": found.length, "path_pixels": len(found.path)}
 
 
 def accepts_labels(model: object) -> bool:

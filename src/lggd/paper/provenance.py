@@ -58,4 +58,3 @@ def search_trials(measured: Measurements, configs: Path | None) -> dict[tuple[st
         if trials is not None:
             found[row, dataset] = trials
     return found
-
