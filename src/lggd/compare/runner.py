@@ -19,8 +19,8 @@ from lggd.compare.configs import Setting
 from lggd.compare.machine import machine, versions
 from lggd.compare.methods import Method
 from lggd.compare.protocol import load_splits, with_normalized_features, without_test_labels
-from lggd.compare.templates import NORMALIZATION, Model, build, complete_settings
-from lggd.models.batching import fit_together
+from lggd.compare.templates import NORMALIZATION, build, complete_settings
+from lggd.estimator import NodeClassifier, fit_together
 from lggd.training.progress import Callback
 
 # What identifies a measurement. Most lines have no `additions` and no `variant`.
@@ -73,7 +73,7 @@ def fit_method(
     backbone: str,
     seed: int,
     callback: Callback | None,
-) -> list[Model]:
+) -> list[NodeClassifier]:
     """One fitted model per split, of any data."""
     normalization = str(complete_settings(method.template, settings, backbone)[NORMALIZATION])
     models = [build(method.template, settings, backbone, seed + split) for split in splits]
