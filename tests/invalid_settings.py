@@ -43,6 +43,6 @@ OUT_OF_RANGE: list[tuple[str, str, Any, str]] = [
     ("LGGD", "mlp_lr", 0.0, "`mlp_lr` must be positive and finite, got 0"),
     ("LGGD", "mlp_dropout", 1.5, "`mlp_dropout` must"),
     ("LGGD+", "members", 0, "`members` must be a whole number from 1, got 0"),
-    ("LGGD+", "self_training", 2, "`self_training` must be a share in [0, 1], got 2"),
+    ("LGGD+", "self_training", 2, "`self_training` must lie in [0, 1], got 2"),
     ("LGGD+", "diffusion_t", -1.0, "`diffusion_t` must be positive"),
 ]
