@@ -1,16 +1,10 @@
-"""What the paper published: the rows of its Table 1, and ours that it does not have."""
+"""The published numbers of the paper's Table 1, and the rows that we add to it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-DATASETS = {
-    "cora": "Cora",
-    "citeseer": "CiteSeer",
-    "pubmed": "PubMed",
-    "computers": "Computers",
-    "photo": "Photo",
-}
+DATASETS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "computers": "Computers", "photo": "Photo"}
 ROWS = {
     "01": "GCN",
     "02": "MixUp",
@@ -27,13 +21,13 @@ ROWS = {
     "13": "GraphMix",
     "14": "LGGD+",
 }
-# Methods of others that the paper measured. GraphMix is not among them: the paper only mentions it.
+# Other authors' methods in the paper's table. The paper mentions GraphMix without measuring it.
 BASELINES = ("01", "02", "03", "04", "05", "06", "07", "11", "12")
 
 
 @dataclass(frozen=True)
 class Published:
-    """A test accuracy in per cent over ten splits, as printed."""
+    """A published test accuracy in percent, over ten splits."""
 
     mean: float
     sd: float

@@ -1,4 +1,4 @@
-"""The silhouette of a dragon, drawn from a few curves: a shape whose geodesics have to bend."""
+"""Draws src/lggd/paper/dragon.png, the silhouette of a dragon: a shape with strongly curved geodesics."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from scipy.interpolate import CubicSpline
 
 HEIGHT, WIDTH = 400, 600
 Point = tuple[float, float]
+Floats, Mask = NDArray[np.float64], NDArray[np.bool_]
 
 # Points are (x, y) in pixels, y downwards. The body runs from the nape to the tip of the tail.
 SPINE: Sequence[Point] = (
@@ -18,10 +19,9 @@ SPINE: Sequence[Point] = (
     (372, 172), (290, 200), (206, 178), (112, 190), (62, 238), (86, 294), (160, 312), (240, 294), (322, 322),
     (404, 300), (470, 318), (528, 306), (556, 274), (534, 246), (498, 250),
 )  # fmt: skip
-# How thick the body is at some fractions of its length.
+# Thickness of the body at some fractions of its length.
 GIRTH = ((0.0, 23.0), (0.08, 27.0), (0.4, 29.0), (0.65, 25.0), (0.85, 13.0), (1.0, 4.0))
-SPINES_ON_BACK = 64
-SPINE_HEIGHT = 13.0
+SPINES_ON_BACK, SPINE_HEIGHT = 64, 13.0
 
 SKULL: Sequence[Point] = (
     (150, 60), (122, 50), (102, 52), (88, 62), (66, 68), (44, 68), (34, 62), (27, 68), (24, 78), (30, 87), (60, 92),
@@ -29,12 +29,9 @@ SKULL: Sequence[Point] = (
     (146, 110),
 )  # fmt: skip
 TEETH: Sequence[Sequence[Point]] = (
-    ((34, 86), (44, 88), (38, 99)),
-    ((54, 90), (62, 92), (57, 102)),
-    ((74, 93), (82, 95), (76, 104)),
-    ((44, 116), (52, 117), (49, 107)),
-    ((66, 117), (74, 115), (71, 107)),
-)
+    ((34, 86), (44, 88), (38, 99)), ((54, 90), (62, 92), (57, 102)), ((74, 93), (82, 95), (76, 104)),
+    ((44, 116), (52, 117), (49, 107)), ((66, 117), (74, 115), (71, 107)),
+)  # fmt: skip
 EYE, EYE_RADIUS = (88, 74), 4.5
 HORNS: Sequence[Sequence[Point]] = (
     ((112, 54), (128, 36), (150, 24), (176, 20)),
@@ -55,8 +52,8 @@ LEGS: Sequence[tuple[Sequence[Point], Sequence[Point]]] = (
 TAIL_BLADE: Sequence[Point] = ((0, 3), (-9, 17), (10, 10), (40, 0), (10, -10), (-9, -17), (0, -3))
 
 
-def dragon() -> NDArray[np.bool_]:
-    """A mask `[400, 600]`, True inside the dragon, which is connected. Its head lies at the upper left."""
+def dragon() -> Mask:
+    """A mask `[400, 600]`, True inside the dragon, which is connected. Its head is at the upper left."""
     canvas = np.zeros((HEIGHT, WIDTH), bool)
     length, girth = np.array(GIRTH).T
     spine = _curve(SPINE, 3000)
@@ -72,16 +69,17 @@ def dragon() -> NDArray[np.bool_]:
         _stroke(canvas, _curve(horn, 200), np.linspace(7.5, 1.2, 200))
     for whisker in WHISKERS:
         _stroke(canvas, _curve(whisker, 300), np.linspace(3.2, 1.2, 300))
-    _fill(canvas, _tail_blade(spine))
-    for outline in (SKULL, *TEETH):
+    ahead, outwards = _frame(spine)
+    along, across = np.array(TAIL_BLADE).T[:, :, None]
+    for outline in (spine[-1] + along * ahead[-1] + across * outwards[-1], SKULL, *TEETH):
         _fill(canvas, outline)
     eye = np.zeros_like(canvas)
     _stroke(eye, np.array([EYE], float), np.array([EYE_RADIUS]))
     return canvas & ~eye
 
 
-def _curve(through: ArrayLike, samples: int) -> NDArray[np.float64]:
-    """Points `[samples, 2]`, evenly spread along a smooth curve through the given ones."""
+def _curve(through: ArrayLike, samples: int) -> Floats:
+    """Points `[samples, 2]`, evenly spaced along a smooth curve through the given points."""
     knots = np.asarray(through, float)
     chord = np.concatenate([[0], np.cumsum(np.linalg.norm(np.diff(knots, axis=0), axis=1))])
     dense = CubicSpline(chord, knots)(np.linspace(0, chord[-1], 10 * samples))
@@ -90,24 +88,22 @@ def _curve(through: ArrayLike, samples: int) -> NDArray[np.float64]:
     return np.stack([np.interp(even, walked, dense[:, axis]) for axis in (0, 1)], axis=1)
 
 
-def _stroke(canvas: NDArray[np.bool_], line: NDArray[np.float64], radius: NDArray[np.float64]) -> None:
-    """Blackens a disc of its own radius around each point of the line."""
+def _stroke(canvas: Mask, line: Floats, radius: Floats) -> None:
+    """Fills a disc around each point of the line."""
     for centre, r in zip(line, radius, strict=True):
         window, x, y = _window(canvas, centre - r, centre + r)
         window |= (x - centre[0]) ** 2 + (y - centre[1]) ** 2 <= r * r
 
 
-def _fill(canvas: NDArray[np.bool_], corners: ArrayLike) -> None:
-    """Blackens the inside of a polygon."""
+def _fill(canvas: Mask, corners: ArrayLike) -> None:
+    """Fills a polygon."""
     outline = np.asarray(corners, float)
     window, x, y = _window(canvas, outline.min(0), outline.max(0))
     pixels = np.stack(np.broadcast_arrays(x, y), axis=-1).reshape(-1, 2)
     window |= Outline(outline).contains_points(pixels).reshape(window.shape)
 
 
-def _window(
-    canvas: NDArray[np.bool_], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> tuple[NDArray[np.bool_], NDArray[np.integer], NDArray[np.integer]]:
+def _window(canvas: Mask, low: Floats, high: Floats) -> tuple[Mask, NDArray[np.integer], NDArray[np.integer]]:
     """A view of the pixels between two corners, and their x `[1, w]` and y `[h, 1]`."""
     left, top = np.maximum(low.astype(int), 0)
     right, bottom = high.astype(int) + 2
@@ -116,8 +112,8 @@ def _window(
     return window, x, y
 
 
-def _back_spines(spine: NDArray[np.float64], thickness: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Triangles on one side of the body, evenly spaced there, leaning towards the tail and shrinking with it."""
+def _back_spines(spine: Floats, thickness: Floats) -> list[Floats]:
+    """Triangles evenly spaced on one side of the body, leaning towards the tail and shrinking with it."""
     ahead, outwards = _frame(spine)
     back = spine + outwards * (thickness[:, None] - 2)
     walked = np.cumsum(np.linalg.norm(np.diff(back, axis=0, prepend=back[:1]), axis=1))
@@ -129,14 +125,18 @@ def _back_spines(spine: NDArray[np.float64], thickness: NDArray[np.float64]) -> 
     return triangles
 
 
-def _tail_blade(spine: NDArray[np.float64]) -> NDArray[np.float64]:
-    ahead, outwards = _frame(spine)
-    along, across = np.array(TAIL_BLADE).T[:, :, None]
-    return np.asarray(spine[-1] + along * ahead[-1] + across * outwards[-1])
-
-
-def _frame(line: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _frame(line: Floats) -> tuple[Floats, Floats]:
     """Unit vectors along the line and to its left, `[n, 2]` each."""
     ahead = np.gradient(line, axis=0)
     ahead /= np.linalg.norm(ahead, axis=1, keepdims=True)
     return ahead, np.stack([ahead[:, 1], -ahead[:, 0]], axis=1)
+
+
+if __name__ == "__main__":
+    # Black on white, one bit per pixel; needs Pillow.
+    from pathlib import Path
+
+    from PIL import Image
+
+    image = Image.fromarray(np.where(dragon(), 0, 255).astype(np.uint8)).convert("1")
+    image.save(Path(__file__).parents[1] / "src" / "lggd" / "paper" / "dragon.png", optimize=True)

@@ -1,0 +1,138 @@
+"""The report of a results folder: Markdown, figures, and the same numbers as JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lggd.compare.configs import configs_folder, read_toml
+from lggd.errors import InputError, InputFileError
+from lggd.files import replacing
+from lggd.paper import report_sections as sections
+from lggd.paper.comparison import TESTED_ROWS, ablation, deviations, paired_tests
+from lggd.paper.measurements import Measurement, Measurements, read_measurements
+from lggd.paper.provenance import search_trials, seconds_by_experiment
+from lggd.paper.published import DATASETS, PUBLISHED, ROWS
+from lggd.paper.result_figures import FIGURES, draw_results
+
+NOTES, FIGURE_FOLDER = "notes.toml", "figures"
+TITLES = {
+    "table1": "Our results and the paper's",
+    "backbones": "Backbones with and without LGGD",
+    "dynamic": "Accuracy after each addition of labels",
+    "robustness": "Distances with wrong edges",
+    "geodesic": "A geodesic",
+    "ablation": "Accuracy differences of the variants",
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the report is written from. `figures` are link targets by experiment."""
+
+    measured: Measurements
+    notes: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, str] = field(default_factory=dict)
+    trials: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by row and dataset
+
+    def markdown(self) -> str:
+        measured = self.measured
+        parts = (
+            sections.TITLE,
+            sections.provenance(measured, self.trials),
+            sections.table1(measured) + self._figure("table1"),
+            sections.published_deviations(measured, self.notes),
+            sections.significance(measured),
+            sections.backbones(measured) + self._figure("backbones"),
+            sections.dynamic(measured) + self._figure("dynamic"),
+            sections.robustness(measured) + self._figure("robustness"),
+            sections.geodesic(measured) + self._figure("geodesic"),
+            sections.ablation_study(measured) + self._figure("ablation"),
+        )
+        return "\n\n".join(parts) + "\n"
+
+    def _figure(self, name: str) -> str:
+        return f"\n\n![{TITLES[name]}]({self.figures[name]})" if name in self.figures else ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers of the report."""
+        measured = self.measured
+        return {
+            "table1": [
+                _summary(found) | {"paper": asdict(paper) if (paper := PUBLISHED.get(key)) else None}
+                for key, found in measured.table1.items()
+            ],
+            "missing": [f"{row}.{d}" for row in ROWS for d in DATASETS if (row, d) not in measured.table1],
+            "deviations": [
+                asdict(each) | {"difference": each.difference, "below": each.is_below}
+                for each in deviations(measured, self.notes)
+            ],
+            "paired_tests": [
+                {"row": row, "compared_with": other, "dataset": dataset, **asdict(test)}
+                for row in TESTED_ROWS
+                for (other, dataset), test in paired_tests(measured, row).items()
+            ],
+            "backbones": [_summary(found) for found in measured.backbones.values()],
+            "dynamic": [_summary(found) | {"additions": key[2]} for key, found in measured.dynamic.items()],
+            "ablation": [
+                asdict(variant)
+                | {"validation_difference": variant.validation_difference, "test_difference": variant.test_difference}
+                for variant in ablation(measured)
+            ],
+            "robustness": measured.robustness,
+            "geodesic": measured.geodesic,
+            "seconds": {name: seconds for name, (_, seconds) in seconds_by_experiment(measured).items()},
+            "trials": {f"{row}.{dataset}": trials for (row, dataset), trials in self.trials.items()},
+            "incomplete_lines": measured.incomplete_lines,
+        }
+
+
+def write_report(results: Path, out: Path, configs: Path | None = None) -> dict[str, Any]:
+    """Writes the report to `out` and its figures next to it; returns its numbers."""
+    report = read_report(results, out, configs)
+    drawn = draw_results(report.measured, out.parent / FIGURE_FOLDER)
+    with replacing(out) as temporary:
+        temporary.write_text(report.markdown(), encoding="utf-8")
+    return report.to_json() | {"figures": [str(path) for path in drawn]}
+
+
+def read_report(results: Path, out: Path, configs: Path | None = None) -> Report:
+    """The report of a results folder, with links relative to the file `out`. Writes nothing."""
+    if not results.is_dir():
+        raise InputFileError("results", "be a folder", f"{results}, which is none")
+    measured = read_measurements(results)
+    if not any(measured.lines.values()):
+        files, datasets = ", ".join(f"{name}.jsonl" for name in measured.lines), ", ".join(DATASETS)
+        remedy = "Quick results and other datasets are not reported. Measure something first: lggd reproduce table1"
+        raise InputError("results", f"contain measurements of {datasets} in {files}", f"none in {results}", remedy)
+    figures = {name: f"{FIGURE_FOLDER}/{name}.png" for name in FIGURES if getattr(measured, name)}
+    for name in ("robustness", "geodesic"):  # drawn when they were measured
+        path = results / FIGURE_FOLDER / f"{name}.png"
+        if getattr(measured, name) and path.is_file():
+            figures[name] = Path(os.path.relpath(path, out.parent)).as_posix()
+    notes = read_notes(results / NOTES, measured.rows)
+    return Report(measured, notes, figures, search_trials(measured, configs_folder(configs)))
+
+
+def read_notes(path: Path, rows: Iterable[str] = ROWS) -> dict[str, str]:
+    """Explanations by "row.dataset" or "row", as quoted or dotted keys; empty without a file."""
+    if not path.exists():
+        return {}
+    notes: dict[str, Any] = {}
+    for key, value in read_toml(path).items():
+        notes |= {f"{key}.{inner}": text for inner, text in value.items()} if isinstance(value, dict) else {key: value}
+    known = {key for row in rows for key in (row, *(f"{row}.{dataset}" for dataset in DATASETS))}
+    for key, text in notes.items():
+        if key not in known or not isinstance(text, str):
+            rule = 'contain text under keys such as "04" and "04.pubmed"'
+            raise InputError(str(path), rule, f"{key} = {text!r}", "Correct that line.")
+    return notes
+
+
+def _summary(found: Measurement) -> dict[str, Any]:
+    names = ("row", "name", "dataset", "backbone")
+    accuracies = {"test": found.mean, "sd": found.sd, "validation": found.validation_mean}
+    return {name: getattr(found, name) for name in names} | {"splits": len(found.test), **accuracies}
