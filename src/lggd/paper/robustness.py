@@ -54,10 +54,10 @@ class Robustness:
     def changes(self) -> list[dict[str, Any]]:
         """The changes as JSON, which has no infinity."""
         return [
-            {"p": "inf" if math.isinf(p) else p, "extra_edges": count, "mean": float(values.mean()), "each": values.tolist()}
-            for p in self.exponents
+            {"p": json_p, "extra_edges": count, "mean": float(values.mean()), "each": values.tolist()}
+            for p, json_p in ((p, "inf" if math.isinf(p) else p) for p in self.exponents)
             for count, values in zip(self.extra_edges, self.change[p], strict=True)
-        ]  # fmt: skip
+        ]
 
 
 def robustness(
@@ -72,8 +72,8 @@ def robustness(
 ) -> Robustness:
     """Connects points within `epsilon`, adds wrong edges, and measures the change of the distance from the rim.
 
-    The points depend on `seed` alone. Wrong edges are drawn `seeds` times; n edges are the first n of a draw. `progress`
-    is called with the number of distances solved so far and in total.
+    The points depend on `seed` alone. Wrong edges are drawn `seeds` times; n edges are the first n of a draw.
+    `progress` is called with the number of distances solved so far and in total.
     """
     check_real("epsilon", epsilon, 0, 1, closed="neither", remedy="Try 0.05.")
     if len(extra_edges) == 0 or min(extra_edges) < 1:
