@@ -43,7 +43,7 @@ def replace_training(
 
     def measure(method: Method, settings: Any, dataset: str, splits: list[int], **rest: Any) -> Scores:
         calls.append({"settings": dict(settings), "splits": splits, **rest})
-        return Scores([accuracy(settings, split) for split in splits], [], [], 0.0)
+        return Scores([accuracy(settings, split) for split in splits], [], 0.0)
 
     monkeypatch.setattr(search, "measure", measure)
     return calls

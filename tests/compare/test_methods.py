@@ -9,8 +9,9 @@ import pytest
 
 from lggd.compare.methods import Method, load_methods, select_methods
 from lggd.compare.search_space import Categorical, Range
-from lggd.compare.templates import Model, build, complete_settings
+from lggd.compare.templates import build, complete_settings
 from lggd.errors import InputError
+from lggd.estimator import NodeClassifier
 
 PAPER_NUMBERS = [f"{number:02}" for number in range(1, 14)]
 GDC = """
@@ -113,7 +114,7 @@ def test_every_method_can_be_built_with_all_that_may_be_searched(method: Method)
     for place in (0, -1):
         ends = {name: space.ends[place] for name, space in method.search.items()}
         model: Any = build(method.template, {**method.settings, **ends}, "gcn", seed=4)
-        assert isinstance(model, Model)
+        assert isinstance(model, NodeClassifier)
         assert model.seed == 4
     for dataset in method.chosen:
         build(method.template, method.settings_for(dataset), "gcn", seed=0)

@@ -218,7 +218,7 @@ def test_an_objective_that_uses_test_nodes_would_be_found(tmp_path, monkeypatch)
     def leaking(*arguments: Any, hide_test: bool, **rest: Any) -> Scores:
         assert hide_test
         found = measure(*arguments, **rest)
-        return Scores(found.test, [], found.split_hashes, found.seconds)
+        return Scores(found.test, [], found.seconds)
 
     monkeypatch.setattr(search_module, "measure", leaking)
     before = trained_search(tmp_path / "before")

@@ -82,7 +82,7 @@ def test_objects_are_chosen_before_fields_are_set_and_modified_after() -> None:
 
 def test_fields_that_the_chosen_object_lacks_must_be_zero_unless_conditional() -> None:
     assert apply_settings(Box(), RULES, {"side": 0.0}) == Box()
-    with pytest.raises(InputError, match="`side` must be 0 here: Round has no side, got 5.0"):
+    with pytest.raises(InputError, match=r"`side` must be 0 here: Round has no side, got 5.0"):
         apply_settings(Box(), RULES, {"side": 5.0})
 
 

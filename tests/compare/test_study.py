@@ -37,7 +37,7 @@ def measure(method, settings, dataset, splits, **rest):
     with (folder / f"{name}.log").open("a") as log:
         log.write(f"{settings['dropout']!r}\\n")
     time.sleep(seconds)
-    return Scores([100 * settings["dropout"]] * len(splits), [], [], 0.0)
+    return Scores([100 * settings["dropout"]] * len(splits), [], 0.0)
 
 search.measure = measure
 (folder / f"{name}.ready").touch()

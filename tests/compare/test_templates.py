@@ -60,7 +60,7 @@ def test_any_field_can_be_set_by_its_path() -> None:
     assert model.features.initial == lggd.MLP(normalize=True)  # type: ignore[union-attr]
     complete = complete_settings("LGGD", settings, "gcn")
     assert complete == {**complete_settings("LGGD", {}, "gcn"), **settings}
-    with pytest.raises(InputError, match="`features.initial.normalize` must be true or false, got 3"):
+    with pytest.raises(InputError, match=r"`features.initial.normalize` must be true or false, got 3"):
         build("LGGD", {"features.initial.normalize": 3}, "gcn", 0)
     for path in ("features.initial", "features.nothing", "features.fit", "nothing.at.all"):
         with pytest.raises(InputError, match="`settings` must be among"):

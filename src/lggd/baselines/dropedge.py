@@ -12,8 +12,8 @@ from torch import Tensor
 from lggd.backbones import GCN, ChebNet, JKNet
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import SortedEdges, spread_each
-from lggd.backbones.stack import Stack
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.starting import starting_networks
 from lggd.errors import InputError, InputTypeError
 from lggd.training.progress import Callback
@@ -52,17 +52,19 @@ class DropEdge(Baseline):
                 "Only they weigh edges in a way that can be normalised anew.",
             )
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(
+        self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
+    ) -> BaselineNetworks:
         modules, seeds = starting_networks(subject, problems, self.backbone)
         if self.p == 0:
-            return Stack(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
+            return StackedBackbones(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
         return _OnSomeEdges(modules, subject, seeds, self.p)
 
 
-class _OnSomeEdges(Stack):
+class _OnSomeEdges(StackedBackbones):
     """Networks that descend on some edges, each on its own, and answer on all."""
 
-    def __init__(self, modules: Sequence[Network], subject: Subject, seeds: Sequence[int], p: float) -> None:
+    def __init__(self, modules: Sequence[Network], subject: BaselineData, seeds: Sequence[int], p: float) -> None:
         super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
         read = LaplacianEntries if isinstance(modules[0].choice, ChebNet) else AdjacencyEntries
         self.p, self.entries = p, read(subject.edge_index, subject.edge_weight, subject.num_nodes)
@@ -74,7 +76,7 @@ class _OnSomeEdges(Stack):
         def spread(values: Tensor) -> Tensor:
             return spread_each(values, entry, edges)
 
-        losses = asked.losses(self.modules[0].logits(self.parameters, self.x, spread, self._dropped))
+        losses = asked.losses(self.modules[0].logits(self.stacked, self.x, spread, self._dropout))
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import GCN, Backbone
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject, read_edges
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.edge_predictor import VariationalEncoder, joined_pairs, row_blocks
 from lggd.baselines.made_graphs import Kept, check_backbone, check_symmetric, digests, stack_on, with_graph
 from lggd.errors import InputError
+from lggd.graph.edge_index import read_edges
 from lggd.learning.contents import check_contents
 from lggd.training.progress import Callback
 
@@ -75,7 +76,9 @@ class GAugM(Baseline):
             raise InputError("predictor_seed", "be a whole number from 0", repr(seed), "Use 7.")
         check_backbone(self.backbone)
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(
+        self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
+    ) -> BaselineNetworks:
         edited = self._edited(subject.x, subject.edge_index, subject.edge_weight, callback)
         return stack_on(*edited, subject, problems, self.backbone)
 

@@ -14,8 +14,8 @@ from torch.nn import functional
 from lggd.backbones import GCN
 from lggd.backbones.layers import batched_linear
 from lggd.backbones.propagation import Propagation
-from lggd.backbones.stack import Stack
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.drawn_graphs import DrawnGraphs
 from lggd.baselines.edge_predictor import ENTRIES_AT_ONCE, Reconstruction, joined_pairs, row_shares, uniform_weight
 from lggd.baselines.made_graphs import check_symmetric
@@ -95,7 +95,7 @@ class GAugO(Baseline):
         if not isinstance(self.backbone, GCN):
             raise InputTypeError("backbone", "be GCN()", repr(self.backbone), "Only it learns from dense graphs here.")
 
-    def _problems_at_once(self, subject: Subject) -> int:
+    def _capacity(self, subject: BaselineData) -> int:
         free, size = free_memory(subject.x.device), subject.num_nodes
         if free is None:
             return 1
@@ -103,17 +103,19 @@ class GAugO(Baseline):
         each = (KEPT_A_PAIR * size**2 + WORKED_ON * working) * 4
         return max(1, int(SHARE_OF_MEMORY * free / each))
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(
+        self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
+    ) -> BaselineNetworks:
         check_symmetric(subject.edge_index, subject.edge_weight, subject.num_nodes)
         networks = _LearningTheirGraph(subject, problems, self)
         networks.pretrain(problems, self, callback)
         return networks
 
 
-class _LearningTheirGraph(Stack):
+class _LearningTheirGraph(StackedBackbones):
     """Classifiers, each with an edge predictor of its own that draws what it is trained on."""
 
-    def __init__(self, subject: Subject, problems: Sequence[Problem], model: GAugO) -> None:
+    def __init__(self, subject: BaselineData, problems: Sequence[BaselineProblem], model: GAugO) -> None:
         modules, seeds = starting_networks(subject, problems, model.backbone)
         super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
         pairs = joined_pairs(subject.edge_index, subject.num_nodes)
@@ -121,29 +123,29 @@ class _LearningTheirGraph(Stack):
         self.shares = row_shares(subject.x)
         self.reconstruction = Reconstruction(pairs, subject.num_nodes)
         self.drawn = DrawnGraphs(pairs, subject.num_nodes, self.generators, model.alpha, model.temperature)
-        self.parameters.update(_predictors(subject, problems, model))
+        self.stacked.update(_predictors(subject, problems, model))
 
     # -- what is learned -----------------------------------------------------------------------------------------
 
     @property
     def _predictor(self) -> list[Tensor]:
-        return [self.parameters[FIRST], self.parameters[SECOND]]
+        return [self.stacked[FIRST], self.stacked[SECOND]]
 
-    def adam(self, optimization: Optimization) -> torch.optim.Adam:
+    def optimizer(self, optimizations: Sequence[Optimization]) -> torch.optim.Adam:
         """One Adam for all, which lets only the classifiers decay."""
-        classifiers = [value for name, value in self.parameters.items() if name not in (FIRST, SECOND)]
+        classifiers = [value for name, value in self.stacked.items() if name not in (FIRST, SECOND)]
         groups = [
-            {"params": classifiers, "weight_decay": optimization.weight_decay},
+            {"params": classifiers, "weight_decay": optimizations[0].weight_decay},
             {"params": self._predictor, "weight_decay": 0.0},
         ]
-        return torch.optim.Adam(groups, lr=optimization.lr, fused=True, capturable=self.x.is_cuda)
+        return torch.optim.Adam(groups, lr=optimizations[0].lr, fused=True, capturable=self.x.is_cuda)
 
     def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
         vectors = self._vectors()
         unit = _at_most_unit(vectors)
         self.drawn.draw(unit)
-        answered = asked.losses(self.modules[0].logits(self.parameters, self.x, self.drawn, self._dropped))
+        answered = asked.losses(self.modules[0].logits(self.stacked, self.x, self.drawn, self._dropout))
         answered.sum().backward()  # type: ignore[no-untyped-call]
         predicted = self.beta * self.reconstruction(vectors)
         torch.autograd.backward([unit, predicted], [self.drawn.gradient(), torch.ones_like(predicted)])
@@ -152,12 +154,12 @@ class _LearningTheirGraph(Stack):
     def _vectors(self) -> Tensor:
         """Z = ReLU(Â(ÂXW₀)W₁), `[Q, N, D]`."""
         spread: Propagation = self.graph
-        hidden = spread(batched_linear(self.shares, self.parameters[FIRST]))
-        return functional.relu(spread(batched_linear(hidden, self.parameters[SECOND]))).contiguous()
+        hidden = spread(batched_linear(self.shares, self.stacked[FIRST]))
+        return functional.relu(spread(batched_linear(hidden, self.stacked[SECOND]))).contiguous()
 
     # -- before they learn together ------------------------------------------------------------------------------
 
-    def pretrain(self, problems: Sequence[Problem], model: GAugO, callback: Callback | None) -> None:
+    def pretrain(self, problems: Sequence[BaselineProblem], model: GAugO, callback: Callback | None) -> None:
         """Lets the predictors learn the given graph, and then the classifiers on the given graph."""
         adam = torch.optim.Adam(self._predictor, lr=model.optimization.lr, fused=True)
         for epoch in range(model.pretrain_predictor):
@@ -165,7 +167,10 @@ class _LearningTheirGraph(Stack):
             self.reconstruction(self._vectors()).sum().backward()  # type: ignore[no-untyped-call]
             adam.step()
             _tell(callback, "edge predictor", epoch + 1, model.pretrain_predictor)
-        asked, adam = Targets(torch.stack([one.train for one in problems]), "target"), self.adam(model.optimization)
+        asked, adam = (
+            Targets(torch.stack([one.train for one in problems]), "target"),
+            self.optimizer([model.optimization]),
+        )
         for epoch in range(model.pretrain_classifier):
             adam.zero_grad()
             super().training_step(asked, [True] * len(problems))
@@ -181,7 +186,7 @@ def _at_most_unit(vectors: Tensor) -> Tensor:
     return vectors / largest.clamp(min=torch.finfo(vectors.dtype).tiny).sqrt()
 
 
-def _predictors(subject: Subject, problems: Sequence[Problem], model: GAugO) -> Mapping[str, Tensor]:
+def _predictors(subject: BaselineData, problems: Sequence[BaselineProblem], model: GAugO) -> Mapping[str, Tensor]:
     """First parameters, `[Q, hidden, F]` and `[Q, size, hidden]`, each problem's from its own seed."""
     shapes = {
         FIRST: (model.predictor_hidden, subject.x.shape[1]),

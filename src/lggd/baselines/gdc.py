@@ -15,9 +15,10 @@ from torch import Tensor
 
 from lggd.backbones import GCN, Backbone, JKNet
 from lggd.backbones.propagation import Propagation, SortedEdges
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject, read_edges
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.made_graphs import Kept, check_backbone, check_symmetric, digests, stack_on, with_graph
 from lggd.errors import InputError, InputTypeError
+from lggd.graph.edge_index import read_edges
 from lggd.training.progress import Callback
 
 # How exact the entries of S are; those below it cannot be told from 0 and are no edges.
@@ -132,7 +133,9 @@ class GDC(Baseline):
             raise InputError("dim", "be 0, for edges into a node, or 1, for those out of it", repr(self.dim))
         check_backbone(self.backbone)
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(
+        self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
+    ) -> BaselineNetworks:
         edge_index, weight = self._diffused(subject.edge_index, subject.edge_weight, subject.num_nodes)
         stack = stack_on(edge_index, weight, subject, problems, self.backbone)
         if isinstance(self.backbone, (GCN, JKNet)):

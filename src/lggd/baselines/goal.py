@@ -13,15 +13,15 @@ from torch import Tensor
 
 from lggd.backbones.layers import batched_linear, gcn_adjacency
 from lggd.backbones.propagation import Propagation
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.goal_complement import Complement, complement_graphs, normalised_blocks
 from lggd.baselines.goal_pretraining import pretrained
 from lggd.errors import InputError, InputTypeError
-from lggd.learning.networks import Owned
 from lggd.memory import free_memory
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.training.randomness import read_seed
+from lggd.training.stacked_parameters import StackedParameter
 from lggd.training.targets import Targets
 
 # Rows whose square length is below this are taken for zeros: their direction would be rounding errors.
@@ -95,7 +95,9 @@ class GOAL(Baseline):
             if not isinstance(getattr(self, name), kind):
                 raise InputTypeError(name, f"be {kind.__name__}(…)", repr(getattr(self, name)))
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(
+        self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
+    ) -> BaselineNetworks:
         if self.complement.hidden < subject.num_classes:
             raise InputError(
                 "complement.hidden",
@@ -115,7 +117,7 @@ class GOAL(Baseline):
         sizes = (x.shape[-1], self.hidden, subject.num_classes)
         return Convolutions(shares, x, near, normalised_blocks(graphs, subject.num_nodes), drawn_weights(sizes, third))
 
-    def _problems_at_once(self, subject: Subject) -> int:
+    def _capacity(self, subject: BaselineData) -> int:
         free, nodes = free_memory(subject.x.device), subject.num_nodes
         if free is None:
             return 2**62
@@ -177,7 +179,7 @@ class Convolutions:
         self, shares: Shares, x: Tensor, near: Propagation, far: Propagation, weights: Sequence[Tensor]
     ) -> None:
         self.shares, self.near, self.far = shares, near, far
-        self.parameters = {
+        self.stacked = {
             name: weight.to(x.device).requires_grad_()
             for name, weight in zip(("first", "second"), weights, strict=True)
         }
@@ -198,13 +200,13 @@ class Convolutions:
         spread = self.far(wide.reshape(1, -1, wide.shape[2])).view(wide.shape).chunk(len(asked), dim=2)
         return [(share, part) for (share, _), part in zip(asked, spread, strict=True)]
 
-    def answers(self) -> Tensor:
+    def logits(self) -> Tensor:
         """The logits of all nodes, `[Q, N, K]`."""
         with torch.no_grad():
-            return self._logits()
+            return self._forward()
 
-    def _logits(self) -> Tensor:
-        first, second = self.parameters["first"], self.parameters["second"]
+    def _forward(self) -> Tensor:
+        first, second = self.stacked["first"], self.stacked["second"]
         hidden = batched_linear(self.kept, first)
         for share, part in self.opposed:
             hidden = hidden - share * directions(batched_linear(part, first))
@@ -217,31 +219,31 @@ class Convolutions:
 
     # -- what a learner asks for ---------------------------------------------------------------------------------
 
-    def owned(self) -> list[Owned]:
+    def parameters(self) -> list[StackedParameter]:
         """All that learning changes; the first dimension counts the problems."""
-        return [Owned(name, value) for name, value in self.parameters.items()]
+        return [StackedParameter(name, value) for name, value in self.stacked.items()]
 
-    def adam(self, optimization: Optimization) -> torch.optim.Adam:
+    def optimizer(self, optimizations: Sequence[Optimization]) -> torch.optim.Adam:
         """One Adam for all: what it does to an entry depends on that entry alone."""
-        learned, on_gpu = list(self.parameters.values()), self.kept.is_cuda
-        lr, decay = optimization.lr, optimization.weight_decay
+        learned, on_gpu = list(self.stacked.values()), self.kept.is_cuda
+        lr, decay = optimizations[0].lr, optimizations[0].weight_decay
         return torch.optim.Adam(learned, lr=lr, weight_decay=decay, fused=True, capturable=on_gpu)
 
     def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
-        losses = asked.losses(self._logits())
+        losses = asked.losses(self._forward())
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 
-    def evaluate(self, checked: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
+    def validate(self, checked: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
         """The loss and the number of right answers of each problem."""
-        logits = self.answers()
-        return checked.losses(logits), checked.right(logits)
+        logits = self.logits()
+        return checked.losses(logits), checked.correct(logits)
 
-    def put(self, values: Mapping[str, Tensor]) -> None:
+    def load_state(self, values: Mapping[str, Tensor]) -> None:
         """Goes on from such values of what is owned."""
         with torch.no_grad():
-            for name, parameter in self.parameters.items():
+            for name, parameter in self.stacked.items():
                 parameter.copy_(values[name])
 
     def random_state(self) -> dict[str, Tensor]:

@@ -149,7 +149,7 @@ class _Encoders:
                 f"The loss of the complement must stay finite, got {losses.tolist()}. Lower its `lr`, now "
                 f"{self.choice.lr}, or check that all features in `x` are finite."
             )
-        epoch.forget()
+        epoch.reset()
         with torch.no_grad():
             return self._embedded(self.x)
 

@@ -11,10 +11,9 @@ from lggd.backbones import GAT
 from lggd.backbones.layers import Drop, edges_with_loops, gat_conv
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import SortedEdges
-from lggd.backbones.stack import Stack
-from lggd.baselines.baseline import Problem, ProblemLearner, Subject
+from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.baselines.baseline import BaselineData, BaselineProblem, train_problems
 from lggd.baselines.starting import dropout_seeds, starting_modules
-from lggd.training.loop import learn
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 
@@ -54,8 +53,8 @@ class AttentionStack(Network):
 
 
 def pretrained(
-    subject: Subject,
-    problems: Sequence[Problem],
+    subject: BaselineData,
+    problems: Sequence[BaselineProblem],
     seeds: Sequence[int],
     optimization: Optimization,
     callback: Callback | None,
@@ -67,6 +66,5 @@ def pretrained(
         return AttentionStack(subject.x.shape[1], subject.num_classes)
 
     modules = starting_modules(own, make, subject.x.device)
-    learner = ProblemLearner(Stack(modules, subject.x, subject.edge_index, None, dropout_seeds(own)), own, optimization)
-    learn(learner, "pretraining", callback)
-    return learner.load_best()
+    networks = StackedBackbones(modules, subject.x, subject.edge_index, None, dropout_seeds(own))
+    return train_problems(networks, own, optimization, "pretraining", callback)[0]

@@ -14,8 +14,8 @@ from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear, gcn_adjacency
 from lggd.backbones.networks import Network, check_counts, check_share
 from lggd.backbones.propagation import Propagation
-from lggd.backbones.stack import Stack
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.starting import dropout_seeds, starting_modules
 from lggd.errors import InputError
 from lggd.training.dropout import LEVELS, draw_kept, kept_levels
@@ -60,10 +60,12 @@ class GPRGNN(Baseline):
         check_counts(hops=self.hops, hidden=self.hidden)
         check_share(dropout=self.dropout, propagation_dropout=self.propagation_dropout)
 
-    def _problems_at_once(self, subject: Subject) -> int:
+    def _capacity(self, subject: BaselineData) -> int:
         return max(1, ENTRIES_AT_ONCE // subject.x.numel())
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(
+        self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
+    ) -> BaselineNetworks:
         def make() -> _PolynomialNetwork:
             return _PolynomialNetwork(self, subject.x.shape[1], subject.num_classes)
 
@@ -108,29 +110,29 @@ def _polynomial(scores: Tensor, gamma: Tensor, spread: Propagation) -> Tensor:
     return total
 
 
-class _Polynomials(Stack):
+class _Polynomials(StackedBackbones):
     """Networks that drop scores at a rate of their own, and whose γ never decays."""
 
     def __init__(
-        self, modules: Sequence[Network], subject: Subject, seeds: Sequence[int], propagation_dropout: float
+        self, modules: Sequence[Network], subject: BaselineData, seeds: Sequence[int], propagation_dropout: float
     ) -> None:
         super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
         self.kept_levels_of_scores = max(1, kept_levels(propagation_dropout))
 
-    def adam(self, optimization: Optimization) -> torch.optim.Adam:
+    def optimizer(self, optimizations: Sequence[Optimization]) -> torch.optim.Adam:
         """One Adam for all."""
-        gamma = self.parameters["gamma"]
-        layers = [value for value in self.parameters.values() if value is not gamma]
+        gamma = self.stacked["gamma"]
+        layers = [value for value in self.stacked.values() if value is not gamma]
         groups = [
-            {"params": layers, "weight_decay": optimization.weight_decay},
+            {"params": layers, "weight_decay": optimizations[0].weight_decay},
             {"params": [gamma], "weight_decay": 0.0},
         ]
-        return torch.optim.Adam(groups, lr=optimization.lr, fused=True, capturable=self.x.is_cuda)
+        return torch.optim.Adam(groups, lr=optimizations[0].lr, fused=True, capturable=self.x.is_cuda)
 
     def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
-        scores = self._dropped_scores(_scores(self.parameters, self.x, self._dropped))
-        losses = asked.losses(_polynomial(scores, self.parameters["gamma"], self.graph))
+        scores = self._dropped_scores(_scores(self.stacked, self.x, self._dropout))
+        losses = asked.losses(_polynomial(scores, self.stacked["gamma"], self.graph))
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 

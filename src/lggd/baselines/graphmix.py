@@ -15,13 +15,13 @@ from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear, gcn_adjacency
 from lggd.backbones.networks import Network, check_counts, check_share
 from lggd.backbones.propagation import Propagation
-from lggd.backbones.stack import Stack
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.starting import dropout_seeds, starting_modules
 from lggd.errors import InputError
-from lggd.learning.networks import Owned
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
+from lggd.training.stacked_parameters import StackedParameter
 from lggd.training.targets import Targets
 
 # Contents of so many entries, those of all problems together, are dropped from at once.
@@ -74,10 +74,12 @@ class GraphMix(Baseline):
         if not ordered or not 0 <= self.ramp[0] < self.ramp[1]:
             raise InputError("ramp", "be two epochs in order, from 0, as a tuple", repr(self.ramp))
 
-    def _problems_at_once(self, subject: Subject) -> int:
+    def _capacity(self, subject: BaselineData) -> int:
         return max(1, ENTRIES_AT_ONCE // subject.x.numel())
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(
+        self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
+    ) -> BaselineNetworks:
         def make() -> _SharedNetwork:
             return _SharedNetwork(self, subject.x.shape[1], subject.num_classes)
 
@@ -117,7 +119,7 @@ def _plain(values: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
     return batched_linear(functional.relu(values), parameters["second.lin.weight"])
 
 
-class _InTurn(Stack):
+class _InTurn(StackedBackbones):
     """Networks that descend by one loss or the other, as each one's coin falls.
 
     The nodes of all problems stand in one list, problem by problem: node n of problem q is q·N + n. As many nodes are
@@ -125,7 +127,7 @@ class _InTurn(Stack):
     """
 
     def __init__(
-        self, model: GraphMix, modules: Sequence[Network], subject: Subject, train: Tensor, seeds: Sequence[int]
+        self, model: GraphMix, modules: Sequence[Network], subject: BaselineData, train: Tensor, seeds: Sequence[int]
     ) -> None:
         super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
         self.model = model
@@ -140,21 +142,21 @@ class _InTurn(Stack):
         self.unlabelled = [row[free] if bool(free.any()) else row for row, free in zip(place, ~labelled, strict=True)]
         self.some_unlabelled = (~labelled).any(1)
 
-    def owned(self) -> list[Owned]:
+    def parameters(self) -> list[StackedParameter]:
         """All that learning changes; the number of the epoch, too."""
-        return [*super().owned(), Owned("epoch", self.epoch)]
+        return [*super().parameters(), StackedParameter("epoch", self.epoch)]
 
-    def put(self, values: Mapping[str, Tensor]) -> None:
+    def load_state(self, values: Mapping[str, Tensor]) -> None:
         """Goes on from such values of what is owned."""
-        super().put(values)
+        super().load_state(values)
         self.epoch.copy_(values["epoch"])
 
     def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
         # Both may see the same inputs, for only one of them counts.
-        values = batched_linear(self._dropped(self.x), self.parameters["first.lin.weight"])
-        by_graph = asked.losses(_convolutional(values, self.parameters, self.graph))
-        losses = torch.where(self._heads(), by_graph, self._plain_losses(_plain(values, self.parameters)))
+        values = batched_linear(self._dropout(self.x), self.stacked["first.lin.weight"])
+        by_graph = asked.losses(_convolutional(values, self.stacked, self.graph))
+        losses = torch.where(self._heads(), by_graph, self._plain_losses(_plain(values, self.stacked)))
         losses.sum().backward()  # type: ignore[no-untyped-call]
         self.epoch.add_(1)
         return losses.detach()
@@ -185,7 +187,7 @@ class _InTurn(Stack):
         with torch.no_grad():
             total = torch.zeros((), device=self.x.device)
             for _ in range(self.model.predictions):
-                total = total + torch.softmax(self._logits(self._dropped), dim=2)
+                total = total + torch.softmax(self._forward(self._dropout), dim=2)
             # By way of logarithms: high powers of small numbers would be 0.
             return torch.softmax((total / self.model.predictions).log() / self.model.temperature, dim=2)
 

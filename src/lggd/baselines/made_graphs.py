@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import Backbone
-from lggd.backbones.stack import Stack
-from lggd.baselines.baseline import Problem, Subject
+from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.baselines.baseline import BaselineData, BaselineProblem
 from lggd.baselines.starting import starting_networks
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator.fit_task import digest
+from lggd.training.cache import content_key
 
 T = TypeVar("T")
 
@@ -49,15 +49,19 @@ class Kept(Generic[T]):
 
 def digests(*tensors: Tensor | None) -> tuple[str, ...]:
     """What stands for all of these tensors. By entries, because each split of a dataset is loaded as its own."""
-    return tuple("none" if tensor is None else digest(tensor) for tensor in tensors)
+    return content_key(*tensors)
 
 
 def stack_on(
-    edge_index: Tensor, edge_weight: Tensor | None, subject: Subject, problems: Sequence[Problem], backbone: Backbone
-) -> Stack:
+    edge_index: Tensor,
+    edge_weight: Tensor | None,
+    subject: BaselineData,
+    problems: Sequence[BaselineProblem],
+    backbone: Backbone,
+) -> StackedBackbones:
     """The networks of all problems on such a graph, as they would start on the given one."""
     modules, seeds = starting_networks(subject, problems, backbone)
-    return Stack(modules, subject.x, edge_index, edge_weight, seeds)
+    return StackedBackbones(modules, subject.x, edge_index, edge_weight, seeds)
 
 
 def with_graph(data: Any, edge_index: Tensor, edge_weight: Tensor | None) -> Any:

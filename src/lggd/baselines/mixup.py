@@ -15,8 +15,8 @@ from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation
-from lggd.backbones.stack import Stack
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
+from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
 from lggd.baselines.starting import starting_networks
 from lggd.errors import InputError, InputTypeError
 from lggd.training.progress import Callback
@@ -56,16 +56,23 @@ class MixUp(Baseline):
         if not isinstance(self.backbone, GCN):
             raise InputTypeError("backbone", "be GCN()", repr(self.backbone), "Mixing is written for its layers alone.")
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
+    def _networks(
+        self, subject: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
+    ) -> BaselineNetworks:
         modules, seeds = starting_networks(subject, problems, self.backbone)
         return _Mixing(modules, subject, [one.train for one in problems], seeds, self.alpha)
 
 
-class _Mixing(Stack):
+class _Mixing(StackedBackbones):
     """Networks that descend on mixtures, each on its own, and answer about nodes as they are."""
 
     def __init__(
-        self, modules: Sequence[Network], subject: Subject, train: Sequence[Tensor], seeds: Sequence[int], alpha: float
+        self,
+        modules: Sequence[Network],
+        subject: BaselineData,
+        train: Sequence[Tensor],
+        seeds: Sequence[int],
+        alpha: float,
     ) -> None:
         super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
         self.trained = [(labels >= 0).nonzero().squeeze(1) for labels in train]
@@ -79,7 +86,7 @@ class _Mixing(Stack):
     def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
         """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
         share, partner = self._shares(), self._partners()
-        losses = self._losses(asked, self._mixed_logits(share, partner, self._dropped), share, partner)
+        losses = self._losses(asked, self._mixed_logits(share, partner, self._dropout), share, partner)
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 
@@ -98,7 +105,7 @@ class _Mixing(Stack):
     def _mixed_logits(self, share: Tensor, partner: Tensor, drop: Drop) -> Tensor:
         """What the second pass ends with, `[Q, N, K]`. A sparse product a layer serves both passes and branches."""
         weights, biases = (
-            [self.parameters[f"{layer}.{of}"] for layer in ("first", "second")] for of in ("lin.weight", "bias")
+            [self.stacked[f"{layer}.{of}"] for layer in ("first", "second")] for of in ("lin.weight", "bias")
         )
         own = share.view(-1, 1, 1)
         itself_of_partner = self.from_itself[partner]

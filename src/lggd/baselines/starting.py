@@ -9,14 +9,16 @@ import torch
 
 from lggd.backbones import Backbone, build_backbone
 from lggd.backbones.networks import Network
-from lggd.baselines.baseline import Problem, Subject
+from lggd.baselines.baseline import BaselineData, BaselineProblem
 from lggd.errors import InputTypeError
 from lggd.training.randomness import RandomState, read_seed
 
 Module = TypeVar("Module", bound=Network)
 
 
-def starting_modules(problems: Sequence[Problem], make: Callable[[], Module], device: torch.device) -> list[Module]:
+def starting_modules(
+    problems: Sequence[BaselineProblem], make: Callable[[], Module], device: torch.device
+) -> list[Module]:
     """What `make` makes, once a problem, with parameters drawn from its seed as a backbone's are."""
     modules = []
     for one in problems:
@@ -26,7 +28,7 @@ def starting_modules(problems: Sequence[Problem], make: Callable[[], Module], de
 
 
 def starting_networks(
-    subject: Subject, problems: Sequence[Problem], backbone: Backbone
+    subject: BaselineData, problems: Sequence[BaselineProblem], backbone: Backbone
 ) -> tuple[list[Network], list[int]]:
     """A network a problem, with its first parameters, and the seed of what it drops."""
 
@@ -39,6 +41,6 @@ def starting_networks(
     return starting_modules(problems, make, subject.x.device), dropout_seeds(problems)
 
 
-def dropout_seeds(problems: Sequence[Problem]) -> list[int]:
+def dropout_seeds(problems: Sequence[BaselineProblem]) -> list[int]:
     """Drawn from the seeds, as backbones alone do: what is dropped is not drawn as parameters were."""
     return [read_seed(torch.Generator().manual_seed(one.seed)) for one in problems]

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from lggd.cli.terminal import AsJson, Debug, Terminal
+from lggd.cli.terminal import AsJson, Debug, Terminal, flags
 
-FLAGS = {"`results`": "`--results`"}
+FLAGS = flags("results")
 
 
 def report_command(

@@ -12,8 +12,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli.stages import Datasets, Device, DeviceName, Rows, chosen_device, named, use_fast_products
-from lggd.cli.terminal import AsJson, Debug, Terminal
+from lggd.cli.options import Datasets, Device, DeviceName, Rows, Seed, chosen_device, named, use_fast_products
+from lggd.cli.terminal import AsJson, Debug, Terminal, flags
 from lggd.errors import InputError
 from lggd.validation import check_name
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from lggd.compare.choices import Choice
     from lggd.compare.methods import Method
 
-NAMES = ("rows", "datasets", "trials", "splits", "batch_size", "seed", "results", "configs")
-FLAGS = {f"`{name}`": f"`--{name.replace('_', '-')}`" for name in NAMES} | {"`root`": "`--data`"}
+FLAGS = flags("rows", "datasets", "trials", "splits", "batch_size", "seed", "results", "configs", root="--data")
 
 
 class RangesName(StrEnum):
@@ -55,7 +54,7 @@ def sweep_command(
     ] = None,
     ranges: Annotated[RangesName, typer.Option(help="Search our ranges, or those of the papers.")] = RangesName.OURS,
     device: Device = DeviceName.AUTO,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the search and of training.")] = 0,
+    seed: Seed = 0,
     results: Annotated[Path, typer.Option(metavar="DIR", help="Store trials in DIR/sweeps.")] = Path("results"),
     configs: Annotated[
         Path | None,

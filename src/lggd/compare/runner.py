@@ -19,9 +19,8 @@ from lggd.compare.configs import Setting
 from lggd.compare.machine import machine, versions
 from lggd.compare.methods import Method
 from lggd.compare.protocol import load_splits, with_normalized_features, without_test_labels
-from lggd.compare.templates import NORMALIZATION, Model, build, complete_settings
-from lggd.data.splits import fingerprint
-from lggd.models.batching import fit_together
+from lggd.compare.templates import NORMALIZATION, build, complete_settings
+from lggd.estimator import NodeClassifier, fit_together
 from lggd.training.progress import Callback
 
 # What identifies a measurement. Most lines have no `additions` and no `variant`.
@@ -33,11 +32,10 @@ HASH_LENGTH = 12
 
 @dataclass(frozen=True)
 class Scores:
-    """Accuracies (%) and the fingerprint of each split, and the seconds that all of them took."""
+    """Accuracies (%) on each split, and the seconds that all of them took."""
 
     val: list[float]
     test: list[float]
-    split_hashes: list[str]
     seconds: float
 
 
@@ -75,8 +73,8 @@ def fit_method(
     backbone: str,
     seed: int,
     callback: Callback | None,
-) -> list[Model]:
-    """One fitted model per split."""
+) -> list[NodeClassifier]:
+    """One fitted model per split, of any data."""
     normalization = str(complete_settings(method.template, settings, backbone)[NORMALIZATION])
     models = [build(method.template, settings, backbone, seed + split) for split in splits]
     return fit_together(models, with_normalized_features(datas, normalization), callback=callback)
@@ -88,22 +86,9 @@ def score_models(models: Sequence[Any], datas: Sequence[Any], start: float) -> S
     if predicted[0].is_cuda:
         torch.cuda.synchronize()
     seconds = time.perf_counter() - start
-    pairs = list(zip(predicted, datas, strict=True))
-    return Scores(
-        val=[percent_correct(one, data.y, data.val_mask) for one, data in pairs],
-        test=[percent_correct(one, data.y, data.test_mask) for one, data in pairs],
-        split_hashes=[fingerprint(data) for data in datas],
-        seconds=seconds,
-    )
-
-
-def percent_correct(predicted: Tensor, y: Tensor, mask: Tensor) -> float:
-    """The accuracy (%) over the nodes in the mask.
-
-    >>> percent_correct(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), torch.tensor([True, True, False]))
-    50.0
-    """
-    return 100 * int((predicted == y)[mask].sum()) / int(mask.sum())
+    correct = [(one == data.y, data) for one, data in zip(predicted, datas, strict=True)]
+    val = [_percent(one[data.val_mask]) for one, data in correct]
+    return Scores(val, [_percent(one[data.test_mask]) for one, data in correct], seconds)
 
 
 def identity(
@@ -173,6 +158,10 @@ def is_superseded(lines: Iterable[Mapping[str, Any]], wanted: Mapping[str, Any])
 def json_setting(value: Setting) -> Setting:
     """A setting as JSON holds it, which has no infinity."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _percent(correct: Tensor) -> float:
+    return 100 * int(correct.sum()) / len(correct)
 
 
 def _agree(line: Mapping[str, Any], wanted: Mapping[str, Any], names: Iterable[str]) -> bool:

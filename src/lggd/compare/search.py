@@ -21,7 +21,7 @@ from lggd.compare.search_space import as_plain
 from lggd.compare.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
 from lggd.compare.templates import build, complete_settings
 from lggd.errors import error_context
-from lggd.features.remembered import remembering
+from lggd.features.reuse import reuse_distances
 from lggd.memory import give_memory_back
 from lggd.validation import check_int
 
@@ -79,7 +79,7 @@ def search_settings(
     """
     searches = [search for method in methods for search in _searches(config, method, datasets)]
     unfinished = searches if config.trials else []
-    with remembering():  # trials often differ only in what follows the distances
+    with reuse_distances():  # trials often differ only in what follows the distances
         while unfinished:
             if callback is not None:
                 callback(sum(search.done for search in searches), config.trials * len(searches))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
-from lggd.baselines import GDC, GOAL, GPRGNN, PPR, Baseline, DropEdge, GAugM, GAugO, GraphMix, Heat, MixUp
+from lggd.baselines import GDC, GOAL, GPRGNN, DropEdge, GAugM, GAugO, GraphMix, MixUp
 from lggd.compare.configs import Setting
 from lggd.compare.protocol import NORMALIZATIONS
 from lggd.compare.settings import (
@@ -23,19 +23,18 @@ from lggd.compare.settings import (
     renamed_arguments,
     replace_at,
 )
+from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError
+from lggd.estimator import NodeClassifier
 from lggd.features import GGD, LGGD
 from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.plus import LGGDPlus
-from lggd.solvers.scheme import RK4
 from lggd.training.optimization import Optimization
 from lggd.validation import check_name, suggestion
-
-Model = LGGDClassifier | LGGDPlus | Baseline
 
 BACKBONES = {"gcn": GCN(), "gat": GAT(), "chebnet": ChebNet(), "jknet": JKNet()}
 # The setting that the runner applies to the data: how rows of x are normalized. Committed results call it so.
@@ -60,7 +59,7 @@ class Template:
         return self.base if self.backbone is None else replace_at(self.base, self.backbone, BACKBONES[backbone])
 
 
-def build(template: str, settings: Mapping[str, Setting], backbone: str, seed: int) -> Model:
+def build(template: str, settings: Mapping[str, Setting], backbone: str, seed: int) -> NodeClassifier:
     """An unfitted model of a template in `TEMPLATES`, with its defaults where `settings` have nothing else.
 
     Settings are short names, or paths such as "features.initial.activation". What `fit` would refuse, whatever the
@@ -77,7 +76,7 @@ def build(template: str, settings: Mapping[str, Setting], backbone: str, seed: i
         model = replace_at(model, path, seed) if has(model, path) else model
     model = apply_settings(model, kind.rules, complete)
     with renamed_arguments(kind.rules):
-        model._check()
+        model.check_settings()
     return model  # type: ignore[no-any-return]
 
 
@@ -176,7 +175,7 @@ def _learned(features: str) -> dict[str, Rule]:
                 "both": lambda rho: LearnedEdgeWeights(LearnedPotential(rho)),
             },
         ),
-        "horizons": ObjectChoice(f"{features}.horizons", {"each": "each", "shared": "shared"}),
+        "horizons": ObjectChoice(f"{features}.per_time", {"each": True, "shared": False}),
     }
 
 
@@ -186,26 +185,44 @@ _CLASSIFIER: dict[str, Rule] = {
     "step": _optional("features.scheme.step"),
     "scale": ObjectChoice("features.scale", _SCALES),
     "reachable": _field("features.reachable"),
-    "mode": ObjectChoice("features.mode", {"replace": "replace", "concat": "concat"}),
+    "mode": ObjectChoice("features.concat", {"replace": False, "concat": True}),
     "readout": Modification("backbone", {"backbone": lambda backbone: backbone, "nearest": lambda backbone: None}),
 }
+_DISTANCES, _NETWORKS = "features.model.model", "readout.readouts.0"
 _PLUS: dict[str, Rule] = {
-    **_training(),
-    **_learned("features"),
-    "pagerank": _optional("features.initial.pagerank", conditional=True),
-    "members": _field("members"),
-    "self_training": _field("self_training"),
-    "rounds": _field("rounds"),
-    "readout": ObjectChoice("readout", {"both": "both", "nearest": "nearest", "backbone": "backbone"}),
-    "inputs": ObjectChoice("inputs", {"both": "both", "features": "features", "contents": "contents"}),
-    "diffusion": ObjectChoice("diffusion", {"none": None, "ppr": PPR(0.1), "heat": Heat(3.0)}),
-    "diffusion_alpha": _field("diffusion.alpha", conditional=True),
-    "diffusion_t": _field("diffusion.t", conditional=True),
-    "neighbours": _field("neighbours"),
+    **_training(f"{_NETWORKS}."),
+    **_learned(_DISTANCES),
+    "pagerank": _optional(f"{_DISTANCES}.initial.pagerank", conditional=True),
+    "members": _field("features.model.members", f"{_NETWORKS}.members"),
+    "self_training": _field("features.fraction"),
+    "rounds": _field("features.rounds"),
+    "diffusion": ObjectChoice(
+        f"{_NETWORKS}.diffusion",
+        {"none": None, "ppr": DiffusionGraph(PPR(0.1)), "heat": DiffusionGraph(Heat(3.0))},
+    ),
+    "diffusion_alpha": _field(f"{_NETWORKS}.diffusion.kernel.alpha", conditional=True),
+    "diffusion_t": _field(f"{_NETWORKS}.diffusion.kernel.t", conditional=True),
+    "neighbours": _field(f"{_NETWORKS}.diffusion.neighbours", conditional=True),
+    "inputs": Modification(
+        _NETWORKS,
+        {
+            "both": lambda networks: networks,
+            "features": lambda networks: replace(networks, use_x=False),
+            "contents": lambda networks: replace(networks, use_features=False),
+        },
+    ),
+    "readout": Modification(
+        "readout",
+        {
+            "both": lambda mean: mean,
+            "nearest": lambda mean: mean.readouts[1],
+            "backbone": lambda mean: mean.readouts[0],
+        },
+    ),
 }
 
 
-def _baseline(base: Baseline, **rules: Rule) -> Template:
+def _baseline(base: Any, **rules: Rule) -> Template:
     """A template whose settings are the base's own numbers, and those of its training."""
     own = {one.name: _field(one.name) for one in fields(base) if isinstance(getattr(base, one.name), Setting)}
     del own["seed"]
@@ -216,49 +233,25 @@ def _baseline(base: Baseline, **rules: Rule) -> Template:
 
 # -- the templates ----------------------------------------------------------------------------------------------------
 
-_TRAINING = Optimization()  # every method is compared with the same, unless its settings say otherwise
-_PAPER = {"scale": MaxScale(), "reachable": False, "cross_fit": 0}
+_TRAINING = Optimization()  # the same for every method, unless its settings differ
+_GGD = GGD(cross_fit=0, scale=MaxScale(), reachable=False)
+_LGGD = LGGD(
+    potential=DegreePotential(-0.5),
+    initial=MLP(),
+    scale=MaxScale(),
+    reachable=False,
+    optimization=Optimization(weight_decay=0.005, epochs=150, patience=None),
+)
 
 # The methods that files may name. To add one, give a base object, and short names where paths are too long.
 TEMPLATES: dict[str, Template] = {
-    "Backbone": Template(LGGDClassifier(None, GCN(), _TRAINING), _training()),
-    "GGD": Template(
-        LGGDClassifier(GGD(_multiples(1.0), potential=DegreePotential(-1.0), **_PAPER), GCN(), _TRAINING),
-        {**_CLASSIFIER, **_distances("features")},
-    ),
+    "Backbone": Template(LGGDClassifier(None), _training()),
+    "GGD": Template(LGGDClassifier(_GGD), {**_CLASSIFIER, **_distances("features")}),
     "LGGD": Template(
-        LGGDClassifier(
-            LGGD(
-                _multiples(1.0),
-                p=1.0,
-                potential=DegreePotential(-0.5),
-                initial=MLP(),
-                horizons="each",
-                mode="replace",
-                scheme=RK4(),
-                optimization=Optimization(weight_decay=0.005, epochs=150, patience=None),
-                **_PAPER,
-            ),
-            GCN(),
-            _TRAINING,
-        ),
+        LGGDClassifier(_LGGD),
         {**_CLASSIFIER, **_learned("features"), "mlp_input_dropout": _field("features.initial.input_dropout")},
     ),
-    "LGGD+": Template(
-        LGGDPlus(
-            LGGD(
-                _multiples(0.2),
-                p=1.0,
-                potential=DegreePotential(-1.0),
-                initial=PropagatedMLP(hidden=(256, 64), pagerank=0.1),
-                horizons="each",
-                cross_fit=0,
-                optimization=Optimization(weight_decay=0.002, epochs=150, patience=None),
-            ),
-            optimization=_TRAINING,
-        ),
-        _PLUS,
-    ),
+    "LGGD+": Template(LGGDPlus(), _PLUS, f"{_NETWORKS}.backbone"),
     "MixUp": _baseline(MixUp()),
     "DropEdge": _baseline(DropEdge()),
     "GAugM": _baseline(GAugM()),

@@ -13,7 +13,8 @@ from torch import Tensor
 from lggd.equation.potential import DegreePotential, Potential, read_potential
 from lggd.errors import InputError
 from lggd.graph import Graph
-from lggd.learning.networks import Owned, starters
+from lggd.training.randomness import parameter_generators
+from lggd.training.stacked_parameters import StackedParameter
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ class Equation:
             self.theta_nodes = torch.zeros(problems, count, device=device, requires_grad=True)
             potential = potential.base
         if isinstance(coefficients, LearnedEdgeWeights):
-            drawn = [torch.empty(graph.num_edges).uniform_(-1, 1, generator=g) for g in starters(generators)]
+            drawn = [
+                torch.empty(graph.num_edges).uniform_(-1, 1, generator=g) for g in parameter_generators(generators)
+            ]
             self.theta_edges = torch.stack(drawn).to(device).requires_grad_()
         self.potential = potential
         self.base = read_potential(potential, graph, 1, torch.float32)
@@ -83,10 +86,10 @@ class Equation:
         other.theta_edges = None if self.theta_edges is None else _copied(self.theta_edges[problems])
         return other
 
-    def owned(self) -> list[Owned]:
+    def parameters(self) -> list[StackedParameter]:
         """All that learning changes here."""
         thetas = (("theta_nodes", self.theta_nodes), ("theta_edges", self.theta_edges))
-        return [Owned(name, theta) for name, theta in thetas if theta is not None]
+        return [StackedParameter(name, theta) for name, theta in thetas if theta is not None]
 
     def rho(self) -> Tensor:
         """ρ by node: `[N, Q]`, or `[N, 1]` where it is the same for all."""

@@ -16,7 +16,7 @@ from lggd.data.datasets import PAPER
 from lggd.errors import InputError
 from lggd.paper.figures import draw_geodesic, draw_robustness
 from lggd.paper.geodesic import DRAGON, geodesic, read_image
-from lggd.paper.jobs import CellJob, FigureJob, Job, Line, NewLabelsJob, accepts_labels
+from lggd.paper.jobs import CellJob, FigureJob, Job, Line, NewLabelsJob
 from lggd.paper.robustness import robustness
 from lggd.training.progress import Callback, Progress
 from lggd.validation import check_name
@@ -100,7 +100,7 @@ def _backbones(selection: Selection) -> list[Job]:
 
 
 def _dynamic(selection: Selection) -> list[Job]:
-    updated = [row for row in selection.load_rows(DYNAMIC_ROWS) if accepts_labels(build(row.template, {}, "gcn", 0))]
+    updated = [row for row in selection.load_rows(DYNAMIC_ROWS) if build(row.template, {}, "gcn", 0).accepts_labels]
     jobs = [(row, False) for row in updated] + [(row, True) for row in selection.load_rows(RETRAINED_ROWS)]
     datasets, rule = selection.dataset_names(DYNAMIC_DATASETS), f"be among {', '.join(PAPER)} for labels added later"
     return [

@@ -16,9 +16,10 @@ from lggd.compare.methods import Method
 from lggd.compare.protocol import load_splits
 from lggd.compare.results import Results
 from lggd.compare.runner import fit_method, identity, measure, result_line, run_metadata, score_models
-from lggd.compare.templates import Model, build
+from lggd.compare.templates import build
 from lggd.data.splits import fingerprint
 from lggd.errors import InputError, error_context
+from lggd.estimator import NodeClassifier
 from lggd.paper.figures import save
 from lggd.paper.measurements import ADDITIONS, RETRAINED
 from lggd.training.progress import Callback
@@ -125,7 +126,7 @@ class NewLabelsJob(Job):
     def identities(self, options: JobOptions) -> list[Line]:
         files = self.row.files_for(self.dataset)
         model = _checked_model(self.title, files, self.row.template, self.settings, "gcn", options.seed)
-        if not self.retrained and not accepts_labels(model):
+        if not self.retrained and not model.accepts_labels:
             rule = "accept labels without training"
             raise InputError("rows", rule, but=f"{self.row.name} cannot", remedy="Omit it.")
         hashes = [fingerprint(data) for data in self._load(options)]
@@ -193,15 +194,9 @@ class FigureJob(Job):
         return options.results.folder / "figures" / f"{self.experiment}.png"
 
 
-def accepts_labels(model: object) -> bool:
-    """Whether a model can take new labels without being trained again."""
-    # A backbone on the node features has the method, but labels change nothing.
-    return hasattr(model, "add_labels") and getattr(model, "features", model) is not None
-
-
 def _checked_model(
     title: str, files: Sequence[Path], method: str, settings: Mapping[str, Setting], backbone: str, seed: int
-) -> Model:
+) -> NodeClassifier:
     """The model of a job. Errors in its settings name the job and the files of these settings."""
     where = f" ({', '.join(map(str, files))})" if files else ""
     with error_context(f"{title}{where}"):

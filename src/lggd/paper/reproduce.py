@@ -10,7 +10,7 @@ from typing import Any
 
 from lggd.compare.claims import Claims
 from lggd.compare.runner import find_finished, is_superseded
-from lggd.features.remembered import remembering
+from lggd.features.reuse import reuse_distances
 from lggd.memory import give_memory_back
 from lggd.paper.jobs import Job, JobOptions
 from lggd.training.progress import Callback
@@ -50,7 +50,7 @@ def reproduce(
             results[number] = _run(job, identities[number], options, ignored[job.experiment], callback)
 
     postponed = []
-    with remembering(), closing(Claims(options.results.folder)) as claims:
+    with reuse_distances(), closing(Claims(options.results.folder)) as claims:
         for group, members in groupby(range(len(jobs)), lambda number: (jobs[number].experiment, jobs[number].group)):
             name, numbers = f"{' '.join(group)}, {options.splits} splits from seed {options.seed}", list(members)
             with claims.on(name) as claimed:
