@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from lggd.cli.options import Configs
 from lggd.cli.terminal import AsJson, Debug, Terminal, flags
 
 FLAGS = flags("results")
@@ -20,15 +21,10 @@ def report_command(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="Markdown file to write; figures go to figures/ next to it.",
-            show_default="REPORT.md in the results folder",
+            metavar="FILE", help="Markdown file; figures go to figures/ next to it.", show_default="DIR/REPORT.md"
         ),
     ] = None,
-    configs: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder with rows/ and chosen/.", show_default="the package's own"),
-    ] = None,
+    configs: Configs = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -51,6 +47,6 @@ def report_command(
         with terminal.working(f"Writing {page}"):
             numbers = write_report(results, page, configs) | {"out": str(page)}
         measured, missing = len(numbers["table1"]), len(numbers["missing"])
-        below = sum(each["below"] for each in numbers["deviations"])
-        summary = f"Table 1: {measured} cells measured, {missing} missing, {below} below the paper's"
+        below = sum(each["difference"] < 0 for each in numbers["deviations"])
+        summary = f"Table 1: {measured} cells measured, {missing} missing, {below} below the paper by more than one sd"
         terminal.answer(numbers, [Text(summary), Text(f"Wrote {page} and {len(numbers['figures'])} figures")])

@@ -20,14 +20,6 @@ from lggd.paper.published import DATASETS, PUBLISHED, ROWS
 from lggd.paper.result_figures import FIGURES, draw_results
 
 NOTES, FIGURE_FOLDER = "notes.toml", "figures"
-TITLES = {
-    "table1": "Our results and the paper's",
-    "backbones": "Backbones with and without LGGD",
-    "dynamic": "Accuracy after each addition of labels",
-    "robustness": "Distances with wrong edges",
-    "geodesic": "A geodesic",
-    "ablation": "Accuracy differences of the variants",
-}
 
 
 @dataclass(frozen=True)
@@ -44,19 +36,20 @@ class Report:
         parts = (
             sections.TITLE,
             sections.provenance(measured, self.trials),
-            sections.table1(measured) + self._figure("table1"),
+            self._with_figure("table1", sections.table1(measured)),
             sections.published_deviations(measured, self.notes),
             sections.significance(measured),
-            sections.backbones(measured) + self._figure("backbones"),
-            sections.dynamic(measured) + self._figure("dynamic"),
-            sections.robustness(measured) + self._figure("robustness"),
-            sections.geodesic(measured) + self._figure("geodesic"),
-            sections.ablation_study(measured) + self._figure("ablation"),
+            self._with_figure("backbones", sections.backbones(measured)),
+            self._with_figure("dynamic", sections.dynamic(measured)),
+            self._with_figure("robustness", sections.robustness(measured)),
+            self._with_figure("geodesic", sections.geodesic(measured)),
+            self._with_figure("ablation", sections.ablation_study(measured)),
         )
         return "\n\n".join(parts) + "\n"
 
-    def _figure(self, name: str) -> str:
-        return f"\n\n![{TITLES[name]}]({self.figures[name]})" if name in self.figures else ""
+    def _with_figure(self, name: str, section: str) -> str:
+        title = section.partition("\n")[0].removeprefix("## ")
+        return f"{section}\n\n![{title}]({self.figures[name]})" if name in self.figures else section
 
     def to_json(self) -> dict[str, Any]:
         """The numbers of the report."""
@@ -65,10 +58,7 @@ class Report:
             **{name: [_summary(found) for found in getattr(measured, name).values()] for name in KEYS},
             "paper": {f"{row}.{dataset}": asdict(paper) for (row, dataset), paper in PUBLISHED.items()},
             "missing": [f"{row}.{d}" for row in ROWS for d in DATASETS if (row, d) not in measured.table1],
-            "deviations": [
-                asdict(each) | {"difference": each.difference, "below": each.is_below}
-                for each in deviations(measured, self.notes)
-            ],
+            "deviations": [asdict(each) | {"difference": each.difference} for each in deviations(measured, self.notes)],
             "paired_tests": [
                 {"row": row, "compared_with": other, "dataset": dataset, **asdict(test)}
                 for row in TESTED_ROWS

@@ -99,6 +99,7 @@ def _table1_cell(measured: Measurements, row: str, dataset: str, best: float) ->
 def published_deviations(measured: Measurements, notes: Mapping[str, str]) -> str:
     """Where our means differ from the published ones, and why."""
     found = deviations(measured, notes)
+    below = [each for each in found if each.difference < 0]
     intro = "Means that differ from the paper's by more than one of its standard deviations."
     if not found:
         return _section("Deviations from the paper", f"{intro} There are none.")
@@ -109,13 +110,13 @@ def published_deviations(measured: Measurements, notes: Mapping[str, str]) -> st
             f"{each.ours:.2f}",
             f"{each.paper.mean:.2f} ± {each.paper.sd:.2f}",
             signed(each.difference, 2),
-            "▼ below" if each.is_below else "above",
-            _escaped(each.note or ("**not explained**" if each.is_below else NONE)),
+            "▼ below" if each in below else "above",
+            _escaped(each.note or ("**not explained**" if each in below else NONE)),
         ]
         for each in found
     ]
-    below, open_ = sum(each.is_below for each in found), sum(each.is_below and not each.note for each in found)
-    tally = f"{below} below, {len(found) - below} above; {open_} below without an explanation."
+    unexplained = sum(not each.note for each in below)
+    tally = f"{len(below)} below, {len(found) - len(below)} above; {unexplained} below without an explanation."
     header = ["row", "dataset", "ours", "paper", "difference", "", "explanation"]
     return _section("Deviations from the paper", f"{intro} {tally}", _table(header, body))
 
