@@ -7,6 +7,7 @@ base object. `FieldPath`, `ObjectChoice` and `Modification` give paths short nam
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -116,7 +117,8 @@ def _alternatives(base: Any, rules: Mapping[str, Rule]) -> Iterator[Any]:
 @contextmanager
 def renamed_arguments(rules: Mapping[str, Rule]) -> Iterator[None]:
     """Errors from inside name the setting instead of the field that it is stored in."""
-    names = {path.rpartition(".")[2]: name for name, rule in rules.items() for path in getattr(rule, "paths", ())}
+    paths = ((path, name) for name, rule in rules.items() for path in getattr(rule, "paths", ()))
+    names = {re.sub(r"\.(\d+)$", r"[\1]", path).rpartition(".")[2]: name for path, name in paths}
     try:
         yield
     except InputError as error:

@@ -93,7 +93,7 @@ def transition_matrix(edge_index: Tensor, edge_weight: Tensor | None, num_nodes:
 
 
 def strongest_partners(matrix: Tensor, coefficients: Sequence[float], count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest entries per column of S = Σₖ coefficients[k] · Tₖ(matrix): rows int64 and values, `[N, count]`.
+    """The largest entries per column of S = Σₖ coefficients[k] · Tₖ(matrix): rows int64 and values, `[N, count]`.
 
     S is computed some columns at a time and never stored as a whole.
 
