@@ -122,13 +122,12 @@ def geodesic_command(
     with Terminal(as_json=as_json, debug=debug, flags=GEODESIC_FLAGS) as terminal:
         start = time.perf_counter()
         with terminal.working("Loading lggd"):
-            from lggd.paper.dragon import dragon
             from lggd.paper.figures import check_format, draw_geodesic, save
-            from lggd.paper.geodesic import geodesic, read_image
+            from lggd.paper.geodesic import DRAGON, geodesic, read_image
         check_format(out)
         ends = {"source": _read_pixel(source, "--source"), "target": _read_pixel(target, "--target")}
         with terminal.working("Measuring distances"):
-            result = geodesic(dragon() if image is None else read_image(image), p=p, **ends)
+            result = geodesic(read_image(DRAGON if image is None else image), p=p, **ends)
         with terminal.working(f"Drawing {out}"):
             save(draw_geodesic(result), out)
         facts = {
