@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -30,8 +31,7 @@ def robustness_command(
     points: Annotated[int, typer.Option(min=2, help="Number of random points in the unit disk.")] = 20_000,
     epsilon: Annotated[float, typer.Option(help="Radius of neighbourhoods, and width of the boundary.")] = 0.05,
     edges: Annotated[
-        list[int] | None,
-        typer.Option(min=1, help="Number of wrong edges. Can be repeated.", show_default="10, 100 and 1000"),
+        list[int] | None, typer.Option(min=1, help="Number of wrong edges; repeatable.", show_default="10, 100, 1000")
     ] = None,
     with_p2: Annotated[bool, typer.Option("--with-p2", help="Add p = 2.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Number of draws of the wrong edges to average over.")] = 5,
@@ -74,20 +74,15 @@ def robustness_command(
         with terminal.working(f"Drawing {out}"):
             save(draw_robustness(result), out)
         facts = {
-            "points": points,
-            "boundary": int(result.boundary.sum()),
-            "unreachable": result.unreachable,
-            "edges": result.num_edges,
-            "epsilon": epsilon,
-            "seeds": seeds,
-            "seed": seed,
+            "points": points, "boundary": int(result.boundary.sum()), "unreachable": result.unreachable,
+            "edges": result.num_edges, "epsilon": epsilon, "seeds": seeds, "seed": seed,
             "seconds": round(time.perf_counter() - start, 3),
-        }
+        }  # fmt: skip
         table = Table("p", *(Column(f"n = {count}", justify="right") for count in result.extra_edges))
         for p in result.distances:
             table.add_row(f"{p:g}", *(f"{100 * mean:.2g} %" for mean in result.mean_change(p)))
         title = f"Relative change after n wrong edges, mean of {counted(seeds, 'draw')}:"
-        shown = [summary(facts), Text(title), table, Text(f"Wrote {out}")]
+        shown: list[RenderableType] = [summary(facts), Text(title), table, Text(f"Wrote {out}")]
         terminal.answer(facts | {"change": result.changes(), "out": str(out)}, shown)
 
 
@@ -130,17 +125,12 @@ def geodesic_command(
             result = geodesic(read_image(DRAGON if image is None else image), p=p, **ends)
         with terminal.working(f"Drawing {out}"):
             save(draw_geodesic(result), out)
+        height, width = result.shape.shape
         facts = {
-            "image": None if image is None else str(image),
-            "height": result.shape.shape[0],
-            "width": result.shape.shape[1],
-            "pixels": int(result.shape.sum()),
-            "source": list(result.source),
-            "target": list(result.target),
-            "p": json_exponent(p),
-            "distance": result.length,
-            "seconds": round(time.perf_counter() - start, 3),
-        }
+            "image": None if image is None else str(image), "height": height, "width": width,
+            "pixels": int(result.shape.sum()), "source": list(result.source), "target": list(result.target),
+            "p": json_exponent(p), "distance": result.length, "seconds": round(time.perf_counter() - start, 3),
+        }  # fmt: skip
         shown = facts | {"distance": f"{result.length:.6g}", "path": f"{len(result.path):,} pixels"}
         facts |= {"path": result.path.tolist(), "out": str(out)}
         terminal.answer(facts, [summary(shown), Text(f"Wrote {out}")])

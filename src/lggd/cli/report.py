@@ -15,14 +15,9 @@ FLAGS = flags("results")
 
 
 def report_command(
-    results: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder with the .jsonl files of the experiments and notes.toml.")
-    ] = Path("results"),
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the measurements.")] = Path("results"),
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Markdown file; figures go to figures/ next to it.", show_default="DIR/REPORT.md"
-        ),
+        Path | None, typer.Option(metavar="FILE", help="Markdown file to write.", show_default="DIR/REPORT.md")
     ] = None,
     configs: Configs = None,
     as_json: AsJson = False,
@@ -30,10 +25,10 @@ def report_command(
 ) -> None:
     """Write a report of all results: compared with the paper, and with each other.
 
-    Reads all measurements and writes a Markdown file with tables, figures and
-    paired tests. The same measurements give the same report. Where a result
-    differs from the paper's, the report shows the explanation that notes.toml
-    has under "row.dataset" or "row".
+    Reads DIR/*.jsonl and writes a Markdown file with tables and paired tests,
+    and its figures to figures/ next to it. The same measurements give the same
+    report. Where a result differs from the paper's, the report shows the
+    explanation that DIR/notes.toml has under "row.dataset" or "row".
 
     Example:
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,8 +94,6 @@ def reproduce_command(
         terminal.answer(facts, _tables(facts))
         for title, error in result.failures:
             if terminal.debug:
-                import traceback
-
                 terminal.err.print("".join(traceback.format_exception(error)), markup=False, highlight=False)
             terminal.say(f"{title} failed: {terminal.message(error)}", "red")
         if result.failures:
@@ -114,11 +115,9 @@ def _progress_bars(terminal: Terminal) -> Iterator[JobListener]:
 
 
 def _tables(facts: Mapping[str, Any]) -> list[Table | Text]:
-    experiments: dict[str, list[dict[str, Any]]] = {}
-    for line in facts["lines"]:
-        experiments.setdefault(line["experiment"], []).append(line)
     parts: list[Table | Text] = []
-    for experiment, lines in experiments.items():
+    for experiment, group in groupby(facts["lines"], itemgetter("experiment")):
+        lines = list(group)
         parts += _accuracies(experiment, lines) if "test" in lines[0] else [_figure_numbers(line) for line in lines]
     failed = f", {len(facts['failed'])} failed" if facts["failed"] else ""
     return [*parts, Text(f"{facts['measured']} measured, {facts['reused']} found in {facts['results']}{failed}.")]

@@ -92,7 +92,7 @@ def read_measurements(folder: str | Path) -> Measurements:
     """Reads the `.jsonl` files of a results folder."""
     read = {experiment: Results(folder).lines(experiment) for experiment in (*KEYS, *FIGURES)}
     cells: dict[str, Any] = {experiment: _select(read[experiment][0], key) for experiment, key in KEYS.items()}
-    figures = {experiment: read[experiment][0] for experiment in FIGURES}
+    figures: dict[str, Any] = {experiment: read[experiment][0] for experiment in FIGURES}
     # Where the ablation has no line for its base, that is the table's row: the variants change its settings.
     for found in list(cells["ablation"].values()):
         row, dataset = found.line["row"], found.line["dataset"]

@@ -88,9 +88,7 @@ def table1(measured: Measurements) -> str:
 
 def _table1_cell(measured: Measurements, row: str, dataset: str, best: float) -> str:
     ours, paper = measured.table1.get((row, dataset)), PUBLISHED.get((row, dataset))
-    published = "out of memory" if row in BASELINES else NONE
-    if paper is not None:
-        published = f"{paper.mean:.2f} ± {paper.sd:.2f}"
+    published = f"{paper.mean:.2f} ± {paper.sd:.2f}" if paper else "out of memory" if row in BASELINES else NONE
     if ours is None:
         return f"missing ({published})"
     return (f"**{_accuracy(ours)}**" if ours.mean == best else _accuracy(ours)) + f" ({published})"
@@ -213,9 +211,8 @@ def robustness(measured: Measurements) -> str:
 
 def geodesic(measured: Measurements) -> str:
     """The shortest path through a shape."""
-    if not measured.geodesic:
-        return _section("Geodesic", "This was not measured.")
-    return _section("Geodesic", f"A geodesic through a shape, {measured.geodesic[-1]['distance']:.6g} pixels long.")
+    lengths = [f"A geodesic through a shape, {line['distance']:.6g} pixels long." for line in measured.geodesic]
+    return _section("Geodesic", lengths[-1] if lengths else "This was not measured.")
 
 
 def ablation_study(measured: Measurements) -> str:
