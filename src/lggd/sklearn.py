@@ -26,7 +26,7 @@ from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.errors import InputError, InputTypeError
 from lggd.features import GGD, LGGD
 from lggd.graph import Graph
-from lggd.learning.contents import sparse
+from lggd.graph.sparse import without_sparse_warnings
 from lggd.models import classifier
 from lggd.training.optimization import Optimization
 from lggd.validation import suggestion
@@ -313,4 +313,5 @@ def _contents(X: Any) -> torch.Tensor:
     coo = scaled.tocoo()
     places = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
     values = torch.from_numpy(coo.data.astype(np.float32))
-    return sparse(places, values, coo.shape).coalesce()
+    with without_sparse_warnings():
+        return torch.sparse_coo_tensor(places, values, coo.shape).coalesce()

@@ -14,7 +14,7 @@ from lggd.errors import InputTypeError, error_context
 from lggd.estimator.fit_task import first_equal, same_inputs
 from lggd.estimator.labels import Labels, accuracy
 from lggd.graph.edge_index import read_edges
-from lggd.learning.contents import check_contents
+from lggd.learning.node_features import check_node_features
 from lggd.models.passes import history_of, in_passes, stage_name
 from lggd.training.engine import Engine, Trainable, train
 from lggd.training.optimization import Optimization
@@ -194,7 +194,7 @@ def _train_pass(
 def _read(model: Baseline, data: Any, name: str) -> tuple[BaselineData, BaselineProblem, Labels]:
     seed = read_seed(model.seed)
     labels = Labels.read(data).hold_out(VALIDATION, torch.Generator().manual_seed(seed))
-    x = check_contents(data)
+    x = check_node_features(data)
     x = x if x.layout == torch.strided else x.to_dense()
     subject = BaselineData(x.float(), *read_edges(data, len(x)), labels.num_classes)
     return subject, BaselineProblem(labels.train, labels.validation, seed, name), labels

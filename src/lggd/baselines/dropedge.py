@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import GCN, ChebNet, JKNet
-from lggd.backbones.networks import Network
-from lggd.backbones.propagation import SortedEdges, spread_each
+from lggd.backbones.network import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem
 from lggd.baselines.initialization import build_backbones, check_backbone, stacked_backbones
+from lggd.graph.sparse import SparsePattern, multiply_each
 from lggd.training.progress import Callback
 from lggd.training.targets import Targets
 from lggd.validation import check_real
@@ -68,7 +68,7 @@ class _EdgeDropout(StackedBackbones):
     def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
         """Backpropagates the losses and returns them, `[Q]`."""
         entries = self.matrix.entries(self._sample_kept())
-        propagate = lambda values: spread_each(values, entries, self.matrix.edges)  # noqa: E731
+        propagate = lambda values: multiply_each(values, entries, self.matrix.edges)  # noqa: E731
         losses = targets.losses(self.modules[0].logits(self.stacked, self.x, propagate, self._dropout))
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
@@ -86,14 +86,14 @@ class SubsampledAdjacency:
         from torch_geometric.utils import add_remaining_self_loops
 
         index, weight = add_remaining_self_loops(edge_index, _weights(edge_index, edge_weight), 1.0, num_nodes)
-        self.edges = SortedEdges(index, num_nodes)
+        self.edges = SparsePattern.from_edges(index, num_nodes)
         self.weight = weight[self.edges.order]
-        self._loop = self.edges.source == self.edges.target
+        self._loop = self.edges.columns == self.edges.rows
 
     def entries(self, kept: Tensor) -> Tensor:
         """The entries `[Q, E]` in the order of `edges`, from bool `[Q, E]`; 0 where an edge is dropped."""
         weight = (self.weight * (kept | self._loop)).t().contiguous()
-        return _normalized(weight, self.edges.sums(weight), self.edges)
+        return _normalized(weight, self.edges.row_sum(weight), self.edges)
 
 
 class SubsampledLaplacian:
@@ -103,21 +103,21 @@ class SubsampledLaplacian:
         from torch_geometric.utils import remove_self_loops
 
         index, weight = remove_self_loops(edge_index, _weights(edge_index, edge_weight))
-        self.edges = SortedEdges(index, num_nodes)
+        self.edges = SparsePattern.from_edges(index, num_nodes)
         self.weight = weight[self.edges.order]  # type: ignore[index]
 
     def entries(self, kept: Tensor) -> Tensor:
         """The entries `[Q, E]` in the order of `edges`, from bool `[Q, E]`; 0 where an edge is dropped."""
         weight = (self.weight * kept).t().contiguous()
-        return -_normalized(weight, self.edges.sums_by_source(weight), self.edges)
+        return -_normalized(weight, self.edges.column_sum(weight), self.edges)
 
 
 def _weights(edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
     return torch.ones(edge_index.shape[1], device=edge_index.device) if edge_weight is None else edge_weight.float()
 
 
-def _normalized(weight: Tensor, degree: Tensor, edges: SortedEdges) -> Tensor:
+def _normalized(weight: Tensor, degree: Tensor, edges: SparsePattern) -> Tensor:
     """weight / √(degree of the source · degree of the target), 0 where a degree is 0: `[E, Q]` → `[Q, E]`."""
     root = degree.pow(-0.5)
     root = root.masked_fill(root.isinf(), 0)
-    return (root.index_select(0, edges.source) * weight * root.index_select(0, edges.target)).t().contiguous()
+    return (root.index_select(0, edges.columns) * weight * root.index_select(0, edges.rows)).t().contiguous()

@@ -14,7 +14,7 @@ from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineP
 from lggd.baselines.graph_autoencoder import VariationalGraphAutoencoder, row_blocks, undirected_edges
 from lggd.baselines.initialization import check_backbone, stacked_backbones
 from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
-from lggd.learning.contents import check_contents
+from lggd.learning.node_features import check_node_features
 from lggd.training.cache import Cache, content_key
 from lggd.training.progress import Callback
 from lggd.validation import check_int, check_real
@@ -59,7 +59,7 @@ class GAugM(Baseline):
     def transform(self, data: Any) -> Any:
         """A shallow copy of PyG data with the modified edges, and with `edge_weight` where it had weights."""
         self._check()
-        x = check_contents(data)
+        x = check_node_features(data)
         x = (x if x.layout == torch.strided else x.to_dense()).float()
         edges, weight = self._modified(x, *read_edges(data, len(x)), None)
         # Copies: the user may change them, the cache must not change.

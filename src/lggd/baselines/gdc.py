@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lggd.backbones import GCN, Backbone, JKNet
-from lggd.backbones.propagation import Propagation, SortedEdges
 from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem
 from lggd.baselines.initialization import check_backbone, stacked_backbones
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError
+from lggd.graph.sparse import SparseMatrix, SparsePattern
 from lggd.training.progress import Callback
 
 
@@ -69,6 +69,6 @@ class GDC(Baseline):
         edge_index, weight = self._diffusion.diffuse(data.edge_index, data.edge_weight, data.num_nodes)
         stack = stacked_backbones(self.backbone, data, problems, edge_index, weight)
         if isinstance(self.backbone, (GCN, JKNet)):
-            edges = SortedEdges(edge_index, data.num_nodes)
-            stack.graph = Propagation(edges, weight[edges.order])
+            edges = SparsePattern.from_edges(edge_index, data.num_nodes)
+            stack.graph = SparseMatrix(edges, weight[edges.order])
         return stack

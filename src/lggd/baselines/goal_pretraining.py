@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from lggd.backbones import GAT
 from lggd.backbones.layers import Drop, edges_with_loops, gat_conv
-from lggd.backbones.networks import Network
-from lggd.backbones.propagation import SortedEdges
+from lggd.backbones.network import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import BaselineData, BaselineProblem, train_problems
 from lggd.baselines.initialization import build_modules
+from lggd.graph.sparse import SparsePattern
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 
@@ -35,7 +35,7 @@ class AttentionNetwork(Network):
         first = GATConv(in_channels, ATTENTION.hidden, ATTENTION.heads)
         self.layers = nn.ModuleList([first, GATConv(width, width), GATConv(width, num_classes)])
 
-    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SortedEdges, drop: Drop) -> Tensor:
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SparsePattern, drop: Drop) -> Tensor:
         for layer in range(len(self.layers)):
             weight, source, target, bias = (
                 parameters[f"layers.{layer}.{name}"] for name in ("lin.weight", "att_src", "att_dst", "bias")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import Backbone
-from lggd.backbones.networks import Network
+from lggd.backbones.network import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import BaselineData, BaselineProblem
 from lggd.training.optimization import Optimization

@@ -17,7 +17,7 @@ from lggd.estimator.labels import Labels, merge_labels
 from lggd.features.pipeline import Pipeline, fold_of
 from lggd.features.settings import Settings
 from lggd.graph import Graph
-from lggd.learning.contents import check_contents
+from lggd.learning.node_features import check_node_features
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.progress import Callback, History
 from lggd.training.randomness import read_seed
@@ -143,7 +143,7 @@ class DistanceFeatures(ABC):
         features = self.features(data)
         if self.settings.mode == "replace":
             return features
-        x = check_contents(data)
+        x = check_node_features(data)
         return torch.cat([x if x.layout == torch.strided else x.to_dense(), features], dim=1)
 
     def distances(self, data: Any) -> Tensor:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from lggd.features.settings import Settings
 from lggd.graph import Graph
-from lggd.learning.contents import SPARSE_BELOW, check_contents
 from lggd.learning.flow import Flow
 from lggd.learning.networks import MLP, FromModule, PropagatedMLP
+from lggd.learning.node_features import SPARSE_BELOW, check_node_features
 from lggd.learning.parameters import Equation, LearnedEdgeWeights, LearnedPotential
 from lggd.memory import Memory
 from lggd.solvers.footprint import graph_bytes, kept_states, state_bytes
@@ -38,7 +38,7 @@ COPIES_OF_COEFFICIENTS = COPIES_OF_LEARNED + 8
 
 def learning_memory(data: Any, graph: Graph, settings: Settings, num_classes: int, problems: int) -> Memory:
     """What Pipeline 1 holds at its peak for so many problems with these settings."""
-    x = check_contents(data)
+    x = check_node_features(data)
     learned, hidden = _network(x, settings, num_classes)
     # A GPU works on all networks at once: their weights are arranged for one product, and so are the gradients.
     on_gpu = graph.device.type == "cuda"

@@ -144,8 +144,8 @@ class LGGD(DistanceFeatures):
         settings = self.settings
         equation, flow, contents = self._equation, self._flow, self._contents
         if graph is not equation.graph:
-            contents = settings.initial.contents(data, graph)
-            widths = [getattr(one, "num_features", None) for one in (self._contents, contents)]
+            contents = settings.initial.node_features(data, graph)
+            widths = [one.shape[1] for one in (self._contents, contents)]
             if widths[0] != widths[1]:
                 raise InputError("data.x", "have as many columns as were learned from", data.x.shape[1], "Fit anew.")
             equation = equation.on(graph)

@@ -48,7 +48,7 @@ class Problems:
         self.settings, self.num_classes = list(settings), num_classes
         self.each = len(horizons_of(settings[0]))
         generators = [generator for seed in seeds for generator in _generators(seed, self.each, graph.device)]
-        self.contents = settings[0].initial.contents(data, graph)
+        self.contents = settings[0].initial.node_features(data, graph)
         self.networks = self._networks(generators)
         self.equation = Equation(graph, settings[0].potential, generators)
         self.flow = self._flow()

@@ -21,7 +21,7 @@ from lggd.features import GGD, LGGD
 from lggd.features.estimator import fit_to_labels
 from lggd.files import replacing_folder
 from lggd.graph import read_weight
-from lggd.learning.contents import check_contents
+from lggd.learning.node_features import check_node_features
 from lggd.models.passes import history_of, in_passes, stage_name
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.engine import Engine, train
@@ -115,7 +115,7 @@ class LGGDClassifier:
         """What the backbone sees."""
         if self.features_ is not None:
             return self.features_.inputs(data)
-        x = check_contents(data)
+        x = check_node_features(data)
         return x if x.layout == torch.strided else x.to_dense()
 
     # -- answers ------------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from lggd.features.estimator import fit_to_labels
 from lggd.features.scaling import SoftmaxScale
 from lggd.files import replacing_folder
 from lggd.graph import Graph, read_weight
-from lggd.learning.contents import check_contents
 from lggd.learning.networks import PropagatedMLP
+from lggd.learning.node_features import check_node_features
 from lggd.models.passes import history_of, in_passes, stage_name
 from lggd.training.engine import Engine, train
 from lggd.training.optimization import Optimization
@@ -143,7 +143,7 @@ class LGGDPlus:
         """What backbones see: contents with rows of one length, which is the features' mean one, and features."""
         if self.inputs == "features":
             return self._features()
-        x = check_contents(self.data_)
+        x = check_node_features(self.data_)
         x = unit_rows(x if x.layout == torch.strided else x.to_dense())
         return x if self.inputs == "contents" else torch.cat([x * self.contents_length_, self._features()], dim=1)
 
