@@ -11,11 +11,11 @@ from torch.nn import functional
 
 from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear
-from lggd.backbones.networks import Network
-from lggd.backbones.propagation import Propagation
+from lggd.backbones.network import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.baselines.initialization import build_backbones, check_backbone
+from lggd.baselines.initialization import build_backbones, check_backbone_kind
+from lggd.graph.sparse import SparseMatrix
 from lggd.training.progress import Callback
 from lggd.training.targets import Targets
 from lggd.validation import check_positive
@@ -55,7 +55,7 @@ class MixUp(Baseline):
 
     def _check(self) -> None:
         check_positive("alpha", self.alpha, "Use 1 for a uniform λ.")
-        check_backbone(self.backbone, (GCN,), "Mixing is only written for its layers.")
+        check_backbone_kind(self.backbone, (GCN,), "Mixing is only written for its layers.")
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         modules, seeds = build_backbones(self.backbone, data, problems)
@@ -77,10 +77,10 @@ class _MixtureTraining(StackedBackbones):
         self.train_nodes = [(labels >= 0).nonzero().squeeze(1) for labels in train]
         self.nodes = torch.arange(data.num_nodes, device=self.x.device).repeat(len(train), 1)
         self.alphas = torch.full((2,), float(alpha), dtype=torch.float64, device=self.x.device)
-        edges, entry = self.graph.edges, self.graph.value
-        loop = edges.source == edges.target
-        self.off_diagonal = Propagation(edges, entry.masked_fill(loop, 0))
-        self.diagonal = edges.sums((entry * loop).unsqueeze(1))
+        edges, entry = self.graph.pattern, self.graph.values
+        loop = edges.columns == edges.rows
+        self.off_diagonal = SparseMatrix(edges, entry.masked_fill(loop, 0))
+        self.diagonal = edges.row_sum((entry * loop).unsqueeze(1))
 
     def _training_losses(self, targets: Targets) -> Tensor:
         ratio, partner = self._sample_ratios(), self._sample_partners()
