@@ -142,8 +142,8 @@ def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Te
     if bool(clash.any()):
         node, label = int(ids[clash][0]), int(classes[clash][0])
         other = int(known[node] if known[node] >= 0 else merged[node])
-        clause, remedy = f"node {node} has two labels: {label} and {other}", "Leave it out, or fit again."
-        error = LabelConflictError("labels", "agree with those known", but=clause, remedy=remedy)
+        clause, remedy = f"node {{0}} has two labels: {label} and {other}", "Leave it out, or fit again."
+        error = LabelConflictError("labels", "agree with those known", but=clause, remedy=remedy, nodes=[node])
         error.node, error.label, error.known = node, label, other
         raise error
     return merged
