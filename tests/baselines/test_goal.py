@@ -52,10 +52,7 @@ class Convolutions:
         self.weights, self.x = weights, data.x if x is None else x
         if graphs is None:
             graphs = [torch.randint(NODES, (2, 50), generator=random(q)) for q in range(PROBLEMS)]
-        near, far = (
-            normalized_adjacency(data.edge_index, None, NODES, torch.float32),
-            normalized_complements(graphs, NODES),
-        )
+        near, far = normalized_adjacency(data.edge_index, None, NODES), normalized_complements(graphs, NODES)
         self.near, self.far = near.csr.to_dense(), far.csr.to_dense()
         modules = [_ConvolutionNetwork(GOAL(hidden=HIDDEN), FEATURES, CLASSES, seed) for seed in range(PROBLEMS)]
         self.parameters = {
