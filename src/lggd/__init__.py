@@ -9,9 +9,9 @@ from lggd.distances import Depth, depth, distance, shortest_path
 from lggd.equation.potential import DegreePotential
 from lggd.features import GGD, LGGD
 from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
-from lggd.graph import Graph
+from lggd.graph import Graph, Symmetrize
 from lggd.learning.networks import MLP, PropagatedMLP
-from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential
+from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.memory import Memory
 from lggd.models.batching import fit_together
 from lggd.models.classifier import LGGDClassifier
@@ -23,6 +23,7 @@ from lggd.solvers.iterative import FastIterative
 from lggd.solvers.marching import FastMarching
 from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
 from lggd.solvers.solution import Solution, Statistics, Status
+from lggd.solvers.steady_state import evolve_to_steady_state
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Progress
@@ -55,6 +56,7 @@ __all__ = [
     "LGGDPlus",
     "LearnedEdgeWeights",
     "LearnedPotential",
+    "LearnedTimeScale",
     "MaxScale",
     "Memory",
     "Optimization",
@@ -65,12 +67,14 @@ __all__ = [
     "Standardize",
     "Statistics",
     "Status",
+    "Symmetrize",
     "TorchDiffEq",
     "Unscaled",
     "depth",
     "distance",
     "estimate_memory",
     "evolve",
+    "evolve_to_steady_state",
     "fit_together",
     "load",
     "shortest_path",

@@ -109,9 +109,9 @@ def test_mistakes_are_named(tmp_path: Path, text: str, said: str) -> None:
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"`.*nowhere\.csv` must be a file, but there is none"):
+    with pytest.raises(OSError, match=r"`.*nowhere\.csv` must be a file, but there is none"):
         read_edges(tmp_path / "nowhere.csv")
-    with pytest.raises(IsADirectoryError, match="got a folder"):
+    with pytest.raises(OSError, match="got a folder"):
         read_edges(tmp_path)
 
 
@@ -395,22 +395,20 @@ def test_a_folder_that_cannot_be_put_back_is_not_deleted(tmp_path: Path, monkeyp
 def test_other_folders_are_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").touch()
-    with pytest.raises(
-        FileExistsError, match=r"`.*thesis` must be new, empty or hold lggd-run\.json, got a folder with"
-    ):
+    with pytest.raises(OSError, match=r"`.*thesis` must be new, empty or hold lggd-run\.json, got a folder with"):
         check_folder_writable(tmp_path / "thesis", MARKER)
-    with pytest.raises(FileExistsError), replacing_folder(tmp_path / "thesis", MARKER):
+    with pytest.raises(OSError, match="must be new"), replacing_folder(tmp_path / "thesis", MARKER):
         pytest.fail("asked too late")
-    with pytest.raises(NotADirectoryError, match="got a file"):
+    with pytest.raises(OSError, match="got a file"):
         check_folder_writable(tmp_path / "thesis" / "chapter.tex", MARKER)
-    with pytest.raises(FileNotFoundError, match="must lie in a folder that exists"):
+    with pytest.raises(OSError, match="must lie in a folder that exists"):
         check_folder_writable(tmp_path / "nowhere" / "run", MARKER)
     assert (tmp_path / "thesis" / "chapter.tex").exists()
 
 
 def test_a_folder_that_someone_filled_meanwhile_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    with pytest.raises(FileExistsError), replacing_folder(path, MARKER) as folder:  # noqa: PT012
+    with pytest.raises(OSError, match="must be new"), replacing_folder(path, MARKER) as folder:  # noqa: PT012
         fill(folder, "new")
         path.mkdir()
         (path / "mine").touch()
@@ -419,8 +417,8 @@ def test_a_folder_that_someone_filled_meanwhile_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_its_marker_is_refused(tmp_path: Path) -> None:
-    said = r"must hold lggd-run\.json when it is done"
-    with pytest.raises(FileNotFoundError, match=said), replacing_folder(tmp_path / "run", MARKER):
+    said = r"must hold lggd-run\.json when complete"
+    with pytest.raises(OSError, match=said), replacing_folder(tmp_path / "run", MARKER):
         pass
     assert list(tmp_path.iterdir()) == []
 

@@ -402,7 +402,7 @@ def test_the_page_is_written_whole(tmp_path):
 
 
 def test_a_page_in_no_folder_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="must lie in a folder that exists"):
+    with pytest.raises(OSError, match="must lie in a folder that exists"):
         write(small(), tmp_path / "nowhere" / "report.html")
 
 

@@ -18,7 +18,7 @@ from lggd.errors import InputError
 if TYPE_CHECKING:
     from lggd import Graph, Solution
     from lggd.data.tables import EdgeTable
-    from lggd.solvers.problem import Solver
+    from lggd.solvers.eikonal_problem import Solver
 
 ROWS_SHOWN = 10
 FLAGS = {

@@ -21,7 +21,7 @@ from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.features.settings import Settings
 from lggd.files import umask
 from lggd.learning.networks import MLP, FromModule, PropagatedMLP
-from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential
+from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.solvers.scheme import RK4, SSPRK3, Euler
 from lggd.training.optimization import Optimization
 
@@ -32,7 +32,7 @@ SETTINGS_FILE, WEIGHTS_FILE, GRAPH_FILE = "model.json", "weights.safetensors", "
 KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        GGD, LGGD, MLP, PropagatedMLP, LearnedPotential, LearnedEdgeWeights, DegreePotential,
+        GGD, LGGD, MLP, PropagatedMLP, LearnedPotential, LearnedTimeScale, LearnedEdgeWeights, DegreePotential,
         MaxScale, SoftmaxScale, Standardize, Unscaled, RK4, SSPRK3, Euler, Optimization, GCN, GAT, ChebNet, JKNet,
         PPR, Heat,
     )

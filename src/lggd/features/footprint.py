@@ -13,9 +13,9 @@ from lggd.graph import Graph
 from lggd.learning.flow import Flow
 from lggd.learning.networks import MLP, FromModule, PropagatedMLP
 from lggd.learning.node_features import SPARSE_BELOW, check_node_features
-from lggd.learning.parameters import Equation, LearnedEdgeWeights, LearnedPotential
+from lggd.learning.parameters import Equation, LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.memory import Memory
-from lggd.solvers.footprint import graph_bytes, kept_states, state_bytes
+from lggd.solvers.footprint import graph_bytes, saved_states, state_bytes
 
 REMEDY = (
     "Fit fewer models together, or use smaller networks, fewer times, or larger steps in time; "
@@ -126,8 +126,8 @@ def _coefficients(graph: Graph, settings: Settings, problems: int) -> int:
     if isinstance(potential, LearnedEdgeWeights):
         learned += graph.num_edges
         potential = potential.potential
-    if isinstance(potential, LearnedPotential):
-        learned += graph.num_nodes if potential.per == "node" else 1
+    if isinstance(potential, (LearnedPotential, LearnedTimeScale)):
+        learned += graph.num_nodes if isinstance(potential, LearnedPotential) else 1
     return COPIES_OF_COEFFICIENTS * problems * learned * FLOAT
 
 
@@ -137,4 +137,4 @@ def _evolution(graph: Graph, settings: Settings, columns: int) -> int:
     equation = Equation(graph, settings.potential, [torch.Generator(graph.device)])
     flow = Flow(graph, equation, settings.times, [range(len(settings.times))], settings.p, settings.scheme)
     stages = len(settings.scheme.tableau.weights)
-    return (kept_states(flow.plan, state, graph.device) + 2 * stages + 8) * state
+    return (saved_states(flow.plan, state, graph.device) + 2 * stages + 8) * state

@@ -24,7 +24,7 @@ from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.parameters import Coefficients
 from lggd.memory import explaining_shortage
 from lggd.models.passes import in_passes, stage_name
-from lggd.solvers.evolution import check_times
+from lggd.solvers.plan import check_times
 from lggd.solvers.scheme import FixedStep
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.optimization import Optimization

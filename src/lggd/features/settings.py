@@ -14,7 +14,7 @@ from lggd.errors import InputError, InputTypeError
 from lggd.features.scaling import MaxScale, Scale, SoftmaxScale
 from lggd.learning.networks import MLP, FromModule, PropagatedMLP
 from lggd.learning.parameters import Coefficients, LearnedEdgeWeights
-from lggd.solvers.evolution import FAR
+from lggd.solvers.cauchy import FAR
 from lggd.solvers.scheme import RK4, FixedStep
 from lggd.training.optimization import Optimization
 

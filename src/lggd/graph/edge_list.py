@@ -1,11 +1,11 @@
-"""A list of edges as people write them down: read, checked, and assembled into rows."""
+"""Edge lists: reading, checking, and assembling them into compressed sparse rows."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,85 +15,88 @@ from torch import Tensor
 from lggd.errors import InputError, InputTypeError
 from lggd.graph.csr import CSR, merge_duplicates
 
-Symmetrize = Literal["max", "mean"]
+Ids = NDArray[np.int32]
+Weights = NDArray[np.floating]
 # Weights of the two directions that agree this closely differ by rounding alone and are averaged.
 ROUNDING = 1e-5
 
 
-@dataclass(frozen=True, eq=False)
-class EdgeList:
-    """Edges (rows[e], columns[e]) without self-loops; `weight` is None where every weight is 1."""
+class Symmetrize(StrEnum):
+    """How an asymmetric graph becomes symmetric, where a missing direction counts as weight 0.
 
-    rows: NDArray[np.int32]
-    columns: NDArray[np.int32]
-    weight: NDArray[np.floating] | None
-    num_nodes: int
-    dtype: torch.dtype
+    The plain strings "max" and "mean" are accepted wherever a member is.
+    """
 
-    @classmethod
-    def read(
-        cls,
-        edges: ArrayLike | Tensor | Sequence[tuple[int, int]],
-        weight: ArrayLike | Tensor | None = None,
-        *,
-        num_nodes: int | None = None,
-        unbounded: bool = False,
-        dtype: torch.dtype | None = None,
-    ) -> EdgeList:
-        """Checks what `Graph.from_edges` promises to check."""
-        rows, columns = _read_pairs(edges)
-        num_nodes = _check_ids(rows, columns, num_nodes)
-        values = _read_weight(weight, rows, columns, unbounded)
-        loops = rows == columns
-        if loops.any():
-            first = int(rows[loops][0])
-            warnings.warn(
-                f"Self-loops dropped: {int(loops.sum())}, the first at node {first}. "
-                "A node's distance to itself is 0, so they cannot matter.",
-                UserWarning,
-                stacklevel=3,
-            )
-            rows, columns = rows[~loops], columns[~loops]
-            values = None if values is None else values[~loops]
-        precise = values is not None and values.dtype == np.float64
-        dtype = _check_dtype(dtype or (torch.float64 if precise else torch.float32))
-        if values is not None:
-            values = _round_to(dtype, values)
-            if (values == 1).all():
-                values = None
-        return cls(rows.astype(np.int32), columns.astype(np.int32), values, num_nodes, dtype)
+    MAX = "max"
+    MEAN = "mean"
 
-    def assemble(self, directed: bool, symmetrize: Symmetrize | None) -> CSR:
-        """Sorted rows: as they are if `directed`, made symmetric if told how, else checked to be symmetric."""
-        if symmetrize not in (None, "max", "mean"):
-            raise InputError("symmetrize", 'be "max", "mean" or None', repr(symmetrize))
-        if directed and symmetrize is not None:
-            raise ValueError(f"`directed=True` keeps the arrows that symmetrize={symmetrize!r} removes. Pass only one.")
-        if symmetrize == "max":
-            return _both_ways(self.rows, self.columns, self.weight, self.num_nodes, "max")
-        csr = merge_duplicates(self.rows, self.columns, self.weight, self.num_nodes, "max")
-        if directed:
-            return csr
-        if symmetrize is None:
-            return _checked_symmetric(csr)
-        half = np.full(csr.num_edges, 0.5, np.float32) if csr.weight is None else csr.weight.numpy() / 2
-        return _both_ways(csr.rows.to(torch.int32).numpy(), csr.indices.numpy(), half, self.num_nodes, "sum")
+
+def read_edge_list(
+    edges: ArrayLike | Tensor | Sequence[tuple[int, int]],
+    weight: ArrayLike | Tensor | None,
+    num_nodes: int | None,
+    *,
+    directed: bool = False,
+    symmetrize: Symmetrize | str | None = None,
+    unbounded: bool = False,
+    dtype: torch.dtype | None = None,
+) -> tuple[CSR, torch.dtype]:
+    """The rows of a graph and the precision of its weights, from the arguments of `Graph.from_edges`."""
+    if symmetrize not in (None, *Symmetrize):
+        raise InputError("symmetrize", 'be "max", "mean" or None', repr(symmetrize))
+    if directed and symmetrize is not None:
+        rule = "be None with directed=True, which keeps edge directions"
+        raise InputError("symmetrize", rule, repr(str(symmetrize)), "Pass only one of the two.")
+    rows, columns = _read_pairs(edges)
+    num_nodes = _check_ids(rows, columns, num_nodes)
+    values = _read_weight(weight, rows, columns, unbounded)
+    loops = rows == columns
+    if loops.any():
+        warnings.warn(
+            f"Self-loops dropped: {int(loops.sum())}, the first at node {int(rows[loops][0])}. "
+            "A node's distance to itself is 0, so they have no effect.",
+            UserWarning,
+            stacklevel=3,
+        )
+        rows, columns = rows[~loops], columns[~loops]
+        values = None if values is None else values[~loops]
+    precise = values is not None and values.dtype == np.float64
+    dtype = dtype or (torch.float64 if precise else torch.float32)
+    if dtype not in (torch.float32, torch.float64):
+        raise InputTypeError("dtype", "be torch.float32 or torch.float64", dtype)
+    if values is not None:
+        values = _round_to(dtype, values)
+        values = None if (values == 1).all() else values
+    return _assemble(rows.astype(np.int32), columns.astype(np.int32), values, num_nodes, directed, symmetrize), dtype
+
+
+def _assemble(
+    rows: Ids, columns: Ids, weight: Weights | None, num_nodes: int, directed: bool, symmetrize: Symmetrize | str | None
+) -> CSR:
+    """Sorted rows: unchanged if `directed`, made symmetric by `symmetrize`, otherwise checked to be symmetric."""
+    if symmetrize == Symmetrize.MAX:
+        return _both_directions(rows, columns, weight, num_nodes, "max")
+    csr = merge_duplicates(rows, columns, weight, num_nodes, "max")
+    if directed:
+        return csr
+    if symmetrize is None:
+        return _checked_symmetric(csr)
+    half = np.full(csr.num_edges, 0.5, np.float32) if csr.weight is None else csr.weight.numpy() / 2
+    return _both_directions(csr.rows.to(torch.int32).numpy(), csr.indices.numpy(), half, num_nodes, "sum")
 
 
 def as_array(value: ArrayLike | Tensor, name: str) -> NDArray[Any]:
-    """What was given as a NumPy array, without copying where that can be."""
+    """The value as a NumPy array, without a copy where possible."""
     if isinstance(value, Tensor):
         value = value.detach().cpu()
         return (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # NumPy has no bfloat16
     try:
         return np.asarray(value)
     except ValueError:
-        raise InputError(name, "have rows of equal length", "ragged ones") from None
+        raise InputError(name, "have rows of equal length", "rows of different lengths") from None
 
 
-def _both_ways(
-    rows: NDArray[np.int32], columns: NDArray[np.int32], weight: NDArray[np.floating] | None, num_nodes: int, rule: str
-) -> CSR:
+def _both_directions(rows: Ids, columns: Ids, weight: Weights | None, num_nodes: int, rule: str) -> CSR:
     doubled = None if weight is None else np.concatenate([weight, weight])
     both = (np.concatenate([rows, columns]), np.concatenate([columns, rows]))
     merged = merge_duplicates(*both, doubled, num_nodes, rule)
@@ -106,11 +109,9 @@ def _checked_symmetric(csr: CSR) -> CSR:
     if not torch.equal(reverse.indptr, csr.indptr) or not torch.equal(reverse.indices, csr.indices):
         i, j = _first_without_reverse(csr)
         raise InputError(
-            "edges",
-            "be symmetric",
-            f"({i}, {j}) without ({j}, {i})",
-            ('Pass symmetrize="max" or "mean" to add the missing direction, or directed=True to keep the arrows.'),
-        )
+            "edges", "be symmetric", f"({i}, {j}) without ({j}, {i})",
+            'Pass symmetrize="max" or "mean" to add the missing direction, or directed=True to keep edge directions.',
+        )  # fmt: skip
     weight = csr.weight
     if weight is not None:
         backward = weight[reverse.edge.long()]
@@ -119,11 +120,10 @@ def _checked_symmetric(csr: CSR) -> CSR:
             e = int(apart.nonzero()[0])
             i, j = int(csr.rows[e]), int(csr.indices[e])
             raise InputError(
-                "weight",
-                "be symmetric",
+                "weight", "be symmetric",
                 f"{float(weight[e]):g} on ({i}, {j}) and {float(backward[e]):g} on ({j}, {i})",
                 'Pass symmetrize="max" or "mean" to join them, or directed=True to keep both.',
-            )
+            )  # fmt: skip
         weight = (weight + backward) / 2
     return CSR(csr.indptr, csr.indices, weight, symmetric=True)
 
@@ -153,7 +153,7 @@ def _read_pairs(edges: ArrayLike | Tensor | Sequence[tuple[int, int]]) -> tuple[
 def _check_ids(rows: NDArray[np.int64], columns: NDArray[np.int64], num_nodes: int | None) -> int:
     if num_nodes is None:
         if len(rows) == 0:
-            raise ValueError("`edges` is empty, so the number of nodes is unknown. Pass num_nodes.")
+            raise InputError("num_nodes", "be passed for a graph without edges, which does not determine it")
         num_nodes = max(int(rows.max()), int(columns.max()), 0) + 1
     if not isinstance(num_nodes, (int, np.integer)):
         raise InputTypeError("num_nodes", "be an integer", repr(num_nodes))
@@ -162,20 +162,16 @@ def _check_ids(rows: NDArray[np.int64], columns: NDArray[np.int64], num_nodes: i
     if num_nodes >= 2**31:
         raise InputError("num_nodes", "be below 2**31", num_nodes, "Split the graph by component.")
     for ids in (rows, columns):
-        outside = (ids < 0) | (ids >= num_nodes)
-        if outside.any():
-            raise InputError(
-                "edges",
-                f"name nodes 0..{num_nodes - 1}",
-                int(ids[outside][0]),
-                "Renumber the nodes or raise num_nodes.",
-            )
+        outside = ids[(ids < 0) | (ids >= num_nodes)]
+        if len(outside):
+            remedy = "Renumber the nodes or raise num_nodes."
+            raise InputError("edges", f"name nodes 0..{num_nodes - 1}", int(outside[0]), remedy)
     return num_nodes
 
 
 def _read_weight(
     weight: ArrayLike | Tensor | None, rows: NDArray[np.int64], columns: NDArray[np.int64], unbounded: bool
-) -> NDArray[np.floating] | None:
+) -> Weights | None:
     if weight is None:
         return None
     values = as_array(weight, "weight")
@@ -184,22 +180,18 @@ def _read_weight(
     if values.dtype.kind != "f":
         raise InputTypeError("weight", "be numbers", values.dtype)
     if values.shape != rows.shape:
-        raise InputError("weight", f"have one number an edge, shape [{len(rows)}]", list(values.shape))
-    wrong = ~(np.isfinite(values) & (values > 0))
-    rule, remedy = "be positive and finite", "Leave out edges of weight 0."
-    if not wrong.any() and not unbounded:
-        wrong = values > 1
-        rule, remedy = (
-            "lie in (0, 1]",
-            "Divide by the largest weight, or pass unbounded=True to admit any positive one.",
-        )
-    if wrong.any():
-        e = int(np.flatnonzero(wrong)[0])
+        raise InputError("weight", f"have one number per edge, shape [{len(rows)}]", list(values.shape))
+    invalid, rule, remedy = ~(np.isfinite(values) & (values > 0)), "be positive and finite", "Omit edges of weight 0."
+    if not invalid.any() and not unbounded:
+        invalid, rule = values > 1, "lie in (0, 1]"
+        remedy = "Divide by the largest weight, or pass unbounded=True to allow any positive weight."
+    if invalid.any():
+        e = int(np.flatnonzero(invalid)[0])
         raise InputError("weight", rule, f"{values[e]:g} on edge ({rows[e]}, {columns[e]})", remedy)
     return values
 
 
-def _round_to(dtype: torch.dtype, weight: NDArray[np.floating]) -> NDArray[np.floating]:
+def _round_to(dtype: torch.dtype, weight: Weights) -> Weights:
     kind: type[np.floating] = np.float64 if dtype == torch.float64 else np.float32
     with np.errstate(over="ignore", under="ignore"):
         values = weight.astype(kind)
@@ -207,9 +199,3 @@ def _round_to(dtype: torch.dtype, weight: NDArray[np.floating]) -> NDArray[np.fl
     if lost.any():
         raise InputError("weight", f"fit {dtype}", f"{weight[lost][0]:g}", "Pass dtype=torch.float64.")
     return values
-
-
-def _check_dtype(dtype: torch.dtype) -> torch.dtype:
-    if dtype not in (torch.float32, torch.float64):
-        raise InputTypeError("dtype", "be torch.float32 or torch.float64", dtype)
-    return dtype

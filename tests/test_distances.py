@@ -1,4 +1,4 @@
-"""Geodesics and depth: what distances are used for."""
+"""Shortest paths and depth: the uses of distances."""
 
 import itertools
 import math
@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import zoo
-from lggd import Graph, Solution, depth, distance, evolve, shortest_path
+from lggd import Graph, Solution, depth, distance, evolve, evolve_to_steady_state, shortest_path
 
 
 def lines(n: int) -> Graph:
@@ -61,7 +61,7 @@ def test_a_node_out_of_reach_has_no_geodesic(instance, data):
     lost = [i for i, reached in enumerate(instance.reachable) if not reached]
     assume(lost)
     target = data.draw(st.sampled_from(lost))
-    with pytest.raises(ValueError, match=f"node {target} has no way to the boundary"):
+    with pytest.raises(ValueError, match=f"node {target} cannot reach the boundary"):
         shortest_path(instance.graph, zoo.solve(instance, None), target)
 
 
@@ -72,9 +72,9 @@ def test_column_picks_the_boundary():
     assert shortest_path(graph, solution, 2, column=1).tolist() == [6, 5, 4, 3, 2]
 
 
-def test_an_evolution_near_its_end_will_do():
+def test_shortest_path_accepts_an_evolution_near_the_steady_state():
     graph = lines(5)
-    solution = evolve(graph, [0], until="steady")
+    solution = evolve_to_steady_state(graph, [0])
     assert isinstance(solution, Solution)
     assert shortest_path(graph, solution, 4).tolist() == [0, 1, 2, 3, 4]
     assert shortest_path(graph, evolve(graph, [0], times=(1, 50), far=10), 4).tolist() == [0, 1, 2, 3, 4]
@@ -84,7 +84,7 @@ def test_a_source_is_its_own_geodesic():
     assert shortest_path(lines(3), distance(lines(3), [1]), 1).tolist() == [1]
 
 
-def test_the_order_of_points_inside_does_not_show():
+def test_morton_order_does_not_change_paths():
     points = torch.rand(200, 2, generator=torch.Generator().manual_seed(0), dtype=zoo.F64)
     graph = Graph.from_points(points, k=6, kernel=lambda d: (0.01 / (0.01 + d)) ** 2)
     solution = distance(graph, [5], p=zoo.inf)
@@ -106,7 +106,7 @@ def test_target_outside_the_graph_is_refused(target):
         shortest_path(lines(3), distance(lines(3), [0]), target)
 
 
-def test_what_is_no_distance_is_refused():
+def test_a_tensor_that_is_no_distance_is_refused():
     with pytest.raises(ValueError, match="node 1 is lower than all its neighbours"):
         shortest_path(lines(3), torch.tensor([2.0, 1.0, 2.0]), 2)
 
