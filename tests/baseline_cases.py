@@ -1,12 +1,13 @@
 """Every baseline with settings small enough for a test, the checks of their contract, and their networks."""
 
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from lggd import GCN, ChebNet, JKNet, Optimization, fit_together
+from lggd import GCN, ChebNet, JKNet, Optimization, fit_together, load_model
 from lggd.baselines import GDC, GOAL, GPRGNN, PPR, Complement, DropEdge, GAugM, GAugO, GraphMix, Heat, MixUp
 from lggd.baselines.baseline import BaselineData, BaselineProblem
 from lggd.estimator.labels import Labels
@@ -55,11 +56,16 @@ CASES = {
         ramp=(100, 200),
     ),
     "GPRGNN": case(GPRGNN, {"hidden": 8, "hops": 3}, {"alpha": -0.1, "hops": 0, "dropout": 1.0}, hidden=32),
-    "GDC PPR": case(GDC, {"kernel": PPR(0.15), "k": 6, "backbone": SMALL}, {"kernel": "ppr", "k": 0, "dim": 2}),
-    "GDC heat": case(GDC, {"kernel": Heat(3.0), "k": 6, "backbone": SMALL}, {"backbone": "GCN"}),
+    "GDC PPR": case(
+        GDC, {"kernel": PPR(0.15), "k": 6, "backbone": SMALL}, {"kernel": "ppr", "k": 0, "dim": 2}, backbone=GCN()
+    ),
+    "GDC heat": case(GDC, {"kernel": Heat(3.0), "k": 6, "backbone": SMALL}, {"backbone": "GCN"}, backbone=GCN()),
     "GDC JKNet": case(GDC, {"kernel": Heat(2.0), "k": 5, "dim": 1, "backbone": JKNet(hidden=4)}, {}),
     "GAugM": case(
-        GAugM, {"remove": 0.1, "add": 0.2, "predictor_epochs": 8, "backbone": SMALL}, {"remove": 1.1, "add": -1.0}
+        GAugM,
+        {"remove": 0.1, "add": 0.2, "predictor_epochs": 8, "backbone": SMALL},
+        {"remove": 1.1, "add": -1.0},
+        backbone=GCN(),
     ),
     "GAugO": case(
         GAugO,
@@ -134,7 +140,7 @@ def check_hidden_labels(make):
         assert torch.equal(first, make().fit(other).probabilities_)
 
 
-def check_together(make, data=SPLITS, close=CLOSE):
+def check_together(make, data=SPLITS, close=EXACT):
     """Models that share a pass have the predictions and curves of each alone."""
     together = fit_together([make(seed=seed) for seed in range(len(data))], data)
     for seed, (model, one) in enumerate(zip(together, data, strict=True)):
@@ -171,6 +177,17 @@ def check_inputs_unchanged(make):
     assert same(before, data.to_dict())
 
 
+def check_saved_model(make):
+    model = make(seed=3).fit(blocks())
+    with TemporaryDirectory() as folder:
+        model.save(folder)
+        loaded = load_model(folder)
+    assert repr(loaded) == repr(model)
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+    assert torch.equal(loaded.labels_, model.labels_)
+    assert loaded.history_ == model.history_
+
+
 CHECKS = {
     check.__name__.removeprefix("check_"): check
     for check in (
@@ -182,6 +199,7 @@ CHECKS = {
         check_refit,
         check_global_random_state,
         check_inputs_unchanged,
+        check_saved_model,
     )
 }
 

@@ -7,16 +7,24 @@ from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.data.datasets import load
 from lggd.distances import Depth, depth, distance, shortest_path
 from lggd.equation.potential import DegreePotential
+from lggd.estimator import fit_together
 from lggd.features import GGD, LGGD
 from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.graph import Graph, Symmetrize
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.memory import Memory
-from lggd.models.batching import fit_together
-from lggd.models.classifier import LGGDClassifier
+from lggd.models import (
+    BackboneReadout,
+    Ensemble,
+    LGGDClassifier,
+    LGGDPlus,
+    MeanReadout,
+    NearestClass,
+    SelfTraining,
+    load_model,
+)
 from lggd.models.memory_estimate import estimate_memory
-from lggd.models.plus import LGGDPlus
 from lggd.solvers.dijkstra import Dijkstra
 from lggd.solvers.evolution import Evolution, evolve
 from lggd.solvers.iterative import FastIterative
@@ -41,11 +49,13 @@ __all__ = [
     "MLP",
     "RK4",
     "SSPRK3",
+    "BackboneReadout",
     "ChebNet",
     "Checkpoint",
     "DegreePotential",
     "Depth",
     "Dijkstra",
+    "Ensemble",
     "Euler",
     "Evolution",
     "FastIterative",
@@ -58,10 +68,13 @@ __all__ = [
     "LearnedPotential",
     "LearnedTimeScale",
     "MaxScale",
+    "MeanReadout",
     "Memory",
+    "NearestClass",
     "Optimization",
     "Progress",
     "PropagatedMLP",
+    "SelfTraining",
     "SoftmaxScale",
     "Solution",
     "Standardize",
@@ -77,5 +90,6 @@ __all__ = [
     "evolve_to_steady_state",
     "fit_together",
     "load",
+    "load_model",
     "shortest_path",
 ]

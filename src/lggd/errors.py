@@ -67,6 +67,10 @@ class InputTypeError(InputError, TypeError):
     """An argument is of the wrong type."""
 
 
+class NotSymmetricError(InputError):
+    """A graph that must be undirected lacks the reverse of an edge, or weighs the two directions differently."""
+
+
 class InputFileError(InputError, OSError):
     """A file or a folder is missing, is there already, or cannot be read or written."""
 

@@ -10,8 +10,10 @@ from torch.nn import functional
 
 from lggd.backbones.layers import Drop, Propagate, cheb_conv, scaled_laplacian
 from lggd.backbones.network import Network, check_backbone, check_sizes
+from lggd.estimator.storage import saveable
 
 
+@saveable
 @dataclass(frozen=True)
 class ChebNet:
     """A network of two Chebyshev layers (Defferrard et al., 2016), with ReLU and dropout between them.

@@ -10,9 +10,11 @@ from torch.nn import functional
 
 from lggd.backbones.layers import Drop, edges_with_loops, gat_conv
 from lggd.backbones.network import Network, check_backbone, check_sizes
+from lggd.estimator.storage import saveable
 from lggd.graph.sparse import SparsePattern
 
 
+@saveable
 @dataclass(frozen=True)
 class GAT:
     """A graph attention network of two layers (Veličković et al., 2018).

@@ -10,9 +10,11 @@ from torch.nn import functional
 
 from lggd.backbones.layers import Drop, Propagate, gcn_conv
 from lggd.backbones.network import Network, check_backbone, check_sizes
+from lggd.estimator.storage import saveable
 from lggd.graph.sparse import normalized_adjacency
 
 
+@saveable
 @dataclass(frozen=True)
 class GCN:
     """A graph convolutional network of two layers (Kipf and Welling, 2017), as the paper trains it.

@@ -12,12 +12,14 @@ from torch.nn import functional
 from lggd.backbones.layers import Drop, Propagate, gcn_conv
 from lggd.backbones.network import Network, check_backbone, check_sizes
 from lggd.errors import InputError
+from lggd.estimator.storage import saveable
 from lggd.graph.sparse import normalized_adjacency
 
 # The suffixes of torch's LSTM parameters in the two directions.
 DIRECTIONS = ("_l0", "_l0_reverse")
 
 
+@saveable
 @dataclass(frozen=True)
 class JKNet:
     """A jumping knowledge network (Xu et al., 2018): each node weighs the layers of a GCN.

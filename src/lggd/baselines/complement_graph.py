@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.backbones.layers import batched_linear
+from lggd.estimator.storage import saveable
 from lggd.training.cuda_graph import CUDAGraphStep
 from lggd.training.progress import Callback, Progress
 from lggd.training.randomness import read_seed
@@ -25,6 +26,7 @@ MAX_SAMPLED_PAIRS, MAX_HALF = 10_000, 200
 RELEVANCE, BLOCK_FRACTION = (4.0, 3.0, 2.0), 0.4
 
 
+@saveable
 @dataclass(frozen=True)
 class Complement:
     """Settings of GOAL's complement graph.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import GCN, Backbone
-from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.graph_autoencoder import VariationalGraphAutoencoder, row_blocks, undirected_edges
 from lggd.baselines.initialization import check_backbone, stacked_backbones
 from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
@@ -20,7 +19,7 @@ from lggd.training.progress import Callback
 from lggd.validation import check_int, check_real
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GAugM(Baseline):
     """GAug-M (Zhao et al., 2021): a backbone on a modified graph, in training and in evaluation.
 
@@ -72,9 +71,7 @@ class GAugM(Baseline):
         check_int("predictor_seed", self.predictor_seed, 0, "Use 7.")
         check_backbone(self.backbone)
 
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> Answering:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         edges = self._modified(data.x, data.edge_index, data.edge_weight, callback)
         return stacked_backbones(self.backbone, data, problems, *edges)
 
@@ -107,7 +104,9 @@ def modify_edges(
 ) -> tuple[Tensor, Tensor | None]:
     """Removes the least likely edges by embeddings `[N, D]` and appends the most likely other pairs, both ways."""
     size, pairs = len(z), undirected_edges(edge_index, len(z))
-    removed = least_likely(z, pairs, int(remove * pairs.shape[1]))
+    # Of equal products the first pairs are removed.
+    order = (z[pairs[0]] * z[pairs[1]]).sum(1).argsort(stable=True)
+    removed = pairs[:, order[: int(remove * pairs.shape[1])]]
     pair = edge_index.amin(0) * size + edge_index.amax(0)
     kept = ~torch.isin(pair, removed[0] * size + removed[1])
     added = most_likely(z, pairs, int(add * pairs.shape[1]))
@@ -115,12 +114,6 @@ def modify_edges(
     if edge_weight is None:
         return new, None
     return new, torch.cat([edge_weight[kept], edge_weight.new_ones(2 * added.shape[1])])
-
-
-def least_likely(z: Tensor, pairs: Tensor, count: int) -> Tensor:
-    """The `count` of these pairs with the smallest products, the first of equals: `[2, count]`."""
-    score = (z[pairs[0]] * z[pairs[1]]).sum(1)
-    return pairs[:, score.argsort(stable=True)[:count]]
 
 
 def most_likely(z: Tensor, pairs: Tensor, count: int) -> Tensor:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lggd.backbones import GCN, Backbone, JKNet
-from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.initialization import check_backbone, stacked_backbones
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError
@@ -15,7 +14,7 @@ from lggd.graph.sparse import SparseMatrix, SparsePattern
 from lggd.training.progress import Callback
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GDC(Baseline):
     """Graph diffusion convolution (Gasteiger et al., 2019): a backbone on the graph of each node's strongest partners.
 
@@ -63,9 +62,7 @@ class GDC(Baseline):
         check_backbone(self.backbone)
         _ = self._diffusion
 
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> Answering:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         edge_index, weight = self._diffusion.diffuse(data.edge_index, data.edge_weight, data.num_nodes)
         stack = stacked_backbones(self.backbone, data, problems, edge_index, weight)
         if isinstance(self.backbone, (GCN, JKNet)):

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from lggd.backbones import GCN
-from lggd.backbones.layers import Drop, batched_linear
+from lggd.backbones import GAT, GCN
+from lggd.backbones.layers import Drop, batched_linear, edges_with_loops, gat_conv
 from lggd.backbones.network import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, train_problems
 from lggd.baselines.complement_graph import Complement, complement_graphs
-from lggd.baselines.goal_pretraining import pretrained_logits
-from lggd.baselines.initialization import derived_seeds
+from lggd.baselines.initialization import build_modules, derived_seeds
 from lggd.errors import InputError
+from lggd.estimator.batching import UNLIMITED
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
 from lggd.memory import free_memory
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.validation import check_instance, check_int, check_real
 
+# Width and number of the first layer's heads, and the dropout of attention.
+ATTENTION = GAT(hidden=16, heads=8, dropout=0.6)
+# PyG's slope of LeakyReLU below 0.
+NEGATIVE_SLOPE = 0.2
 # Rows with a squared norm below this are taken for zeros: their direction would be rounding errors.
 MIN_SQUARED_NORM = 1e-30
 # The fraction of the free memory that a pass may use; bytes per edge of a complement, with its transpose and their
@@ -30,7 +35,7 @@ MIN_SQUARED_NORM = 1e-30
 MEMORY_FRACTION, BYTES_PER_EDGE, VALUES_PER_UNIT = 0.6, 100, 16
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GOAL(Baseline):
     """Graph complementary learning (Zheng et al., 2023), for homophilic graphs.
 
@@ -94,9 +99,7 @@ class GOAL(Baseline):
         check_instance("pretraining", self.pretraining, Optimization, "Optimization(…)")
         check_instance("complement", self.complement, Complement, "Complement(…)")
 
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> Answering:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         if self.complement.hidden < data.num_classes:
             raise InputError(
                 "complement.hidden",
@@ -114,10 +117,10 @@ class GOAL(Baseline):
         networks.graph = GOALGraph(weights, x, networks.graph, normalized_complements(graphs, data.num_nodes))
         return networks
 
-    def _problems_at_once(self, data: BaselineData) -> int:
+    def _capacity(self, data: BaselineData) -> int:
         free, nodes = free_memory(data.x.device), data.num_nodes
         if free is None:
-            return 2**62
+            return UNLIMITED
         edges = 2 * nodes * min(self.k, max(1, int(self.complement.candidates * nodes)))
         values = nodes * (VALUES_PER_UNIT * self.hidden + 8 * data.x.shape[1])
         return max(1, int(free * MEMORY_FRACTION / (edges * BYTES_PER_EDGE + 4 * values)))
@@ -193,3 +196,39 @@ class _ConvolutionNetwork(Network):
         for weight, term in graph.far(h, p):
             logits = logits - weight * normalized_rows(term)
         return logits
+
+
+class AttentionNetwork(Network):
+    """Attention layers F → 8 · 16 → 128 → K without activation between them; only attention has dropout."""
+
+    def __init__(self, in_channels: int, num_classes: int) -> None:
+        from torch_geometric.nn import GATConv
+
+        super().__init__(ATTENTION, edges_with_loops)
+        width = ATTENTION.hidden * ATTENTION.heads
+        first = GATConv(in_channels, ATTENTION.hidden, ATTENTION.heads)
+        self.layers = nn.ModuleList([first, GATConv(width, width), GATConv(width, num_classes)])
+
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SparsePattern, drop: Drop) -> Tensor:
+        for layer in range(len(self.layers)):
+            weight, source, target, bias = (
+                parameters[f"layers.{layer}.{name}"] for name in ("lin.weight", "att_src", "att_dst", "bias")
+            )
+            heads = gat_conv(x, weight, source, target, graph, NEGATIVE_SLOPE, drop)
+            x = heads.transpose(1, 2).flatten(2) + bias.unsqueeze(1)
+        return x
+
+
+def pretrained_logits(
+    data: BaselineData,
+    problems: Problems,
+    seeds: Sequence[int],
+    optimization: Optimization,
+    callback: Callback | None,
+) -> Tensor:
+    """Trains an attention network per problem; returns the logits of its best epoch, `[Q, N, K]`."""
+    problems = [replace(problem, seed=seed) for problem, seed in zip(problems, seeds, strict=True)]
+    build = partial(AttentionNetwork, data.x.shape[1], data.num_classes)
+    modules, dropout_seeds = build_modules(problems, build, data.x.device)
+    networks = StackedBackbones(modules, data.x, data.edge_index, None, dropout_seeds)
+    return train_problems(networks, problems, optimization, "pretraining", callback)[0]

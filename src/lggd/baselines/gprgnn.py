@@ -14,7 +14,7 @@ from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear
 from lggd.backbones.network import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.initialization import adam_without_decay_of, build_modules, max_problems_with_input_dropout
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.training.dropout import dropout, keep_level
@@ -25,7 +25,7 @@ from lggd.training.targets import Targets
 from lggd.validation import check_fraction, check_int, check_real
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GPRGNN(Baseline):
     """GPR-GNN (Chien et al., 2021): Σ_k γ_k Â^k H with learned γ, k = 0, …, `hops`, and an MLP H of the node features.
 
@@ -68,12 +68,10 @@ class GPRGNN(Baseline):
         for name in ("dropout", "propagation_dropout"):
             check_fraction(name, getattr(self, name))
 
-    def _problems_at_once(self, data: BaselineData) -> int:
+    def _capacity(self, data: BaselineData) -> int:
         return max_problems_with_input_dropout(data)
 
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> Answering:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         build = partial(_PolynomialNetwork, self, data.x.shape[1], data.num_classes)
         return _PolynomialTraining(*build_modules(problems, build, data.x.device), data, self.propagation_dropout)
 
@@ -128,10 +126,9 @@ class _PolynomialTraining(StackedBackbones):
         """Adam without weight decay of γ."""
         return adam_without_decay_of(("gamma",), self.stacked, optimizations[0])
 
-    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
-        """Backpropagates the losses and returns them, `[Q]`."""
-        scores = _scores(self.stacked, self.x, self._dropout)
-        scores = dropout(scores, self.generators, self.score_keep_level)
-        losses = targets.losses(_polynomial(scores, self.stacked["gamma"], self.graph))
-        losses.sum().backward()  # type: ignore[no-untyped-call]
-        return losses.detach()
+    def _training_losses(self, targets: Targets) -> Tensor:
+        scores = self._score_dropout(_scores(self.stacked, self.x, self._dropout))
+        return targets.losses(_polynomial(scores, self.stacked["gamma"], self.graph))
+
+    def _score_dropout(self, scores: Tensor) -> Tensor:
+        return dropout(scores, self.generators, self.score_keep_level)

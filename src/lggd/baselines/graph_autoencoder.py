@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from lggd.backbones.layers import batched_linear
 from lggd.graph.sparse import SparsePattern, multiply_each, normalized_adjacency
+from lggd.training.engine import Optimizer
 from lggd.training.progress import Callback, Progress
 
 # Entries computed at a time: what fits the cache of a CPU, and what keeps a GPU busy. It must not depend on the number
@@ -45,7 +46,7 @@ def glorot_uniform(rows: int, columns: int, generator: torch.Generator) -> Tenso
 
 
 def minimize(
-    loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer, epochs: int, stage: str, callback: Callback | None
+    loss: Callable[[], Tensor], optimizer: Optimizer, epochs: int, stage: str, callback: Callback | None
 ) -> None:
     """Takes one optimizer step per epoch."""
     for epoch in range(epochs):

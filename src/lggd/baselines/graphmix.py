@@ -14,7 +14,7 @@ from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear
 from lggd.backbones.network import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Answering, Baseline, BaselineData, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.initialization import build_modules, max_problems_with_input_dropout
 from lggd.errors import InputError
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
@@ -25,7 +25,7 @@ from lggd.training.targets import Targets
 from lggd.validation import check_fraction, check_int, check_positive, check_real
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GraphMix(Baseline):
     """GraphMix (Verma et al., 2021): a GCN Â ReLU(Â dropout(x) W₁) W₂ and an MLP ReLU(dropout(x) W₁) W₂ share weights.
 
@@ -78,12 +78,10 @@ class GraphMix(Baseline):
             raise InputError("ramp", "be a tuple of two epochs", repr(self.ramp))
         check_int("ramp[1]", self.ramp[1], check_int("ramp[0]", self.ramp[0], 0) + 1)
 
-    def _problems_at_once(self, data: BaselineData) -> int:
+    def _capacity(self, data: BaselineData) -> int:
         return max_problems_with_input_dropout(data)
 
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> Answering:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         build = partial(_SharedNetwork, self, data.x.shape[1], data.num_classes)
         train = torch.stack([problem.train for problem in problems])
         return _AlternatingTraining(*build_modules(problems, build, data.x.device), data, train, self)
@@ -140,15 +138,13 @@ class _AlternatingTraining(StackedBackbones):
         """All tensors that training changes, the epoch included."""
         return [*super().parameters(), StackedParameter("epoch", self.epoch)]
 
-    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
-        """Backpropagates the losses and returns them, `[Q]`."""
+    def _training_losses(self, targets: Targets) -> Tensor:
         # Both networks may share the dropout of x, for only one of them counts.
         values = batched_linear(self._dropout(self.x), self.stacked["first.lin.weight"])
         gcn_losses = targets.losses(_gcn_logits(values, self.stacked, self.graph))
         losses = torch.where(self._train_gcn(), gcn_losses, self._mlp_losses(_mlp_logits(values, self.stacked)))
-        losses.sum().backward()  # type: ignore[no-untyped-call]
         self.epoch.add_(1)
-        return losses.detach()
+        return losses
 
     def _train_gcn(self) -> Tensor:
         """Which problems train the GCN in this epoch, bool `[Q]`."""

@@ -120,7 +120,7 @@ def run_command(
 
 
 def _tell_memory(terminal: Terminal, needed: Memory) -> None:
-    from lggd.features.footprint import REMEDY
+    from lggd.features.training_memory import REMEDY
     from lggd.memory import size_in_words
 
     if needed.total < WORTH_TELLING and needed.fits is not False:

@@ -21,8 +21,8 @@ from lggd.compare.runner import measure
 from lggd.compare.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, noted_about, open_journal
 from lggd.data.splits import check_whole
 from lggd.errors import error_context
-from lggd.features.remembered import remembering
-from lggd.memory import release_memory
+from lggd.features.reuse import reuse_distances as remembering
+from lggd.memory import give_memory_back
 
 SWEEPS = "sweeps"
 # So many splits judge a setting where nobody has said otherwise.
@@ -146,7 +146,7 @@ class Search:
         trial.set_user_attr(SECONDS, round(time.perf_counter() - start, 3))
         if reason is not None:
             trial.set_user_attr(REASON, reason)
-            release_memory()  # here, where the failure itself no longer holds any
+            give_memory_back()  # here, where the failure itself no longer holds any
             return TrialState.FAIL, None
         return (TrialState.PRUNED, None) if mean is None else (TrialState.COMPLETE, mean)
 

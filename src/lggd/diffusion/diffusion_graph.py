@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lggd.diffusion.kernels import PPR, TOLERANCE, Heat
+from lggd.estimator.storage import saveable
 from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
 from lggd.graph.sparse import SparsePattern
 from lggd.training.cache import Cache, content_key
@@ -19,6 +20,7 @@ from lggd.validation import check_choice, check_instance, check_int
 BLOCK_ENTRIES = {"cpu": 2**19, "cuda": 2**25}
 
 
+@saveable
 @dataclass(frozen=True)
 class DiffusionGraph:
     """Replaces the edges of a graph by each node's strongest partners in a diffusion.
@@ -91,7 +93,7 @@ def transition_matrix(edge_index: Tensor, edge_weight: Tensor | None, num_nodes:
 
 
 def strongest_partners(matrix: Tensor, coefficients: Sequence[float], count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest entries per column of S = Σₖ coefficients[k] · Tₖ(matrix): rows int64 and values, `[N, count]`.
+    """The largest entries per column of S = Σₖ coefficients[k] · Tₖ(matrix): rows int64 and values, `[N, count]`.
 
     S is computed some columns at a time and never stored as a whole.
 

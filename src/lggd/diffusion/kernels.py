@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from scipy.special import ive
 
+from lggd.estimator.storage import saveable
 from lggd.validation import check_real
 
 # Truncation error of the series. Entries of S below it cannot be distinguished from 0.
@@ -18,6 +19,7 @@ TOLERANCE = 1e-10
 MIN_ALPHA, MAX_T = 1e-5, 1e6
 
 
+@saveable
 @dataclass(frozen=True)
 class PPR:
     """Personalized PageRank: S = α (I - (1 - α) T)⁻¹ = Σₖ α (1 - α)ᵏ Tᵏ.
@@ -48,6 +50,7 @@ class PPR:
         return _truncated_series(lambda order: self.alpha / root * ratio**order)
 
 
+@saveable
 @dataclass(frozen=True)
 class Heat:
     """Heat kernel: S = exp(-t (I - T)) = e^-t Σₖ tᵏ/k! Tᵏ.

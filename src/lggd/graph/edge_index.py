@@ -46,8 +46,8 @@ def check_edges(edge_index: Tensor | None, edge_weight: Tensor | None, num_nodes
     if edge_index.numel():
         low, high = (int(end) for end in edge_index.aminmax())
         if low < 0 or high >= num_nodes:
-            rule, found = f"hold node numbers from 0 to {num_nodes - 1}", low if low < 0 else high
-            raise InputError("edge_index", rule, found, "Give `x` a row for every node.")
+            rule = f"hold node numbers from 0 to {num_nodes - 1}"
+            raise InputError("edge_index", rule, low if low < 0 else high, "Give `x` a row for every node.")
     if edge_weight is not None and list(edge_weight.shape) != [edge_index.shape[1]]:
         rule = f"have shape [{edge_index.shape[1]}], one weight per edge"
         raise InputError("edge_weight", rule, list(edge_weight.shape))

@@ -24,8 +24,8 @@ from lggd.compare.row import (
 from lggd.compare.runner import finished, is_overtaken
 from lggd.data.datasets import PAPER
 from lggd.errors import InputError
-from lggd.features.remembered import remembering
-from lggd.memory import release_memory
+from lggd.features.reuse import reuse_distances as remembering
+from lggd.memory import give_memory_back
 from lggd.paper.figure_jobs import GeodesicJob, RobustnessJob
 from lggd.paper.jobs import Cell, Job, NewLabels, Setup, takes_labels
 from lggd.training.progress import Callback
@@ -172,7 +172,7 @@ def _finish(piece: Piece, total: int, setup: Setup, old: Mapping[str, int], watc
             outcome.lines.append(line)
     except Exception as wrong:
         outcome.failures.append(Failure(job.title, wrong))
-        release_memory()
+        give_memory_back()
     return outcome
 
 

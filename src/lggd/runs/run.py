@@ -176,7 +176,7 @@ def feature_names(features: GGD | LGGD | None, classes: list[str]) -> list[str]:
     """`class 2, t=1` becomes `class red, t=1`."""
     if features is None:
         return []
-    per_class = [f"class {name}, t={t:g}" for t in features.settings.times for name in classes]
+    per_class = [f"class {name}, t={t:g}" for t in features.times for name in classes]
     return per_class + features.feature_names_[len(per_class) :]
 
 
