@@ -280,7 +280,7 @@ def test_weights_of_networkx_must_be_numbers():
         (evolve, {"graph": PATH, "sources": [0], "start": torch.ones(3), "weight": torch.tensor([1.0, 1, NAN, 1])}),
     ],
 )
-def test_a_failed_call_leaves_its_inputs_as_they_were(call, given):
+def test_a_failed_call_does_not_modify_its_inputs(call, given):
     def content(value):
         return value.toarray().tolist() if sp.issparse(value) else getattr(value, "tolist", lambda: repr(value))()
 
@@ -290,7 +290,7 @@ def test_a_failed_call_leaves_its_inputs_as_they_were(call, given):
     assert repr({name: content(value) for name, value in given.items()}) == repr(before)
 
 
-def test_a_failed_step_leaves_the_evolution_where_it_was():
+def test_a_failed_step_does_not_advance_the_evolution():
     evolution = Evolution(PATH, 0, far=5.0).run_until(1.0)
     before = evolution.state
     with pytest.raises(ValueError, match="`size`"):

@@ -89,7 +89,7 @@ def test_grids_agree_with_scikit_fmm(source, uneven, solver):
     zoo.assert_close(found, expected.ravel())
 
 
-def test_fronts_that_collide_arrive_sooner_than_scikit_fmm_says():
+def test_colliding_fronts_arrive_earlier_than_in_scikit_fmm():
     skfmm = pytest.importorskip("skfmm")
     phi = np.ones((9, 9))
     phi[:, [0, 8]] = 0

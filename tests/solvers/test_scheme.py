@@ -64,7 +64,7 @@ def test_automatic_step_never_undershoots_from_any_start_above_the_distance(sche
 
 @schemes
 @pytest.mark.parametrize("p", [1, 2, zoo.inf])
-def test_a_high_node_does_not_drag_down_one_at_rest(scheme, p):
+def test_a_high_node_does_not_pull_a_steady_one_below_its_distance(scheme, p):
     # A single node falls to 0 by stages; at the fourth one of RK4 it stands at (1 − z)(1 + z²/3) of where it began.
     triangle = zoo.Instance(3, ((0, 1), (0, 2), (1, 2)), (1.0,) * 3, (0,), p)
     zoo.check_never_undershoots(triangle, scheme(), f64([0, 0, 1e6]))

@@ -175,7 +175,7 @@ class DistanceProblems:
         equation, flow, x = self.equation, self.flow, self.x
         if graph is not self.graph:
             x = self.initial.node_features(data, graph)
-            if getattr(x, "num_features", None) != getattr(self.x, "num_features", None):
+            if x.shape[1] != self.x.shape[1]:
                 rule = "have as many columns as the model was trained on"
                 raise InputError("data.x", rule, data.x.shape[1], "Fit on the new data.")
             equation = equation.on(graph)
