@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,7 +9,6 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import GCN, ChebNet, JKNet
-from lggd.backbones.network import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.initialization import build_backbones, check_backbone_kind, stacked_backbones
@@ -53,16 +51,17 @@ class DropEdge(Baseline):
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         if self.p == 0:
             return stacked_backbones(self.backbone, data, problems, data.edge_index, data.edge_weight)
-        return _EdgeDropout(*build_backbones(self.backbone, data, problems), data, self.p)
+        return _EdgeDropout(self, data, problems)
 
 
 class _EdgeDropout(StackedBackbones):
     """Networks trained on random subsets of the edges, each on its own."""
 
-    def __init__(self, modules: Sequence[Network], seeds: Sequence[int], data: BaselineData, p: float) -> None:
+    def __init__(self, model: DropEdge, data: BaselineData, problems: Problems) -> None:
+        modules, seeds = build_backbones(model.backbone, data, problems)
         super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
-        matrix = SubsampledLaplacian if isinstance(modules[0].choice, ChebNet) else SubsampledAdjacency
-        self.p, self.matrix = p, matrix(data.edge_index, data.edge_weight, data.num_nodes)
+        matrix = SubsampledLaplacian if isinstance(model.backbone, ChebNet) else SubsampledAdjacency
+        self.p, self.matrix = model.p, matrix(data.edge_index, data.edge_weight, data.num_nodes)
 
     def _training_losses(self, targets: Targets) -> Tensor:
         entries = self.matrix.entries(self._sample_kept())

@@ -71,10 +71,10 @@ class DiffusionGraph:
         node = torch.arange(num_nodes, device=edge_index.device).repeat_interleave(count)[nonzero]
         partner, strength = partner.flatten()[nonzero], strength.flatten()[nonzero]
         ends = [partner, node] if self.dim == 0 else [node, partner]
-        edges = SparsePattern.from_edges(torch.stack(ends), num_nodes)
-        strength = strength[edges.order]
-        total = edges.row_sum(strength.unsqueeze(1)).squeeze(1)
-        return torch.stack([edges.columns, edges.rows]), (strength / total[edges.rows]).float()
+        pattern = SparsePattern.from_edges(torch.stack(ends), num_nodes)
+        strength = strength[pattern.order]
+        total = pattern.row_sum(strength.unsqueeze(1)).squeeze(1)
+        return torch.stack([pattern.columns, pattern.rows]), (strength / total[pattern.rows]).float()
 
 
 # A comparison comes back to the same diffusion for every split, and for both values of `dim`.
