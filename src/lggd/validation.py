@@ -69,6 +69,14 @@ def check_choice(name: str, value: T, choices: Collection[T]) -> T:
     return value
 
 
+def check_name(argument: str, name: Any, known: Collection[str]) -> str:
+    """One of the known names; the error suggests the closest one."""
+    if name not in known:
+        rule = f"be one of {', '.join(known)}"
+        raise InputError(argument, rule, repr(name), suggestion(str(name), list(known)))
+    return str(name)
+
+
 def check_instance(name: str, value: Any, kinds: type | tuple[type, ...], description: str, remedy: str = "") -> Any:
     """An object of some class; `description` is what errors call it, as in "an Optimization()"."""
     if not isinstance(value, kinds):

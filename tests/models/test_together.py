@@ -51,6 +51,7 @@ from small_data import (
     random,
     same,
     snapshot,
+    splits,
     unmasked,
 )
 
@@ -68,19 +69,6 @@ MODULE = Perceptron()
 
 def learned(**settings):
     return LGGD(**{"times": TIMES, "optimization": FEW, "initial": MLP((8,)), **settings})
-
-
-def splits(count, **settings):
-    """One graph, and other masks each time."""
-    data = blocks(**settings)
-    masks = torch.stack([data.train_mask, data.val_mask, data.test_mask])
-    found = []
-    for k in range(count):
-        place = torch.randperm(data.num_nodes // CLASSES, generator=random(40 + k))
-        nodes = (place[:, None] * CLASSES + torch.arange(CLASSES)).flatten()
-        train, validation, test = masks[:, nodes].unbind(0)
-        found.append(changed(data, train_mask=train, val_mask=validation, test_mask=test))
-    return found
 
 
 DATA = splits(3)

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from lggd.backbones.networks import Backbone, Network, build_backbone
-from lggd.backbones.propagation import check_edges
 from lggd.backbones.separate_modules import SeparateModules
 from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.errors import InputError
+from lggd.graph.edge_index import check_edges
 from lggd.training.randomness import RandomState, read_seed
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from lggd.errors import InputError, InputTypeError
+from lggd.errors import InputError, InputTypeError, NotSymmetricError
 from lggd.graph.csr import CSR, merge_duplicates
 
 Ids = NDArray[np.int32]
@@ -108,7 +108,7 @@ def _checked_symmetric(csr: CSR) -> CSR:
     reverse = csr.transposed
     if not torch.equal(reverse.indptr, csr.indptr) or not torch.equal(reverse.indices, csr.indices):
         i, j = _first_without_reverse(csr)
-        raise InputError(
+        raise NotSymmetricError(
             "edges", "be symmetric", f"({i}, {j}) without ({j}, {i})",
             'Pass symmetrize="max" or "mean" to add the missing direction, or directed=True to keep edge directions.',
         )  # fmt: skip
@@ -119,7 +119,7 @@ def _checked_symmetric(csr: CSR) -> CSR:
         if bool(apart.any()):
             e = int(apart.nonzero()[0])
             i, j = int(csr.rows[e]), int(csr.indices[e])
-            raise InputError(
+            raise NotSymmetricError(
                 "weight", "be symmetric",
                 f"{float(weight[e]):g} on ({i}, {j}) and {float(backward[e]):g} on ({j}, {i})",
                 'Pass symmetrize="max" or "mean" to join them, or directed=True to keep both.',
