@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from lggd.estimator import fit_together
     from lggd.features import GGD, LGGD
     from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
-    from lggd.graph import Graph
+    from lggd.graph import Graph, Symmetrize
     from lggd.learning.networks import MLP, PropagatedMLP
-    from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential
+    from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
     from lggd.memory import Memory
     from lggd.models import LGGDClassifier, LGGDPlus, load_model
     from lggd.models.ensemble import Ensemble
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lggd.solvers.marching import FastMarching
     from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
     from lggd.solvers.solution import Solution, Statistics, Status
+    from lggd.solvers.steady_state import evolve_to_steady_state
     from lggd.training.checkpoint import Checkpoint
     from lggd.training.optimization import Optimization
     from lggd.training.progress import Progress
@@ -47,9 +48,9 @@ _EXPORTS = {
     "estimator": ("fit_together",),
     "features": ("GGD", "LGGD"),
     "features.scaling": ("MaxScale", "SoftmaxScale", "Standardize", "Unscaled"),
-    "graph": ("Graph",),
+    "graph": ("Graph", "Symmetrize"),
     "learning.networks": ("MLP", "PropagatedMLP"),
-    "learning.parameters": ("LearnedEdgeWeights", "LearnedPotential"),
+    "learning.parameters": ("LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale"),
     "memory": ("Memory",),
     "models": ("LGGDClassifier", "LGGDPlus", "load_model"),
     "models.ensemble": ("Ensemble",),
@@ -62,6 +63,7 @@ _EXPORTS = {
     "solvers.marching": ("FastMarching",),
     "solvers.scheme": ("RK4", "SSPRK3", "Euler", "TorchDiffEq"),
     "solvers.solution": ("Solution", "Statistics", "Status"),
+    "solvers.steady_state": ("evolve_to_steady_state",),
     "training.checkpoint": ("Checkpoint",),
     "training.optimization": ("Optimization",),
     "training.progress": ("Progress",),
@@ -77,10 +79,11 @@ except PackageNotFoundError:  # a source tree that was never installed
 __all__ = [
     "GAT", "GCN", "GGD", "LGGD", "MLP", "RK4", "SSPRK3", "BackboneReadout", "ChebNet", "Checkpoint", "DegreePotential",
     "Depth", "Dijkstra", "Ensemble", "Euler", "Evolution", "FastIterative", "FastMarching", "Graph", "JKNet",
-    "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential", "MaxScale", "MeanReadout", "Memory",
-    "NearestClass", "Optimization", "Progress", "PropagatedMLP", "SelfTraining", "SoftmaxScale", "Solution",
-    "Standardize", "Statistics", "Status", "TorchDiffEq", "Unscaled", "depth", "distance", "estimate_memory", "evolve",
-    "fit_together", "load", "load_model", "shortest_path",
+    "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale", "MaxScale",
+    "MeanReadout", "Memory", "NearestClass", "Optimization", "Progress", "PropagatedMLP", "SelfTraining",
+    "SoftmaxScale", "Solution", "Standardize", "Statistics", "Status", "Symmetrize", "TorchDiffEq", "Unscaled",
+    "depth", "distance", "estimate_memory", "evolve", "evolve_to_steady_state", "fit_together", "load", "load_model",
+    "shortest_path",
 ]  # fmt: skip
 
 
