@@ -75,6 +75,19 @@ def changed(data: Data, **attributes: Any) -> Data:
     return other
 
 
+def splits(count: int, **settings: Any) -> list[Data]:
+    """One graph with other masks each time."""
+    data = blocks(**settings)
+    masks = torch.stack([data.train_mask, data.val_mask, data.test_mask])
+    found = []
+    for k in range(count):
+        place = torch.randperm(data.num_nodes // CLASSES, generator=random(40 + k))
+        nodes = (place[:, None] * CLASSES + torch.arange(CLASSES)).flatten()
+        train, validation, test = masks[:, nodes].unbind(0)
+        found.append(changed(data, train_mask=train, val_mask=validation, test_mask=test))
+    return found
+
+
 def permuted(data: Data, to: Tensor) -> Data:
     """The same with node i renamed to[i]."""
     back = to.argsort()

@@ -196,7 +196,7 @@ def test_common_settings_reach_the_training() -> None:
     ("settings", "potential"),
     [
         ({"potential": "learned", "alpha": -0.5}, lggd.LearnedPotential(lggd.DegreePotential(-0.5))),
-        ({"potential": "time", "alpha": -0.5}, lggd.LearnedPotential(lggd.DegreePotential(-0.5), per="graph")),
+        ({"potential": "time", "alpha": -0.5}, lggd.LearnedTimeScale(lggd.DegreePotential(-0.5))),
         ({"potential": "edges", "alpha": -0.5}, lggd.LearnedEdgeWeights(lggd.DegreePotential(-0.5))),
         (
             {"potential": "both", "alpha": -0.5},

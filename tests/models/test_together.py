@@ -21,6 +21,7 @@ from lggd import (
     JKNet,
     LearnedEdgeWeights,
     LearnedPotential,
+    LearnedTimeScale,
     LGGDClassifier,
     MaxScale,
     Optimization,
@@ -50,6 +51,7 @@ from small_data import (
     random,
     same,
     snapshot,
+    splits,
     unmasked,
 )
 
@@ -67,19 +69,6 @@ MODULE = Perceptron()
 
 def learned(**settings):
     return LGGD(**{"times": TIMES, "optimization": FEW, "initial": MLP((8,)), **settings})
-
-
-def splits(count, **settings):
-    """One graph, and other masks each time."""
-    data = blocks(**settings)
-    masks = torch.stack([data.train_mask, data.val_mask, data.test_mask])
-    found = []
-    for k in range(count):
-        place = torch.randperm(data.num_nodes // CLASSES, generator=random(40 + k))
-        nodes = (place[:, None] * CLASSES + torch.arange(CLASSES)).flatten()
-        train, validation, test = masks[:, nodes].unbind(0)
-        found.append(changed(data, train_mask=train, val_mask=validation, test_mask=test))
-    return found
 
 
 DATA = splits(3)
@@ -108,7 +97,7 @@ FEATURES = {
     "paper": lambda: [LGGD(times=TIMES, optimization=FEW, preset="paper", seed=seed) for seed in range(3)],
     "release": lambda: [LGGD(times=TIMES, optimization=FEW, preset="release", seed=seed) for seed in range(3)],
     "learned potential": lambda: [learned(potential=LearnedPotential(), seed=seed) for seed in range(3)],
-    "fitted time scale": lambda: [learned(potential=LearnedPotential(per="graph"), seed=seed) for seed in range(3)],
+    "fitted time scale": lambda: [learned(potential=LearnedTimeScale(), seed=seed) for seed in range(3)],
     "learned weights": lambda: [learned(potential=LearnedEdgeWeights(), seed=seed) for seed in range(3)],
     "both, with rates": lambda: [
         learned(potential=LearnedEdgeWeights(LearnedPotential()), optimization=replace(FEW, lr=lr))

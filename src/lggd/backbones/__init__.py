@@ -1,19 +1,6 @@
-"""Backbones: graph neural networks of one signature, and the learner that trains any of them."""
+"""Backbones: graph neural networks of one signature, and their training."""
 
-from lggd.backbones.learner import BackboneLearner, initialised
 from lggd.backbones.networks import GAT, GCN, Backbone, ChebNet, JKNet, build_backbone
-from lggd.training.engine import EPOCHS_WITHOUT_VALIDATION, NetworkLearner, Networks
+from lggd.backbones.training import build_seeded, trainable_backbones
 
-__all__ = [
-    "EPOCHS_WITHOUT_VALIDATION",
-    "GAT",
-    "GCN",
-    "Backbone",
-    "BackboneLearner",
-    "ChebNet",
-    "JKNet",
-    "NetworkLearner",
-    "Networks",
-    "build_backbone",
-    "initialised",
-]
+__all__ = ["GAT", "GCN", "Backbone", "ChebNet", "JKNet", "build_backbone", "build_seeded", "trainable_backbones"]

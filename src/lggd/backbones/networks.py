@@ -31,8 +31,10 @@ from lggd.backbones.layers import (
 )
 from lggd.backbones.propagation import Propagation, Remembered, SortedEdges
 from lggd.errors import InputError, InputTypeError
+from lggd.estimator.storage import saveable
 
 
+@saveable
 @dataclass(frozen=True)
 class GCN:
     """A graph convolutional network of two layers (Kipf and Welling), as the paper trains it.
@@ -62,6 +64,7 @@ class GCN:
         return _ConvolutionalNetwork(self, in_channels, num_classes)
 
 
+@saveable
 @dataclass(frozen=True)
 class GAT:
     """A graph attention network of two layers (Veličković et al.).
@@ -95,6 +98,7 @@ class GAT:
         return _AttentionNetwork(self, in_channels, num_classes)
 
 
+@saveable
 @dataclass(frozen=True)
 class ChebNet:
     """A network of two Chebyshev layers (Defferrard et al.), with ReLU and dropout between them.
@@ -127,6 +131,7 @@ class ChebNet:
         return _ChebyshevNetwork(self, in_channels, num_classes)
 
 
+@saveable
 @dataclass(frozen=True)
 class JKNet:
     """A jumping knowledge network (Xu et al.): each node chooses between the layers of a GCN.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lggd.errors import InputError
+from lggd.graph.edge_index import check_edges
 from lggd.learning.contents import no_notice
 
 T = TypeVar("T")
@@ -248,51 +248,6 @@ class _Sight:
             and len(self.tensors) == len(other.tensors)
             and all(mine is its for mine, its in zip(self.tensors, other.tensors, strict=True))
             and (self.versions, self.places, self.size_and_type) == (other.versions, other.places, other.size_and_type)
-        )
-
-
-def check_edges(edge_index: Tensor | None, edge_weight: Tensor | None, num_nodes: int) -> None:
-    """Refuses what is no graph of `num_nodes` nodes. Wrong numbers would read memory that is not theirs."""
-    if edge_index is None:
-        raise InputError(
-            "edge_index",
-            "be int64 [2, E]",
-            "None",
-            (
-                "Give edges as two rows of node numbers. Where `adj_t` holds them, "
-                "ToSparseTensor(remove_edge_index=False) keeps both."
-            ),
-        )
-    if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.dtype != torch.int64:
-        raise InputError(
-            "edge_index",
-            "be int64 [2, E]",
-            f"{edge_index.dtype} {list(edge_index.shape)}",
-            "Give edges as two rows of node numbers.",
-        )
-    if edge_index.numel():
-        low, high = (int(end) for end in edge_index.aminmax())
-        if low < 0 or high >= num_nodes:
-            raise InputError(
-                "edge_index",
-                f"hold node numbers from 0 to {num_nodes - 1}",
-                low if low < 0 else high,
-                "Give `x` a row for every node.",
-            )
-    if edge_weight is not None and list(edge_weight.shape) != [edge_index.shape[1]]:
-        raise InputError(
-            "edge_weight", f"have shape [{edge_index.shape[1]}], a number an edge", list(edge_weight.shape)
-        )
-
-
-def check_weights(edge_index: Tensor, edge_weight: Tensor, name: str = "edge_weight") -> None:
-    """Refuses weights that sums cannot be divided by; `name` is what they are called where they come from."""
-    wrong = ~((edge_weight >= 0) & edge_weight.isfinite())
-    if bool(wrong.any()):
-        e = int(wrong.nonzero()[0])
-        i, j = edge_index[:, e].tolist()
-        raise InputError(
-            name, "be 0 or above and finite", f"{float(edge_weight[e]):g} on edge ({i}, {j})", "Leave such edges out."
         )
 
 

@@ -1,15 +1,16 @@
-"""What learned distances are compared with, all under one contract. See `Baseline`."""
+"""The methods that learned distances are compared with, all with one contract. See `Baseline`."""
 
 from lggd.baselines.baseline import Baseline
+from lggd.baselines.complement_graph import Complement
 from lggd.baselines.dropedge import DropEdge
 from lggd.baselines.gaug_m import GAugM
 from lggd.baselines.gaug_o import GAugO
-from lggd.baselines.gdc import GDC, PPR, Heat
+from lggd.baselines.gdc import GDC
 from lggd.baselines.goal import GOAL
-from lggd.baselines.goal_complement import Complement
 from lggd.baselines.gprgnn import GPRGNN
 from lggd.baselines.graphmix import GraphMix
 from lggd.baselines.mixup import MixUp
+from lggd.diffusion import PPR, Heat
 
 __all__ = [
     "GDC",

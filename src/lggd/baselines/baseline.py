@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from lggd.backbones import NetworkLearner, Networks
-from lggd.backbones.propagation import check_edges, check_weights
-from lggd.errors import InputTypeError, error_context
-from lggd.estimator.fit_task import first_equal, same_inputs
-from lggd.estimator.labels import Labels, accuracy
-from lggd.graph import read_weight
-from lggd.learning.contents import check_contents
-from lggd.models.passes import history_of, in_passes, stage_name
-from lggd.training.loop import learn
+from lggd.errors import InputError
+from lggd.estimator import NodeClassifier
+from lggd.estimator.batching import UNLIMITED, FitSteps, curves_of
+from lggd.estimator.fit_task import FitTask, same_inputs
+from lggd.estimator.labels import Labels
+from lggd.graph.edge_index import read_edges
+from lggd.learning.node_features import check_node_features
+from lggd.training.checkpoint import Checkpoint
+from lggd.training.engine import Engine, Trainable, train
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback, History
 from lggd.training.randomness import read_seed
-
-# The share of labels to hold out for validation where none are given.
-VALIDATION = 0.2
+from lggd.validation import check_instance
 
 
-class Answering(Networks, Protocol):
-    """Networks that can be asked about every node."""
+class BaselineNetworks(Trainable, Protocol):
+    """Networks of many problems that are trained side by side."""
 
-    def answers(self) -> Tensor:
-        """The logits of all nodes, `[Q, N, K]`, as they answer when trained."""
+    def logits(self) -> Tensor:
+        """The logits of all nodes, `[Q, N, K]`, without dropout."""
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """What one model is fitted to: the nodes it may learn from and validate on, and a seed of its own.
-
-    `train` and `validation` are int64 `[N]`, a class or -1; no other label is to be had.
-    """
+class BaselineProblem:
+    """What one model is trained on: its training and validation labels, int64 `[N]` with -1 elsewhere, and its seed."""
 
     train: Tensor
     validation: Tensor
@@ -47,9 +42,12 @@ class Problem:
     name: str
 
 
+Problems = Sequence[BaselineProblem]
+
+
 @dataclass(frozen=True, eq=False)
-class Subject:
-    """What all problems of one pass have in common: contents float32 `[N, F]`, edges, their weights or None, and K."""
+class BaselineData:
+    """What all problems of a pass share: node features float32 `[N, F]`, edges, their weights or None, and K."""
 
     x: Tensor
     edge_index: Tensor
@@ -62,14 +60,13 @@ class Subject:
         return len(self.x)
 
 
-@dataclass(eq=False)
-class Baseline(ABC):
-    """A method that classifies the nodes of the graph it is fitted to. Used as `LGGDClassifier` is.
+@dataclass(eq=False, repr=False)
+class Baseline(NodeClassifier):
+    """A method that classifies the nodes of the graph it is fitted to; used as `LGGDClassifier` is.
 
-    `fit(data)` reads labels as `LGGD.fit` does and returns self. After it: `probabilities_` float32 `[N, K]`,
-    `num_classes_`, `labels_` (the labels learned from and those that `fit` itself held out to validate on, int64 `[N]`,
-    -1 elsewhere) and `history_` (training curves).
-    `lggd.fit_together` fits several at once; those that differ in nothing but labels and seed share a pass.
+    Baselines are transductive: they predict for the graph they were fitted to. `probabilities_` float32 `[N, K]` are
+    their predictions; see `NodeClassifier` for the other attributes. With `lggd.fit_together`, those that differ in
+    nothing but labels and seed share a pass.
     """
 
     _: KW_ONLY
@@ -77,140 +74,122 @@ class Baseline(ABC):
     seed: int | torch.Generator = 0
 
     def __post_init__(self) -> None:
-        # Declared here, set by fit: a fitted model has them, an unfitted one has not.
-        self.probabilities_: Tensor
-        self.labels_: Tensor
-        self.num_classes_: int
-        self.history_: dict[str, History]
+        self.probabilities_: Tensor  # set by fit
 
-    # -- what a method must say ---------------------------------------------------------------------------------
+    # -- what a method implements ---------------------------------------------------------------------------------
 
     @abstractmethod
     def _check(self) -> None:
-        """Refuses wrong settings."""
+        """Raises an `InputError` where a setting of the method is wrong."""
 
     @abstractmethod
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
-        """Networks on their way, one a problem, that `NetworkLearner` trains.
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
+        """Networks to be trained, one per problem.
 
-        Called once for all problems of a pass, on the first of its models. Whatever comes before that training, as
+        Called once for all problems of a pass, on the first of its models. Whatever comes before training, such as
         preprocessing or pretraining, happens here.
         """
 
-    def _problems_at_once(self, subject: Subject) -> int:
+    def _capacity(self, data: BaselineData) -> int:
         """How many problems may share a pass on such data, where memory or the method sets a limit."""
-        return 2**62
+        return UNLIMITED
 
-    # -- scikit-learn's verbs -----------------------------------------------------------------------------------
+    # -- the contract ---------------------------------------------------------------------------------------------
 
-    def fit(self, data: Any, *, callback: Callback | None = None) -> Self:
-        """Learns from the labels that the data show; a fit that fails leaves the model as it was."""
-        fit_baselines([self], [data], [""], callback)
-        return self
+    @property
+    def accepts_labels(self) -> bool:
+        """Whether `add_labels` works: baselines must be trained again."""
+        return False
 
-    def predict(self) -> Tensor:
-        """The most probable class of each node of the graph that it was fitted to, int64 `[N]`."""
-        return self.predict_proba().argmax(1)
+    def check_settings(self) -> None:
+        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        check_instance("optimization", self.optimization, Optimization, "an Optimization()")
+        self._check()
 
-    def predict_proba(self) -> Tensor:
-        """The probability of each class, float32 `[N, K]`."""
-        if not hasattr(self, "probabilities_"):
-            from sklearn.exceptions import NotFittedError
+    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
+        x = check_node_features(task.data)
+        x = x if x.layout == torch.strided else x.to_dense()
+        data = BaselineData(x, *read_edges(task.data, len(x)), labels.num_classes)
+        problem = BaselineProblem(labels.train, labels.validation, read_seed(seed), task.name)
+        self._start(task.data, labels.num_classes)
+        request = BaselineRequest(self, data, problem, task)
+        ((self.probabilities_, self.history_[request.stage]),) = yield [request]
 
-            raise NotFittedError(f"This {type(self).__name__} must be fitted first. Call fit(data).")
+    def _probabilities(self, data: Any) -> Tensor:
+        if data is not self.data_ and not same_inputs(data, self.data_):
+            raise InputError("data", "be the graph that the baseline was fitted to", "another one", "Fit it again.")
         return self.probabilities_
 
-    def score(self, data: Any, mask: Tensor | None = None) -> float:
-        """The share of right answers over `mask`, or `data.test_mask`, or all labels that it does not know."""
-        return accuracy(self.predict(), data, mask, self.labels_)
+    def _state(self) -> dict[str, Tensor]:
+        return {"probabilities": self.probabilities_}
+
+    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+        self.probabilities_ = state["probabilities"]
+        shape = [data.num_nodes, self.num_classes_]
+        if list(self.probabilities_.shape) != shape:
+            raise InputError("probabilities", f"have shape {shape}", list(self.probabilities_.shape))
 
 
-class ProblemLearner(NetworkLearner):
-    """Trains networks on the problems of a pass; what it gives are their answers in the best states."""
+@dataclass(frozen=True, eq=False)
+class BaselineRequest:
+    """The training that one baseline needs; see `TrainingRequest`."""
 
-    def __init__(self, networks: Answering, problems: Sequence[Problem], optimization: Optimization) -> None:
-        self._answering = networks
-        target, validation = (torch.stack([getattr(one, of) for one in problems]) for of in ("train", "validation"))
-        super().__init__(networks, target, validation, optimization, [one.name for one in problems])
+    order: ClassVar[int] = 1
 
-    def load_best(self) -> Tensor:
-        """The logits of all nodes, `[Q, N, K]`."""
-        self._put_best()
-        return self._answering.answers()
+    model: Baseline
+    data: BaselineData
+    problem: BaselineProblem
+    task: FitTask
 
+    @property
+    def stage(self) -> str:
+        return f"{self.task.prefix}training"
 
-def fit_baselines(
-    models: Sequence[Baseline], data: Sequence[Any], names: Sequence[str], callback: Callback | None
-) -> None:
-    """Fits each model to its data as `fit` says; all of them, or none where something is wrong with one.
+    @property
+    def name(self) -> str:
+        return self.task.name
 
-    `names` are what errors and curves call the models.
-    """
-    subjects, problems, labels = [], [], []
-    for model, one, name in zip(models, data, names, strict=True):
-        with error_context(name):
-            if not isinstance(model.optimization, Optimization):
-                raise InputTypeError("optimization", "be an Optimization()", repr(model.optimization))
-            model._check()
-            subject, problem, shown = _read(model, one, name)
-        subjects.append(subject)
-        problems.append(problem)
-        labels.append(shown)
-    keys = [
-        (first, subject.num_classes, type(model), *_settings(model))
-        for first, subject, model in zip(first_equal(data, same_inputs), subjects, models, strict=True)
-    ]
-    passes = in_passes(keys, [1] * len(models), lambda place: models[place]._problems_at_once(subjects[place]))
-    learned: list[tuple[Tensor, History]] = [None] * len(models)  # type: ignore[list-item]
-    for number, places in enumerate(passes):
-        stage, first = stage_name("training", number, len(passes)), places[0]
-        mine = [problems[place] for place in places]
-        with error_context(mine[0].name if len(mine) == 1 else ""):
-            found = _train_pass(models[first], subjects[first], mine, stage, callback)
-        for place, one in zip(places, found, strict=True):
-            learned[place] = one
-    for model, shown, (probabilities, history) in zip(models, labels, learned, strict=True):
-        model.probabilities_, model.history_ = probabilities, {"training": history}
-        model.num_classes_, model.labels_ = shown.num_classes, shown.known
+    @property
+    def num_problems(self) -> int:
+        return 1
 
+    def key(self) -> tuple[Any, ...]:
+        """Everything but the seed."""
+        settings = [getattr(self.model, field.name) for field in fields(self.model) if field.name != "seed"]
+        return (self.task.inputs, self.data.num_classes, type(self.model), *settings)
 
-def _settings(model: Baseline) -> list[Any]:
-    """All in which models must agree to share a pass."""
-    return [getattr(model, field.name) for field in fields(model) if field.name != "seed"]
+    def capacity(self) -> int:
+        return self.model._capacity(self.data)
+
+    @classmethod
+    def train(
+        cls,
+        requests: Sequence[BaselineRequest],
+        stage: str,
+        callback: Callback | None,
+        checkpoint: Checkpoint | None,
+    ) -> list[tuple[Tensor, History]]:
+        """Trains the networks of all requests; returns the probabilities and curves of each."""
+        model, problems = requests[0].model, [request.problem for request in requests]
+        networks = model._networks(requests[0].data, problems, callback)
+        logits, history = train_problems(networks, problems, model.optimization, stage, callback, checkpoint)
+        return [
+            (torch.softmax(one, dim=1).float(), curves_of(history, problem.name))
+            for one, problem in zip(logits, problems, strict=True)
+        ]
 
 
-def _train_pass(
-    model: Baseline, subject: Subject, problems: Sequence[Problem], stage: str, callback: Callback | None
-) -> list[tuple[Tensor, History]]:
-    networks = model._networks(subject, problems, callback)
-    learner = ProblemLearner(networks, problems, model.optimization)
-    history = learn(learner, stage, callback)
-    return [
-        (torch.softmax(logits, dim=1).float(), history_of(history, one.name))
-        for logits, one in zip(learner.load_best(), problems, strict=True)
-    ]
-
-
-def read_edges(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
-    """The edges of PyG data and their weights, checked before anything is learned: a loss could not say what is wrong.
-
-    >>> import lggd
-    >>> edge_index, weight = read_edges(lggd.load("karate"), num_nodes=34)
-    >>> edge_index.shape, weight is None
-    (torch.Size([2, 156]), True)
-    """
-    weight = read_weight(data)
-    check_edges(data.edge_index, weight, num_nodes)
-    if weight is not None:
-        name = "edge_attr" if getattr(data, "edge_weight", None) is None else "edge_weight"
-        check_weights(data.edge_index, weight, name)
-    return data.edge_index, weight
-
-
-def _read(model: Baseline, data: Any, name: str) -> tuple[Subject, Problem, Labels]:
-    seed = read_seed(model.seed)
-    labels = Labels.read(data).hold_out(VALIDATION, torch.Generator().manual_seed(seed))
-    x = check_contents(data)
-    x = x if x.layout == torch.strided else x.to_dense()
-    subject = Subject(x.float(), *read_edges(data, len(x)), labels.num_classes)
-    return subject, Problem(labels.train, labels.validation, seed, name), labels
+def train_problems(
+    networks: BaselineNetworks,
+    problems: Problems,
+    optimization: Optimization,
+    stage: str,
+    callback: Callback | None,
+    checkpoint: Checkpoint | None = None,
+) -> tuple[Tensor, History]:
+    """Trains networks on the problems of a pass; returns their logits `[Q, N, K]` in the best states, and curves."""
+    targets, validation = (torch.stack([getattr(one, split) for one in problems]) for split in ("train", "validation"))
+    engine = Engine(networks, targets, validation, optimization, [one.name for one in problems])
+    history = train(engine, stage, callback, checkpoint)
+    engine.load_best()
+    return networks.logits(), history

@@ -1,11 +1,9 @@
-"""GAug-O (Zhao et al.): an edge predictor and a classifier that learn together, on graphs drawn anew in every epoch."""
+"""GAug-O (Zhao et al., 2021): an edge predictor and a classifier trained jointly, on graphs sampled in every epoch."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 
 import torch
 from torch import Tensor
@@ -13,51 +11,62 @@ from torch.nn import functional
 
 from lggd.backbones import GCN
 from lggd.backbones.layers import batched_linear
-from lggd.backbones.propagation import Propagation
-from lggd.backbones.stack import Stack
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
-from lggd.baselines.drawn_graphs import DrawnGraphs
-from lggd.baselines.edge_predictor import ENTRIES_AT_ONCE, Reconstruction, joined_pairs, row_shares, uniform_weight
-from lggd.baselines.made_graphs import check_symmetric
-from lggd.baselines.starting import starting_networks
-from lggd.errors import InputError, InputTypeError
+from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
+from lggd.baselines.graph_autoencoder import (
+    BLOCK_ENTRIES,
+    ReconstructionLoss,
+    glorot_uniform,
+    minimize,
+    undirected_edges,
+)
+from lggd.baselines.initialization import adam_without_decay_of, build_backbones, check_backbone, derived_seeds
+from lggd.baselines.sampled_graphs import SampledGraphs
+from lggd.graph.edge_index import check_symmetric
 from lggd.memory import free_memory
+from lggd.training.engine import Optimizer
 from lggd.training.optimization import Optimization
-from lggd.training.progress import Callback, Progress
-from lggd.training.randomness import read_seed
+from lggd.training.progress import Callback
 from lggd.training.targets import Targets
+from lggd.validation import check_int, check_positive, check_real
 
-# How much of the free memory the graphs of a pass may take.
-SHARE_OF_MEMORY = 0.3
-# How many numbers a pair of nodes are kept for a problem, and how many for each that is being worked on.
-KEPT_A_PAIR, WORKED_ON = 1.5, 6
+# Fraction of the free memory that the graphs of a pass may take.
+MEMORY_FRACTION = 0.3
+# Numbers per pair of nodes and problem: stored, and temporary for the pairs of a block.
+STORED_PER_PAIR, TEMPORARY_PER_PAIR = 1.5, 6
 # The parameters of the edge predictor, among those of the classifier.
 FIRST, SECOND = "predictor.first", "predictor.second"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GAugO(Baseline):
-    """A GCN trained on graphs that an edge predictor draws, while both learn; it answers on the given graph.
+    """GAug-O (Zhao et al., 2021): a GCN trained on graphs sampled by an edge predictor that is trained with it.
 
-    The predictor gives each node a vector: Z = ReLU(Â(ÂXW₀)W₁), without bias, rows of X scaled to a sum of 1. A pair is
-    an edge with probability P = α ZZᵀ/max(ZZᵀ) + (1 - α) A. In every epoch each pair is drawn (see `DrawnGraphs`), the
-    classifier runs on what was drawn, and the loss is its cross-entropy + β · (how badly ZZᵀ tells the edges of the
-    given graph, see `Reconstruction`). The predictor learns by it too, without weight decay.
+    The predictor embeds the nodes, Z = ReLU(Â(ÂXW₀)W₁), without bias, rows of X divided by their L1 norm. A pair is an
+    edge with probability P = α ZZᵀ/max(ZZᵀ) + (1 - α) A. Every epoch samples a graph, runs the classifier on it and
+    minimizes its cross-entropy + β · (the reconstruction loss of ZZᵀ on the original graph), through the samples too.
+    Only the classifier has weight decay. Both are pretrained on the original graph, which is also used in evaluation.
 
-    Before that, the predictor learns the given graph alone, and the classifier learns on the given graph.
+    Edges must go in both directions. Weights count in Â and in evaluation; a sampled edge has weight 1. Memory and time
+    grow with N².
 
-    The edges must go in both directions. Their weights count in Â and where the GCN answers; an edge that is drawn
-    weighs 1. Memory and time grow with N².
+    Parameters
+    ----------
+    alpha : float
+        Weight of the predictor in the edge probabilities, in [0, 1].
+    beta : float
+        Weight of the reconstruction loss, 0 or above.
+    temperature : float
+        Temperature of the relaxed samples, above 0.
+    pretrain_predictor, pretrain_classifier : int
+        Pretraining epochs.
+    predictor_hidden, predictor_size : int
+        Widths of the predictor's two layers.
+    backbone : GCN
+        The classifier.
 
-    Args:
-        alpha: how much of a probability is learned, in [0, 1].
-        beta: how much the predictor's own loss counts, 0 or above.
-        temperature: above 0; the smaller, the closer gradients are to those of a yes or no.
-        pretrain_predictor: epochs of the predictor alone.
-        pretrain_classifier: epochs of the classifier on the given graph.
-        predictor_hidden, predictor_size: the widths of the predictor's two layers.
-        backbone: the classifier, GCN().
-
+    Examples
+    --------
     >>> import lggd
     >>> data = lggd.load("karate")
     >>> model = GAugO(pretrain_predictor=5, pretrain_classifier=5, optimization=lggd.Optimization(epochs=5))
@@ -75,131 +84,91 @@ class GAugO(Baseline):
     backbone: GCN = GCN()
 
     def _check(self) -> None:
-        for name in ("alpha", "beta", "temperature"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-                raise InputError(name, "be 0 or above", repr(value))
-        if self.alpha > 1:
-            raise InputError("alpha", "lie in [0, 1]", repr(self.alpha), "It is the share that is learned.")
-        if self.temperature == 0:
-            raise InputError("temperature", "be above 0", "0", "Nothing could be learned from a mere yes or no.")
-        for name, least in (
-            ("pretrain_predictor", 0),
-            ("pretrain_classifier", 0),
-            ("predictor_hidden", 1),
-            ("predictor_size", 1),
-        ):
-            count = getattr(self, name)
-            if isinstance(count, bool) or not isinstance(count, Integral) or count < least:
-                raise InputError(name, f"be a whole number from {least}", repr(count))
-        if not isinstance(self.backbone, GCN):
-            raise InputTypeError("backbone", "be GCN()", repr(self.backbone), "Only it learns from dense graphs here.")
+        check_real("alpha", self.alpha, 0, 1)
+        check_real("beta", self.beta, 0, closed="left", rule="be 0 or above")
+        check_positive("temperature", self.temperature, "Towards 0 the gradients of the samples vanish.")
+        for name in ("pretrain_predictor", "pretrain_classifier"):
+            check_int(name, getattr(self, name), 0)
+        for name in ("predictor_hidden", "predictor_size"):
+            check_int(name, getattr(self, name), 1)
+        check_backbone(self.backbone, (GCN,), "Only it is written for dense graphs.")
 
-    def _problems_at_once(self, subject: Subject) -> int:
-        free, size = free_memory(subject.x.device), subject.num_nodes
+    def _capacity(self, data: BaselineData) -> int:
+        free, size = free_memory(data.x.device), data.num_nodes
         if free is None:
             return 1
-        working = min(size**2, max(size, ENTRIES_AT_ONCE[subject.x.device.type]))
-        each = (KEPT_A_PAIR * size**2 + WORKED_ON * working) * 4
-        return max(1, int(SHARE_OF_MEMORY * free / each))
+        block = min(size**2, max(size, BLOCK_ENTRIES[data.x.device.type]))
+        bytes_per_problem = (STORED_PER_PAIR * size**2 + TEMPORARY_PER_PAIR * block) * 4
+        return max(1, int(MEMORY_FRACTION * free / bytes_per_problem))
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
-        check_symmetric(subject.edge_index, subject.edge_weight, subject.num_nodes)
-        networks = _LearningTheirGraph(subject, problems, self)
-        networks.pretrain(problems, self, callback)
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
+        check_symmetric(data.edge_index, data.edge_weight, data.num_nodes)
+        networks = _JointTraining(self, data, problems)
+        networks.pretrain(torch.stack([problem.train for problem in problems]), callback)
         return networks
 
 
-class _LearningTheirGraph(Stack):
-    """Classifiers, each with an edge predictor of its own that draws what it is trained on."""
+class _JointTraining(StackedBackbones):
+    """Classifiers, each with an edge predictor that samples the graphs of its training."""
 
-    def __init__(self, subject: Subject, problems: Sequence[Problem], model: GAugO) -> None:
-        modules, seeds = starting_networks(subject, problems, model.backbone)
-        super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
-        pairs = joined_pairs(subject.edge_index, subject.num_nodes)
-        self.beta = model.beta
-        self.shares = row_shares(subject.x)
-        self.reconstruction = Reconstruction(pairs, subject.num_nodes)
-        self.drawn = DrawnGraphs(pairs, subject.num_nodes, self.generators, model.alpha, model.temperature)
-        self.parameters.update(_predictors(subject, problems, model))
+    def __init__(self, model: GAugO, data: BaselineData, problems: Problems) -> None:
+        features, size = data.x.shape[1], data.num_nodes
+        modules, seeds = build_backbones(model.backbone, data, problems)
+        super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
+        pairs = undirected_edges(data.edge_index, size)
+        self.model = model
+        self.normalized_x = functional.normalize(data.x, p=1, dim=1)
+        self.reconstruction = ReconstructionLoss(pairs, size)
+        self.sampled = SampledGraphs(pairs, size, self.generators, model.alpha, model.temperature)
+        # The first derived seed is that of the dropout.
+        generators = [torch.Generator().manual_seed(derived_seeds(problem.seed, 2)[1]) for problem in problems]
+        shapes = {FIRST: (model.predictor_hidden, features), SECOND: (model.predictor_size, model.predictor_hidden)}
+        for name, shape in shapes.items():
+            weights = torch.stack([glorot_uniform(*shape, generator) for generator in generators])
+            self.stacked[name] = weights.to(data.x).requires_grad_()
 
-    # -- what is learned -----------------------------------------------------------------------------------------
+    def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
+        """Adam without weight decay of the predictors."""
+        return adam_without_decay_of((FIRST, SECOND), self.stacked, optimizations[0])
 
-    @property
-    def _predictor(self) -> list[Tensor]:
-        return [self.parameters[FIRST], self.parameters[SECOND]]
+    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
+        """Backpropagates the losses and returns them, `[Q]`."""
+        z = self._embed()
+        unit = _scaled_to_unit(z)
+        self.sampled.sample(unit)
+        classification = targets.losses(self.modules[0].logits(self.stacked, self.x, self.sampled, self._dropout))
+        classification.sum().backward()  # type: ignore[no-untyped-call]
+        reconstruction = self.model.beta * self.reconstruction(z)
+        torch.autograd.backward([unit, reconstruction], [self.sampled.gradient(), torch.ones_like(reconstruction)])
+        return (classification + reconstruction).detach()
 
-    def adam(self, optimization: Optimization) -> torch.optim.Adam:
-        """One Adam for all, which lets only the classifiers decay."""
-        classifiers = [value for name, value in self.parameters.items() if name not in (FIRST, SECOND)]
-        groups = [
-            {"params": classifiers, "weight_decay": optimization.weight_decay},
-            {"params": self._predictor, "weight_decay": 0.0},
-        ]
-        return torch.optim.Adam(groups, lr=optimization.lr, fused=True, capturable=self.x.is_cuda)
-
-    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
-        """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
-        vectors = self._vectors()
-        unit = _at_most_unit(vectors)
-        self.drawn.draw(unit)
-        answered = asked.losses(self.modules[0].logits(self.parameters, self.x, self.drawn, self._dropped))
-        answered.sum().backward()  # type: ignore[no-untyped-call]
-        predicted = self.beta * self.reconstruction(vectors)
-        torch.autograd.backward([unit, predicted], [self.drawn.gradient(), torch.ones_like(predicted)])
-        return (answered + predicted).detach()
-
-    def _vectors(self) -> Tensor:
+    def _embed(self) -> Tensor:
         """Z = ReLU(Â(ÂXW₀)W₁), `[Q, N, D]`."""
-        spread: Propagation = self.graph
-        hidden = spread(batched_linear(self.shares, self.parameters[FIRST]))
-        return functional.relu(spread(batched_linear(hidden, self.parameters[SECOND]))).contiguous()
+        hidden = self.graph(batched_linear(self.normalized_x, self.stacked[FIRST]))
+        return functional.relu(self.graph(batched_linear(hidden, self.stacked[SECOND]))).contiguous()
 
-    # -- before they learn together ------------------------------------------------------------------------------
-
-    def pretrain(self, problems: Sequence[Problem], model: GAugO, callback: Callback | None) -> None:
-        """Lets the predictors learn the given graph, and then the classifiers on the given graph."""
-        adam = torch.optim.Adam(self._predictor, lr=model.optimization.lr, fused=True)
-        for epoch in range(model.pretrain_predictor):
-            adam.zero_grad()
-            self.reconstruction(self._vectors()).sum().backward()  # type: ignore[no-untyped-call]
-            adam.step()
-            _tell(callback, "edge predictor", epoch + 1, model.pretrain_predictor)
-        asked, adam = Targets(torch.stack([one.train for one in problems]), "target"), self.adam(model.optimization)
-        for epoch in range(model.pretrain_classifier):
-            adam.zero_grad()
-            super().training_step(asked, [True] * len(problems))
-            adam.step()
-            _tell(callback, "classifier", epoch + 1, model.pretrain_classifier)
-        adam.zero_grad()
-
-
-def _at_most_unit(vectors: Tensor) -> Tensor:
-    """Z / √max(ZZᵀ) of each problem. No product exceeds the largest of a vector with itself."""
-    largest = vectors.square().sum(2).amax(1).view(-1, 1, 1)
-    # Where all vectors have died, they stay 0.
-    return vectors / largest.clamp(min=torch.finfo(vectors.dtype).tiny).sqrt()
+    def pretrain(self, train: Tensor, callback: Callback | None) -> None:
+        """Trains the predictors to reconstruct the original graph, then the classifiers on it, for labels `[Q, N]`."""
+        model, targets = self.model, Targets(train, "train")
+        predictor = torch.optim.Adam([self.stacked[FIRST], self.stacked[SECOND]], lr=model.optimization.lr, fused=True)
+        minimize(
+            lambda: self.reconstruction(self._embed()).sum(),
+            predictor,
+            model.pretrain_predictor,
+            "pretraining of the edge predictor",
+            callback,
+        )
+        minimize(
+            lambda: targets.losses(self._forward(self._dropout)).sum(),
+            self.optimizer([model.optimization]),
+            model.pretrain_classifier,
+            "pretraining of the classifier",
+            callback,
+        )
 
 
-def _predictors(subject: Subject, problems: Sequence[Problem], model: GAugO) -> Mapping[str, Tensor]:
-    """First parameters, `[Q, hidden, F]` and `[Q, size, hidden]`, each problem's from its own seed."""
-    shapes = {
-        FIRST: (model.predictor_hidden, subject.x.shape[1]),
-        SECOND: (model.predictor_size, model.predictor_hidden),
-    }
-    generators = [_beside(one.seed) for one in problems]
-    return {
-        name: torch.stack([uniform_weight(*shape, one) for one in generators]).to(subject.x).requires_grad_()
-        for name, shape in shapes.items()
-    }
-
-
-def _beside(seed: int) -> torch.Generator:
-    """Random numbers other than those that the classifier starts from, and other than those that drop values."""
-    draws = torch.Generator().manual_seed(seed)
-    return torch.Generator().manual_seed([read_seed(draws) for _ in range(2)][1])
-
-
-def _tell(callback: Callback | None, stage: str, epoch: int, epochs: int) -> None:
-    if callback is not None:
-        callback(Progress(f"pretraining of the {stage}", epoch, epochs))
+def _scaled_to_unit(z: Tensor) -> Tensor:
+    """Z / √max(ZZᵀ) per problem. The largest product is that of an embedding with itself."""
+    largest = z.square().sum(2).amax(1).view(-1, 1, 1)
+    # Zeros stay zeros, where no unit is active any more.
+    return z / largest.clamp(min=torch.finfo(z.dtype).tiny).sqrt()

@@ -1,67 +1,77 @@
-"""GOAL: convolutions over a graph and over its complement, the graph of what it lacks (Zheng et al., 2023)."""
+"""GOAL (Zheng et al., 2023): convolutions over a graph and over its complement, the graph of dissimilar nodes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from itertools import pairwise
-from numbers import Integral, Real
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from lggd.backbones.layers import batched_linear, gcn_adjacency
-from lggd.backbones.propagation import Propagation
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
-from lggd.baselines.goal_complement import Complement, complement_graphs, normalised_blocks
-from lggd.baselines.goal_pretraining import pretrained
-from lggd.errors import InputError, InputTypeError
-from lggd.learning.networks import Owned
+from lggd.backbones import GAT, GCN
+from lggd.backbones.layers import Drop, batched_linear, edges_with_loops, gat_conv, gcn_adjacency
+from lggd.backbones.networks import Network
+from lggd.backbones.propagation import Propagation, SortedEdges
+from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, train_problems
+from lggd.baselines.complement_graph import Complement, complement_graphs
+from lggd.baselines.initialization import build_modules, derived_seeds
+from lggd.errors import InputError
+from lggd.estimator.batching import UNLIMITED
 from lggd.memory import free_memory
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
-from lggd.training.randomness import read_seed
-from lggd.training.targets import Targets
+from lggd.validation import check_instance, check_int, check_real
 
-# Rows whose square length is below this are taken for zeros: their direction would be rounding errors.
-TINY = 1e-30
-# What a pass may fill of the free memory, and what it takes: bytes an entry of the complement's matrix, with its
-# transposed one and their sorting, and values of float32 a hidden unit of a node.
-SHARE_TO_USE, ENTRY, VALUES = 0.6, 100, 16
+# Width and number of the first layer's heads, and the dropout of attention.
+ATTENTION = GAT(hidden=16, heads=8, dropout=0.6)
+# PyG's slope of LeakyReLU below 0.
+NEGATIVE_SLOPE = 0.2
+# Rows with a squared norm below this are taken for zeros: their direction would be rounding errors.
+MIN_SQUARED_NORM = 1e-30
+# The fraction of the free memory that a pass may use; bytes per edge of a complement, with its transpose and their
+# sorting; and float32 values per hidden unit of a node.
+MEMORY_FRACTION, BYTES_PER_EDGE, VALUES_PER_UNIT = 0.6, 100, 16
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GOAL(Baseline):
-    """Graph complementary learning, for graphs on which neighbours are mostly of one class.
+    """Graph complementary learning (Zheng et al., 2023), for homophilic graphs.
 
-    Three stages. An attention network is trained on the classes (`pretrain`). From its logits, or else from the
-    contents, a complement is made: edges from each node to the `k` nodes least like it (`Complement`). Then two layers
+    1. An attention network is trained on the classes (`pretrain`).
+    2. From its logits, or else from x, a complement graph is built: edges from each node to the `k` least similar ones.
+    3. Two layers without bias, activation and dropout are trained on x,
 
-        H ← α HW + β PW − γ rn(S_q H W) − δ rn(S_q P W)   with   P = S_h H,   H⁰ = rn(X)
+           H ← α HW + β PW − γ rn(S_q H W) − δ rn(S_q P W)   with   P = S_h H,   H⁰ = rn(X)
 
-    are trained on the contents X, where S_h is the normalised graph with loops, S_q the normalised complement without,
-    and rn divides rows by their length. There is neither bias nor activation nor dropout. Edge weights are the entries
-    of the graph in S_h. The authors take validation accuracy for the best even where it only equals an earlier one;
-    here all methods stop by one rule. Their numbers for CiteSeer are the defaults of k and α to δ; they have published
-    none for Cora.
+       where S_h is the normalized graph with self-loops, S_q the normalized complement without, and rn divides rows by
+       their norm. Edge weights count in S_h.
 
-    Args:
-        k: how many nodes of the complement each node is joined to.
-        alpha: the share of the node itself.
-        beta: the share of its neighbours.
-        gamma: the share of its neighbours in the complement, which is taken off.
-        delta: the share of their neighbours in the graph, which is taken off.
-        hidden: the width of the first layer.
-        pretrain: whether the complement is made from class scores, in place of the contents.
-        pretraining: how Adam is run for that.
-        complement: how the complement is made.
+    The defaults of k and α to δ are the authors' for CiteSeer; for Cora they published none. On equal validation
+    accuracy the authors select the last epoch; here, as for all methods, it is the first.
 
+    Parameters
+    ----------
+    k : int
+        Edges per node of the complement.
+    alpha, beta, gamma, delta : float
+        Weights α, β, γ and δ of the node, its neighbours, its neighbours in the complement, and their neighbours.
+    hidden : int
+        Width of the first layer.
+    pretrain : bool
+        Whether the complement is built from class logits instead of x.
+    pretraining : Optimization
+        Training of the attention network.
+    complement : Complement
+        Training of the embeddings behind the complement.
+
+    Examples
+    --------
     >>> import lggd
-    >>> data = lggd.load("karate")
     >>> few = lggd.Optimization(epochs=5)
-    >>> model = GOAL(k=2, hidden=8, pretraining=few, complement=Complement(epochs=5), optimization=few).fit(data)
-    >>> model.predict().shape
+    >>> model = GOAL(k=2, hidden=8, pretraining=few, complement=Complement(epochs=5), optimization=few)
+    >>> model.fit(lggd.load("karate")).predict().shape
     torch.Size([34])
     """
 
@@ -79,174 +89,146 @@ class GOAL(Baseline):
 
     def _check(self) -> None:
         for name in ("k", "hidden"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-                raise InputError(name, "be a whole number from 1", repr(value))
+            check_int(name, getattr(self, name), 1)
         for name in ("alpha", "beta", "gamma", "delta"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-                raise InputError(name, "be 0 or above", repr(value), "Its sign is part of the method.")
+            remedy = "Its sign is part of the method."
+            check_real(name, getattr(self, name), 0, closed="left", rule="be 0 or above", remedy=remedy)
         if not any((self.alpha, self.beta, self.gamma, self.delta)):
             raise InputError("alpha", "be positive where `beta`, `gamma` and `delta` are 0", "0", "Raise one.")
-        if not isinstance(self.pretrain, bool):
-            raise InputTypeError("pretrain", "be True or False", repr(self.pretrain))
-        kinds = {"pretraining": Optimization, "complement": Complement, "optimization": Optimization}
-        for name, kind in kinds.items():
-            if not isinstance(getattr(self, name), kind):
-                raise InputTypeError(name, f"be {kind.__name__}(…)", repr(getattr(self, name)))
+        check_instance("pretrain", self.pretrain, bool, "True or False")
+        check_instance("pretraining", self.pretraining, Optimization, "Optimization(…)")
+        check_instance("complement", self.complement, Complement, "Complement(…)")
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
-        if self.complement.hidden < subject.num_classes:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
+        if self.complement.hidden < data.num_classes:
             raise InputError(
                 "complement.hidden",
-                f"be at least the number of classes, {subject.num_classes}",
+                f"be at least the number of classes, {data.num_classes}",
                 self.complement.hidden,
-                "The embedding is also read as scores of the classes.",
+                "The embedding also serves as class logits.",
             )
-        # Seeds drawn from the seeds, one a stage, so that no stage draws the numbers of another.
-        drawing = [torch.Generator().manual_seed(one.seed) for one in problems]
-        first, second, third = ([read_seed(one) for one in drawing] for _ in range(3))
-        x = subject.x
-        scores = pretrained(subject, problems, first, self.pretraining, callback) if self.pretrain else x
-        train = torch.stack([one.train for one in problems])
-        graphs = complement_graphs(self.complement, self.k, scores, x, train, second, callback)
-        near = gcn_adjacency(subject.edge_index, subject.edge_weight, subject.num_nodes, x.dtype)
-        shares = Shares(self.alpha, self.beta, self.gamma, self.delta)
-        sizes = (x.shape[-1], self.hidden, subject.num_classes)
-        return Convolutions(shares, x, near, normalised_blocks(graphs, subject.num_nodes), drawn_weights(sizes, third))
+        first, second, third = zip(*(derived_seeds(problem.seed, 3) for problem in problems), strict=True)
+        x, train = data.x, torch.stack([problem.train for problem in problems])
+        inputs = pretrained_logits(data, problems, first, self.pretraining, callback) if self.pretrain else x
+        graphs = complement_graphs(self.complement, self.k, inputs, x, train, second, callback)
+        modules = [_ConvolutionNetwork(self, x.shape[1], data.num_classes, seed).to(x.device) for seed in third]
+        networks = StackedBackbones(modules, x, data.edge_index, data.edge_weight, third)
+        weights = self.alpha, self.beta, self.gamma, self.delta
+        networks.graph = GOALGraph(weights, x, networks.graph, normalized_complements(graphs, data.num_nodes))
+        return networks
 
-    def _problems_at_once(self, subject: Subject) -> int:
-        free, nodes = free_memory(subject.x.device), subject.num_nodes
+    def _capacity(self, data: BaselineData) -> int:
+        free, nodes = free_memory(data.x.device), data.num_nodes
         if free is None:
-            return 2**62
-        entries = 2 * nodes * min(self.k, max(1, int(self.complement.candidates * nodes)))
-        each = entries * ENTRY + 4 * nodes * (VALUES * self.hidden + 8 * subject.x.shape[1])
-        return max(1, int(free * SHARE_TO_USE / each))
+            return UNLIMITED
+        edges = 2 * nodes * min(self.k, max(1, int(self.complement.candidates * nodes)))
+        values = nodes * (VALUES_PER_UNIT * self.hidden + 8 * data.x.shape[1])
+        return max(1, int(free * MEMORY_FRACTION / (edges * BYTES_PER_EDGE + 4 * values)))
 
 
-@dataclass(frozen=True)
-class Shares:
-    """How much of each part a convolution takes: the node, its neighbours, and what is taken off for the complement."""
+def normalized_rows(rows: Tensor) -> Tensor:
+    """Rows divided by their norm; zero rows stay zero, without gradient.
 
-    alpha: float
-    beta: float
-    gamma: float
-    delta: float
-
-
-def drawn_weights(sizes: Sequence[int], seeds: Sequence[int]) -> list[Tensor]:
-    """First weights `[Q, out, in]` of linear maps between these sizes, uniform in ±√(6 / (in + out))."""
-    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-    weights = []
-    for before, after in pairwise(sizes):
-        bound = math.sqrt(6 / (before + after))
-        weights.append(
-            torch.stack([torch.empty(after, before).uniform_(-bound, bound, generator=g) for g in generators])
-        )
-    return weights
-
-
-def directions(rows: Tensor) -> Tensor:
-    """Rows divided by their length; zeros, and no gradient, where that is 0.
-
-    >>> directions(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    >>> normalized_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
     """
     square = (rows * rows).sum(-1, keepdim=True)
-    return rows * (square.clamp(min=TINY).rsqrt() * (square > TINY))
+    return rows * (square.clamp(min=MIN_SQUARED_NORM).rsqrt() * (square > MIN_SQUARED_NORM))
 
 
-class Convolutions:
-    """Q networks of two GOAL convolutions each, on one graph and on complements of their own.
+def normalized_complements(graphs: Sequence[Tensor], num_nodes: int) -> Propagation:
+    """D^-½ (A + Aᵀ) D^-½ of Q graphs `[2, E]`, the diagonal blocks of a matrix of Q·N rows.
 
-    As rn(rn(S_q H) W) = rn(S_q H W), the complement is only ever applied to the few channels that come out. What the
-    first layer multiplies by its weights is constant and made once.
+    Duplicate edges count as often as they occur. A node without edges has a row of zeros.
+    """
+    blocks = torch.cat([edges + q * num_nodes for q, edges in enumerate(graphs)], dim=1)
+    edges = SortedEdges(torch.cat([blocks, blocks.flip(0)], dim=1), len(graphs) * num_nodes)
+    root = torch.diff(edges.starts).clamp(min=1).float().rsqrt()
+    return Propagation(edges, root[edges.source] * root[edges.target])
 
-    Args:
-        shares: α to δ.
-        x: features `[N, F]`.
-        near: the normalised graph.
-        far: the normalised complements of all problems, one after the other, on Q·N nodes.
-        weights: first weights of both layers, `[Q, hidden, F]` and `[Q, K, hidden]`.
+
+class GOALGraph:
+    """A normalized graph and the normalized complements of Q problems, `[Q·N, Q·N]`; `weights` are α to δ.
+
+    What the first layer multiplies by its weights is constant and computed once.
     """
 
-    # Nothing is drawn, so that an epoch can be recorded.
-    generators: Sequence[torch.Generator] = ()
-
     def __init__(
-        self, shares: Shares, x: Tensor, near: Propagation, far: Propagation, weights: Sequence[Tensor]
+        self, weights: tuple[float, float, float, float], x: Tensor, graph: Propagation, complement: Propagation
     ) -> None:
-        self.shares, self.near, self.far = shares, near, far
-        self.parameters = {
-            name: weight.to(x.device).requires_grad_()
-            for name, weight in zip(("first", "second"), weights, strict=True)
-        }
-        own = directions(x.detach()).unsqueeze(0)
-        around = near(own)
-        self.kept = (shares.alpha * own + shares.beta * around).squeeze(0)
-        # Of all problems the same up to here; each has a complement of its own.
-        problems = len(weights[0])
-        self.opposed = self._opposed(own.expand(problems, -1, -1), around.expand(problems, -1, -1))
+        (self.alpha, self.beta, self.gamma, self.delta), self.graph, self.complement = weights, graph, complement
+        h = normalized_rows(x.detach()).unsqueeze(0)
+        p = graph(h)
+        self.x_near = (self.alpha * h + self.beta * p).squeeze(0)
+        # Shared by all problems up to here; each has its own complement.
+        problems = complement.edges.num_nodes // len(x)
+        self.x_far = self.far(h.expand(problems, -1, -1), p.expand(problems, -1, -1))
 
-    def _opposed(self, own: Tensor, around: Tensor) -> list[tuple[float, Tensor]]:
-        """What is taken off, before rn: the share of each part, and S_q times it."""
-        parts = [(self.shares.gamma, own), (self.shares.delta, around)]
-        asked = [(share, part) for share, part in parts if share]
-        if not asked:
+    def far(self, h: Tensor, p: Tensor) -> list[tuple[float, Tensor]]:
+        """The terms to subtract, before rn: γ and S_q H, δ and S_q P; those of weight 0 are left out."""
+        terms = [(weight, term) for weight, term in ((self.gamma, h), (self.delta, p)) if weight]
+        if not terms:
             return []
-        wide = torch.cat([part for _, part in asked], dim=2)
-        spread = self.far(wide.reshape(1, -1, wide.shape[2])).view(wide.shape).chunk(len(asked), dim=2)
-        return [(share, part) for (share, _), part in zip(asked, spread, strict=True)]
+        # One wide product serves both.
+        wide = torch.cat([term for _, term in terms], dim=2)
+        products = self.complement(wide.reshape(1, -1, wide.shape[2])).view(wide.shape).chunk(len(terms), dim=2)
+        return [(weight, product) for (weight, _), product in zip(terms, products, strict=True)]
 
-    def answers(self) -> Tensor:
-        """The logits of all nodes, `[Q, N, K]`."""
-        with torch.no_grad():
-            return self._logits()
 
-    def _logits(self) -> Tensor:
-        first, second = self.parameters["first"], self.parameters["second"]
-        hidden = batched_linear(self.kept, first)
-        for share, part in self.opposed:
-            hidden = hidden - share * directions(batched_linear(part, first))
-        own = batched_linear(hidden, second)
-        around = self.near(own)
-        logits = self.shares.alpha * own + self.shares.beta * around
-        for share, part in self._opposed(own, around):
-            logits = logits - share * directions(part)
+class _ConvolutionNetwork(Network):
+    """Two GOAL convolutions."""
+
+    def __init__(self, model: GOAL, in_channels: int, num_classes: int, seed: int) -> None:
+        super().__init__(GCN(model.hidden, dropout=0), gcn_adjacency)
+        generator = torch.Generator().manual_seed(seed)
+        shapes = (model.hidden, in_channels), (num_classes, model.hidden)
+        weights = [nn.init.xavier_uniform_(torch.empty(shape), generator=generator) for shape in shapes]
+        self.first, self.second = map(nn.Parameter, weights)
+
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: GOALGraph, drop: Drop) -> Tensor:
+        # As rn(rn(S_q H) W) = rn(S_q H W), the complement is applied to the few output channels.
+        hidden = batched_linear(graph.x_near, parameters["first"])
+        for weight, term in graph.x_far:
+            hidden = hidden - weight * normalized_rows(batched_linear(term, parameters["first"]))
+        h = batched_linear(hidden, parameters["second"])
+        p = graph.graph(h)
+        logits = graph.alpha * h + graph.beta * p
+        for weight, term in graph.far(h, p):
+            logits = logits - weight * normalized_rows(term)
         return logits
 
-    # -- what a learner asks for ---------------------------------------------------------------------------------
 
-    def owned(self) -> list[Owned]:
-        """All that learning changes; the first dimension counts the problems."""
-        return [Owned(name, value) for name, value in self.parameters.items()]
+class AttentionNetwork(Network):
+    """Attention layers F → 8 · 16 → 128 → K without activation between them; only attention has dropout."""
 
-    def adam(self, optimization: Optimization) -> torch.optim.Adam:
-        """One Adam for all: what it does to an entry depends on that entry alone."""
-        learned, on_gpu = list(self.parameters.values()), self.kept.is_cuda
-        lr, decay = optimization.lr, optimization.weight_decay
-        return torch.optim.Adam(learned, lr=lr, weight_decay=decay, fused=True, capturable=on_gpu)
+    def __init__(self, in_channels: int, num_classes: int) -> None:
+        from torch_geometric.nn import GATConv
 
-    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
-        """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
-        losses = asked.losses(self._logits())
-        losses.sum().backward()  # type: ignore[no-untyped-call]
-        return losses.detach()
+        super().__init__(ATTENTION, edges_with_loops)
+        width = ATTENTION.hidden * ATTENTION.heads
+        first = GATConv(in_channels, ATTENTION.hidden, ATTENTION.heads)
+        self.layers = nn.ModuleList([first, GATConv(width, width), GATConv(width, num_classes)])
 
-    def evaluate(self, checked: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
-        """The loss and the number of right answers of each problem."""
-        logits = self.answers()
-        return checked.losses(logits), checked.right(logits)
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SortedEdges, drop: Drop) -> Tensor:
+        for layer in range(len(self.layers)):
+            weight, source, target, bias = (
+                parameters[f"layers.{layer}.{name}"] for name in ("lin.weight", "att_src", "att_dst", "bias")
+            )
+            heads = gat_conv(x, weight, source, target, graph, NEGATIVE_SLOPE, drop)
+            x = heads.transpose(1, 2).flatten(2) + bias.unsqueeze(1)
+        return x
 
-    def put(self, values: Mapping[str, Tensor]) -> None:
-        """Goes on from such values of what is owned."""
-        with torch.no_grad():
-            for name, parameter in self.parameters.items():
-                parameter.copy_(values[name])
 
-    def random_state(self) -> dict[str, Tensor]:
-        """Nothing: no random numbers are drawn."""
-        return {}
-
-    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        """Nothing to do."""
+def pretrained_logits(
+    data: BaselineData,
+    problems: Problems,
+    seeds: Sequence[int],
+    optimization: Optimization,
+    callback: Callback | None,
+) -> Tensor:
+    """Trains an attention network per problem; returns the logits of its best epoch, `[Q, N, K]`."""
+    problems = [replace(problem, seed=seed) for problem, seed in zip(problems, seeds, strict=True)]
+    build = partial(AttentionNetwork, data.x.shape[1], data.num_classes)
+    modules, dropout_seeds = build_modules(problems, build, data.x.device)
+    networks = StackedBackbones(modules, data.x, data.edge_index, None, dropout_seeds)
+    return train_problems(networks, problems, optimization, "pretraining", callback)[0]

@@ -1,10 +1,10 @@
-"""GPR-GNN (Chien et al.): classes are scored node by node, and the scores spread by a polynomial that is learned."""
+"""GPR-GNN (Chien et al., 2021): an MLP scores the nodes, and a learned polynomial of Â propagates the scores."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -12,35 +12,42 @@ from torch.nn import functional
 
 from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear, gcn_adjacency
-from lggd.backbones.networks import Network, check_counts, check_share
+from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation
-from lggd.backbones.stack import Stack
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
-from lggd.baselines.starting import dropout_seeds, starting_modules
-from lggd.errors import InputError
+from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
+from lggd.baselines.initialization import adam_without_decay_of, build_modules, max_problems_with_input_dropout
 from lggd.training.dropout import LEVELS, draw_kept, kept_levels
+from lggd.training.engine import Optimizer
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.training.targets import Targets
-
-# Contents of so many entries, those of all problems together, are dropped from at once.
-ENTRIES_AT_ONCE = 2**29
+from lggd.validation import check_fraction, check_int, check_real
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GPRGNN(Baseline):
-    """Σ_k γ_k Â^k H for k from 0 to `hops`, where H = W₂ dropout(ReLU(W₁ dropout(x) + b₁)) + b₂ scores each node.
+    """GPR-GNN (Chien et al., 2021): Σ_k γ_k Â^k H with learned γ, k = 0, …, `hops`, and an MLP H of the node features.
 
-    Â is the matrix of a GCN. γ is learned, of any sign and sum, without weight decay, and starts as personalised
-    PageRank: γ_k = α(1 - α)^k, and (1 - α)^hops for the last. The optimization is the one published for Cora.
+    H = W₂ dropout(ReLU(W₁ dropout(x) + b₁)) + b₂, and Â is that of a GCN. γ is learned without constraints and weight
+    decay; it starts as personalized PageRank: γ_k = α(1 - α)^k, and (1 - α)^hops for the last. The default optimization
+    is the one published for Cora.
 
-    Args:
-        alpha: α, how likely PageRank returns at each step.
-        hops: how far scores spread.
-        hidden: the width of the hidden layer.
-        dropout: the share of inputs and of hidden values that is dropped in training.
-        propagation_dropout: the share of the scores H that is dropped in training.
+    Parameters
+    ----------
+    alpha : float
+        Restart probability α of the initial γ, in [0, 1].
+    hops : int
+        Degree of the polynomial.
+    hidden : int
+        Width of the hidden layer.
+    dropout : float
+        Dropout rate of inputs and hidden values.
+    propagation_dropout : float
+        Dropout rate of H.
 
+    Examples
+    --------
     >>> import lggd
     >>> data = lggd.load("karate")
     >>> GPRGNN(hops=3, optimization=lggd.Optimization(epochs=20)).fit(data).predict().shape
@@ -55,26 +62,24 @@ class GPRGNN(Baseline):
     optimization: Optimization = field(default=Optimization(weight_decay=5e-4), kw_only=True)
 
     def _check(self) -> None:
-        if isinstance(self.alpha, bool) or not isinstance(self.alpha, Real) or not 0 <= self.alpha <= 1:
-            raise InputError("alpha", "lie in [0, 1]", repr(self.alpha), "It is the chance to return.")
-        check_counts(hops=self.hops, hidden=self.hidden)
-        check_share(dropout=self.dropout, propagation_dropout=self.propagation_dropout)
+        check_real("alpha", self.alpha, 0, 1, remedy="It is the restart probability.")
+        for name in ("hops", "hidden"):
+            check_int(name, getattr(self, name), 1)
+        for name in ("dropout", "propagation_dropout"):
+            check_fraction(name, getattr(self, name))
 
-    def _problems_at_once(self, subject: Subject) -> int:
-        return max(1, ENTRIES_AT_ONCE // subject.x.numel())
+    def _capacity(self, data: BaselineData) -> int:
+        return max_problems_with_input_dropout(data)
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
-        def make() -> _PolynomialNetwork:
-            return _PolynomialNetwork(self, subject.x.shape[1], subject.num_classes)
-
-        modules = starting_modules(problems, make, subject.x.device)
-        return _Polynomials(modules, subject, dropout_seeds(problems), self.propagation_dropout)
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
+        build = partial(_PolynomialNetwork, self, data.x.shape[1], data.num_classes)
+        return _PolynomialTraining(*build_modules(problems, build, data.x.device), data, self.propagation_dropout)
 
 
-def pagerank(alpha: float, hops: int) -> Tensor:
-    """Where a walk of at most `hops` steps ends that stops with probability α before each: float32 `[hops + 1]`.
+def pagerank_coefficients(alpha: float, hops: int) -> Tensor:
+    """The coefficients of truncated personalized PageRank, which sum to 1: float32 `[hops + 1]`.
 
-    >>> pagerank(0.5, 2)
+    >>> pagerank_coefficients(0.5, 2)
     tensor([0.5000, 0.2500, 0.2500])
     """
     return torch.tensor([alpha * (1 - alpha) ** k for k in range(hops)] + [(1 - alpha) ** hops], dtype=torch.float32)
@@ -82,10 +87,10 @@ def pagerank(alpha: float, hops: int) -> Tensor:
 
 class _PolynomialNetwork(Network):
     def __init__(self, model: GPRGNN, in_channels: int, num_classes: int) -> None:
-        # A stack asks a choice for its dropout, and whether two are equal; of this network GCN says enough.
+        # GCN stands for the settings that stacking needs: the dropout, and whether two networks are equal.
         super().__init__(GCN(model.hidden, model.dropout), gcn_adjacency)
         self.first, self.second = nn.Linear(in_channels, model.hidden), nn.Linear(model.hidden, num_classes)
-        self.gamma = nn.Parameter(pagerank(model.alpha, model.hops))
+        self.gamma = nn.Parameter(pagerank_coefficients(model.alpha, model.hops))
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagation, drop: Drop) -> Tensor:
         return _polynomial(_scores(parameters, x, drop), parameters["gamma"], graph)
@@ -98,44 +103,35 @@ def _scores(parameters: Mapping[str, Tensor], x: Tensor, drop: Drop) -> Tensor:
     return batched_linear(hidden, parameters["second.weight"]) + parameters["second.bias"].unsqueeze(1)
 
 
-def _polynomial(scores: Tensor, gamma: Tensor, spread: Propagation) -> Tensor:
+def _polynomial(scores: Tensor, gamma: Tensor, adjacency: Propagation) -> Tensor:
     """Σ_k γ_k Â^k H, from H `[Q, N, K]` and γ `[Q, hops + 1]`."""
     first, *others = gamma[:, :, None, None].unbind(1)
     total = first * scores
     for coefficient in others:
-        scores = spread(scores)
+        scores = adjacency(scores)
         total = total + coefficient * scores
     return total
 
 
-class _Polynomials(Stack):
-    """Networks that drop scores at a rate of their own, and whose γ never decays."""
+class _PolynomialTraining(StackedBackbones):
+    """Networks with a separate dropout of the scores, whose γ has no weight decay."""
 
     def __init__(
-        self, modules: Sequence[Network], subject: Subject, seeds: Sequence[int], propagation_dropout: float
+        self, modules: Sequence[Network], seeds: Sequence[int], data: BaselineData, propagation_dropout: float
     ) -> None:
-        super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
-        self.kept_levels_of_scores = max(1, kept_levels(propagation_dropout))
+        super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
+        self.kept_score_levels = max(1, kept_levels(propagation_dropout))
 
-    def adam(self, optimization: Optimization) -> torch.optim.Adam:
-        """One Adam for all."""
-        gamma = self.parameters["gamma"]
-        layers = [value for value in self.parameters.values() if value is not gamma]
-        groups = [
-            {"params": layers, "weight_decay": optimization.weight_decay},
-            {"params": [gamma], "weight_decay": 0.0},
-        ]
-        return torch.optim.Adam(groups, lr=optimization.lr, fused=True, capturable=self.x.is_cuda)
+    def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
+        """Adam without weight decay of γ."""
+        return adam_without_decay_of(("gamma",), self.stacked, optimizations[0])
 
-    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
-        """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
-        scores = self._dropped_scores(_scores(self.parameters, self.x, self._dropped))
-        losses = asked.losses(_polynomial(scores, self.parameters["gamma"], self.graph))
-        losses.sum().backward()  # type: ignore[no-untyped-call]
-        return losses.detach()
+    def _training_losses(self, targets: Targets) -> Tensor:
+        scores = self._score_dropout(_scores(self.stacked, self.x, self._dropout))
+        return targets.losses(_polynomial(scores, self.stacked["gamma"], self.graph))
 
-    def _dropped_scores(self, scores: Tensor) -> Tensor:
-        if self.kept_levels_of_scores == LEVELS:
+    def _score_dropout(self, scores: Tensor) -> Tensor:
+        if self.kept_score_levels == LEVELS:
             return scores
-        kept = draw_kept(self.generators, scores.shape[1:], self.kept_levels_of_scores)
-        return scores * kept.to(scores.dtype).mul_(LEVELS / self.kept_levels_of_scores)
+        kept = draw_kept(self.generators, scores.shape[1:], self.kept_score_levels)
+        return scores * kept.to(scores.dtype).mul_(LEVELS / self.kept_score_levels)

@@ -1,11 +1,10 @@
-"""GraphMix (Verma et al.): a GCN and a plain network share their weights; the plain one learns from mixtures."""
+"""GraphMix (Verma et al., 2021): a GCN and an MLP share their weights, and the MLP learns from mixed nodes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,40 +12,47 @@ from torch.nn import functional
 
 from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear, gcn_adjacency
-from lggd.backbones.networks import Network, check_counts, check_share
+from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation
-from lggd.backbones.stack import Stack
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
-from lggd.baselines.starting import dropout_seeds, starting_modules
+from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
+from lggd.baselines.initialization import build_modules, max_problems_with_input_dropout
 from lggd.errors import InputError
-from lggd.learning.networks import Owned
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
+from lggd.training.stacked_parameters import StackedParameter
 from lggd.training.targets import Targets
-
-# Contents of so many entries, those of all problems together, are dropped from at once.
-ENTRIES_AT_ONCE = 2**29
+from lggd.validation import check_fraction, check_int, check_positive, check_real
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GraphMix(Baseline):
-    """A GCN Â ReLU(Â dropout(x) W₁) W₂ that learns in turn with a plain network ReLU(dropout(x) W₁) W₂.
+    """GraphMix (Verma et al., 2021): a GCN Â ReLU(Â dropout(x) W₁) W₂ and an MLP ReLU(dropout(x) W₁) W₂ share weights.
 
-    A fair coin decides each epoch. Heads: cross-entropy of the GCN on the training nodes. Tails: binary cross-entropy
-    of the plain network's softmax, averaged over nodes and classes, on training nodes that are mixed in pairs, hidden
-    values and labels alike, with λ ~ Beta(1, 1); plus w(e) times the same on as many unlabelled nodes, drawn at random
-    with replacement. These have for labels what the GCN answers with dropout, averaged over `predictions` times and
+    Every epoch trains one of them, with probability ½ each. The GCN: cross-entropy on the training nodes. The MLP:
+    binary cross-entropy of its softmax, averaged over nodes and classes, on training nodes whose hidden values and
+    labels are mixed in pairs with λ ~ Beta(1, 1); plus w(e) times the same on as many unlabelled nodes, drawn with
+    replacement. Their pseudo-labels are the GCN's predictions with dropout, averaged over `predictions` passes and
     sharpened to p^(1/T)/Σp^(1/T). w(e) = w·exp(-5(1 - t)²), where t goes from 0 to 1 between the epochs of `ramp`. The
-    GCN answers in evaluation. Without the authors' moving average of the weights, which they only watch.
+    GCN is evaluated. The authors' moving average of the weights is left out, as they only monitor it.
 
-    Args:
-        hidden: the width of the hidden layer.
-        dropout: the share of inputs that is dropped in training.
-        predictions: how many answers of the GCN are averaged.
-        temperature: T; the smaller, the sharper.
-        unlabelled_weight: w; the authors take 10 for Cora and CiteSeer and 1 for PubMed.
-        ramp: the first and the last epoch of the rise of w(e).
+    Parameters
+    ----------
+    hidden : int
+        Width of the hidden layer.
+    dropout : float
+        Dropout rate of the inputs.
+    predictions : int
+        Number of passes that a pseudo-label averages.
+    temperature : float
+        T of the sharpening, above 0; 1 leaves pseudo-labels unchanged.
+    unlabelled_weight : float
+        w, 0 or above; the authors use 10 for Cora and CiteSeer and 1 for PubMed.
+    ramp : tuple of int
+        First and last epoch of the rise of w(e).
 
+    Examples
+    --------
     >>> import lggd
     >>> data = lggd.load("karate")
     >>> GraphMix(optimization=lggd.Optimization(epochs=20)).fit(data).predict().shape
@@ -62,157 +68,138 @@ class GraphMix(Baseline):
     optimization: Optimization = field(default=Optimization(weight_decay=5e-4), kw_only=True)
 
     def _check(self) -> None:
-        check_counts(hidden=self.hidden, predictions=self.predictions)
-        check_share(dropout=self.dropout)
-        if not _is_number(self.temperature) or not 0 < self.temperature < math.inf:
-            raise InputError("temperature", "be positive", repr(self.temperature), "Use 1 to sharpen nothing.")
-        if not _is_number(self.unlabelled_weight) or not 0 <= self.unlabelled_weight < math.inf:
-            raise InputError(
-                "unlabelled_weight", "be 0 or above", repr(self.unlabelled_weight), "Use 0 for labels alone."
-            )
-        ordered = isinstance(self.ramp, tuple) and len(self.ramp) == 2 and all(map(_is_whole, self.ramp))
-        if not ordered or not 0 <= self.ramp[0] < self.ramp[1]:
-            raise InputError("ramp", "be two epochs in order, from 0, as a tuple", repr(self.ramp))
+        for name in ("hidden", "predictions"):
+            check_int(name, getattr(self, name), 1)
+        check_fraction("dropout", self.dropout)
+        check_positive("temperature", self.temperature, "Use 1 for no sharpening.")
+        remedy = "Use 0 to ignore unlabelled nodes."
+        check_real("unlabelled_weight", self.unlabelled_weight, 0, closed="left", rule="be 0 or above", remedy=remedy)
+        if not isinstance(self.ramp, tuple) or len(self.ramp) != 2:
+            raise InputError("ramp", "be a tuple of two epochs", repr(self.ramp))
+        check_int("ramp[1]", self.ramp[1], check_int("ramp[0]", self.ramp[0], 0) + 1)
 
-    def _problems_at_once(self, subject: Subject) -> int:
-        return max(1, ENTRIES_AT_ONCE // subject.x.numel())
+    def _capacity(self, data: BaselineData) -> int:
+        return max_problems_with_input_dropout(data)
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
-        def make() -> _SharedNetwork:
-            return _SharedNetwork(self, subject.x.shape[1], subject.num_classes)
-
-        modules = starting_modules(problems, make, subject.x.device)
-        train = torch.stack([one.train for one in problems])
-        return _InTurn(self, modules, subject, train, dropout_seeds(problems))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
+        build = partial(_SharedNetwork, self, data.x.shape[1], data.num_classes)
+        train = torch.stack([problem.train for problem in problems])
+        return _AlternatingTraining(*build_modules(problems, build, data.x.device), data, train, self)
 
 
 class _SharedNetwork(Network):
     def __init__(self, model: GraphMix, in_channels: int, num_classes: int) -> None:
         from torch_geometric.nn import GCNConv
 
-        # A stack asks a choice for its dropout, and whether two are equal; of this network GCN says enough.
+        # GCN stands for the settings that stacking needs: the dropout, and whether two networks are equal.
         super().__init__(GCN(model.hidden, model.dropout), gcn_adjacency)
         self.first = GCNConv(in_channels, model.hidden, bias=False)
         self.second = GCNConv(model.hidden, num_classes, bias=False)
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagation, drop: Drop) -> Tensor:
-        return _convolutional(batched_linear(drop(x), parameters["first.lin.weight"]), parameters, graph)
+        return _gcn_logits(batched_linear(drop(x), parameters["first.lin.weight"]), parameters, graph)
 
 
-def _convolutional(values: Tensor, parameters: Mapping[str, Tensor], spread: Propagation) -> Tensor:
-    """The answers of the GCN, `[Q, N, K]`, from xW₁ `[Q, N, C]`."""
-    return spread(batched_linear(functional.relu(spread(values)), parameters["second.lin.weight"]))
+def _gcn_logits(values: Tensor, parameters: Mapping[str, Tensor], adjacency: Propagation) -> Tensor:
+    """The logits of the GCN, `[Q, N, K]`, from xW₁ `[Q, N, C]`."""
+    return adjacency(batched_linear(functional.relu(adjacency(values)), parameters["second.lin.weight"]))
 
 
-def _plain(values: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
-    """The answers of the plain network, `[Q, N, K]`, from xW₁ `[Q, N, C]`."""
+def _mlp_logits(values: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
+    """The logits of the MLP, `[Q, N, K]`, from xW₁ `[Q, N, C]`."""
     return batched_linear(functional.relu(values), parameters["second.lin.weight"])
 
 
-class _InTurn(Stack):
-    """Networks that descend by one loss or the other, as each one's coin falls.
+class _AlternatingTraining(StackedBackbones):
+    """Networks that minimize the loss of the GCN or that of the MLP, each by its own random choice.
 
-    The nodes of all problems stand in one list, problem by problem: node n of problem q is q·N + n. As many nodes are
-    mixed in each problem as it has training nodes.
+    Node n of problem q has the position q·N + n. Each problem mixes as many nodes as it has training nodes.
     """
 
     def __init__(
-        self, model: GraphMix, modules: Sequence[Network], subject: Subject, train: Tensor, seeds: Sequence[int]
+        self, modules: Sequence[Network], seeds: Sequence[int], data: BaselineData, train: Tensor, model: GraphMix
     ) -> None:
-        super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
+        super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
         self.model = model
         self.epoch = torch.zeros(len(train), dtype=torch.int64, device=train.device)
-        place = torch.arange(train.numel(), device=train.device).view(train.shape)
+        position = torch.arange(train.numel(), device=train.device).view(train.shape)
         labelled = train >= 0
-        self.labelled, self.owner = place[labelled], labelled.nonzero()[:, 0]
-        self.counts: list[int] = labelled.sum(1).tolist()
+        self.labelled, self.problem = position[labelled], labelled.nonzero()[:, 0]
         self.count = labelled.sum(1)
-        self.label = functional.one_hot(train[labelled], subject.num_classes).to(self.x.dtype)
-        # Where all nodes are labelled there is nothing to draw from; what is drawn from them all then counts for 0.
-        self.unlabelled = [row[free] if bool(free.any()) else row for row, free in zip(place, ~labelled, strict=True)]
-        self.some_unlabelled = (~labelled).any(1)
+        self.counts: list[int] = self.count.tolist()
+        self.labels = functional.one_hot(train[labelled], data.num_classes).to(self.x.dtype)
+        # Where all nodes are labelled any node is drawn, with weight 0.
+        self.unlabelled = [
+            row[free] if bool(free.any()) else row for row, free in zip(position, ~labelled, strict=True)
+        ]
+        self.has_unlabelled = (~labelled).any(1)
 
-    def owned(self) -> list[Owned]:
-        """All that learning changes; the number of the epoch, too."""
-        return [*super().owned(), Owned("epoch", self.epoch)]
+    def parameters(self) -> list[StackedParameter]:
+        """All tensors that training changes, the epoch included."""
+        return [*super().parameters(), StackedParameter("epoch", self.epoch)]
 
-    def put(self, values: Mapping[str, Tensor]) -> None:
-        """Goes on from such values of what is owned."""
-        super().put(values)
-        self.epoch.copy_(values["epoch"])
-
-    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
-        """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
-        # Both may see the same inputs, for only one of them counts.
-        values = batched_linear(self._dropped(self.x), self.parameters["first.lin.weight"])
-        by_graph = asked.losses(_convolutional(values, self.parameters, self.graph))
-        losses = torch.where(self._heads(), by_graph, self._plain_losses(_plain(values, self.parameters)))
-        losses.sum().backward()  # type: ignore[no-untyped-call]
+    def _training_losses(self, targets: Targets) -> Tensor:
+        # Both networks may share the dropout of x, for only one of them counts.
+        values = batched_linear(self._dropout(self.x), self.stacked["first.lin.weight"])
+        gcn_losses = targets.losses(_gcn_logits(values, self.stacked, self.graph))
+        losses = torch.where(self._train_gcn(), gcn_losses, self._mlp_losses(_mlp_logits(values, self.stacked)))
         self.epoch.add_(1)
-        return losses.detach()
+        return losses
 
-    def _heads(self) -> Tensor:
-        """Whose coin says that it is the GCN's turn, bool `[Q]`."""
-        return self._uniform() < 0.5
+    def _train_gcn(self) -> Tensor:
+        """Which problems train the GCN in this epoch, bool `[Q]`."""
+        return self._sample_uniform() < 0.5
 
-    def _uniform(self) -> Tensor:
-        """A number from 0 to 1 for each problem, `[Q]`."""
+    def _sample_uniform(self) -> Tensor:
+        """A uniform number in [0, 1) per problem, `[Q]`."""
         return torch.cat([torch.rand(1, generator=one, device=self.x.device) for one in self.generators])
 
-    def _plain_losses(self, logits: Tensor) -> Tensor:
-        """The loss of the plain network, `[Q]`, from its answers `[Q, N, K]`."""
-        guessed = self._guessed().flatten(0, 1)
-        drawn = self._draw_unlabelled()
-        on_labelled = self._mixed_losses(logits, self.labelled, self.label)
-        return on_labelled + self._weight() * self._mixed_losses(logits, drawn, guessed[drawn])
+    def _mlp_losses(self, logits: Tensor) -> Tensor:
+        """The losses of the MLP, `[Q]`, from its logits `[Q, N, K]`."""
+        pseudo_labels = self._pseudo_labels().flatten(0, 1)
+        sampled = self._sample_unlabelled()
+        labelled_losses = self._mixed_losses(logits, self.labelled, self.labels)
+        return labelled_losses + self._ramp_weight() * self._mixed_losses(logits, sampled, pseudo_labels[sampled])
 
-    def _weight(self) -> Tensor:
+    def _ramp_weight(self) -> Tensor:
         """w(e), `[Q]`; 0 where there is no unlabelled node."""
         first, last = self.model.ramp
-        risen = ((self.epoch - first) / (last - first)).clamp(0, 1)
-        return self.model.unlabelled_weight * torch.exp(-5 * (1 - risen).square()) * self.some_unlabelled
+        t = ((self.epoch - first) / (last - first)).clamp(0, 1)
+        return self.model.unlabelled_weight * torch.exp(-5 * (1 - t).square()) * self.has_unlabelled
 
-    def _guessed(self) -> Tensor:
-        """The probabilities that stand for labels, `[Q, N, K]`."""
+    def _pseudo_labels(self) -> Tensor:
+        """Sharpened probabilities of all nodes, `[Q, N, K]`."""
         with torch.no_grad():
             total = torch.zeros((), device=self.x.device)
             for _ in range(self.model.predictions):
-                total = total + torch.softmax(self._logits(self._dropped), dim=2)
-            # By way of logarithms: high powers of small numbers would be 0.
+                total = total + torch.softmax(self._forward(self._dropout), dim=2)
+            # Through logarithms: high powers of small numbers would underflow.
             return torch.softmax((total / self.model.predictions).log() / self.model.temperature, dim=2)
 
-    def _draw_unlabelled(self) -> Tensor:
-        """As many unlabelled nodes of each problem as it has training nodes, some of them perhaps twice."""
+    def _sample_unlabelled(self) -> Tensor:
+        """Positions of as many unlabelled nodes as training nodes, with replacement."""
         each = zip(self.unlabelled, self.counts, self.generators, strict=True)
         return torch.cat(
             [pool[torch.randint(len(pool), (n,), generator=one, device=pool.device)] for pool, n, one in each]
         )
 
-    def _mixed_losses(self, logits: Tensor, nodes: Tensor, target: Tensor) -> Tensor:
-        """Binary cross-entropy on these nodes, `[n]`, mixed in pairs within each problem, `[Q]`; `target` is `[n, K]`.
+    def _mixed_losses(self, logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
+        """Binary cross-entropy `[Q]` of nodes at positions `[n]` with labels `[n, K]`, mixed in pairs per problem.
 
-        The last weights are linear: what is mixed after them are the hidden values before them.
+        The second layer is linear: mixing after it is mixing the hidden values before it.
         """
-        share, partner = self._uniform()[self.owner].unsqueeze(1), self._partners()
-        # Not by index_select, whose gradient would add up nodes that are there twice in an order that changes on a GPU.
+        ratio, partner = self._sample_uniform()[self.problem].unsqueeze(1), self._sample_partners()
+        # Not index_select: its gradient is not deterministic on a GPU for nodes that occur twice.
         chosen = logits.reshape(-1, logits.shape[2])[nodes]
-        mixed = share * chosen + (1 - share) * chosen.index_select(0, partner)
-        wanted = share * target + (1 - share) * target.index_select(0, partner)
-        each = functional.binary_cross_entropy(torch.softmax(mixed, dim=1), wanted, reduction="none").mean(1)
-        # Unsafe means unchecked: a check would wait for the device, and the counts are ours.
+        mixed = ratio * chosen + (1 - ratio) * chosen.index_select(0, partner)
+        mixed_labels = ratio * labels + (1 - ratio) * labels.index_select(0, partner)
+        each = functional.binary_cross_entropy(torch.softmax(mixed, dim=1), mixed_labels, reduction="none").mean(1)
+        # `unsafe` skips a check of the lengths that would wait for the device.
         total = torch.segment_reduce(each, "sum", lengths=self.count, axis=0, unsafe=True, initial=0)
         return total / self.count
 
-    def _partners(self) -> Tensor:
-        """For each of the nodes that are mixed another one of the same problem, `[n]`: a permutation."""
+    def _sample_partners(self) -> Tensor:
+        """A permutation within the mixed nodes of each problem, `[n]`."""
         orders, start = [], 0
         for count, generator in zip(self.counts, self.generators, strict=True):
             orders.append(torch.rand(count, generator=generator, device=self.x.device).argsort() + start)

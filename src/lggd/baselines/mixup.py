@@ -1,11 +1,9 @@
-"""MixUp (Wang et al.) for a GCN: training nodes are mixed in pairs, their neighbours are not."""
+"""MixUp (Wang et al., 2021) for a GCN: training nodes are mixed in pairs, their neighbours are not."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 
 import torch
 from torch import Tensor
@@ -15,32 +13,37 @@ from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation
-from lggd.backbones.stack import Stack
-from lggd.baselines.baseline import Answering, Baseline, Problem, Subject
-from lggd.baselines.starting import starting_networks
-from lggd.errors import InputError, InputTypeError
+from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
+from lggd.baselines.initialization import build_backbones, check_backbone
 from lggd.training.progress import Callback
 from lggd.training.targets import Targets
+from lggd.validation import check_positive
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class MixUp(Baseline):
-    """A GCN trained on mixtures λi + (1 - λ)π(i) of training nodes: contents, neighbourhoods and labels alike.
+    """MixUp (Wang et al., 2021): a GCN trained on mixtures λi + (1 - λ)π(i) of training nodes.
 
-    In every epoch λ ~ Beta(α, α) is one number and π one permutation of the training nodes. A clean pass first gives
-    every node h, as a GCN does. A second pass mixes: with O and s the entries of Â off and on its diagonal, layer by
-    layer and with the same weights,
+    Features, neighbourhoods and labels are mixed. Every epoch draws one λ ~ Beta(α, α) and one permutation π of the
+    training nodes. A first pass computes the hidden values h of a GCN. With O and s the off-diagonal part and the
+    diagonal of Â, a second pass computes, layer by layer with the same weights,
 
         a = σ(O h W + s m W + b)    b = σ((O h W)[π] + s[π] m W + b)    m ← dropout(λa + (1 - λ)b)
 
-    from m = λx + (1 - λ)x[π] on; the last layer has no σ and no dropout. So neighbours take part as they are. The loss
-    is λ·CE(m, y) + (1 - λ)·CE(m, y[π]). In evaluation nothing is mixed. The authors' own layer is another one, with a
-    weight matrix for the node itself; here a node speaks to itself through its loop.
+    from m = λx + (1 - λ)x[π], without σ and dropout in the last layer. So neighbours are not mixed. The loss is
+    λ·CE(m, y) + (1 - λ)·CE(m, y[π]). Nothing is mixed in evaluation. The authors' layer has a weight matrix of its own
+    for the node itself; here the node takes part through its self-loop.
 
-    Args:
-        alpha: α. The larger, the nearer λ comes to a half; the paper on LGGD draws it from 1 to 5.
-        backbone: a GCN().
+    Parameters
+    ----------
+    alpha : float
+        α of the Beta distribution, above 0; the larger it is, the closer λ is to ½. The LGGD paper samples 1 to 5.
+    backbone : GCN
+        The network.
 
+    Examples
+    --------
     >>> import lggd
     >>> data = lggd.load("karate")
     >>> MixUp(alpha=4, optimization=lggd.Optimization(epochs=20)).fit(data).predict().shape
@@ -51,84 +54,83 @@ class MixUp(Baseline):
     backbone: GCN = GCN()
 
     def _check(self) -> None:
-        if isinstance(self.alpha, bool) or not isinstance(self.alpha, Real) or not 0 < self.alpha < math.inf:
-            raise InputError("alpha", "be positive and finite", repr(self.alpha), "Use 1 for a uniform λ.")
-        if not isinstance(self.backbone, GCN):
-            raise InputTypeError("backbone", "be GCN()", repr(self.backbone), "Mixing is written for its layers alone.")
+        check_positive("alpha", self.alpha, "Use 1 for a uniform λ.")
+        check_backbone(self.backbone, (GCN,), "Mixing is only written for its layers.")
 
-    def _networks(self, subject: Subject, problems: Sequence[Problem], callback: Callback | None) -> Answering:
-        modules, seeds = starting_networks(subject, problems, self.backbone)
-        return _Mixing(modules, subject, [one.train for one in problems], seeds, self.alpha)
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
+        modules, seeds = build_backbones(self.backbone, data, problems)
+        return _MixtureTraining(modules, seeds, data, [problem.train for problem in problems], self.alpha)
 
 
-class _Mixing(Stack):
-    """Networks that descend on mixtures, each on its own, and answer about nodes as they are."""
+class _MixtureTraining(StackedBackbones):
+    """GCNs trained on mixtures, each on its own."""
 
     def __init__(
-        self, modules: Sequence[Network], subject: Subject, train: Sequence[Tensor], seeds: Sequence[int], alpha: float
+        self,
+        modules: Sequence[Network],
+        seeds: Sequence[int],
+        data: BaselineData,
+        train: Sequence[Tensor],
+        alpha: float,
     ) -> None:
-        super().__init__(modules, subject.x, subject.edge_index, subject.edge_weight, seeds)
-        self.trained = [(labels >= 0).nonzero().squeeze(1) for labels in train]
-        self.nodes = torch.arange(subject.num_nodes, device=self.x.device).repeat(len(train), 1)
+        super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
+        self.train_nodes = [(labels >= 0).nonzero().squeeze(1) for labels in train]
+        self.nodes = torch.arange(data.num_nodes, device=self.x.device).repeat(len(train), 1)
         self.alphas = torch.full((2,), float(alpha), dtype=torch.float64, device=self.x.device)
         edges, entry = self.graph.edges, self.graph.value
         loop = edges.source == edges.target
-        self.from_others = Propagation(edges, entry.masked_fill(loop, 0))
-        self.from_itself = edges.sums((entry * loop).unsqueeze(1))
+        self.off_diagonal = Propagation(edges, entry.masked_fill(loop, 0))
+        self.diagonal = edges.sums((entry * loop).unsqueeze(1))
 
-    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
-        """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
-        share, partner = self._shares(), self._partners()
-        losses = self._losses(asked, self._mixed_logits(share, partner, self._dropped), share, partner)
-        losses.sum().backward()  # type: ignore[no-untyped-call]
-        return losses.detach()
+    def _training_losses(self, targets: Targets) -> Tensor:
+        ratio, partner = self._sample_ratios(), self._sample_partners()
+        return self._losses(targets, self._mixed_logits(ratio, partner, self._dropout), ratio, partner)
 
-    def _shares(self) -> Tensor:
-        """λ of each problem, `[Q]`: a part of the sum of two numbers with a Gamma(α) distribution."""
+    def _sample_ratios(self) -> Tensor:
+        """λ of each problem, `[Q]`: G₁ / (G₁ + G₂) with two samples of Gamma(α)."""
         gammas = torch.stack([torch._standard_gamma(self.alphas, generator=one) for one in self.generators])
         return (gammas[:, 0] / gammas.sum(1)).to(self.x.dtype)
 
-    def _partners(self) -> Tensor:
-        """π of each problem, `[Q, N]`: a permutation of its training nodes that leaves all others where they are."""
+    def _sample_partners(self) -> Tensor:
+        """π of each problem, `[Q, N]`: a permutation of its training nodes that leaves all others in place."""
         partner = self.nodes.clone()
-        for row, trained, generator in zip(partner, self.trained, self.generators, strict=True):
-            row[trained] = trained[torch.rand(len(trained), generator=generator, device=row.device).argsort()]
+        for row, nodes, generator in zip(partner, self.train_nodes, self.generators, strict=True):
+            row[nodes] = nodes[torch.rand(len(nodes), generator=generator, device=row.device).argsort()]
         return partner
 
-    def _mixed_logits(self, share: Tensor, partner: Tensor, drop: Drop) -> Tensor:
-        """What the second pass ends with, `[Q, N, K]`. A sparse product a layer serves both passes and branches."""
+    def _mixed_logits(self, ratio: Tensor, partner: Tensor, drop: Drop) -> Tensor:
+        """m of the last layer, `[Q, N, K]`. One sparse product per layer serves both passes and both branches."""
         weights, biases = (
-            [self.parameters[f"{layer}.{of}"] for layer in ("first", "second")] for of in ("lin.weight", "bias")
+            [self.stacked[f"{layer}.{name}"] for layer in ("first", "second")] for name in ("lin.weight", "bias")
         )
-        own = share.view(-1, 1, 1)
-        itself_of_partner = self.from_itself[partner]
+        ratio, partner_diagonal = ratio.view(-1, 1, 1), self.diagonal[partner]
 
-        def branches(heard: Tensor, centre: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        def branches(neighbours: Tensor, centre: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
             bias = bias.unsqueeze(1)
-            other = _rows(heard, partner) + itself_of_partner * centre + bias
-            return heard + self.from_itself * centre + bias, other
+            other = _permuted(neighbours, partner) + partner_diagonal * centre + bias
+            return neighbours + self.diagonal * centre + bias, other
 
         values = batched_linear(self.x, weights[0])
-        heard = self.from_others(values)
-        clean = drop(functional.relu(heard + self.from_itself * values + biases[0].unsqueeze(1)))
-        # The weights are linear: contents may be mixed after them as well as before.
-        first, second = branches(heard, _mixed(values, _rows(values, partner), own), biases[0])
-        mixed = drop(_mixed(functional.relu(first), functional.relu(second), own))
-        heard = self.from_others(batched_linear(clean, weights[1]))
-        return _mixed(*branches(heard, batched_linear(mixed, weights[1]), biases[1]), own)
+        neighbours = self.off_diagonal(values)
+        clean = drop(functional.relu(neighbours + self.diagonal * values + biases[0].unsqueeze(1)))
+        # A linear layer commutes with mixing: features may be mixed after it.
+        first, second = branches(neighbours, _mixed(values, _permuted(values, partner), ratio), biases[0])
+        mixed = drop(_mixed(functional.relu(first), functional.relu(second), ratio))
+        neighbours = self.off_diagonal(batched_linear(clean, weights[1]))
+        return _mixed(*branches(neighbours, batched_linear(mixed, weights[1]), biases[1]), ratio)
 
-    def _losses(self, asked: Targets, logits: Tensor, share: Tensor, partner: Tensor) -> Tensor:
-        # Node i is asked for the label of π(i), so the label of node j is asked of the node before it under π.
-        before = torch.empty_like(partner).scatter_(1, partner, self.nodes)
-        return share * asked.losses(logits) + (1 - share) * asked.losses(_rows(logits, before))
-
-
-def _mixed(one: Tensor, other: Tensor, share: Tensor) -> Tensor:
-    return share * one + (1 - share) * other
+    def _losses(self, targets: Targets, logits: Tensor, ratio: Tensor, partner: Tensor) -> Tensor:
+        # CE(m[i], y[π(i)]) summed over i is CE(m[π⁻¹(j)], y[j]) summed over j.
+        inverse = torch.empty_like(partner).scatter_(1, partner, self.nodes)
+        return ratio * targets.losses(logits) + (1 - ratio) * targets.losses(_permuted(logits, inverse))
 
 
-def _rows(values: Tensor, chosen: Tensor) -> Tensor:
-    """values[q, chosen[q]] for each q: `[Q, N, C]` and a permutation each, `[Q, N]`."""
+def _mixed(one: Tensor, other: Tensor, ratio: Tensor) -> Tensor:
+    return ratio * one + (1 - ratio) * other
+
+
+def _permuted(values: Tensor, index: Tensor) -> Tensor:
+    """values[q, index[q]] for each q: `[Q, N, C]` and a permutation each, `[Q, N]`."""
     problems, nodes, channels = values.shape
     offset = torch.arange(problems, device=values.device).unsqueeze(1) * nodes
-    return values.reshape(-1, channels).index_select(0, (chosen + offset).flatten()).view(values.shape)
+    return values.reshape(-1, channels).index_select(0, (index + offset).flatten()).view(values.shape)

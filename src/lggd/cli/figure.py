@@ -11,8 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli.terminal import AsJson, Debug, Terminal, json_exponent, summary
-from lggd.cli.wording import EXPONENT
+from lggd.cli.terminal import AsJson, Debug, Terminal, flags, json_exponent, summary
 from lggd.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,14 +22,8 @@ WRONG_EDGES = (10, 100, 1000)
 
 figure_app = typer.Typer(help="Draw the experiments of the paper.", no_args_is_help=True)
 
-ROBUSTNESS_FLAGS = {"`points`": "`--points`", "`epsilon`": "`--epsilon`", "`extra_edges`": "`--edges`"}
-GEODESIC_FLAGS = {
-    "`source`": "`--source`",
-    "`target`": "`--target`",
-    **EXPONENT,
-    "`mask`": "`--image`",
-    "Pass a boolean mask instead.": "Draw a dark shape on light ground.",
-}
+ROBUSTNESS_FLAGS = flags("points", "epsilon", extra_edges="--edges")
+GEODESIC_FLAGS = flags("source", "target", "p", mask="--image")
 
 
 @figure_app.command("robustness")

@@ -9,9 +9,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli.terminal import AsJson, Debug, Terminal
+from lggd.cli.terminal import AsJson, Debug, Terminal, flags
 
-FLAGS = {"`results`": "`--results`"}
+FLAGS = flags("results")
 PAGE = "REPORT.md"
 
 

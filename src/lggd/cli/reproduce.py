@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli.stages import Datasets, Device, DeviceName, Rows, chosen_device, named, use_fast_products
-from lggd.cli.terminal import FAILED, AsJson, Debug, Terminal
+from lggd.cli.options import Datasets, Device, DeviceName, Rows, chosen_device, named, use_fast_products
+from lggd.cli.terminal import FAILED, AsJson, Debug, Terminal, flags
 
 if TYPE_CHECKING:
     from lggd.paper.jobs import Job
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lggd.training import progress as training
 
 SPLITS, QUICK_SPLITS = 10, 3
-FLAGS = {"`rows`": "`--rows`", "`name`": "`--datasets`", "`datasets`": "`--datasets`", "`root`": "`--data`"}
+FLAGS = flags("rows", "datasets", name="--datasets", root="--data")
 
 
 class Experiment(StrEnum):

@@ -13,18 +13,15 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli.stages import Datasets, Device, DeviceName, Rows, chosen_device, named, use_fast_products
-from lggd.cli.terminal import AsJson, Debug, Terminal
+from lggd.cli.options import Datasets, Device, DeviceName, Rows, chosen_device, named, use_fast_products
+from lggd.cli.terminal import AsJson, Debug, Terminal, flags
 from lggd.errors import InputError
 
 if TYPE_CHECKING:
     from lggd.compare.chosen import Choice
     from lggd.compare.row import Row
 
-FLAGS = {
-    f"`{name}`": f"`--{name.replace('_', '-')}`"
-    for name in ("rows", "datasets", "trials", "splits", "at_once", "seed", "results", "configs")
-} | {"`root`": "`--data`"}
+FLAGS = flags("rows", "datasets", "trials", "splits", "at_once", "seed", "results", "configs", root="--data")
 
 
 class RangesName(StrEnum):

@@ -51,7 +51,8 @@ def gdc(
     training: Training, *, kernel: str = "ppr", alpha: float = 0.05, t: float = 5.0, k: int = 64, dim: int = 0
 ) -> Baseline:
     """`alpha` is that of the kernel "ppr", `t` that of "heat"."""
-    from lggd.baselines.gdc import GDC, PPR, Heat
+    from lggd.baselines.gdc import GDC
+    from lggd.diffusion import PPR, Heat
 
     kernels: dict[str, PPR | Heat] = {"ppr": PPR(alpha), "heat": Heat(t)}
     return GDC(named("kernel", kernel, kernels), k, dim, training.backbone, **training.common)
@@ -87,8 +88,8 @@ def goal(
     complement_epochs: int = 200,
 ) -> Baseline:
     """The complement is made with a network of its own, `complement_hidden` wide at its end."""
+    from lggd.baselines.complement_graph import Complement
     from lggd.baselines.goal import GOAL
-    from lggd.baselines.goal_complement import Complement
 
     with called(epochs="pretrain_epochs"):
         pretraining = Optimization(lr=0.005, weight_decay=5e-4, epochs=pretrain_epochs, patience=50)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from lggd.baselines.gdc import PPR, Heat
 from lggd.compare.making import AnyBackbone, Training, called, named
+from lggd.diffusion import PPR, Heat
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError
 from lggd.features import GGD, LGGD
 from lggd.features.scaling import MaxScale, Scale, SoftmaxScale, Standardize, Unscaled
 from lggd.learning.networks import MLP, PropagatedMLP
-from lggd.learning.parameters import Coefficients, LearnedEdgeWeights, LearnedPotential
+from lggd.learning.parameters import Coefficients, LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.plus import LGGDPlus
 from lggd.solvers.scheme import RK4
@@ -184,7 +184,7 @@ def _potential(potential: str, alpha: float) -> Coefficients:
     kinds: dict[str, Coefficients] = {
         "degree": degree,
         "learned": LearnedPotential(degree),
-        "time": LearnedPotential(degree, per="graph"),
+        "time": LearnedTimeScale(degree),
         "edges": LearnedEdgeWeights(degree),
         "both": LearnedEdgeWeights(LearnedPotential(degree)),
     }

@@ -20,7 +20,7 @@ from lggd.compare.methods import Model, build, completed
 from lggd.compare.row import Row, Setting
 from lggd.compare.splits import load_splits, with_contents, without_test_labels
 from lggd.data.splits import fingerprint
-from lggd.models.batching import fit_together
+from lggd.estimator import fit_together
 from lggd.training.progress import Callback
 
 # What makes a measurement this one and no other. Absent from most lines: `additions` and `variant`.

@@ -20,7 +20,7 @@ from lggd.compare.row import Choices, Range, Row, Setting
 from lggd.compare.runner import measure
 from lggd.compare.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, noted_about, open_journal
 from lggd.errors import error_context
-from lggd.features.remembered import remembering
+from lggd.features.reuse import reuse_distances as remembering
 from lggd.memory import give_memory_back
 from lggd.validation import check_int
 

@@ -1,4 +1,4 @@
-"""The labels that a method may see, and no others."""
+"""The labels that a model may see, and no others."""
 
 from __future__ import annotations
 
@@ -12,15 +12,24 @@ from torch import Tensor
 from lggd.errors import InputError, InputTypeError
 
 UNLABELLED = -1
-ENOUGH_TO_HOLD_OUT = 20
+# The fewest labels of a class from which some are held out for validation.
+FEWEST_TO_HOLD_OUT = 20
+
+
+class LabelConflictError(InputError):
+    """A node would have two labels: `label`, which is new, and `known`."""
+
+    node: int
+    label: int
+    known: int
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The class of each node that may be learned from (`train`) and of each that may be validated on, -1 elsewhere.
+    """The classes of the training nodes and of the validation nodes, both int64 `[N]` with -1 elsewhere.
 
-    Both are int64 `[N]`. `held_out` says that the validation nodes were taken from the training nodes by us, so that
-    they may join the boundary once learning is over.
+    `held_out` says that the validation nodes were drawn from the training nodes, so that they may join the boundary
+    once training is over.
     """
 
     train: Tensor
@@ -32,55 +41,47 @@ class Labels:
     def read(cls, data: Any) -> Labels:
         """From `y` with -1 for unlabelled nodes, or from `y` where `train_mask` and `val_mask` are True.
 
-        No other entry of `y` is looked at: not for the number of classes either.
+        No other entry of `y` is read, not even to count the classes.
         """
         y = _read_y(data)
         train_mask = _read_mask(data, "train_mask", len(y))
         val_mask = _read_mask(data, "val_mask", len(y))
+        hidden = torch.full_like(y, UNLABELLED)
         if train_mask is None:
             if val_mask is not None:
-                raise InputError("data.val_mask", "come with a train_mask", "none", "Say which labels to learn from.")
-            return cls.checked(y, torch.full_like(y, UNLABELLED))
-        hidden = torch.full_like(y, UNLABELLED)
-        validation = hidden if val_mask is None else torch.where(val_mask, y, hidden)
-        both = None if val_mask is None else train_mask & val_mask
-        if both is not None and bool(both.any()):
-            node = int(both.nonzero()[0])
+                remedy = "Say which labels to train on."
+                raise InputError("data.val_mask", "come with a train_mask", "none", remedy)
+            return cls.checked(y, hidden)
+        if val_mask is None:
+            return cls.checked(torch.where(train_mask, y, hidden), hidden)
+        if bool((train_mask & val_mask).any()):
+            node = int((train_mask & val_mask).nonzero()[0])
             raise InputError("data.val_mask", "not overlap train_mask", but=f"both hold node {node}")
-        return cls.checked(torch.where(train_mask, y, hidden), validation)
+        return cls.checked(torch.where(train_mask, y, hidden), torch.where(val_mask, y, hidden))
 
     @classmethod
     def checked(cls, train: Tensor, validation: Tensor) -> Labels:
-        """Every class from 0 to the largest needs a training label, and validation nodes no other class."""
+        """Every class from 0 to the largest needs a training label; validation nodes have no other class."""
         for name, labels in (("train", train), ("validation", validation)):
             below = (labels < UNLABELLED).nonzero()
             if len(below):
                 node = int(below[0])
-                raise InputError(
-                    "data.y",
-                    "hold classes from 0, or -1 for unlabelled nodes",
-                    f"{int(labels[node])} at the {name} node {node}",
-                )
+                value = f"{int(labels[node])} at the {name} node {node}"
+                raise InputError("data.y", "hold classes from 0, or -1 for unlabelled nodes", value)
         if not bool((train >= 0).any()):
             raise InputError("data.y", "label at least one training node", "none", "Distances need a boundary.")
         classes = torch.unique(train[train >= 0])
         gap = (classes != torch.arange(len(classes), device=classes.device)).nonzero()
         if len(gap):
-            raise InputError(
-                "data.y",
-                f"label a training node of every class from 0 to {int(classes[-1])}",
-                f"none of class {int(gap[0])}",
-                "Label one, or number the classes without gaps.",
-            )
-        strange = (validation >= len(classes)).nonzero()
-        if len(strange):
-            node = int(strange[0])
-            raise InputError(
-                "data.y",
-                "not label validation nodes of a class without a training label",
-                f"class {int(validation[node])} at node {node}",
-                "Label a training node of that class.",
-            )
+            rule = f"label a training node of every class from 0 to {int(classes[-1])}"
+            remedy = "Label one, or number the classes without gaps."
+            raise InputError("data.y", rule, f"none of class {int(gap[0])}", remedy)
+        unknown = (validation >= len(classes)).nonzero()
+        if len(unknown):
+            node = int(unknown[0])
+            rule = "not label validation nodes of a class without a training label"
+            remedy = "Label a training node of that class."
+            raise InputError("data.y", rule, f"class {int(validation[node])} at node {node}", remedy)
         return cls(train, validation, len(classes))
 
     @property
@@ -89,78 +90,67 @@ class Labels:
 
     @property
     def known(self) -> Tensor:
-        """What a method knows once learning is over: all that it learned from, and what we held out ourselves."""
+        """The labels that a trained model uses: all training labels, and those that were held out of them."""
         if not self.held_out:
             return self.train.clone()
         return torch.where(self.validation >= 0, self.validation, self.train)
 
-    def hold_out(self, share: float, generator: torch.Generator) -> Labels:
-        """Labels with validation nodes: those given, or else this share of each class's labels, drawn at random.
+    def hold_out(self, fraction: float, generator: torch.Generator) -> Labels:
+        """Labels with validation nodes: those given, or else this fraction of each class's labels, drawn at random.
 
-        None are held out where some class has fewer than `ENOUGH_TO_HOLD_OUT` labels: a handful of validation nodes
-        says less than the labels are worth. Then learning runs for a fixed number of epochs.
+        None are held out where some class has fewer than `FEWEST_TO_HOLD_OUT` labels: a handful of validation nodes
+        tells less than the labels are worth. Training then runs for a fixed number of epochs.
         """
         fewest = int(torch.bincount(self.train[self.train >= 0]).min())
-        if self.has_validation or share == 0 or fewest < ENOUGH_TO_HOLD_OUT:
+        if self.has_validation or fraction == 0 or fewest < FEWEST_TO_HOLD_OUT:
             return self
         train, validation = self.train.clone(), self.validation.clone()
         for k in range(self.num_classes):
             nodes = (self.train == k).nonzero().squeeze(1)
             order = torch.randperm(len(nodes), generator=generator).to(nodes.device)
-            count = max(1, int(share * len(nodes)))
-            taken = nodes[order[:count]]
-            train[taken], validation[taken] = UNLABELLED, k
+            chosen = nodes[order[: max(1, int(fraction * len(nodes)))]]
+            train[chosen], validation[chosen] = UNLABELLED, k
         return Labels(train, validation, self.num_classes, held_out=True)
 
 
 def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Tensor:
-    """`known` int64 `[N]` with the classes of some more nodes in it; a contradiction is an error."""
-    ids = _as_tensor(nodes).to(known.device)
+    """`known` int64 `[N]` with the classes of more nodes in it; a contradiction is an error."""
+    ids = _as_tensor("nodes", nodes).to(known.device)
     if ids.dtype == torch.bool:
         if ids.shape != known.shape:
-            raise ValueError(f"`nodes` as a mask must have shape {list(known.shape)}, got {list(ids.shape)}.")
+            raise InputError("nodes", f"have shape {list(known.shape)} as a mask", list(ids.shape))
         ids = ids.nonzero().squeeze(1)
-    ids = ids.reshape(-1)
-    classes = _as_tensor(labels).to(known.device).reshape(-1)
-    if ids.numel() == 0 and classes.numel() == 0:
-        return known
-    if ids.dtype.is_floating_point or classes.dtype.is_floating_point or classes.dtype == torch.bool:
-        raise TypeError(f"`nodes` and `labels` must be whole numbers, got {ids.dtype} and {classes.dtype}.")
-    if len(classes) == 1:
-        classes = classes.expand(len(ids))
+    ids, classes = ids.reshape(-1), _as_tensor("labels", labels).to(known.device).reshape(-1)
     if len(ids) != len(classes):
-        raise InputError("labels", f"hold a class for each of the {len(ids)} nodes", len(classes))
+        raise InputError("labels", f"hold one class for each of the {len(ids)} nodes", len(classes))
+    if not len(ids):
+        return known
+    for name, values in (("nodes", ids), ("labels", classes)):
+        if values.dtype.is_floating_point or values.dtype == torch.bool:
+            raise InputTypeError(name, "be whole numbers", values.dtype)
     ids, classes = ids.long(), classes.long()
-    if bool(((ids < 0) | (ids >= len(known))).any()):
-        bad = int(ids[(ids < 0) | (ids >= len(known))][0])
-        raise InputError("nodes", f"name nodes 0..{len(known) - 1}", bad)
-    if bool(((classes < 0) | (classes >= num_classes)).any()):
-        bad = int(classes[(classes < 0) | (classes >= num_classes)][0])
-        raise InputError(
-            "labels",
-            f"be classes 0..{num_classes - 1}",
-            bad,
-            "A new class needs a new fit: every class has learned parameters of its own.",
-        )
+    outside = (ids < 0) | (ids >= len(known))
+    if bool(outside.any()):
+        raise InputError("nodes", f"name nodes 0..{len(known) - 1}", int(ids[outside][0]))
+    outside = (classes < 0) | (classes >= num_classes)
+    if bool(outside.any()):
+        remedy = "A new class needs a new fit: every class has trained parameters of its own."
+        raise InputError("labels", f"be classes 0..{num_classes - 1}", int(classes[outside][0]), remedy)
     merged = known.clone()
     merged[ids] = classes
     clash = (merged[ids] != classes) | ((known[ids] >= 0) & (known[ids] != classes))
     if bool(clash.any()):
-        node = int(ids[clash][0])
-        raise InputError(
-            "labels",
-            "agree with what is known",
-            but=(
-                f"node {node} has two labels: {int(classes[clash][0])} and "
-                f"{int(known[node] if known[node] >= 0 else merged[node])}"
-            ),
-            remedy="Leave it out, or fit anew.",
-        )
+        node, label = int(ids[clash][0]), int(classes[clash][0])
+        other = int(known[node] if known[node] >= 0 else merged[node])
+        clause, remedy = f"node {{0}} has two labels: {label} and {other}", "Leave it out, or fit again."
+        error = LabelConflictError("labels", "agree with those known", but=clause, remedy=remedy, nodes=[node])
+        error.node, error.label, error.known = node, label, other
+        raise error
     return merged
 
 
 def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -> float:
-    """The share of `predicted` classes that are those of `data.y`.
+    """The fraction of `predicted` classes that equal `data.y`.
 
     It is taken over `mask`, or `data.test_mask`, or all labels that are not `known` (-1), whichever comes first.
     """
@@ -179,12 +169,12 @@ def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -
     return float((predicted[counted] == y[counted]).float().mean())
 
 
-def _as_tensor(values: Any) -> Tensor:
+def _as_tensor(name: str, values: Any) -> Tensor:
     if isinstance(values, Tensor):
         return values
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"`nodes` and `labels` must be whole numbers, got {array.dtype}.")
+        raise InputTypeError(name, "be whole numbers", array.dtype)
     return torch.as_tensor(array)
 
 
@@ -195,7 +185,7 @@ def _read_y(data: Any) -> Tensor:
     if y.dtype.is_floating_point or y.dtype == torch.bool:
         raise InputTypeError("data.y", "hold whole numbers", y.dtype, "Number the classes from 0 and use y.long().")
     if y.dim() != 1 or len(y) != data.num_nodes:
-        raise InputError("data.y", f"have shape [{data.num_nodes}], one class a node", list(y.shape))
+        raise InputError("data.y", f"have shape [{data.num_nodes}], one class per node", list(y.shape))
     return y.long()
 
 
@@ -204,8 +194,7 @@ def _read_mask(data: Any, name: str, num_nodes: int) -> Tensor | None:
     if mask is None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (num_nodes,):
-        shape = f"{mask.dtype} of shape {list(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
-        raise InputError(
-            f"data.{name}", f"be a mask of shape [{num_nodes}]", shape, "Pick one column, where each is a split."
-        )
+        received = f"{mask.dtype} of shape {list(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+        remedy = "Pick one column, where each is a split."
+        raise InputError(f"data.{name}", f"be a mask of shape [{num_nodes}]", received, remedy)
     return mask

@@ -1,80 +1,196 @@
-"""Saved models: settings as JSON, numbers as safetensors. Nothing that is read is ever executed."""
+"""Saved models: settings as JSON, tensors as safetensors. Nothing that is read is ever executed."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from lggd.backbones import GAT, GCN, ChebNet, JKNet
-from lggd.baselines.gdc import PPR, Heat
 from lggd.equation.potential import DegreePotential
-from lggd.errors import InputError, InputTypeError
-from lggd.features import GGD, LGGD
-from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
-from lggd.features.settings import Settings
-from lggd.files import umask
-from lggd.learning.networks import MLP, FromModule, PropagatedMLP
-from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential
+from lggd.errors import InputError, InputFileError, InputTypeError
+from lggd.files import replacing_folder, umask
+from lggd.learning.networks import MLP, PropagatedMLP
+from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.solvers.scheme import RK4, SSPRK3, Euler
 from lggd.training.optimization import Optimization
 
-FORMAT, VERSION = "lggd model", 1
+if TYPE_CHECKING:
+    from lggd.estimator.estimator import NodeClassifier
+
+FORMAT, VERSION = "lggd model", 2
 SETTINGS_FILE, WEIGHTS_FILE, GRAPH_FILE = "model.json", "weights.safetensors", "graph.safetensors"
 
-# All that a settings file may name.
-KINDS: dict[str, type[Any]] = {
+Kind = TypeVar("Kind", bound=type)
+# All classes that a settings file may name: those of the rooms below, and what `saveable` adds.
+_KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        GGD, LGGD, MLP, PropagatedMLP, LearnedPotential, LearnedEdgeWeights, DegreePotential,
-        MaxScale, SoftmaxScale, Standardize, Unscaled, RK4, SSPRK3, Euler, Optimization, GCN, GAT, ChebNet, JKNet,
-        PPR, Heat,
+        DegreePotential, Euler, LearnedEdgeWeights, LearnedPotential, LearnedTimeScale, MLP, Optimization,
+        PropagatedMLP, RK4, SSPRK3,
     )
 }  # fmt: skip
 
 
+def saveable(kind: Kind) -> Kind:
+    """A class decorator: its objects, dataclasses or enum members, may be settings of a saved model.
+
+    Register classes of your own before you load a model that uses them.
+    """
+    _KINDS[kind.__name__] = kind
+    return kind
+
+
+def save_model(model: NodeClassifier, folder: str | Path) -> None:
+    """Writes a fitted model into a folder; a model already there is replaced."""
+    settings = {
+        "format": FORMAT,
+        "version": VERSION,
+        "model": to_plain(model, "model"),
+        "num_classes": model.num_classes_,
+        "history": to_plain(model.history_, "history"),
+        "additions": model.additions_,
+        "metadata": model.metadata_,
+    }
+    weights = {"labels": model.labels_, **model._state()}
+    with replacing_folder(folder, marker=SETTINGS_FILE) as temporary:
+        write_tensors(temporary / WEIGHTS_FILE, weights)
+        write_tensors(temporary / GRAPH_FILE, pack_graph(model.data_))
+        write_json(temporary / SETTINGS_FILE, settings)
+
+
+def load_model(folder: str | Path, **modules: nn.Module) -> Any:
+    """Load a saved model of any kind, ready to predict.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder that `save` wrote.
+    **modules : torch.nn.Module
+        Modules of your own that the model was fitted with, by the setting they were given as: `backbone=…`,
+        `initial=…`. Only their parameters are saved.
+
+    Returns
+    -------
+    The model: an `LGGDClassifier`, `LGGDPlus`, `LGGD`, `GGD` or a baseline.
+
+    Raises
+    ------
+    InputError
+        Where files are missing, damaged or do not fit together.
+
+    Examples
+    --------
+    >>> import lggd, tempfile
+    >>> model = lggd.GGD(times=(1, 2)).fit(lggd.load("karate"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/model")
+    ...     lggd.load_model(f"{folder}/model")
+    GGD(times=(1, 2))
+    """
+    folder = Path(folder)
+    settings = read_settings(folder)
+    path = folder / SETTINGS_FILE
+    graph_path = folder / GRAPH_FILE
+    try:
+        model = from_plain(settings["model"], "model", modules)
+        model.check_settings()
+        model.num_classes_ = int(settings["num_classes"])
+        model.history_ = {
+            stage: {name: [from_plain(value, name, {}) for value in values] for name, values in curves.items()}
+            for stage, curves in settings["history"].items()
+        }
+        model.additions_, model.metadata_ = list(settings["additions"]), dict(settings["metadata"])
+    except KeyError as error:
+        raise InputError(str(path), "be complete", but=f"it lacks {error}") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError(str(path), "be the settings of a saved model", but=str(error).rstrip(".")) from error
+    graph = read_tensors(graph_path, ["edge_index", "num_nodes"])
+    weights = read_tensors(folder / WEIGHTS_FILE, ["labels"])
+    try:
+        model.data_ = unpack_graph(graph)
+    except (ValueError, RuntimeError) as error:
+        raise InputError(str(graph_path), "be the graph of a saved model", but=str(error).rstrip(".")) from error
+    try:
+        model.labels_ = _check_labels(weights.pop("labels"), model.data_.num_nodes, model.num_classes_)
+        model._restore(model.data_, weights)
+        model.predict_proba()
+    except (KeyError, RuntimeError, ValueError, TypeError, IndexError) as error:
+        rule = "be a saved model whose files fit together"
+        raise InputError(str(folder), rule, but=str(error).rstrip(".")) from error
+    return model
+
+
+def _check_labels(labels: Tensor, num_nodes: int, num_classes: int) -> Tensor:
+    rule = f"hold one class from 0 to {num_classes - 1}, or -1, for each of {num_nodes} nodes"
+    if labels.shape != (num_nodes,) or labels.dtype != torch.int64:
+        raise InputError("labels", rule, f"{labels.dtype} {list(labels.shape)}")
+    if int(labels.min()) < -1 or int(labels.max()) >= num_classes:
+        raise InputError("labels", rule, f"{int(labels.min())} to {int(labels.max())}")
+    return labels
+
+
+def check_shape(name: str, value: Tensor, like: Tensor) -> Tensor:
+    """A saved tensor, if it has the shape of the one whose place it takes."""
+    if value.shape != like.shape:
+        raise InputError(name, f"have shape {list(like.shape)}", list(value.shape))
+    return value
+
+
+def with_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The state of a part, under names that begin with the prefix."""
+    return {f"{prefix}{name}": value for name, value in state.items()}
+
+
+def without_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The state of the part whose names begin with the prefix."""
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+
+
+# -- settings -------------------------------------------------------------------------------------------------------
+
+
+def default_of(field: Field[Any]) -> Any:
+    """The default value of a dataclass field; MISSING where it has none."""
+    return field.default_factory() if field.default_factory is not MISSING else field.default
+
+
 def to_plain(value: Any, name: str) -> Any:
     """Settings as JSON can hold them; `name` is what errors call them."""
-    if isinstance(value, LGGD):
-        # A saved model keeps what the preset meant when it was fitted.
-        plain = {field.name: to_plain(getattr(value.settings, field.name), field.name) for field in fields(Settings)}
-        return {"kind": "LGGD", **plain, "attr_name": value.attr_name, "seed": _seed(value.seed)}
-    if isinstance(value, (FromModule, nn.Module)):
-        module = value.module if isinstance(value, FromModule) else value
-        return {"kind": "module", "class": type(module).__qualname__}
+    if isinstance(value, nn.Module):
+        return {"kind": "module", "class": type(value).__qualname__}
+    if isinstance(value, Enum):
+        return {"kind": type(value).__name__, "value": value.value}
     if is_dataclass(value) and not isinstance(value, type):
-        if type(value).__name__ not in KINDS:
-            raise InputTypeError(name, "be one of the library's own to be saved", repr(value))
-        # Times may come as a range, an array or a tensor.
-        read = {"times": value.settings.times} if isinstance(value, GGD) else {}
-        plain = {f.name: to_plain(read.get(f.name, getattr(value, f.name)), f.name) for f in fields(value)}
+        if type(value).__name__ not in _KINDS:
+            remedy = "Decorate its class with lggd.estimator.storage.saveable."
+            raise InputTypeError(name, "be of a class that can be saved", repr(value), remedy)
+        plain = {field.name: to_plain(getattr(value, field.name), field.name) for field in fields(value)}
         return {"kind": type(value).__name__, **plain}
     if isinstance(value, float) and not math.isfinite(value):
         return {"kind": "number", "value": str(value)}
     if isinstance(value, Mapping):
         return {key: to_plain(entry, name) for key, entry in value.items()}
     if isinstance(value, torch.Generator):
-        return _seed(value)
+        return value.initial_seed()
     if isinstance(value, (tuple, list, range)):
         return [to_plain(entry, name) for entry in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise InputTypeError(
-        name,
-        "be a setting that a file can hold to be saved",
-        type(value).__name__,
-        "Use one of the library's own, such as DegreePotential(-1).",
-    )
+    if name == "times":  # an array or a tensor
+        return [float(t) for t in value]
+    remedy = "Use one of the library's own, such as DegreePotential(-1)."
+    raise InputTypeError(name, "be a setting that a file can hold to be saved", type(value).__name__, remedy)
 
 
 def from_plain(plain: Any, name: str, modules: Mapping[str, nn.Module]) -> Any:
-    """The settings that `to_plain` wrote. `modules` are the user's own, by the name of the argument they are."""
+    """The settings that `to_plain` wrote; `modules` are the user's own, by the setting they were given as."""
     if isinstance(plain, list):
         return tuple(from_plain(entry, name, modules) for entry in plain)
     if not isinstance(plain, dict):
@@ -84,47 +200,44 @@ def from_plain(plain: Any, name: str, modules: Mapping[str, nn.Module]) -> Any:
         return float(plain["value"])
     if kind == "module":
         if name not in modules:
-            raise InputError(
-                name,
-                (
-                    f"be passed to load: this model was fitted with a module of your own, {plain.get('class')}, of "
-                    "which only the parameters are saved"
-                ),
-            )
+            clause = f"the model was fitted with a module of your own, {plain.get('class')}: only parameters are saved"
+            raise InputError(name, "be passed to load", but=clause)
         return modules[name]
-    if kind not in KINDS:
-        raise InputError(name, f"be one of {', '.join(KINDS)}", repr(kind), "Was it saved by a newer version?")
-    known = {field.name for field in fields(KINDS[kind])}
-    given = {key: value for key, value in plain.items() if key != "kind"}
-    strange = sorted(given.keys() - known)
-    if strange:
-        raise InputError(name, f"have the settings {sorted(known)}", f"also {strange[0]!r}")
-    return KINDS[kind](**{key: from_plain(value, key, modules) for key, value in given.items()})
+    if kind not in _KINDS:
+        raise InputError(name, f"be one of {', '.join(sorted(_KINDS))}", repr(kind), "Was it saved by a newer version?")
+    if issubclass(_KINDS[kind], Enum):
+        return _KINDS[kind](plain["value"])
+    known = {field.name for field in fields(_KINDS[kind])}
+    values = {key: value for key, value in plain.items() if key != "kind"}
+    unknown = sorted(values.keys() - known)
+    if unknown:
+        raise InputError(name, f"have the settings {sorted(known)}", f"also {unknown[0]!r}")
+    return _KINDS[kind](**{key: from_plain(value, key, modules) for key, value in values.items()})
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def read_settings(folder: Path, format: str = FORMAT) -> dict[str, Any]:
-    """The settings of a saved model, if this is one of that format and of a version that we know."""
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The settings of a saved model, if this is one, of a version that we know."""
     path = folder / SETTINGS_FILE
     if not path.is_file():
-        raise FileNotFoundError(f"`{folder}` must be a folder with a saved model, but it has no {SETTINGS_FILE}.")
+        raise InputFileError(str(folder), "be a folder with a saved model", but=f"it has no {SETTINGS_FILE}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as wrong:
-        raise InputError(path, "be the settings of a saved model", but=f"it is damaged: {wrong}") from wrong
-    if not isinstance(content, dict) or content.get("format") != format:
-        raise InputError(path, f"be the settings of a saved {format}", "something else", "Save the model anew.")
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(str(path), "be the settings of a saved model", but=f"it is damaged: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        remedy = "Save the model anew."
+        raise InputError(str(path), "be the settings of a saved model", "something else", remedy)
     if content.get("version") != VERSION:
-        raise InputError(
-            path,
-            f"be of format version {VERSION}",
-            content.get("version"),
-            "Load it with the version of lggd that saved it.",
-        )
+        remedy = "Load it with the version of lggd that saved it."
+        raise InputError(str(path), f"be of format version {VERSION}", content.get("version"), remedy)
     return content
+
+
+# -- tensors --------------------------------------------------------------------------------------------------------
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -140,24 +253,20 @@ def read_tensors(path: Path, needed: Sequence[str] = ()) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     if not path.is_file():
-        raise FileNotFoundError(f"`{path.parent}` must be a complete saved model, but {path.name} is missing.")
+        raise InputFileError(str(path.parent), "be a complete saved model", but=f"{path.name} is missing")
     try:
         tensors: dict[str, Tensor] = load_file(path)
-    except SafetensorError as wrong:
-        raise InputError(path, "be the numbers of a saved model", but=f"it is damaged: {wrong}") from wrong
+    except SafetensorError as error:
+        raise InputError(str(path), "be the tensors of a saved model", but=f"it is damaged: {error}") from error
     missing = [name for name in needed if name not in tensors]
     if missing:
-        raise InputError(path, f"hold the tensor {missing[0]!r}", but="it does not", remedy="Save the model anew.")
+        raise InputError(str(path), f"hold the tensor {missing[0]!r}", but="it does not", remedy="Save the model anew.")
     # Matrix products round by how their input lies in memory: copies lie as they did where they were saved.
     return {name: value.clone() for name, value in tensors.items()}
 
 
-def _seed(seed: int | torch.Generator) -> int:
-    return seed.initial_seed() if isinstance(seed, torch.Generator) else seed
-
-
 def pack_graph(data: Any) -> dict[str, Tensor]:
-    """The graph and contents of PyG data as tensors; sparse contents as places and values."""
+    """The graph and the node features of PyG data as tensors; sparse features as places and values."""
     packed = {"edge_index": data.edge_index, "num_nodes": torch.tensor(data.num_nodes)}
     for name in ("edge_weight", "edge_attr"):
         value = getattr(data, name, None)

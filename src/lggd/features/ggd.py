@@ -3,39 +3,68 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from lggd.equation.potential import DegreePotential, Potential
-from lggd.errors import InputError
+from lggd.estimator.batching import FitSteps
 from lggd.estimator.fit_task import FitTask
-from lggd.features.estimator import DistanceFeatures
-from lggd.features.pipeline import Pipeline
+from lggd.estimator.labels import Labels
+from lggd.features.boundary_solver import BoundarySolver
+from lggd.features.distance_features import DistanceFeatures
 from lggd.features.scaling import Scale, Standardize
-from lggd.features.settings import Mode, Settings
 from lggd.graph import Graph
 from lggd.learning.flow import Flow
 from lggd.learning.parameters import Equation
-from lggd.solvers.evolution import FAR, check_times
+from lggd.solvers.cauchy import FAR
+from lggd.solvers.plan import check_times
 from lggd.solvers.scheme import RK4, FixedStep
-from lggd.training.checkpoint import Checkpoint
-from lggd.training.progress import Callback
+from lggd.validation import check_real
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GGD(DistanceFeatures):
-    """Distances f^k(·, t) to the labelled nodes of each class k at `times`, from topology alone (paper, Sec. 3.1).
+    """Generalized geodesic distances to the labelled nodes of each class (paper, Sec. 3.1).
 
-    They start at 0 on the boundary and at `far` elsewhere. `cross_fit=5` gives each labelled node the features of a
-    solve without its own fifth of the labels (0: with all, as in the paper). The other arguments are as for `LGGD`.
+    The features of a node are f^k(·, t) for every class k and every time t, from the topology alone: f starts at 0 on
+    the labelled nodes of class k and at `far` elsewhere.
 
+    Parameters
+    ----------
+    times : sequence of float
+        When the evolution is read; T times and K classes give T·K features.
+    p : float
+        Exponent of the gradient norm, in [1, inf].
+    potential : DegreePotential, Tensor, callable or None
+        The potential ρ; None is 1.
+    far : float
+        The value that distances start at.
+    cross_fit : int
+        Number of folds: a labelled node gets the features of a solve without the labels of its own fold, because its
+        own label would put a 0 into its own features. 0 uses all labels, as in the paper.
+    scale : MaxScale, Standardize, SoftmaxScale or Unscaled
+        How distances become features; fitted once and kept.
+    reachable : bool
+        Append a column that is 1 where a label is reachable.
+    cap : float
+        Upper bound of the distances.
+    concat : bool
+        `transform` appends the features to `x` instead of replacing it.
+    attr_name : str, optional
+        Where `transform` puts the features instead of `x`.
+    scheme : Euler, SSPRK3 or RK4
+        Time stepping scheme.
+    seed : int or torch.Generator
+        Random seed of the folds.
+
+    Examples
+    --------
     >>> import lggd
     >>> data = lggd.load("karate")
-    >>> lggd.GGD(times=(1, 2)).fit_transform(data).x.shape  # 2 times, 2 classes, and whether a label is in reach
+    >>> lggd.GGD(times=(1, 2)).fit_transform(data).x.shape  # 2 times, 2 classes, and whether a label is reachable
     torch.Size([34, 5])
     """
 
@@ -47,58 +76,26 @@ class GGD(DistanceFeatures):
     scale: Scale = Standardize()
     reachable: bool = True
     cap: float = FAR
-    mode: Mode = "replace"
+    concat: bool = False
     attr_name: str | None = None
     scheme: FixedStep = RK4()
     seed: int | torch.Generator = 0
 
-    @property
-    def settings(self) -> Settings:
-        """All settings, checked."""
-        if not 0 <= self.far < math.inf:
-            raise InputError("far", "be non-negative and finite", self.far)
-        return Settings(
-            times=check_times(self.times),
-            p=self.p,
-            potential=self.potential,
-            cross_fit=self.cross_fit,
-            scale=self.scale,
-            reachable=self.reachable,
-            cap=self.cap,
-            mode=self.mode,
-            scheme=self.scheme,
-            validation=0.0,
-        )
+    def check_settings(self) -> None:
+        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        super().check_settings()
+        check_real("far", self.far, 0, math.inf, closed="left", rule="be non-negative and finite")
 
     def __call__(self, data: Any) -> Any:
         """`transform`; or, as there is nothing to learn, with the labels of the data where it was never fitted."""
-        if hasattr(self, "labels_"):
-            return self.transform(data)
-        unfitted = GGD(**{name: getattr(self, name) for name in self.__dataclass_fields__})
-        return unfitted.fit_transform(data)
+        return self.transform(data) if hasattr(self, "labels_") else replace(self).fit_transform(data)
 
-    @classmethod
-    def _learn(
-        cls,
-        models: Sequence[Self],
-        given: Sequence[FitTask],
-        callback: Callback | None,
-        checkpoint: Checkpoint | None,
-    ) -> None:
-        for model in models:
-            model.history_ = {}
+    def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
+        yield from ()
 
-    def _pipeline(self, data: Any, graph: Graph) -> Pipeline:
-        settings = self.settings
-        one = [torch.Generator(device=graph.device)]
-        equation = Equation(graph, settings.potential, one)
-        every_time = [range(len(settings.times))]
-        flow = Flow(graph, equation, settings.times, every_time, settings.p, settings.scheme)
+    def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
+        times = check_times(self.times)
+        equation = Equation(graph, self.potential, [torch.Generator(device=graph.device)])
+        flow = Flow(graph, equation, times, [range(len(times))], self.p, self.scheme)
         start = torch.full((graph.num_nodes, 1, self.num_classes_), float(self.far), device=graph.device)
-        return Pipeline(graph, equation, flow, start)
-
-    def _learned(self) -> dict[str, Tensor]:
-        return {}
-
-    def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
-        pass
+        return BoundarySolver(graph, equation, flow, start)

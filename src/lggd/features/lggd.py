@@ -2,188 +2,153 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from lggd.errors import InputError, error_context
+from lggd.equation.potential import DegreePotential
+from lggd.estimator.batching import FitSteps
 from lggd.estimator.fit_task import FitTask
-from lggd.features.estimator import DistanceFeatures
-from lggd.features.footprint import REMEDY, learning_memory, problems_that_fit
-from lggd.features.pipeline import Pipeline
-from lggd.features.problems import Problems, horizons_of, sharing_key
-from lggd.features.remembered import Recollection, recollection_in_use
-from lggd.features.scaling import Scale
-from lggd.features.settings import PRESETS, Horizons, Mode, Settings, read_initial
+from lggd.estimator.labels import Labels
+from lggd.estimator.storage import check_shape
+from lggd.features.boundary_solver import BoundarySolver
+from lggd.features.distance_features import DistanceFeatures
+from lggd.features.distance_problems import DistanceProblems, DistanceRequest, read_initial
+from lggd.features.reuse import reusable
+from lggd.features.scaling import MaxScale, Scale, SoftmaxScale
 from lggd.graph import Graph
-from lggd.learning.flow import Flow
 from lggd.learning.networks import MLP, PropagatedMLP
-from lggd.learning.parameters import Coefficients
-from lggd.memory import explaining_shortage
-from lggd.models.passes import in_passes, stage_name
-from lggd.solvers.evolution import check_times
-from lggd.solvers.scheme import FixedStep
-from lggd.training.checkpoint import Checkpoint
+from lggd.learning.parameters import Coefficients, LearnedEdgeWeights
+from lggd.solvers.evolution import FAR
+from lggd.solvers.scheme import RK4, FixedStep
 from lggd.training.optimization import Optimization
-from lggd.training.progress import Callback, History
+from lggd.validation import check_instance
 
 
 @dataclass(eq=False, repr=False)
 class LGGD(DistanceFeatures):
-    """Distances to the labelled nodes of each class that have learned from node contents where to start.
+    """Learned generalized geodesic distances to the labelled nodes of each class (paper, Sec. 3.2).
 
-    What is None is as the `preset` says: "default" (what measured best on validation), "paper" (its text) or "release"
-    (the authors' code). `settings` shows them all.
+    The features of a node are f^k(·, t) for every class k and every time t, where the evolution starts at
+    φ₀ = |network(x)|, trained so that labelled nodes end up nearest to their own class. The defaults are what measured
+    best on validation nodes; `LGGD.paper()` and `LGGD.release()` have the settings of the paper and of the authors'
+    code.
 
-    - `times`: at which the evolution is read off; T of them and K classes give T·K features.
-    - `p`, `scheme`: of the evolution, as in `evolve`.
-    - `potential`: ρ, as in `evolve`; or `LearnedPotential()`, or `LearnedEdgeWeights()`.
-    - `initial`: the networks behind φ₀: `MLP()`, `PropagatedMLP()`, or a torch module from contents (or contents and
-      edge_index) to K values.
-    - `horizons`: "each" learns a model a time, "shared" one for all.
-    - `cross_fit`: in how many folds the labels are dealt out, so that a labelled node gets the features of a solve
-      without its own fold; 0 for none. Otherwise its own label puts a 0 into its own features.
-    - `scale`: `MaxScale()`, `Standardize()`, `SoftmaxScale()` or `Unscaled()`; fitted once and kept.
-    - `reachable`: whether to add a column that is 1 where a label is in reach. Elsewhere distances only grow with time,
-      from φ₀; `cap` bounds them.
-    - `mode`: whether the features "replace" `x` or are "concat"-enated to it; `attr_name` puts them elsewhere.
-    - `optimization`: of Pipeline 1. `validation`: the share of labels to hold out where no `val_mask` is given.
+    Parameters
+    ----------
+    times : sequence of float
+        When the evolution is read; T times and K classes give T·K features.
+    p : float
+        Exponent of the gradient norm, in [1, inf].
+    potential : DegreePotential, LearnedPotential, LearnedTimeScale, LearnedEdgeWeights, Tensor, callable or None
+        The potential ρ, and what else is learned; None is 1.
+    initial : MLP, PropagatedMLP or torch.nn.Module
+        The network behind φ₀; a module of your own maps `x`, or `x` and `edge_index`, to K values per node.
+    per_time : bool
+        Train one model per time; False trains one for all times.
+    cross_fit : int
+        Number of folds: a labelled node gets the features of a solve without the labels of its own fold. 0 uses all.
+    scale : MaxScale, Standardize, SoftmaxScale or Unscaled
+        How distances become features; fitted once and kept.
+    reachable : bool
+        Append a column that is 1 where a label is reachable. Elsewhere distances only grow with time, from φ₀.
+    cap : float
+        Upper bound of the distances.
+    concat : bool
+        `transform` appends the features to `x` instead of replacing it.
+    attr_name : str, optional
+        Where `transform` puts the features instead of `x`.
+    scheme : Euler, SSPRK3 or RK4
+        Time stepping scheme.
+    optimization : Optimization
+        How φ₀ is trained.
+    validation : float
+        The fraction of labels to hold out for validation where no `val_mask` is given.
+    seed : int or torch.Generator
+        Random seed.
 
+    Examples
+    --------
     >>> import lggd
     >>> data = lggd.load("karate")
     >>> features = lggd.LGGD(times=(1, 2), optimization=lggd.Optimization(epochs=10)).fit(data)
-    >>> features.transform(data).x.shape  # 2 times, 2 classes, and whether a label is in reach
+    >>> features.transform(data).x.shape  # 2 times, 2 classes, and whether a label is reachable
     torch.Size([34, 5])
     """
 
-    times: Sequence[float] | None = None
-    p: float | None = None
-    potential: Coefficients | None = None
-    initial: MLP | PropagatedMLP | nn.Module | None = None
-    horizons: Horizons | None = None
-    cross_fit: int | None = None
-    scale: Scale | None = None
-    reachable: bool | None = None
-    cap: float | None = None
-    mode: Mode | None = None
+    times: Sequence[float] = (1.0, 2.0, 3.0, 4.0, 5.0)
+    p: float = 1.0
+    potential: Coefficients | None = DegreePotential(-1.0)
+    initial: MLP | PropagatedMLP | nn.Module = PropagatedMLP()
+    per_time: bool = True
+    cross_fit: int = 0
+    scale: Scale = SoftmaxScale()
+    reachable: bool = True
+    cap: float = FAR
+    concat: bool = False
     attr_name: str | None = None
-    scheme: FixedStep | None = None
-    optimization: Optimization | None = None
-    validation: float | None = None
+    scheme: FixedStep = RK4()
+    optimization: Optimization = Optimization(lr=0.01, weight_decay=0.002, epochs=150, patience=None)
+    validation: float = 0.2
     seed: int | torch.Generator = 0
-    preset: Literal["default", "paper", "release"] = "default"
-
-    @property
-    def settings(self) -> Settings:
-        """All settings, checked, with the preset's where none were given."""
-        if self.preset not in PRESETS:
-            raise InputError("preset", f"be one of {', '.join(PRESETS)}", repr(self.preset))
-        given = {name: getattr(self, name) for name in Settings.__dataclass_fields__}
-        changes = {name: value for name, value in given.items() if value is not None}
-        if "times" in changes:
-            changes["times"] = check_times(changes["times"])
-        if "initial" in changes:
-            changes["initial"] = read_initial(changes["initial"])
-        return replace(PRESETS[self.preset], **changes)
-
-    def __repr__(self) -> str:
-        named = ((name, getattr(self, name), field.default) for name, field in self.__dataclass_fields__.items())
-        return f"LGGD({', '.join(f'{name}={value!r}' for name, value, default in named if value != default)})"
 
     @classmethod
-    def _learn(
-        cls,
-        models: Sequence[Self],
-        given: Sequence[FitTask],
-        callback: Callback | None,
-        checkpoint: Checkpoint | None,
-    ) -> None:
-        settings, recollection = [model.settings for model in models], recollection_in_use()
-        known = [
-            None if recollection is None else recollection.key(*pair) for pair in zip(settings, given, strict=True)
-        ]
-        new = [place for place, key in enumerate(known) if not models[place]._recall(recollection, key)]
-        keys = [sharing_key(settings[place], given[place]) for place in new]
-        each = [len(horizons_of(settings[place])) for place in new]
+    def paper(cls, **changes: Any) -> Self:
+        """LGGD as the paper describes it: φ₀ = |MLP(x)|, one model for all times.
 
-        def that_fit(number: int) -> int:
-            with error_context(given[new[number]].name):
-                return problems_that_fit(*_subject(settings[new[number]], given[new[number]]))
+        The paper chooses α, the step, the sizes of the MLP, dropout and weight decay by validation; here they are those
+        of the authors' code. On graphs with large degrees the step may exceed what is stable, as theirs does.
+        """
+        paper: dict[str, Any] = {
+            "potential": DegreePotential(-0.5),
+            "initial": MLP(hidden=(512, 128), dropout=0.5),
+            "per_time": False,
+            "scale": MaxScale(),
+            "reachable": False,
+            "cap": math.inf,
+            "scheme": RK4(step=0.1, force=True),
+            "optimization": Optimization(lr=0.01, weight_decay=0.005, epochs=150, patience=None),
+        }
+        return cls(**{**paper, **changes})
 
-        passes = in_passes(keys, each, that_fit)
-        for number, numbers in enumerate(passes):
-            places = [new[one] for one in numbers]
-            stage, mine = stage_name("distances", number, len(passes)), [given[place] for place in places]
-            problems, histories = _learn_pass([settings[place] for place in places], mine, stage, callback, checkpoint)
-            for part, place in enumerate(places):
-                models[place].history_ = histories[part]
-                models[place]._take(own := problems.part(part))
-                if recollection is not None and known[place] is not None:
-                    recollection.keep(known[place], (own, histories[part]))
+    @classmethod
+    def release(cls, **changes: Any) -> Self:
+        """LGGD as the authors' code computes it: one model per time, and one learned weight per edge."""
+        release = {"potential": LearnedEdgeWeights(DegreePotential(-0.5)), "per_time": True}
+        return cls.paper(**{**release, **changes})
 
-    def _recall(self, recollection: Recollection | None, key: Any) -> bool:
-        """Takes over what was learned before, if it was."""
-        found = None if recollection is None or key is None else recollection.find(key)
+    def check_settings(self) -> None:
+        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        super().check_settings()
+        read_initial(self.initial)
+        check_instance("optimization", self.optimization, Optimization, "an Optimization()")
+
+    def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
+        request = DistanceRequest(self, task, labels, seed)
+        cache, key = reusable(request)
+        found = None if cache is None else cache.get(key)
         if found is None:
-            return False
-        problems, self.history_ = found
-        self._take(problems)
-        if self._remembered_graph is not None:
-            # Its own graph, of equal edges, would have all that was worked out on the other one worked out anew.
-            self._remembered_graph = (self._remembered_graph[0], problems.equation.graph)
-        return True
+            (found,) = yield [request]
+            if cache is not None:
+                cache.put(key, found)
+        self._problems, self.history_[request.stage] = found
 
-    def _take(self, problems: Problems) -> None:
-        self._contents, self._networks = problems.contents, problems.networks
-        self._equation, self._flow = problems.equation, problems.flow
+    def _trained_solver(self, task: FitTask) -> BoundarySolver:
+        # Reused distances were learned on an equal graph: its layout and matrices are there already.
+        return self._problems.solver(task.data, self._problems.graph)
 
-    def _pipeline(self, data: Any, graph: Graph) -> Pipeline:
-        settings = self.settings
-        equation, flow, contents = self._equation, self._flow, self._contents
-        if graph is not equation.graph:
-            contents = settings.initial.contents(data, graph)
-            widths = [getattr(one, "num_features", None) for one in (self._contents, contents)]
-            if widths[0] != widths[1]:
-                raise InputError("data.x", "have as many columns as were learned from", data.x.shape[1], "Fit anew.")
-            equation = equation.on(graph)
-            flow = Flow(graph, equation, settings.times, flow.horizons, settings.p, settings.scheme)
-        with torch.no_grad():
-            start = self._networks(contents, training=False).abs().detach()
-        return Pipeline(graph, equation, flow, start)
+    def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
+        return self._problems.solver(data, graph)
 
-    def _learned(self) -> dict[str, Tensor]:
-        return {owned.name: owned.value.detach() for owned in (*self._networks.owned(), *self._equation.owned())}
+    def _learned_state(self) -> dict[str, Tensor]:
+        return {one.name: one.value.detach() for one in self._problems.parameters()}
 
     def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
-        self._take(Problems([self.settings], data, graph, self.num_classes_, seeds=[0]))
+        self._problems = DistanceProblems([self], data, graph, self.num_classes_, seeds=[0])
         with torch.no_grad():
-            for owned in (*self._networks.owned(), *self._equation.owned()):
-                if state[owned.name].shape != owned.value.shape:
-                    raise ValueError(
-                        f"{owned.name} must have shape {list(owned.value.shape)}, got {list(state[owned.name].shape)}"
-                    )
-                owned.value.copy_(state[owned.name])
-
-
-def _subject(settings: Settings, given: FitTask) -> tuple[Any, Graph, Settings, int]:
-    return given.data, given.graph, settings, given.labels.num_classes
-
-
-def _learn_pass(
-    settings: Sequence[Settings],
-    given: Sequence[FitTask],
-    stage: str,
-    callback: Callback | None,
-    checkpoint: Checkpoint | None,
-) -> tuple[Problems, list[History]]:
-    """All problems of models that can share a pass, learned, and each model's curves."""
-    count = len(settings) * len(horizons_of(settings[0]))
-    data, graph, _, classes = subject = _subject(settings[0], given[0])
-    what = f"Learning {count} problem{'s' * (count > 1)} in one pass"
-    with explaining_shortage(what, lambda: learning_memory(*subject, count), REMEDY):
-        with error_context(given[0].name):
-            problems = Problems(settings, data, graph, classes, [one.seed for one in given])
-        return problems, problems.learn(given, stage, callback, checkpoint)
+            for one in self._problems.parameters():
+                one.value.copy_(check_shape(one.name, state[one.name], one.value))

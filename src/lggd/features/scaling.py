@@ -1,4 +1,4 @@
-"""How distances become features of comparable size: fitted once and kept, so that new solves compare with old ones."""
+"""How distances become features of comparable size: fitted once and kept, so that later solves are comparable."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import torch
 from torch import Tensor
 
 from lggd.errors import InputError
+from lggd.estimator.storage import saveable
 
-# What a scale was fitted to, by name. Distances come as [N, T, K]: nodes, times, classes.
+# The statistics that a scale was fitted to, by name. Distances come as [N, T, K]: nodes, times, classes.
 Fitted = Mapping[str, Tensor]
 
 
+@saveable
 @dataclass(frozen=True)
 class Unscaled:
     """The distances as they are."""
 
     def fit(self, distances: Tensor) -> dict[str, Tensor]:
-        """What `apply` needs to know of the distances that it was fitted to."""
+        """The statistics of the distances that `apply` needs."""
         return {}
 
     def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
@@ -27,9 +29,10 @@ class Unscaled:
         return distances
 
 
+@saveable
 @dataclass(frozen=True)
 class MaxScale:
-    """Each column divided by its largest value, as in the authors' release."""
+    """Each column divided by its largest value, as in the authors' code."""
 
     def fit(self, distances: Tensor) -> dict[str, Tensor]:
         """The largest distance of each column."""
@@ -40,6 +43,7 @@ class MaxScale:
         return distances / fitted["largest"]
 
 
+@saveable
 @dataclass(frozen=True)
 class Standardize:
     """Each column shifted and divided to mean 0 and standard deviation 1."""
@@ -54,6 +58,7 @@ class Standardize:
         return (distances - fitted["mean"]) / fitted["spread"]
 
 
+@saveable
 @dataclass(frozen=True)
 class SoftmaxScale:
     """softmax over the classes of −f(t) / temperature, at each time: how much nearer one class is than the others.

@@ -20,7 +20,9 @@ from lggd.learning.layers import Layers, Seen, Thinned, Whole, first_layer
 from lggd.learning.neighbourhood import propagated
 from lggd.learning.workspace import Workspace
 from lggd.training.dropout import LEVELS, draw_kept, draw_lots, kept_levels, words_for
-from lggd.training.randomness import RandomState
+from lggd.training.randomness import generator_states, load_generator_states, parameter_generators
+from lggd.training.seeded_modules import SeededModules
+from lggd.training.stacked_parameters import StackedParameter
 
 Activation = Literal["relu", "elu", "gelu", "leaky_relu", "silu", "tanh"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -67,11 +69,11 @@ class MLP:
         num_classes: int,
         generators: Sequence[torch.Generator],
         dropout: Sequence[float] | None = None,
-    ) -> Stack:
+    ) -> StackedMLPs:
         """A network a generator, with parameters drawn from it. `dropout` are rates of their own, where they differ."""
         sizes = (contents.num_features, *self.hidden, num_classes)
         rates = self.dropout if dropout is None else dropout
-        return Stack(sizes, rates, ACTIVATIONS[self.activation], generators, self.input_dropout)
+        return StackedMLPs(sizes, rates, ACTIVATIONS[self.activation], generators, self.input_dropout)
 
 
 @dataclass(frozen=True)
@@ -115,24 +117,19 @@ class PropagatedMLP:
         num_classes: int,
         generators: Sequence[torch.Generator],
         dropout: Sequence[float] | None = None,
-    ) -> Stack:
+    ) -> StackedMLPs:
         """A network a generator, with parameters drawn from it. `dropout` are rates of their own, where they differ."""
         return MLP(self.hidden, self.dropout, self.activation).networks(contents, num_classes, generators, dropout)
-
-
-@dataclass(frozen=True)
-class Owned:
-    """A tensor that learning changes, of problem `owner`; None where its first dimension counts the problems."""
-
-    name: str
-    value: Tensor
-    owner: int | None = None
 
 
 class Networks(Protocol):
     """Q networks that are evaluated together."""
 
-    def owned(self) -> list[Owned]:
+    @property
+    def generators(self) -> Sequence[torch.Generator] | None:
+        """All that they draw random numbers from; None where that is unknown."""
+
+    def parameters(self) -> list[StackedParameter]:
         """All that learning changes in them."""
 
     def __call__(self, contents: Any, training: bool, ahead: bool = False) -> Tensor:
@@ -151,13 +148,7 @@ class Networks(Protocol):
         """Goes on drawing from there."""
 
 
-def starters(generators: Sequence[torch.Generator]) -> list[torch.Generator]:
-    """Generators for first parameters, which shall be the same on every device."""
-    # Not the seed itself: what is dropped must not be drawn from the numbers that parameters started from.
-    return [torch.Generator().manual_seed((g.initial_seed() + 1) % 2**63) for g in generators]
-
-
-class Stack:
+class StackedMLPs:
     """Q equal MLPs with parameters `[Q, in, out]`: evaluated together, yet each is drawn and trained as if alone.
 
     `dropout` is the rate of all, or one a network; `input_dropout` that of the contents, for all.
@@ -175,7 +166,7 @@ class Stack:
         self.input_level = kept_levels(input_dropout)
         rates = [dropout] * len(self.generators) if isinstance(dropout, (int, float)) else dropout
         self.levels = [kept_levels(rate) for rate in rates]
-        starting = starters(generators)
+        starting = parameter_generators(generators)
         self.weights = [self._drawn(starting, a, a, b) for a, b in pairwise(sizes)]
         self.biases = [self._drawn(starting, a, 1, b) for a, b in pairwise(sizes)]
         self._prepare()
@@ -195,7 +186,7 @@ class Stack:
         self._levels = torch.tensor(self.levels, dtype=torch.int16, device=device)
         self._factor = (LEVELS / self._levels)[:, None, None]
 
-    def part(self, problems: slice) -> Stack:
+    def part(self, problems: slice) -> StackedMLPs:
         """The networks of some of the problems, with copies of all that learning changes."""
         part = copy.copy(self)
         part.levels = self.levels[problems]
@@ -207,9 +198,9 @@ class Stack:
         part._prepare()
         return part
 
-    def owned(self) -> list[Owned]:
-        weights = [Owned(f"weight.{k}", value) for k, value in enumerate(self.weights)]
-        return weights + [Owned(f"bias.{k}", value) for k, value in enumerate(self.biases)]
+    def parameters(self) -> list[StackedParameter]:
+        weights = [StackedParameter(f"weight.{k}", value) for k, value in enumerate(self.weights)]
+        return weights + [StackedParameter(f"bias.{k}", value) for k, value in enumerate(self.biases)]
 
     def __call__(self, contents: Contents, training: bool, ahead: bool = False) -> Tensor:
         numbers = sum((weight.shape[1] + contents.num_nodes) * weight.shape[2] for weight in self.weights)
@@ -280,11 +271,10 @@ class Stack:
         return first
 
     def random_state(self) -> dict[str, Tensor]:
-        return {f"random.{q}": g.get_state() for q, g in enumerate(self.generators)}
+        return generator_states(self.generators)
 
     def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        for q, generator in enumerate(self.generators):
-            generator.set_state(state[f"random.{q}"].cpu())
+        load_generator_states(self.generators, state)
 
 
 def _continued(generator: torch.Generator) -> torch.Generator:
@@ -315,62 +305,41 @@ class FromModule:
         """What the networks see of the data."""
         return Raw(check_contents(data), graph.edge_index)
 
-    def networks(self, contents: Raw, num_classes: int, generators: Sequence[torch.Generator]) -> Copies:
+    def networks(self, contents: Raw, num_classes: int, generators: Sequence[torch.Generator]) -> ModuleCopies:
         """A copy a generator."""
-        return Copies(self.module, contents, num_classes, generators)
+        return ModuleCopies(self.module, contents, num_classes, generators)
 
 
-class Copies:
-    """Q copies of a module, evaluated one after the other."""
+class ModuleCopies(SeededModules):
+    """Q copies of a user's module, evaluated one after the other."""
 
     def __init__(
         self, module: nn.Module, contents: Raw, num_classes: int, generators: Sequence[torch.Generator]
     ) -> None:
-        self.modules = [copy.deepcopy(module).to(contents.x.device) for _ in generators]
+        device = contents.x.device
+        modules = [copy.deepcopy(module).to(device) for _ in generators]
+        super().__init__(modules, [one.initial_seed() for one in generators], device)
         self.takes_edges = _takes_two(module.forward)
-        self.draws = [RandomState(g.initial_seed(), contents.x.device) for g in generators]
-        # A look at the answer, which also brings lazy layers into being.
+        # A first call checks the output and initialises lazy layers.
         with torch.no_grad():
-            answer = self(contents, training=False)
-        if answer.shape[2] != num_classes:
+            output = self(contents, training=False)
+        if output.shape[2] != num_classes:
             raise InputError(
-                "initial", f"give a value for each of the {num_classes} classes", f"{answer.shape[2]} a node"
+                "initial", f"give a value for each of the {num_classes} classes", f"{output.shape[2]} a node"
             )
 
-    def part(self, problems: slice) -> Copies:
+    def part(self, problems: slice) -> ModuleCopies:
         """The modules of some of the problems, copied, with their random numbers."""
         part = copy.copy(self)
-        part.modules, part.draws = copy.deepcopy(self.modules[problems]), copy.deepcopy(self.draws[problems])
+        part.modules, part._random = copy.deepcopy(self.modules[problems]), copy.deepcopy(self._random[problems])
         return part
 
-    def owned(self) -> list[Owned]:
-        return [
-            Owned(f"module.{q}.{name}", value, q)
-            for q, module in enumerate(self.modules)
-            for name, value in (*module.named_parameters(), *module.named_buffers())
-        ]
-
     def __call__(self, contents: Raw, training: bool, ahead: bool = False) -> Tensor:
-        given = (contents.x, contents.edge_index) if self.takes_edges else (contents.x,)
-        answers = []
-        for module, draws in zip(self.modules, self.draws, strict=True):
-            module.train(training)
-            with draws.in_use():
-                answers.append(module(*given))
-        if answers[0].dim() != 2 or answers[0].shape[0] != contents.x.shape[0]:
-            raise InputError("initial", "give a row a node, [N, K]", f"shape {list(answers[0].shape)}")
-        return torch.stack(answers, 1)
-
-    def random_state(self) -> dict[str, Tensor]:
-        return {
-            f"random.{q}.{device}": state
-            for q, draws in enumerate(self.draws)
-            for device, state in draws.states.items()
-        }
-
-    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        for q, draws in enumerate(self.draws):
-            draws.states = {device: state[f"random.{q}.{device}"].cpu() for device in draws.states}
+        inputs = (contents.x, contents.edge_index) if self.takes_edges else (contents.x,)
+        outputs = [self.call(q, *inputs, training=training) for q in range(len(self.modules))]
+        if outputs[0].dim() != 2 or outputs[0].shape[0] != contents.x.shape[0]:
+            raise InputError("initial", "return one row per node, [N, K]", f"shape {list(outputs[0].shape)}")
+        return torch.stack(outputs, 1)
 
 
 def _takes_two(forward: Callable[..., Any]) -> bool:

@@ -6,15 +6,18 @@ from typing import Any
 
 import torch
 
-from lggd.errors import InputError, InputTypeError
+from lggd.errors import InputTypeError
 from lggd.estimator.labels import Labels
-from lggd.features import GGD, LGGD
-from lggd.features.footprint import learning_memory
+from lggd.features.distance_problems import horizons
+from lggd.features.ggd import GGD
+from lggd.features.lggd import LGGD
+from lggd.features.training_memory import training_memory
 from lggd.graph import Graph
 from lggd.memory import Memory
 from lggd.models.classifier import LGGDClassifier
 from lggd.solvers.footprint import evolution_memory
 from lggd.solvers.scheme import RK4, FixedStep
+from lggd.validation import check_instance, check_int
 
 
 def estimate_memory(
@@ -28,40 +31,54 @@ def estimate_memory(
     scheme: FixedStep = RK4(),
     dtype: torch.dtype = torch.float32,
 ) -> Memory:
-    """The memory at the peak of an evolution, or of learning: `.total` bytes, `.parts` by what they are for, `.fits`.
+    """Estimate the memory at the peak of an evolution, or of learning distances.
 
-    - `estimate_memory(graph, columns=10, outputs=5)`: `evolve` with 10 columns and 5 times; `gradient_steps` is the
-      number of steps where gradients are wanted.
-    - `estimate_memory(data, LGGD(), models=10)`: fitting ten such models together, on PyG data with `y` and `x`.
+    The estimate is sound to about a factor of 2, larger rather than smaller. Backbones are not part of it.
 
-    It is an estimate: sound to about a factor of 2, larger rather than smaller, for the graph's device. What a backbone
-    takes is not in it.
+    Parameters
+    ----------
+    graph : Graph or torch_geometric.data.Data
+        The graph of an evolution; or, with a `model`, data with `y` and `x` that it is to be fitted to.
+    model : LGGD, GGD or LGGDClassifier, optional
+        The model that is to be fitted.
+    models : int
+        How many such models are fitted together.
+    columns, outputs : int
+        Columns and output times of an evolution.
+    gradient_steps : int
+        The number of steps where gradients are needed, else 0.
+    scheme : Euler, SSPRK3 or RK4
+        Time stepping scheme of an evolution.
+    dtype : torch.dtype
+        torch.float32 or torch.float64.
 
+    Returns
+    -------
+    Memory
+        `.total` in bytes, `.parts` by purpose, and whether it `.fits`.
+
+    Examples
+    --------
     >>> import lggd
     >>> print(estimate_memory(lggd.Graph.from_grid(torch.ones(100, 100, dtype=torch.bool).numpy()), columns=8))
     about 2.7 MiB (graph 232.8 KiB, states 2.4 MiB)
     """
-    for name, count, least in (
-        ("models", models, 1), ("columns", columns, 1), ("outputs", outputs, 1), ("gradient_steps", gradient_steps, 0)
-    ):  # fmt: skip
-        if isinstance(count, bool) or not isinstance(count, int) or count < least:
-            raise InputError(name, f"be a whole number from {least}", repr(count))
-    if not isinstance(scheme, FixedStep):
-        raise InputTypeError("scheme", "be a stepping scheme such as RK4()", repr(scheme))
+    for name, count in (("models", models), ("columns", columns), ("outputs", outputs)):
+        check_int(name, count, minimum=1)
+    check_int("gradient_steps", gradient_steps, minimum=0)
+    check_instance("scheme", scheme, FixedStep, "a stepping scheme such as RK4()")
     if dtype not in (torch.float32, torch.float64):
         raise InputTypeError("dtype", "be torch.float32 or torch.float64", dtype)
     if model is None:
-        if not isinstance(graph, Graph):
-            raise InputTypeError("graph", "be a lggd.Graph where no model is given", type(graph).__name__)
+        check_instance("graph", graph, Graph, "a lggd.Graph where no model is given")
         return evolution_memory(graph, columns, scheme, outputs, gradient_steps, dtype)
     features = model.features if isinstance(model, LGGDClassifier) else model
-    if not isinstance(features, (LGGD, GGD)):
-        raise InputTypeError("model", "be LGGD(), GGD() or a classifier with such features", repr(model))
+    check_instance("model", features, (LGGD, GGD), "LGGD(), GGD() or a classifier with such features")
     if isinstance(graph, Graph) or not hasattr(graph, "edge_index"):
-        raise InputTypeError("graph", "be PyG data with labels where a model is given", type(graph).__name__)
+        rule = "be PyG data with labels where a model is given"
+        raise InputTypeError("graph", rule, type(graph).__name__)
     data, classes = graph, Labels.read(graph).num_classes
-    graph, settings = Graph.from_pyg(data, dtype=torch.float32), features.settings
+    graph = Graph.from_pyg(data, dtype=torch.float32)
     if isinstance(features, GGD):
-        return evolution_memory(graph, models * classes, settings.scheme, len(settings.times), 0, torch.float32)
-    problems = models * (1 if settings.horizons == "shared" else len(settings.times))
-    return learning_memory(data, graph, settings, classes, problems)
+        return evolution_memory(graph, models * classes, features.scheme, len(features.times), 0, torch.float32)
+    return training_memory(data, graph, features, classes, models * len(horizons(features)))

@@ -24,7 +24,7 @@ from lggd.compare.row import (
 from lggd.compare.runner import finished, is_overtaken
 from lggd.data.datasets import PAPER
 from lggd.errors import InputError
-from lggd.features.remembered import remembering
+from lggd.features.reuse import reuse_distances as remembering
 from lggd.memory import give_memory_back
 from lggd.paper.figure_jobs import GeodesicJob, RobustnessJob
 from lggd.paper.jobs import Cell, Job, NewLabels, Setup, takes_labels

@@ -45,8 +45,8 @@ class CUDAGraphStep:
         graph.replay()
         return result
 
-    def forget(self) -> None:
-        """To be called when tensors that `compute` uses have been replaced, or when it will not be called again."""
+    def reset(self) -> None:
+        """Drops the recording: tensors that `compute` uses have been replaced, or it will not be called again."""
         self._runs, self._recording = 0, None
 
     def _warm_up(self) -> Tensor:

@@ -1,9 +1,8 @@
-"""Learning many networks side by side: each stopped by its accuracy on the validation nodes, its best state kept."""
+"""The training engine: many problems side by side, each with its own early stopping and its own best state."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -11,234 +10,335 @@ import torch
 from torch import Tensor
 
 from lggd.errors import InputError
-from lggd.learning.networks import Owned
+from lggd.training.checkpoint import Checkpoint
 from lggd.training.cuda_graph import CUDAGraphStep
-from lggd.training.loop import FOREVER
 from lggd.training.optimization import Optimization
+from lggd.training.progress import Callback, History, Progress
+from lggd.training.stacked_parameters import StackedParameter
 from lggd.training.targets import Targets
 
-# Nothing says when to stop without validation nodes. By then the paper's GCN knows its training nodes by heart.
+# Nothing stops training early without validation nodes. By then the paper's GCN fits its training nodes perfectly.
 EPOCHS_WITHOUT_VALIDATION = 200
+# The patience of problems that never stop early.
+UNLIMITED = 2**62
 
 
-class Networks(Protocol):
-    """Q networks on their way: what is learned of them, and how well they answer. `Stack` is the usual one.
+class Optimizer(Protocol):
+    """What the engine uses of `torch.optim.Optimizer`."""
 
-    `generators` are all that an epoch draws random numbers from, where it never looks at a number from the device and
-    can be recorded there; None where it cannot.
+    def zero_grad(self) -> None: ...
+
+    def step(self) -> Any: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any], /) -> None: ...
+
+
+class Trainable(Protocol):
+    """Q networks, or anything else that has losses and parameters, trained side by side.
+
+    `generators` are all that a training step and a validation draw random numbers from; None where they are unknown or
+    where tensors are read on the host: then the step is not recorded as a CUDA graph.
     """
 
     @property
-    def generators(self) -> Sequence[torch.Generator] | None:
-        """What an epoch draws from."""
+    def generators(self) -> Sequence[torch.Generator] | None: ...
 
-    def owned(self) -> list[Owned]:
-        """All that learning changes."""
+    def parameters(self) -> list[StackedParameter]:
+        """All tensors that training changes, buffers included."""
 
-    def adam(self, optimization: Optimization) -> torch.optim.Adam:
-        """One Adam for all."""
+    def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
+        """An optimizer with the settings of each problem."""
 
-    def training_step(self, asked: Targets, running: Sequence[bool]) -> Tensor:
-        """Leaves gradients in the parameters; gives the losses that they are of, `[Q]`."""
+    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
+        """Backpropagates the losses and returns them, `[Q]`. Problems not `running` may be skipped."""
 
-    def evaluate(self, checked: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
-        """The loss and the number of right answers of each problem, `[Q]` each, as they answer when trained."""
+    def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor | None]:
+        """The losses and the numbers of correct predictions, `[Q]` each; None where only losses are measured."""
 
-    def put(self, values: Mapping[str, Tensor]) -> None:
-        """Goes on from such values of what is owned."""
+    def load_state(self, values: Mapping[str, Tensor]) -> None:
+        """Overwrites the parameters, given by name."""
 
     def random_state(self) -> dict[str, Tensor]:
-        """Where the random numbers stand."""
+        """The states of the random number generators."""
 
     def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        """Goes on drawing from there."""
+        """Restores the states of the random number generators."""
 
 
-class NetworkLearner(ABC):
-    """Trains Q networks an epoch a step; a `Learner` for `training.learn`.
+class HighestAccuracy:
+    """Prefers the epoch of the highest validation accuracy, the first one of equals.
 
-    Problems are learned side by side, each as if it were alone: own labels, own random numbers, own early stopping, own
-    best state. An epoch is one step of Adam on the gradients of `Networks.training_step`, then an evaluation. The best
-    epoch is the one of the largest validation accuracy, the first of equals. After `optimization.patience` epochs
-    without a larger one a problem has ended. Without validation nodes it ends after `EPOCHS_WITHOUT_VALIDATION` epochs at most,
-    and its last one counts as the best. What ended keeps its best state.
+    Without validation nodes a problem is trained for at most `EPOCHS_WITHOUT_VALIDATION` epochs.
+    """
 
-    Args:
-        networks: what is trained; it holds the best states after `load_best`.
-        target: int64 `[Q, N]`, the class of each training node and -1 elsewhere.
-        validation: int64 `[Q, N]`, the class of each validation node and -1 elsewhere; None where there is none.
-        optimization: how Adam is run.
-        names: what tells the problems apart in the history; "" adds nothing.
+    def score(self, losses: Tensor, correct: Tensor | None) -> Tensor:
+        """What is to be maximised, `[Q]`."""
+        if correct is None:
+            raise TypeError("HighestAccuracy needs a trainable whose `validate` counts correct predictions.")
+        return correct
+
+    def max_epochs(self, optimization: Optimization, num_validation: int) -> int:
+        """The number of epochs after which a problem ends."""
+        return optimization.epochs if num_validation else min(optimization.epochs, EPOCHS_WITHOUT_VALIDATION)
+
+
+class LowestLoss:
+    """Prefers the epoch of the lowest validation loss, the first one of equals."""
+
+    def score(self, losses: Tensor, correct: Tensor | None) -> Tensor:
+        """What is to be maximised, `[Q]`."""
+        return -losses
+
+    def max_epochs(self, optimization: Optimization, num_validation: int) -> int:
+        """The number of epochs after which a problem ends."""
+        return optimization.epochs
+
+
+class Engine:
+    """Trains Q problems one epoch at a time: a step of the optimizer, then a validation.
+
+    Every problem is trained as if it were alone, with its own targets, random numbers, early stopping and best state.
+    A problem ends after its maximum of epochs, or after `patience` epochs without a better validation score. Without
+    validation nodes its last epoch counts as the best.
+
+    Parameters
+    ----------
+    trainable : Trainable
+        What is trained, in place. It holds the best states after `load_best()`.
+    train : Tensor
+        int64 `[Q, N]`: the class of each training node, -1 elsewhere.
+    validation : Tensor, optional
+        int64 `[Q, N]`: the class of each validation node, -1 elsewhere.
+    optimization : Optimization or sequence of Optimization
+        The settings of all problems, or of each.
+    names : sequence of str
+        Distinct names of the problems in the metrics; "" adds nothing to a metric's name.
+    criterion : HighestAccuracy or LowestLoss
+        Which epoch is the best.
     """
 
     def __init__(
         self,
-        networks: Networks,
-        target: Tensor,
+        trainable: Trainable,
+        train: Tensor,
         validation: Tensor | None = None,
-        optimization: Optimization = Optimization(),
+        optimization: Optimization | Sequence[Optimization] = Optimization(),
         names: Sequence[str] = ("",),
+        criterion: HighestAccuracy | LowestLoss = HighestAccuracy(),
     ) -> None:
-        problems, device = len(names), target.device
-        self.names, self.optimization = list(names), optimization
-        self._asked = Targets(target, "target")
-        if 0 in self._asked.counts:
-            name = self._called(self._asked.counts.index(0))
-            raise InputError("target", f"hold the class of at least one training node{name}", "none: all are below 0")
-        checked = None if validation is None else Targets(validation, "validation")
-        self._checked = checked if checked is not None and any(checked.counts) else None
-        self._counts = [0] * problems if self._checked is None else self._checked.counts
-        longest = optimization.epochs
-        lasts = [longest if count else min(longest, EPOCHS_WITHOUT_VALIDATION) for count in self._counts]
-        self.epochs = max(lasts)
-        self._networks = networks
-        self._adam = networks.adam(optimization)
-        self._best = {owned.name: owned.value.detach().clone() for owned in networks.owned()}
-        # Which state is the best is decided on the device: an epoch there must not wait until its numbers are read.
-        self._unasked = torch.tensor(self._counts, device=device) == 0
-        self._last = torch.tensor(lasts, device=device)
-        self._epochs_run = torch.zeros((), dtype=torch.int64, device=device)
+        self.trainable, self.names, self.criterion = trainable, _check_names(names), criterion
+        problems, parameters = len(names), trainable.parameters()
+        device = parameters[0].value.device
+        self._optimizations = [optimization] * problems if isinstance(optimization, Optimization) else [*optimization]
+        self._train = _read_targets("train", train, problems, device)
+        if 0 in self._train.counts:
+            of = self._label(self._train.counts.index(0))
+            raise InputError("train", f"hold the class of at least one training node{of}", "none: all are below 0")
+        targets = None if validation is None else _read_targets("validation", validation, problems, device)
+        self._validation = targets if targets is not None and any(targets.counts) else None
+        self._num_validation = [0] * problems if self._validation is None else self._validation.counts
+        pairs = zip(self._optimizations, self._num_validation, strict=True)
+        last = [criterion.max_epochs(*pair) for pair in pairs]
+        self.epochs = max(last)
+        self._optimizer = trainable.optimizer(self._optimizations)
+        self._best = {one.name: one.value.detach().clone() for one in parameters}
+        # The best state is selected on the device, so that an epoch need not wait for its metrics to be read.
+        self._without_validation = torch.tensor(self._num_validation, device=device) == 0
+        self._last = torch.tensor(last, device=device)
+        self._patience = torch.tensor([one.patience or UNLIMITED for one in self._optimizations], device=device)
+        self._epoch = torch.zeros((), dtype=torch.int64, device=device)
         self._best_epoch = torch.zeros_like(self._last)
-        self._best_right = torch.full((problems,), -1.0, dtype=torch.float64, device=device)
-        # What is known of it here, as of the last epoch.
-        self.best_epoch = [0] * problems
-        self._most_right, self._running, self._epoch_number = [-1.0] * problems, [True] * problems, 0
-        self._epoch: Callable[[], Tensor] = self._compute
-        if networks.generators is not None:
-            self._epoch = CUDAGraphStep(self._compute, device, networks.generators)
+        self._best_score = torch.full((problems,), -torch.inf, dtype=torch.float64, device=device)
+        # The same on the host, as of the last epoch.
+        self.best_epoch, self._running = [0] * problems, [True] * problems
+        self._run_epoch: Callable[[], Tensor] = self._compute_epoch
+        if trainable.generators is not None:
+            self._run_epoch = CUDAGraphStep(self._compute_epoch, device, trainable.generators)
 
-    # -- learning ------------------------------------------------------------------------------------------------
+    # -- training ------------------------------------------------------------------------------------------------
 
     @property
     def finished(self) -> bool:
-        """Whether every problem has ended, before all epochs are over."""
-        return self._epoch_number < self.epochs and not any(self._running)
+        """Whether all problems have ended."""
+        return not any(self._running)
 
     @property
     def best_accuracy(self) -> list[float | None]:
-        """The largest validation accuracy of each so far; None before the first epoch and without validation nodes."""
-        both = zip(self._most_right, self._counts, strict=True)
-        return [right / count if count and right >= 0 else None for right, count in both]
+        """The highest validation accuracy of each problem; None where no epoch was selected by it."""
+        if isinstance(self.criterion, LowestLoss):
+            return [None] * len(self.names)
+        both = zip(self._best_score.tolist(), self._num_validation, strict=True)
+        return [correct / count if count and correct >= 0 else None for correct, count in both]
 
     def step(self) -> dict[str, float]:
-        """Learns for an epoch; gives the `train_loss NAME` of each problem that had not ended before it.
+        """Trains for one epoch; returns the metrics of the problems that had not ended before.
 
-        With validation nodes also its `validation_loss NAME` and `validation_accuracy NAME` after the epoch.
+        These are `train_loss NAME` and, with validation nodes, `validation_loss NAME` and `validation_accuracy NAME`.
         """
-        told = [q for q, running in enumerate(self._running) if running]
-        measures = self._epoch().tolist()
-        self._epoch_number += 1
-        rows = [measures[start : start + len(self.names)] for start in range(0, len(measures), len(self.names))]
-        train_loss, best_epoch, self._most_right, ended, *validated = rows
+        problems = len(self.names)
+        values = self._run_epoch().tolist()
+        train_loss, best_epoch, ended, *validated = (values[k : k + problems] for k in range(0, len(values), problems))
+        measured = [q for q, running in enumerate(self._running) if running]
+        validation = [q for q in measured if self._num_validation[q]]
         self.best_epoch, self._running = [int(epoch) for epoch in best_epoch], [not over for over in ended]
-        measured = {}
-        for q in told:
-            losses = {"training": train_loss[q]}
-            measured[self._key("train_loss", q)] = train_loss[q]
-            if self._counts[q]:
-                losses["validation"] = measured[self._key("validation_loss", q)] = validated[0][q]
-                measured[self._key("validation_accuracy", q)] = validated[1][q] / self._counts[q]
-            self._check_finite(losses, q)
-        return measured
+        metrics = {self._metric("train_loss", q): train_loss[q] for q in measured}
+        if validated:
+            metrics |= {self._metric("validation_loss", q): validated[0][q] for q in validation}
+        if len(validated) > 1:
+            counts = self._num_validation
+            metrics |= {self._metric("validation_accuracy", q): validated[1][q] / counts[q] for q in validation}
+        self._check_finite(metrics, measured)
+        return metrics
 
-    def _compute(self) -> Tensor:
-        """A whole epoch without a look at any number. Gives what was measured of all problems, one row `[Q]` each:
+    def _compute_epoch(self) -> Tensor:
+        """An epoch without reading any number from the device: the metrics of all problems, concatenated rows `[Q]`.
 
-        the training loss, the best epoch, its right answers, whether the problem has now ended, and the validation loss
-        and right answers where any problem has validation nodes.
+        The training loss, the best epoch, whether the problem has ended, and with validation nodes the validation loss
+        and the number of correct predictions.
         """
-        self._adam.zero_grad()
-        train_loss = self._networks.training_step(self._asked, self._running)
-        self._adam.step()
+        self._optimizer.zero_grad()
+        train_loss = self.trainable.training_step(self._train, self._running)
+        self._optimizer.step()
         with torch.no_grad():
             better = ~self._ended()
-            self._epochs_run.add_(1)
-            validated: tuple[Tensor, ...] = ()
-            if self._checked is not None:
-                validated = _, right = self._networks.evaluate(self._checked, self._running)
-                better &= (right > self._best_right) | self._unasked
-                torch.where(better, right, self._best_right, out=self._best_right)
-            torch.where(better, self._epochs_run, self._best_epoch, out=self._best_epoch)
-            self._keep(better)
-            rows = train_loss, self._best_epoch, self._best_right, self._ended(), *validated
+            self._epoch.add_(1)
+            validated: list[Tensor] = []
+            if self._validation is not None:
+                loss, correct = self.trainable.validate(self._validation, self._running)
+                score = self.criterion.score(loss, correct).double()
+                better &= (score > self._best_score) | self._without_validation
+                torch.where(better, score, self._best_score, out=self._best_score)
+                validated = [loss] if correct is None else [loss, correct]
+            torch.where(better, self._epoch, self._best_epoch, out=self._best_epoch)
+            self._save_best(better)
+            rows = train_loss, self._best_epoch, self._ended(), *validated
             return torch.cat([row.double() for row in rows])
 
     def _ended(self) -> Tensor:
-        """Which problems are over, bool `[Q]`."""
-        patience = self.optimization.patience or FOREVER
-        return (self._epochs_run - self._best_epoch >= patience) | (self._epochs_run >= self._last)
+        """Which problems have ended, bool `[Q]`."""
+        return (self._epoch - self._best_epoch >= self._patience) | (self._epoch >= self._last)
 
-    def _keep(self, better: Tensor) -> None:
-        """Takes the present state of these problems for their best, in place."""
-        for owned in self._networks.owned():
-            value = owned.value.detach()
-            if owned.name not in self._best:
-                # A buffer that a module of the user's made in its first epoch.
-                self._best[owned.name] = value.clone()
-            best = self._best[owned.name]
-            chosen = better.view(-1, *[1] * (value.dim() - 1)) if owned.owner is None else better[owned.owner]
-            torch.where(chosen, value, best, out=best)
+    def _save_best(self, better: Tensor) -> None:
+        """Copies the current state of these problems to the best state, in place."""
+        for parameter in self.trainable.parameters():
+            value = parameter.value.detach()
+            if parameter.name not in self._best:
+                # A buffer that a user's module created in its first epoch.
+                self._best[parameter.name] = value.clone()
+            best = self._best[parameter.name]
+            torch.where(parameter.expand(better), value, best, out=best)
 
-    def _check_finite(self, losses: Mapping[str, float], q: int) -> None:
-        if not all(math.isfinite(loss) for loss in losses.values()):
-            told = " and ".join(f"{loss:.4g} in {kind}" for kind, loss in losses.items())
-            raise FloatingPointError(
-                f"The loss{self._called(q)} must stay finite, got {told} at epoch {self._epoch_number}. "
-                f"Lower `lr`, now {self.optimization.lr}, or check that all features in `x` are finite."
-            )
+    def _check_finite(self, metrics: Mapping[str, float], problems: Sequence[int]) -> None:
+        for q in problems:
+            losses = {kind: metrics.get(self._metric(f"{kind}_loss", q), 0.0) for kind in ("train", "validation")}
+            infinite = [f"{kind} loss {loss:.4g}" for kind, loss in losses.items() if not math.isfinite(loss)]
+            if infinite:
+                raise FloatingPointError(
+                    f"The loss{self._label(q)} must stay finite, got {' and '.join(infinite)} at epoch "
+                    f"{int(self._epoch)}. Lower `lr`, now {self._optimizations[q].lr}, or check that the node features "
+                    "`x` are finite and of moderate size."
+                )
 
-    def _key(self, measure: str, q: int) -> str:
-        return f"{measure} {self.names[q]}" if self.names[q] else measure
+    def _metric(self, name: str, q: int) -> str:
+        return f"{name} {self.names[q]}" if self.names[q] else name
 
-    def _called(self, q: int) -> str:
+    def _label(self, q: int) -> str:
         return f" of {self.names[q]!r}" if self.names[q] else ""
 
-    # -- what is learned -----------------------------------------------------------------------------------------
+    # -- states --------------------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def load_best(self) -> Any:
-        """What was learned, in its best states."""
-
-    def _put_best(self) -> None:
-        if isinstance(self._epoch, CUDAGraphStep):
-            self._epoch.forget()
-        self._networks.put(self._best)
-
-    # -- putting it down and picking it up again -----------------------------------------------------------------
+    def load_best(self) -> None:
+        """Loads the best state of each problem into the trainable."""
+        self._optimizer.zero_grad()
+        self._reset_graph()
+        self.trainable.load_state(self._best)
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that the next epoch depends on, in copies."""
-        adam = self._adam.state_dict()["state"]
+        """Copies of all tensors that the next epoch depends on."""
+        moments = self._optimizer.state_dict()["state"]
         state = {
-            **{f"now.{owned.name}": owned.value.detach() for owned in self._networks.owned()},
+            **{f"now.{one.name}": one.value.detach() for one in self.trainable.parameters()},
             **{f"best.{name}": value for name, value in self._best.items()},
-            **{f"adam.{index}.{name}": value for index, of in adam.items() for name, value in of.items()},
-            **{f"random.{name}": value for name, value in self._networks.random_state().items()},
+            **{f"optimizer.{index}.{name}": value for index, one in moments.items() for name, value in one.items()},
+            **{f"random.{name}": value for name, value in self.trainable.random_state().items()},
             **{f"count.{name}": value for name, value in self._counters().items()},
         }
         return {name: value.clone() for name, value in state.items()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Goes on from such a state as if it had never stopped."""
-        self._networks.put(_part(state, "now."))
-        self._networks.load_random_state(_part(state, "random."))
+        """Continues from a saved state as if training had never stopped."""
+        self.trainable.load_state(_subset(state, "now."))
+        self.trainable.load_random_state(_subset(state, "random."))
         for name, value in self._best.items():
             value.copy_(state[f"best.{name}"])
         for name, value in self._counters().items():
             value.copy_(state[f"count.{name}"])
         moments: dict[int, dict[str, Tensor]] = {}
-        for name, value in _part(state, "adam.").items():
-            index, _, of = name.partition(".")
-            moments.setdefault(int(index), {})[of] = value.clone()
-        self._adam.load_state_dict({"state": moments, "param_groups": self._adam.state_dict()["param_groups"]})
-        self._epoch_number, self.best_epoch = int(self._epochs_run), self._best_epoch.tolist()
-        self._most_right, self._running = self._best_right.tolist(), (~self._ended()).tolist()
-        if isinstance(self._epoch, CUDAGraphStep):
-            self._epoch.forget()
+        for name, value in _subset(state, "optimizer.").items():
+            index, _, moment = name.partition(".")
+            moments.setdefault(int(index), {})[moment] = value.clone()
+        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": moments})
+        self.best_epoch, self._running = self._best_epoch.tolist(), (~self._ended()).tolist()
+        self._reset_graph()
 
     def _counters(self) -> dict[str, Tensor]:
-        return {"epochs": self._epochs_run, "best_epoch": self._best_epoch, "best_right": self._best_right}
+        return {"epoch": self._epoch, "best_epoch": self._best_epoch, "best_score": self._best_score}
+
+    def _reset_graph(self) -> None:
+        if isinstance(self._run_epoch, CUDAGraphStep):
+            self._run_epoch.reset()
 
 
-def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def train(
+    engine: Engine, stage: str, callback: Callback | None = None, checkpoint: Checkpoint | None = None
+) -> History:
+    """Trains until all problems have ended; returns the metrics of all epochs.
+
+    With a checkpoint, training continues where an interrupted run was saved.
+    """
+    history: History = {}
+    epoch = 0
+    saved = None if checkpoint is None else checkpoint.load(stage)
+    if saved is not None:
+        epoch = int(saved.pop("epoch"))
+        history = {name: values.tolist() for name, values in _subset(saved, "history.").items()}
+        engine.restore(saved)
+    while epoch < engine.epochs and not engine.finished:
+        metrics = engine.step()
+        epoch += 1
+        for name, value in metrics.items():
+            history.setdefault(name, []).append(float(value))
+        if callback is not None:
+            callback(Progress(stage, epoch, engine.epochs, metrics))
+        if checkpoint is not None and checkpoint.is_due():
+            checkpoint.save(stage, _with_history(engine.state(), epoch, history))
+    if checkpoint is not None:
+        checkpoint.save(stage, _with_history(engine.state(), epoch, history))
+    return history
+
+
+def _with_history(state: Mapping[str, Tensor], epoch: int, history: History) -> dict[str, Tensor]:
+    curves = {f"history.{name}": torch.tensor(values, dtype=torch.float64) for name, values in history.items()}
+    return {**state, **curves, "epoch": torch.tensor(epoch)}
+
+
+def _subset(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+
+
+def _check_names(names: Sequence[str]) -> list[str]:
+    if len(set(names)) < len(names):
+        raise InputError("names", "be distinct", list(names))
+    return list(names)
+
+
+def _read_targets(name: str, labels: Tensor, problems: int, device: torch.device) -> Targets:
+    if labels.dim() != 2 or len(labels) != problems or labels.dtype != torch.int64:
+        raise InputError(
+            name,
+            f"be int64 [{problems}, N], one row per problem, with a class or -1 per node",
+            f"{labels.dtype} {list(labels.shape)}",
+        )
+    return Targets(labels.to(device), name)

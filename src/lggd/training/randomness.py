@@ -1,17 +1,18 @@
-"""Seeds, and random numbers of a module's own."""
+"""Seeds, and random number generators per problem."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from lggd.errors import InputError
 
 
 def read_seed(seed: int | torch.Generator) -> int:
-    """A seed as a whole number: the given one, or the next that a generator draws."""
+    """A seed as an integer: the given one, or the next that a generator draws."""
     if isinstance(seed, torch.Generator):
         return int(torch.randint(2**31 - 1, (1,), generator=seed, device=seed.device))
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
@@ -19,10 +20,27 @@ def read_seed(seed: int | torch.Generator) -> int:
     return seed
 
 
-class RandomState:
-    """Random numbers of one's own; `in_use()` makes them torch's global ones for a while.
+def parameter_generators(generators: Sequence[torch.Generator]) -> list[torch.Generator]:
+    """Generators for initial parameters: on the CPU, so that these are equal on every device."""
+    # Not the seed itself: dropout must not draw the numbers that parameters were initialised with.
+    return [torch.Generator().manual_seed((one.initial_seed() + 1) % 2**63) for one in generators]
 
-    For modules that draw from nowhere else, as dropout and the initialisation of layers do.
+
+def generator_states(generators: Sequence[torch.Generator]) -> dict[str, Tensor]:
+    """The states of generators by their index."""
+    return {str(q): generator.get_state() for q, generator in enumerate(generators)}
+
+
+def load_generator_states(generators: Sequence[torch.Generator], states: Mapping[str, Tensor]) -> None:
+    """Restores what `generator_states` returned."""
+    for q, generator in enumerate(generators):
+        generator.set_state(states[str(q)].cpu())
+
+
+class RandomState:
+    """A private state of torch's global random numbers; `in_use()` activates it temporarily.
+
+    For modules that draw from the global generators, as dropout and the initialisation of layers do.
     """
 
     def __init__(self, seed: int, device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""The nodes that many problems are asked about, and how well they answer."""
+"""Training or validation targets of many problems, with their losses and accuracies."""
 
 from __future__ import annotations
 
@@ -10,58 +10,62 @@ from lggd.errors import InputError
 
 
 class Targets:
-    """The nodes of each problem whose class is known, and what it is.
+    """The labelled nodes of Q problems and their classes.
 
-    Args:
-        labels: int64 `[Q, N]`, a class or -1 where it is not known.
-        name: what errors call them.
-        nodes_first: whether logits come as `[…, N, Q, K]` instead of `[…, Q, N, K]`.
+    Parameters
+    ----------
+    labels : Tensor
+        int64 `[Q, N]`: a class, or -1 where a node is no target of the problem.
+    name : str
+        The argument's name in errors.
     """
 
-    def __init__(self, labels: Tensor, name: str, nodes_first: bool = False) -> None:
+    def __init__(self, labels: Tensor, name: str) -> None:
         self.labels, self.name = labels, name
-        known = labels >= 0
-        problem, node = known.nonzero().unbind(1)
-        self.count = known.sum(1)
+        is_target = labels >= 0
+        self.count = is_target.sum(1)
         self.counts: list[int] = self.count.tolist()
-        self.answer = labels[problem, node]
-        self.largest = int(self.answer.max()) if len(self.answer) else -1
-        problems, nodes = labels.shape
-        self._place = node * problems + problem if nodes_first else problem * nodes + node
+        self._problem, self._node = is_target.nonzero().unbind(1)
+        self.classes = labels[self._problem, self._node]
+        self.largest = int(self.classes.max()) if len(self.classes) else -1
         self._divisor = self.count.clamp(min=1)
-        self._alone: dict[int, Targets] = {}
+        # The position of each target among logits [Q, N] and [N, Q].
+        problems, nodes = labels.shape
+        self._position = self._problem * nodes + self._node
+        self._position_nodes_first = self._node * problems + self._problem
+        self._of_problem: dict[int, Targets] = {}
 
-    def alone(self, problem: int) -> Targets:
-        """Those of one problem."""
-        if problem not in self._alone:
-            self._alone[problem] = Targets(self.labels[problem : problem + 1], self.name)
-        return self._alone[problem]
+    def of_problem(self, problem: int) -> Targets:
+        """The targets of a single problem."""
+        if problem not in self._of_problem:
+            self._of_problem[problem] = Targets(self.labels[problem : problem + 1], self.name)
+        return self._of_problem[problem]
 
-    def losses(self, logits: Tensor) -> Tensor:
-        """The mean cross-entropy of each problem, `[Q]`: over its nodes and what stands for … in the logits' shape.
+    def losses(self, logits: Tensor, nodes_first: bool = False) -> Tensor:
+        """The mean cross-entropy of each problem `[Q]`, over its targets and the leading dimensions; 0 without targets.
 
-        0 where nothing is asked.
+        `logits` are `[…, Q, N, K]`, or `[…, N, Q, K]` with `nodes_first`.
         """
-        asked = self._asked(logits)
-        answers = self.answer.repeat(len(asked))
-        each = functional.cross_entropy(asked.flatten(0, 1), answers, reduction="none").view(len(asked), -1)
-        return self._totals(each.mean(0)) / self._divisor
+        chosen = self._select(logits, self._position_nodes_first if nodes_first else self._position)
+        classes = self.classes.repeat(len(chosen))
+        each = functional.cross_entropy(chosen.flatten(0, 1), classes, reduction="none").view(len(chosen), -1)
+        return self._sum_by_problem(each.mean(0)) / self._divisor
 
-    def right(self, logits: Tensor) -> Tensor:
-        """How many nodes of each problem have their own class on top of logits `[Q, N, K]`, float64 `[Q]`."""
-        return self._totals((self._asked(logits)[0].argmax(1) == self.answer).double())
+    def correct(self, logits: Tensor) -> Tensor:
+        """How many targets of each problem have the largest logit at their class: `[Q, N, K]` → float64 `[Q]`."""
+        chosen = self._select(logits, self._position)[0]
+        return self._sum_by_problem((chosen.argmax(1) == self.classes).double())
 
-    def _asked(self, logits: Tensor) -> Tensor:
-        """The logits of the nodes that are asked about, one problem after the other, `[…, n, K]`."""
-        classes = logits.shape[-1]
-        if self.largest >= classes:
+    def _select(self, logits: Tensor, position: Tensor) -> Tensor:
+        num_classes = logits.shape[-1]
+        if self.largest >= num_classes:
             raise InputError(
-                self.name, f"hold classes from 0 to {classes - 1}, as many as the module tells apart", self.largest
+                self.name, f"hold classes from 0 to {num_classes - 1}, one per output of the module", self.largest
             )
-        return logits.reshape(-1, self.labels.numel(), classes).index_select(1, self._place)
+        return logits.reshape(-1, self.labels.numel(), num_classes).index_select(1, position)
 
-    def _totals(self, each: Tensor) -> Tensor:
-        # Each problem is summed in the order of its nodes, as it would be alone. Unsafe means unchecked: a check would
-        # wait for the device, and the counts are ours.
+    def _sum_by_problem(self, each: Tensor) -> Tensor:
+        # In the order of the nodes, so that a problem gets the same bits as alone. `unsafe` skips a check that would
+        # wait for the device.
         total: Tensor = torch.segment_reduce(each, "sum", lengths=self.count, axis=0, unsafe=True, initial=0)
         return total

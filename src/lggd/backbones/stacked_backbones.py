@@ -1,0 +1,127 @@
+"""Equal backbones with their parameters stacked: one computation serves all, yet each is trained as if alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lggd.backbones.layers import Drop
+from lggd.backbones.networks import Network
+from lggd.errors import InputError
+from lggd.training.dropout import LEVELS, draw_kept, kept_levels
+from lggd.training.engine import Optimizer
+from lggd.training.optimization import Optimization
+from lggd.training.randomness import generator_states, load_generator_states
+from lggd.training.stacked_parameters import GroupedAdam, StackedParameter, load_values
+from lggd.training.targets import Targets
+
+
+class StackedBackbones:
+    """Q networks of one backbone, each with its own generator for dropout. The Trainable of most models.
+
+    `stacked` holds the parameters `[Q, …]` by their names in the modules. A step reads no number from the device, so
+    that it can be recorded as a CUDA graph.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[Network],
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None,
+        seeds: Sequence[int],
+    ) -> None:
+        _check_equal(modules)
+        self.modules, self.x = list(modules), x.detach()
+        first = self.modules[0]
+        weight = None if edge_weight is None else edge_weight.detach()
+        # Not cached by the module: what the graph stores for Q problems is freed with them.
+        self.graph: Any = first.remembered.anew(x if x.dim() == 2 else x[0], edge_index, weight)
+        self.generators: Sequence[torch.Generator] = [torch.Generator(x.device).manual_seed(seed) for seed in seeds]
+        # At least one level is kept, for the kept entries are scaled up to replace the dropped ones.
+        self.kept_levels = max(1, kept_levels(first.choice.dropout))
+        each = [dict(module.named_parameters()) for module in self.modules]
+        self.stacked = {
+            name: torch.stack([one[name].detach() for one in each]).requires_grad_(parameter.requires_grad)
+            for name, parameter in each[0].items()
+        }
+
+    def parameters(self) -> list[StackedParameter]:
+        """All tensors that training changes."""
+        return [StackedParameter(name, value) for name, value in self.stacked.items()]
+
+    def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
+        """Adam for all problems: its step on an entry depends on that entry alone."""
+        return GroupedAdam(self.parameters(), optimizations)
+
+    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
+        """Backpropagates the losses and returns them, `[Q]`."""
+        losses = self._training_losses(targets)
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        return losses.detach()
+
+    def _training_losses(self, targets: Targets) -> Tensor:
+        return targets.losses(self._forward(self._dropout))
+
+    def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
+        """The losses and the numbers of correct predictions, `[Q]` each, without dropout."""
+        logits = self.logits()
+        return targets.losses(logits), targets.correct(logits)
+
+    def logits(self) -> Tensor:
+        """The logits of all nodes without dropout, `[Q, N, K]`."""
+        with torch.no_grad():
+            return self._forward(_identity)
+
+    def _forward(self, drop: Drop) -> Tensor:
+        return self.modules[0].logits(self.stacked, self.x, self.graph, drop)
+
+    def _dropout(self, values: Tensor) -> Tensor:
+        """Dropout of `[Q, A, B]`, or `[A, B]` shared by all, by the random numbers of each problem: `[Q, A, B]`."""
+        if self.kept_levels == LEVELS:
+            return values
+        kept = draw_kept(self.generators, values.shape[-2:], self.kept_levels)
+        # Through bytes: torch converts booleans far more slowly on a CPU.
+        return values * kept.view(torch.uint8).to(values.dtype).mul_(LEVELS / self.kept_levels)
+
+    def load_state(self, values: Mapping[str, Tensor]) -> None:
+        """Overwrites the parameters, given by name."""
+        load_values(self.parameters(), values)
+
+    def export(self) -> list[nn.Module]:
+        """The modules in their current states, in evaluation mode."""
+        with torch.no_grad():
+            for q, module in enumerate(self.modules):
+                for name, parameter in module.named_parameters():
+                    parameter.copy_(self.stacked[name][q])
+        return [module.eval() for module in self.modules]
+
+    def random_state(self) -> dict[str, Tensor]:
+        """The states of the generators."""
+        return generator_states(self.generators)
+
+    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restores the states of the generators."""
+        load_generator_states(self.generators, state)
+
+
+def _identity(values: Tensor) -> Tensor:
+    return values
+
+
+def _check_equal(modules: Sequence[Network]) -> None:
+    def layout(module: Network) -> tuple[Any, ...]:
+        tensors = module.named_parameters()
+        return module.choice, [(name, one.shape, one.dtype, one.requires_grad) for name, one in tensors]
+
+    for q, module in enumerate(modules):
+        if layout(module) != layout(modules[0]):
+            raise InputError(
+                "modules",
+                "be of one backbone and of equal sizes",
+                but=f"number {q}, of {module.choice}, differs from the first, of {modules[0].choice}",
+                remedy="Train them separately.",
+            )

@@ -1,0 +1,112 @@
+"""Backbones made ready for the training engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from lggd.backbones.networks import Backbone, Network, build_backbone
+from lggd.backbones.separate_modules import SeparateModules
+from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.errors import InputError
+from lggd.graph.edge_index import check_edges
+from lggd.training.randomness import RandomState, read_seed
+
+
+def build_seeded(
+    backbone: Backbone | nn.Module, in_channels: int, num_classes: int, seed: int | torch.Generator
+) -> nn.Module:
+    """The module of a backbone, on the CPU, with initial parameters that depend on the seed alone.
+
+    A user's module keeps its parameters, in a copy. Torch's global random state is left unchanged.
+
+    >>> from lggd.backbones import GCN
+    >>> one, other = (build_seeded(GCN(), in_channels=5, num_classes=3, seed=0) for _ in range(2))
+    >>> bool((one.first.lin.weight == other.first.lin.weight).all())
+    True
+    """
+    with torch.device("cpu"), RandomState(read_seed(seed), torch.device("cpu")).in_use():
+        return build_backbone(backbone, in_channels, num_classes)
+
+
+def trainable_backbones(
+    modules: Sequence[nn.Module],
+    x: Tensor,
+    edge_index: Tensor,
+    edge_weight: Tensor | None = None,
+    seeds: Sequence[int | torch.Generator] = (0,),
+) -> StackedBackbones | SeparateModules:
+    """Q modules on one graph as a Trainable: cross-entropy on the training nodes, with dropout.
+
+    Modules of our backbones must have equal sizes, and one computation serves all of them. Users' modules are called
+    one after the other. `export()` returns the modules after training.
+
+    Parameters
+    ----------
+    modules : sequence of nn.Module
+        Q distinct modules as `build_seeded` or `build_backbone` returns them, moved to the device of x.
+    x : Tensor
+        Node features, float `[N, F]` shared by all or `[Q, N, F]`.
+    edge_index : Tensor
+        int64 `[2, E]`.
+    edge_weight : Tensor, optional
+        float `[E]`.
+    seeds : sequence of int or torch.Generator
+        The seed of the dropout of each problem.
+
+    Examples
+    --------
+    >>> from lggd.backbones import GCN
+    >>> from lggd.training.engine import Engine
+    >>> x, edge_index = torch.eye(4), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+    >>> modules = [build_seeded(GCN(), in_channels=4, num_classes=2, seed=seed) for seed in (0, 1)]
+    >>> networks = trainable_backbones(modules, x, edge_index, seeds=(0, 1))
+    >>> engine = Engine(networks, torch.tensor([[0, -1, 1, -1], [-1, 0, -1, 1]]), names=("one", "two"))
+    >>> sorted(engine.step())
+    ['train_loss one', 'train_loss two']
+    """
+    _check_modules(modules, x, seeds)
+    check_edges(edge_index, edge_weight, x.shape[-2])
+    modules = [module.to(x.device) for module in modules]
+    # Seeds drawn from the seeds: dropout must not draw the numbers that parameters were initialised with.
+    drawn = [read_seed(torch.Generator().manual_seed(read_seed(seed))) for seed in seeds]
+    networks = [module for module in modules if isinstance(module, Network)]
+    if not networks:
+        return SeparateModules(modules, x, edge_index, edge_weight, drawn)
+    if len(networks) < len(modules):
+        raise InputError(
+            "modules",
+            "all belong to a backbone of this library or all be the user's own",
+            f"{len(networks)} of {len(modules)} of this library",
+            "Train them separately.",
+        )
+    return StackedBackbones(networks, x, edge_index, edge_weight, drawn)
+
+
+def _check_modules(modules: Sequence[nn.Module], x: Tensor, seeds: Sequence[int | torch.Generator]) -> None:
+    problems = len(modules)
+    if not problems or len({id(module) for module in modules}) < problems:
+        raise InputError(
+            "modules",
+            "be distinct modules, one per problem and at least one",
+            f"{problems}{' with duplicates' if problems else ''}",
+            "Copy them, for each is trained in place.",
+        )
+    for module in modules:
+        if not any(parameter.requires_grad for parameter in module.parameters()):
+            raise InputError(
+                "modules",
+                "have parameters that require gradients",
+                but=f"{type(module).__name__} has none",
+                remedy="There is nothing to train.",
+            )
+    if x.dim() not in (2, 3) or not x.is_floating_point():
+        raise InputError(
+            "x", "be float [N, F], one row per node, or [Q, N, F]", f"{x.dtype} {list(x.shape)}", "Use x.float()."
+        )
+    if x.dim() == 3 and len(x) != problems:
+        raise InputError("x", f"be [N, F] or [{problems}, N, F] for {problems} modules", list(x.shape))
+    if len(seeds) != problems:
+        raise InputError("seeds", f"hold one seed per module, {problems} in all", len(seeds))

@@ -1,0 +1,127 @@
+"""The graph of each node's strongest partners in a diffusion (Gasteiger et al., 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lggd.backbones.propagation import SortedEdges
+from lggd.diffusion.kernels import PPR, TOLERANCE, Heat
+from lggd.estimator.storage import saveable
+from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
+from lggd.training.cache import Cache, content_key
+from lggd.validation import check_choice, check_instance, check_int
+
+# Entries of S computed at a time: what fits the cache of a CPU, and what keeps a GPU busy.
+BLOCK_ENTRIES = {"cpu": 2**19, "cuda": 2**25}
+
+
+@saveable
+@dataclass(frozen=True)
+class DiffusionGraph:
+    """Replaces the edges of a graph by each node's strongest partners in a diffusion.
+
+    S is the kernel of T = D̃^-½ (A + I) D̃^-½. Its largest entries per column (`dim=0`) or row (`dim=1`) are the new
+    edges; zeros are none. Weights are scaled so that those into each target sum to 1.
+
+    Parameters
+    ----------
+    kernel : PPR or Heat
+        The diffusion.
+    neighbours : int
+        Number of partners per node.
+    dim : {0, 1}
+        0 selects the strongest sources of each target, 1 the strongest targets of each source.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> DiffusionGraph(Heat(t=3.0), neighbours=8).transform(lggd.load("karate")).num_edges == 34 * 8
+    True
+    """
+
+    kernel: PPR | Heat = PPR()
+    neighbours: int = 64
+    dim: int = 0
+
+    def __post_init__(self) -> None:
+        check_instance("kernel", self.kernel, (PPR, Heat), "PPR(alpha) or Heat(t)")
+        check_int("neighbours", self.neighbours, 1, "It is the number of partners per node.")
+        check_choice("dim", self.dim, (0, 1))
+
+    def transform(self, data: Any) -> Any:
+        """A shallow copy of PyG data with the new `edge_index` and `edge_weight`; edges must go both ways."""
+        return with_edges(data, *self.diffuse(*read_edges(data, data.num_nodes), data.num_nodes))
+
+    def diffuse(self, edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor]:
+        """The new edges int64 `[2, E']`, sorted by target, and their weights float32 `[E']`."""
+        count = min(int(self.neighbours), num_nodes)
+        # Cached without `dim`: as S is symmetric, its rows are its columns.
+        partner, strength = _PARTNERS(
+            (content_key(edge_index, edge_weight), num_nodes, self.kernel, count),
+            lambda: strongest_partners(
+                transition_matrix(edge_index, edge_weight, num_nodes), self.kernel.chebyshev_coefficients(), count
+            ),
+        )
+        nonzero = (strength > TOLERANCE).flatten()
+        node = torch.arange(num_nodes, device=edge_index.device).repeat_interleave(count)[nonzero]
+        partner, strength = partner.flatten()[nonzero], strength.flatten()[nonzero]
+        ends = [partner, node] if self.dim == 0 else [node, partner]
+        edges = SortedEdges(torch.stack(ends), num_nodes)
+        strength = strength[edges.order]
+        total = edges.sums(strength.unsqueeze(1)).squeeze(1)
+        return torch.stack([edges.source, edges.target]), (strength / total[edges.target]).float()
+
+
+# A comparison comes back to the same diffusion for every split, and for both values of `dim`.
+_PARTNERS: Cache[tuple[Tensor, Tensor]] = Cache(capacity=8)
+
+
+def transition_matrix(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> Tensor:
+    """T = D̃^-½ (A + I) D̃^-½ as float64 CSR `[N, N]`: symmetric, with eigenvalues in (-1, 1]."""
+    check_symmetric(edge_index, edge_weight, num_nodes)
+    loops = torch.arange(num_nodes, device=edge_index.device).expand(2, -1)
+    edges = SortedEdges(torch.cat([edge_index, loops], dim=1), num_nodes)
+    weight = torch.ones(edge_index.shape[1], device=loops.device) if edge_weight is None else edge_weight.detach()
+    weight = torch.cat([weight.double(), torch.ones(num_nodes, dtype=torch.float64, device=loops.device)])[edges.order]
+    scale = edges.sums(weight.unsqueeze(1)).squeeze(1).rsqrt()
+    return edges.matrix(weight * scale[edges.source] * scale[edges.target])
+
+
+def strongest_partners(matrix: Tensor, coefficients: Sequence[float], count: int) -> tuple[Tensor, Tensor]:
+    """The largest entries per column of S = Σₖ coefficients[k] · Tₖ(matrix): rows int64 and values, `[N, count]`.
+
+    S is computed some columns at a time and never stored as a whole.
+
+    >>> matrix = transition_matrix(torch.tensor([[0, 1], [1, 0]]), None, num_nodes=2)
+    >>> partner, strength = strongest_partners(matrix, PPR(alpha=0.5).chebyshev_coefficients(), count=1)
+    >>> partner.tolist(), round(float(strength[0, 0]), 8)
+    ([[0], [1]], 0.75)
+    """
+    size = len(matrix)
+    width = max(1, BLOCK_ENTRIES[matrix.device.type] // size)
+    largest = [
+        _columns(matrix, coefficients, start, min(size, start + width)).t().contiguous().topk(count, dim=1)
+        for start in range(0, size, width)
+    ]
+    return torch.cat([block.indices for block in largest]), torch.cat([block.values for block in largest])
+
+
+def _columns(matrix: Tensor, coefficients: Sequence[float], start: int, end: int) -> Tensor:
+    """Columns `start` to `end` of S, by the recurrence Tₖ₊₁ = 2T·Tₖ - Tₖ₋₁ of the Chebyshev polynomials."""
+    previous = torch.zeros(len(matrix), end - start, dtype=matrix.dtype, device=matrix.device)
+    previous[start:end].fill_diagonal_(1)
+    total = coefficients[0] * previous
+    if len(coefficients) == 1:
+        return total
+    current = matrix @ previous
+    total.add_(current, alpha=coefficients[1])
+    for coefficient in coefficients[2:]:
+        torch.addmm(previous, matrix, current, beta=-1, alpha=2, out=previous)
+        previous, current = current, previous
+        total.add_(current, alpha=coefficient)
+    return total

@@ -1,0 +1,225 @@
+"""The contract of all models: fitted, asked for predictions, given more labels and saved in the same way."""
+
+from __future__ import annotations
+
+import datetime
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from lggd.errors import InputError
+from lggd.estimator import storage
+from lggd.estimator.batching import FitSteps, fit_tasks
+from lggd.estimator.fit_task import FitTask, without_labels
+from lggd.estimator.labels import Labels, accuracy, merge_labels
+from lggd.estimator.parameters import changed_params, get_params
+from lggd.training.checkpoint import Checkpoint
+from lggd.training.progress import Callback, History
+from lggd.training.randomness import read_seed
+
+# The fraction of labels that most models hold out for validation.
+VALIDATION = 0.2
+
+
+class NodeClassifier(ABC):
+    """A model that classifies the nodes of the graph it is fitted to.
+
+    Subclasses are dataclasses whose fields are their settings; they implement `_fit_to`, `_probabilities`, `_state` and
+    `_restore`. What fitting learns ends in an underscore.
+
+    Attributes
+    ----------
+    labels_ : Tensor
+        The labels in use, int64 `[N]`, -1 where there is none.
+    num_classes_ : int
+        The number of classes K.
+    history_ : dict
+        Training curves by stage: `history_["backbone"]["train_loss"]` holds one value per epoch.
+    additions_ : list of dict
+        What `add_labels` added, and when.
+    metadata_ : dict
+        Anything of the user's that JSON can hold, such as the names of nodes and classes; saved with the model.
+    """
+
+    seed: int | torch.Generator
+    labels_: Tensor
+    num_classes_: int
+    data_: Any
+    history_: dict[str, History]
+    additions_: list[dict[str, Any]]
+    metadata_: dict[str, Any]
+
+    @property
+    def accepts_labels(self) -> bool:
+        """Whether `add_labels` works: whether more labels can be used without training."""
+        return True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        storage.saveable(cls)
+
+    # -- what a model implements ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def check_settings(self) -> None:
+        """Raises an `InputError` where a setting is wrong, whatever the data."""
+
+    @abstractmethod
+    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
+        """Fits the model to these labels: a generator that yields the training it needs and is sent the results.
+
+        Afterwards only the training labels are in use, so that an outer model can be trained on its predictions.
+        """
+
+    @abstractmethod
+    def _probabilities(self, data: Any) -> Tensor:
+        """The probability of each class, float32 `[N, K]`."""
+
+    @abstractmethod
+    def _state(self) -> dict[str, Tensor]:
+        """What was learned, as tensors by name."""
+
+    @abstractmethod
+    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+        """Takes over such a state; `labels_` and `num_classes_` are set already."""
+
+    # -- fitting --------------------------------------------------------------------------------------------------
+
+    def fit(self, data: Any, *, callback: Callback | None = None, checkpoint: Checkpoint | None = None) -> Self:
+        """Fit the model to a graph with some labelled nodes.
+
+        A fit that fails leaves the model unfitted; a refit forgets everything learned or added before.
+
+        Parameters
+        ----------
+        data : torch_geometric.data.Data
+            A graph with node features `x` and labels: `y` with -1 for unlabelled nodes, or `y` with `train_mask`.
+            `val_mask` marks validation nodes; without it, a fraction of the labels is held out during training and
+            joins the others afterwards. No other entry of `y` is read.
+        callback : callable, optional
+            Called with a `Progress` after every epoch.
+        checkpoint : Checkpoint, optional
+            Where to save unfinished training, and to resume it from.
+
+        Returns
+        -------
+        The model itself.
+        """
+        fit_tasks([self], [FitTask.read(data)], callback, checkpoint)
+        return self
+
+    def _start(self, data: Any, num_classes: int) -> None:
+        """Forgets what was learned before."""
+        self._unfit()
+        self.num_classes_, self.data_ = num_classes, without_labels(data)
+        self.history_, self.additions_, self.metadata_ = {}, [], {}
+
+    def _unfit(self) -> None:
+        self.__dict__.pop("labels_", None)  # what has labels is fitted
+
+    def _fit(self, task: FitTask) -> FitSteps:
+        """Fits the model on its own: holds out labels for validation where none are given, and uses all afterwards."""
+        self.check_settings()
+        seed = read_seed(self.seed if task.seed is None else task.seed)
+        labels = task.labels
+        if labels is None:
+            labels = Labels.read(task.data).hold_out(self._held_out, torch.Generator().manual_seed(seed))
+        yield from self._fit_to(task, labels, seed)
+        self._set_labels(labels.known)
+
+    @property
+    def _held_out(self) -> float:
+        """The fraction of labels to hold out for validation where none are given."""
+        return VALIDATION
+
+    # -- predictions ----------------------------------------------------------------------------------------------
+
+    def predict(self, data: Any = None) -> Tensor:
+        """Return the most probable class of each node, int64 `[N]`; without data, of the graph it was fitted to."""
+        return self.predict_proba(data).argmax(1)
+
+    def predict_proba(self, data: Any = None) -> Tensor:
+        """Return the probability of each class, float32 `[N, K]`; without data, on the graph it was fitted to."""
+        self._check_fitted()
+        return self._probabilities(self.data_ if data is None else data)
+
+    def score(self, data: Any, mask: Tensor | None = None) -> float:
+        """Return the accuracy over `mask`, or `data.test_mask`, or all labels in `data.y` that the model lacks."""
+        return accuracy(self.predict(data), data, mask, self.labels_)
+
+    def add_labels(self, nodes: Any, labels: Any) -> Self:
+        """Add labels without training.
+
+        Parameters
+        ----------
+        nodes : sequence of int, or bool mask
+            The nodes that are now labelled.
+        labels : sequence of int
+            Their classes, one per node.
+
+        Returns
+        -------
+        The model itself.
+        """
+        self._check_fitted()
+        if not self.accepts_labels:
+            remedy = "Fit it again with all labels, or use LGGDClassifier or LGGDPlus."
+            raise InputError("model", "take labels without training", type(self).__name__, remedy)
+        before = self.labels_
+        merged = merge_labels(before, nodes, labels, self.num_classes_)
+        self._set_labels(merged)
+        added = (merged != before).nonzero().squeeze(1)
+        when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self.additions_.append({"when": when, "nodes": added.tolist(), "labels": merged[added].tolist()})
+        return self
+
+    def _set_labels(self, labels: Tensor) -> None:
+        """Predicts from these labels; models within a model are told the same."""
+        self.labels_ = labels
+
+    # -- settings -------------------------------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name; with `deep` those of nested choices too, as "features__times"."""
+        return get_params(self, deep)
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings by name; "features__times" changes a nested one."""
+        for name, value in changed_params(self, params).items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)  # type: ignore[arg-type]
+            if repr(getattr(self, field.name)) != repr(storage.default_of(field))
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """Save everything that predictions need, the graph included, into a folder; a model there is replaced."""
+        self._check_fitted()
+        storage.save_model(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path, **modules: nn.Module) -> Self:
+        """Load a saved model of this kind; see `lggd.load_model`."""
+        model = storage.load_model(folder, **modules)
+        if not isinstance(model, cls):
+            remedy = f"Use {type(model).__name__}.load or lggd.load_model."
+            raise InputError(str(folder), f"hold a saved {cls.__name__}", f"a {type(model).__name__}", remedy)
+        return model
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "labels_"):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError(f"This {type(self).__name__} must be fitted first. Call fit(data).")

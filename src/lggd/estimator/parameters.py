@@ -1,0 +1,47 @@
+"""Settings by name, down into nested choices, as scikit-learn's searches set them."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from lggd.errors import InputError
+from lggd.validation import listed, suggestion
+
+
+def get_params(choice: Any, deep: bool = True) -> dict[str, Any]:
+    """The fields of a dataclass by name, and with `deep` those of nested choices as "outer__inner".
+
+    >>> from lggd.training.optimization import Optimization
+    >>> get_params(Optimization())["lr"]
+    0.01
+    """
+    found: dict[str, Any] = {}
+    for field in fields(choice):
+        value = found[field.name] = getattr(choice, field.name)
+        if deep and is_dataclass(value) and not isinstance(value, type):
+            found |= {f"{field.name}__{name}": inner for name, inner in get_params(value).items()}
+    return found
+
+
+def changed_params(choice: Any, changes: dict[str, Any]) -> dict[str, Any]:
+    """The new values of the fields that `changes` name; a nested choice is replaced by a changed copy."""
+    known = [field.name for field in fields(choice)]
+    found: dict[str, Any] = {}
+    nested: dict[str, dict[str, Any]] = {}
+    for key, value in changes.items():
+        name, _, inner = key.partition("__")
+        if name not in known:
+            owner = type(choice).__name__
+            raise InputError("params", f"name settings of {owner} ({listed(known)})", repr(key), suggestion(key, known))
+        if inner:
+            nested.setdefault(name, {})[inner] = value
+        else:
+            found[name] = value
+    for name, inner_changes in nested.items():
+        value = found.get(name, getattr(choice, name))
+        if not is_dataclass(value) or isinstance(value, type):
+            inner = next(iter(inner_changes))
+            raise InputError("params", f"name a setting that {name} has", f"{name}__{inner} for {value!r}")
+        found[name] = replace(value, **changed_params(value, inner_changes))
+    return found

@@ -1,0 +1,190 @@
+"""The problems of one pass: what is learned for one model, or for many that share the work (the paper's Pipeline 1)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from lggd.errors import InputError, InputTypeError
+from lggd.estimator.batching import curves_of
+from lggd.estimator.fit_task import FitTask
+from lggd.estimator.labels import Labels
+from lggd.features.boundary_solver import BoundarySolver
+from lggd.features.training_memory import REMEDY, fitting_problems, training_memory
+from lggd.graph import Graph
+from lggd.learning.distance_training import DistanceTraining
+from lggd.learning.flow import Flow
+from lggd.learning.networks import MLP, FromModule, PropagatedMLP
+from lggd.learning.parameters import Equation
+from lggd.memory import explaining_shortage
+from lggd.solvers.plan import check_times
+from lggd.training.checkpoint import Checkpoint
+from lggd.training.engine import Engine, LowestLoss, train
+from lggd.training.progress import Callback, History
+from lggd.training.stacked_parameters import StackedParameter
+
+if TYPE_CHECKING:
+    from lggd.features.lggd import LGGD
+
+
+def read_initial(initial: object) -> MLP | PropagatedMLP | FromModule:
+    """The choice of networks behind φ₀; a module of the user's is wrapped into one."""
+    if isinstance(initial, nn.Module):
+        return FromModule(initial)
+    if isinstance(initial, (MLP, PropagatedMLP)):
+        return initial
+    raise InputTypeError("initial", "be MLP(), PropagatedMLP() or a torch module", repr(initial))
+
+
+def horizons(model: LGGD) -> list[list[int]]:
+    """The times at which each problem of a model is read, as places in its `times`."""
+    times = range(len(check_times(model.times)))
+    return [[k] for k in times] if model.per_time else [list(times)]
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceRequest:
+    """The distances that one model needs; see `TrainingRequest`."""
+
+    order: ClassVar[int] = 0
+
+    model: LGGD
+    task: FitTask
+    labels: Labels
+    seed: int
+
+    @property
+    def stage(self) -> str:
+        return f"{self.task.prefix}distances"
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        return check_times(self.model.times)
+
+    @property
+    def num_problems(self) -> int:
+        return len(horizons(self.model))
+
+    def key(self) -> tuple[Any, ...]:
+        """Networks may differ in dropout; a module of the user's must be the same object."""
+        model, initial = self.model, self.model.initial
+        networks = initial if isinstance(initial, nn.Module) else replace(initial, dropout=0.0)
+        equation = (self.times, model.p, model.potential, model.per_time, model.scheme)
+        return (self.task.inputs, self.labels.num_classes, networks, *equation)
+
+    def capacity(self) -> int:
+        return fitting_problems(self.task.data, self.task.graph, self.model, self.labels.num_classes)
+
+    @classmethod
+    def train(
+        cls,
+        requests: Sequence[DistanceRequest],
+        stage: str,
+        callback: Callback | None,
+        checkpoint: Checkpoint | None,
+    ) -> list[tuple[DistanceProblems, History]]:
+        """Learns the distances of all requests; returns the problems and curves of each."""
+        first = requests[0]
+        data, graph, classes = first.task.data, first.task.graph, first.labels.num_classes
+        count = len(requests) * first.num_problems
+        what = f"Learning {count} problem{'s' * (count > 1)} in one pass"
+        models = [request.model for request in requests]
+        with explaining_shortage(what, lambda: training_memory(data, graph, first.model, classes, count), REMEDY):
+            problems = DistanceProblems(models, data, graph, classes, [request.seed for request in requests])
+            histories = problems.learn(requests, stage, callback, checkpoint)
+        return [(problems.part(place), history) for place, history in enumerate(histories)]
+
+
+class DistanceProblems:
+    """Node features, networks, equation and flow for all problems of some models.
+
+    The problems of a model are neighbours, equally many for every model. Each has a generator of its own.
+    """
+
+    def __init__(self, models: Sequence[LGGD], data: Any, graph: Graph, num_classes: int, seeds: Sequence[int]) -> None:
+        first = models[0]
+        self.models, self.num_classes, self.graph = list(models), num_classes, graph
+        self.initial, self.per_model = read_initial(first.initial), len(horizons(first))
+        generators = [one for seed in seeds for one in _generators(seed, self.per_model, graph.device)]
+        self.x = self.initial.contents(data, graph)
+        self.networks = self._networks(generators)
+        self.equation = Equation(graph, first.potential, generators)
+        self.flow = self._flow(self.equation)
+
+    def _networks(self, generators: Sequence[torch.Generator]) -> Any:
+        if isinstance(self.initial, FromModule):
+            return self.initial.networks(self.x, self.num_classes, generators)
+        dropout = [model.initial.dropout for model in self.models for _ in range(self.per_model)]  # type: ignore[union-attr]
+        return self.initial.networks(self.x, self.num_classes, generators, dropout)
+
+    def _flow(self, equation: Equation) -> Flow:
+        first = self.models[0]
+        each = horizons(first) * len(self.models)
+        return Flow(equation.graph, equation, check_times(first.times), each, first.p, first.scheme)
+
+    def parameters(self) -> list[StackedParameter]:
+        """Everything that is learned."""
+        return [*self.networks.parameters(), *self.equation.parameters()]
+
+    def learn(
+        self,
+        requests: Sequence[DistanceRequest],
+        stage: str,
+        callback: Callback | None,
+        checkpoint: Checkpoint | None,
+    ) -> list[History]:
+        """Trains all problems and leaves each in its best state; returns the curves of each model."""
+        first = requests[0]
+        problems = [f"t={t:g}" for t in first.times] if first.model.per_time else ["all times"]
+        engine = Engine(
+            DistanceTraining(self.networks, self.x, self.equation, self.flow, self.num_classes),
+            self._by_problem(requests, "train"),
+            self._by_problem(requests, "validation"),
+            [request.model.optimization for request in requests for _ in range(self.per_model)],
+            [f"{request.name} {problem}".strip() for request in requests for problem in problems],
+            LowestLoss(),
+        )
+        history = train(engine, stage, callback, checkpoint)
+        engine.load_best()
+        return [curves_of(history, request.name) for request in requests]
+
+    def _by_problem(self, requests: Sequence[DistanceRequest], split: str) -> Tensor:
+        labels = [getattr(request.labels, split) for request in requests]
+        return torch.stack(labels).repeat_interleave(self.per_model, 0)
+
+    def part(self, place: int) -> DistanceProblems:
+        """The problems of one of the models; they share no parameters with the others."""
+        own = slice(place * self.per_model, (place + 1) * self.per_model)
+        part = copy.copy(self)
+        part.models = [self.models[place]]
+        part.networks, part.equation = self.networks.part(own), self.equation.part(own)
+        part.flow = part._flow(part.equation)
+        return part
+
+    def solver(self, data: Any, graph: Graph) -> BoundarySolver:
+        """The solver of one model's problems on these data, which may be others than were trained on."""
+        equation, flow, x = self.equation, self.flow, self.x
+        if graph is not self.graph:
+            x = self.initial.contents(data, graph)
+            if getattr(x, "num_features", None) != getattr(self.x, "num_features", None):
+                rule = "have as many columns as the model was trained on"
+                raise InputError("data.x", rule, data.x.shape[1], "Fit on the new data.")
+            equation = equation.on(graph)
+            flow = self._flow(equation)
+        with torch.no_grad():
+            start = self.networks(x, training=False).abs().detach()
+        return BoundarySolver(graph, equation, flow, start)
+
+
+def _generators(seed: int, count: int, device: torch.device) -> list[torch.Generator]:
+    seeds = torch.randint(2**62, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+    return [torch.Generator(device=device).manual_seed(one) for one in seeds]

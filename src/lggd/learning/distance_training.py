@@ -1,0 +1,73 @@
+"""Pipeline 1: training the initial condition φ₀ and, where they are learned, the coefficients of the equation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from lggd.learning.flow import Flow
+from lggd.learning.networks import Networks
+from lggd.learning.parameters import Equation
+from lggd.training.optimization import Optimization
+from lggd.training.stacked_parameters import GroupedAdam, StackedParameter, load_values
+from lggd.training.targets import Targets
+
+
+class DistanceTraining:
+    """Distances of Q problems as a Trainable: cross-entropy with logits −f, where f(0) = φ₀ = |network(x)|.
+
+    In training f evolves without a boundary, so that the loss asks each training node to end nearest to its own class.
+    In validation the training nodes are the boundary of their class, where f = 0 (Pipeline 2).
+    """
+
+    def __init__(self, networks: Networks, x: Any, equation: Equation, flow: Flow, num_classes: int) -> None:
+        self.networks, self.x, self.equation, self.flow = networks, x, equation, flow
+        self.num_classes = num_classes
+        self.generators = networks.generators
+        self._boundary: tuple[Targets, Tensor] | None = None
+
+    def parameters(self) -> list[StackedParameter]:
+        """All tensors that training changes."""
+        return [*self.networks.parameters(), *self.equation.parameters()]
+
+    def optimizer(self, optimizations: Sequence[Optimization]) -> GroupedAdam:
+        """Adam with the settings of each problem."""
+        return GroupedAdam(self.parameters(), optimizations)
+
+    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
+        """Backpropagates the losses and returns them, `[Q]`."""
+        if self._boundary is None or self._boundary[0] is not targets:
+            self._boundary = targets, boundary_mask(targets.labels.t(), self.num_classes)
+        start = self.networks(self.x, training=True).abs()
+        losses = targets.losses(-self.flow(self.equation, start), nodes_first=True)
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        return losses.detach()
+
+    def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, None]:
+        """The losses `[Q]` of the distances to the nodes of the last training step."""
+        return targets.losses(-self.distances(), nodes_first=True), None
+
+    def distances(self) -> Tensor:
+        """The distances in the current state, `[M, N, Q, K]`, 0 on the nodes of the last training step."""
+        start = self.networks(self.x, training=False, ahead=True).abs()
+        return self.flow(self.equation, start, None if self._boundary is None else self._boundary[1])
+
+    def load_state(self, values: Mapping[str, Tensor]) -> None:
+        """Overwrites the parameters, given by name."""
+        load_values(self.parameters(), values)
+
+    def random_state(self) -> dict[str, Tensor]:
+        """The states of the random number generators."""
+        return self.networks.random_state()
+
+    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restores the states of the random number generators."""
+        self.networks.load_random_state(state)
+
+
+def boundary_mask(labels: Tensor, num_classes: int) -> Tensor:
+    """Where f = 0: the nodes of each class, bool `[…, K]`, from labels `[…]` that are -1 where a node has none."""
+    return one_hot(labels.clamp(min=0), num_classes).bool() & (labels >= 0).unsqueeze(-1)

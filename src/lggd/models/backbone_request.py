@@ -1,0 +1,111 @@
+"""Backbones that models need trained, in one pass where they can share it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from lggd.backbones import Backbone, build_seeded, trainable_backbones
+from lggd.estimator.batching import UNLIMITED, curves_of
+from lggd.estimator.fit_task import FitTask
+from lggd.estimator.labels import Labels
+from lggd.training.checkpoint import Checkpoint
+from lggd.training.engine import Engine, train
+from lggd.training.optimization import Optimization
+from lggd.training.progress import Callback, History
+
+
+@dataclass(frozen=True, eq=False)
+class BackboneRequest:
+    """One backbone per seed, all on the same features `x [N, F]` and labels; see `TrainingRequest`.
+
+    `shared_x` says that x are the node features of the data, which are the same for all requests of a pass.
+    """
+
+    order: ClassVar[int] = 2
+
+    backbone: Backbone | nn.Module
+    x: Tensor
+    edge_index: Tensor
+    edge_weight: Tensor | None
+    labels: Labels
+    optimization: Optimization
+    seeds: Sequence[int]
+    task: FitTask
+    shared_x: bool = False
+    # What else must agree to share a pass: how the graph was made, where it is not that of the data.
+    graph_key: Any = None
+
+    @property
+    def stage(self) -> str:
+        return f"{self.task.prefix}backbone"
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
+    def num_problems(self) -> int:
+        return len(self.seeds)
+
+    @property
+    def names(self) -> list[str]:
+        """What errors and curves call the networks."""
+        if len(self.seeds) == 1:
+            return [self.name]
+        return [self.task.member(k, seed).name for k, seed in enumerate(self.seeds)]
+
+    def key(self) -> tuple[Any, ...]:
+        """A module of the user's is trained alone."""
+        own = id(self) if isinstance(self.backbone, nn.Module) else self.backbone
+        sizes = (self.labels.num_classes, self.x.shape[1], self.shared_x, len(self.seeds))
+        return (self.task.inputs, own, self.optimization, self.graph_key, *sizes)
+
+    def capacity(self) -> int:
+        return UNLIMITED
+
+    @classmethod
+    def train(
+        cls,
+        requests: Sequence[BackboneRequest],
+        stage: str,
+        callback: Callback | None,
+        checkpoint: Checkpoint | None,
+    ) -> list[tuple[list[nn.Module], History]]:
+        """Trains the backbones of all requests; returns the modules in their best states and the curves of each."""
+        first, members = requests[0], len(requests[0].seeds)
+        if first.shared_x:
+            x = first.x
+        else:
+            x = torch.stack([request.x for request in requests]).repeat_interleave(members, 0)
+            x = x[0] if len(x) == 1 else x
+        seeds = [seed for request in requests for seed in request.seeds]
+        modules = [build_seeded(first.backbone, x.shape[-1], first.labels.num_classes, seed) for seed in seeds]
+        trainable = trainable_backbones(modules, x, first.edge_index, first.edge_weight, seeds)
+        targets = (
+            torch.stack([getattr(request.labels, split) for request in requests]).repeat_interleave(members, 0)
+            for split in ("train", "validation")
+        )
+        names = [name for request in requests for name in request.names]
+        engine = Engine(trainable, *targets, first.optimization, names)
+        history = train(engine, stage, callback, checkpoint)
+        engine.load_best()
+        trained = trainable.export()
+        return [
+            (
+                trained[k * members : (k + 1) * members],
+                member_curves([curves_of(history, name) for name in request.names]),
+            )
+            for k, request in enumerate(requests)
+        ]
+
+
+def member_curves(histories: Sequence[History]) -> History:
+    """The curves of all members under names that tell them apart; those of a single one under their own."""
+    if len(histories) == 1:
+        return histories[0]
+    return {f"{name} member={k}": curve for k, one in enumerate(histories) for name, curve in one.items()}

@@ -1,0 +1,126 @@
+"""Ensembles: several copies of a model, with seeds of their own, whose predictions are averaged."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lggd.estimator import NodeClassifier
+from lggd.estimator.batching import FitSteps, in_parallel
+from lggd.estimator.fit_task import FitTask
+from lggd.estimator.labels import Labels
+from lggd.estimator.storage import with_prefix, without_prefix
+from lggd.features.distance_features import DistanceFeatures
+from lggd.features.lggd import LGGD
+from lggd.models.backbone_request import member_curves
+from lggd.training.randomness import read_seed
+from lggd.validation import check_instance, check_int
+
+
+@dataclass(eq=False, repr=False)
+class Ensemble(NodeClassifier):
+    """Fit several copies of a model, each with a seed of its own, and average their probabilities.
+
+    Around distance features such as `LGGD` it is itself features: those of its members, averaged. Its probabilities are
+    then softmax(−f(t)) averaged over members and times.
+
+    Parameters
+    ----------
+    model : NodeClassifier
+        The model that is copied; its own seed is not used.
+    members : int
+        The number of copies.
+    seed : int or torch.Generator
+        Random seed, from which those of the members are drawn.
+
+    Attributes
+    ----------
+    members_ : list
+        The fitted copies. See `NodeClassifier` for the others.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> data, few = lggd.load("karate"), lggd.Optimization(epochs=10)
+    >>> lggd.Ensemble(lggd.LGGD(times=(1, 2), optimization=few), members=2).fit(data).predict_proba().shape
+    torch.Size([34, 2])
+    """
+
+    model: NodeClassifier = field(default_factory=LGGD)
+    members: int = 3
+    seed: int | torch.Generator = 0
+
+    def __post_init__(self) -> None:
+        self.members_: list[Any]  # set by fit
+
+    def check_settings(self) -> None:
+        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        check_instance("model", self.model, NodeClassifier, "a model such as LGGD()")
+        check_int("members", self.members, minimum=1)
+        self.model.check_settings()
+
+    @property
+    def accepts_labels(self) -> bool:
+        """Whether `add_labels` works, as for the model that is copied."""
+        return self.model.accepts_labels
+
+    @property
+    def _held_out(self) -> float:
+        return self.model._held_out
+
+    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
+        generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
+        tasks = [task.member(k, read_seed(generator)) for k in range(self.members)]
+        self._start(task.data, labels.num_classes)
+        self.members_ = [copy.copy(self.model) for _ in tasks]
+        yield from in_parallel(
+            [one._fit_to(part, labels, part.seed) for one, part in zip(self.members_, tasks, strict=True)]
+        )
+        for stage in self.members_[0].history_:
+            self.history_[stage] = member_curves([one.history_[stage] for one in self.members_])
+        self._set_labels(labels.train.clone())
+
+    def _set_labels(self, labels: Tensor) -> None:
+        self.labels_ = labels
+        for member in self.members_:
+            member._set_labels(labels)
+
+    # -- predictions ----------------------------------------------------------------------------------------------
+
+    def features(self, data: Any) -> Tensor:
+        """Return the features of the members, averaged, float32 `[N, F]`."""
+        return self._average(lambda member: member.features(data))
+
+    def inputs(self, data: Any) -> Tensor:
+        """Return what a backbone is trained on: the inputs of the members, averaged."""
+        return self._average(lambda member: member.inputs(data))
+
+    def nearness(self, data: Any) -> Tensor:
+        """Return softmax(−f) over the classes at each time, averaged over the members, `[N, T, K]`."""
+        return self._average(lambda member: member.nearness(data))
+
+    def _probabilities(self, data: Any) -> Tensor:
+        if isinstance(self.model, DistanceFeatures):
+            return self.nearness(data).mean(1)
+        return self._average(lambda member: member._probabilities(data))
+
+    def _average(self, values: Callable[[Any], Tensor]) -> Tensor:
+        self._check_fitted()
+        return torch.stack([values(member) for member in self.members_]).mean(0)
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    def _state(self) -> dict[str, Tensor]:
+        parts = [with_prefix(f"members.{k}.", member._state()) for k, member in enumerate(self.members_)]
+        return {name: value for part in parts for name, value in part.items()}
+
+    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+        self.members_ = [copy.copy(self.model) for _ in range(self.members)]
+        for k, member in enumerate(self.members_):
+            member.labels_, member.num_classes_ = self.labels_, self.num_classes_
+            member._restore(data, without_prefix(f"members.{k}.", state))

@@ -1,0 +1,200 @@
+"""Readouts: how features become predictions."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from lggd.backbones import GCN, Backbone, build_seeded
+from lggd.diffusion import DiffusionGraph
+from lggd.errors import InputError
+from lggd.estimator.batching import FitSteps
+from lggd.estimator.fit_task import FitTask
+from lggd.estimator.labels import Labels
+from lggd.estimator.storage import saveable, with_prefix, without_prefix
+from lggd.graph import read_weight
+from lggd.learning.node_features import check_node_features
+from lggd.models.backbone_request import BackboneRequest
+from lggd.training.optimization import Optimization
+from lggd.training.progress import History
+from lggd.training.randomness import read_seed
+from lggd.validation import check_instance, check_int
+
+
+class Readout(ABC):
+    """How fitted features, such as an `Ensemble` of `LGGD`, become class probabilities."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        saveable(cls)
+
+    def check_settings(self) -> None:  # noqa: B027 (a readout may have none)
+        """Raises an `InputError` where a setting is wrong, whatever the data."""
+
+    def fit(
+        self, features: Any, task: FitTask, labels: Labels, generator: torch.Generator, history: dict[str, History]
+    ) -> FitSteps:
+        """Trains what there is to train; seeds are drawn from the generator."""
+        yield from ()
+
+    @abstractmethod
+    def predict_proba(self, features: Any, data: Any) -> Tensor:
+        """The probability of each class, float32 `[N, K]`."""
+
+    def state(self) -> dict[str, Tensor]:
+        """What was trained, as tensors by name."""
+        return {}
+
+    def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:  # noqa: B027
+        """Takes over such a state."""
+
+
+@dataclass(frozen=True)
+class NearestClass(Readout):
+    """Predict the nearest class by distance: the probabilities of the features themselves."""
+
+    def predict_proba(self, features: Any, data: Any) -> Tensor:
+        """The probability of each class, float32 `[N, K]`."""
+        probabilities: Tensor = features._probabilities(data)
+        return probabilities
+
+
+@dataclass(eq=False)
+class BackboneReadout(Readout):
+    """Train graph neural networks on the features and average their probabilities.
+
+    Parameters
+    ----------
+    backbone : GCN, GAT, ChebNet or JKNet
+        The network from features to classes.
+    members : int
+        How many networks are trained, each with a seed of its own.
+    use_features, use_x : bool
+        What they see: the distance features, the node features `x` with rows of the features' mean length, or both.
+    diffusion : DiffusionGraph or None
+        The graph that they run on; None is the given one.
+    optimization : Optimization
+        How they are trained.
+    """
+
+    backbone: Backbone = GCN()
+    members: int = 3
+    use_features: bool = True
+    use_x: bool = True
+    diffusion: DiffusionGraph | None = None
+    optimization: Optimization = Optimization()
+
+    def __post_init__(self) -> None:
+        self.modules_: list[nn.Module]  # set by fit
+        self.x_scale_: float
+
+    def check_settings(self) -> None:
+        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        check_instance("backbone", self.backbone, Backbone, "GCN(), GAT(), ChebNet() or JKNet()")
+        check_instance("optimization", self.optimization, Optimization, "an Optimization()")
+        check_int("members", self.members, minimum=1)
+        if self.diffusion is not None:
+            check_instance("diffusion", self.diffusion, DiffusionGraph, "a DiffusionGraph() or None")
+        if not (self.use_features or self.use_x):
+            raise InputError("use_features", "be True where use_x is False", "False for both")
+
+    def fit(
+        self, features: Any, task: FitTask, labels: Labels, generator: torch.Generator, history: dict[str, History]
+    ) -> FitSteps:
+        """Trains the networks; seeds are drawn from the generator."""
+        seeds = [read_seed(generator) for _ in range(self.members)]
+        data = features.data_
+        self.x_scale_ = float(features.features(data).norm(dim=1).mean())
+        request = BackboneRequest(
+            self.backbone, self._inputs(features, data), *self._edges(data), labels, self.optimization, seeds, task,
+            graph_key=self.diffusion,
+        )  # fmt: skip
+        ((self.modules_, history[request.stage]),) = yield [request]
+
+    def _inputs(self, features: Any, data: Any) -> Tensor:
+        if not self.use_x:
+            return features.features(data)  # type: ignore[no-any-return]
+        x = check_node_features(data)
+        x = normalize(x if x.layout == torch.strided else x.to_dense())
+        return torch.cat([x * self.x_scale_, features.features(data)], dim=1) if self.use_features else x
+
+    def _edges(self, data: Any) -> tuple[Tensor, Tensor | None]:
+        diffused = data if self.diffusion is None else self.diffusion.transform(data)
+        return diffused.edge_index, read_weight(diffused)
+
+    def predict_proba(self, features: Any, data: Any) -> Tensor:
+        """The probability of each class, float32 `[N, K]`."""
+        inputs, edges = self._inputs(features, data), self._edges(data)
+        with torch.no_grad():
+            return torch.stack([torch.softmax(module(inputs, *edges), dim=1) for module in self.modules_]).mean(0)
+
+    def state(self) -> dict[str, Tensor]:
+        """What was trained, as tensors by name."""
+        state = {"x_scale": torch.tensor(self.x_scale_, dtype=torch.float64)}
+        for k, module in enumerate(self.modules_):
+            state |= with_prefix(f"modules.{k}.", module.state_dict())
+        return state
+
+    def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:
+        """Takes over such a state."""
+        self.x_scale_, self.modules_ = float(state["x_scale"]), []
+        width = self._inputs(features, data).shape[1]
+        for k in range(self.members):
+            module = build_seeded(self.backbone, width, features.num_classes_, seed=0)
+            module.load_state_dict(without_prefix(f"modules.{k}.", state))
+            self.modules_.append(module.eval())
+
+
+@dataclass(eq=False)
+class MeanReadout(Readout):
+    """Average the probabilities of several readouts.
+
+    Parameters
+    ----------
+    readouts : tuple of readouts
+        What is averaged.
+    """
+
+    readouts: tuple[Readout, ...] = field(default_factory=lambda: (BackboneReadout(), NearestClass()))
+
+    def __post_init__(self) -> None:
+        self.readouts_: list[Readout]  # set by fit
+
+    def check_settings(self) -> None:
+        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        if not self.readouts:
+            raise InputError("readouts", "hold at least one readout", "none")
+        for readout in self.readouts:
+            check_instance("readouts", readout, Readout, "readouts such as NearestClass()")
+            readout.check_settings()
+
+    def fit(
+        self, features: Any, task: FitTask, labels: Labels, generator: torch.Generator, history: dict[str, History]
+    ) -> FitSteps:
+        """Trains what there is to train; seeds are drawn from the generator."""
+        self.readouts_ = [copy.copy(readout) for readout in self.readouts]
+        for readout in self.readouts_:
+            yield from readout.fit(features, task, labels, generator, history)
+
+    def predict_proba(self, features: Any, data: Any) -> Tensor:
+        """The probability of each class, float32 `[N, K]`."""
+        total = sum(readout.predict_proba(features, data) for readout in self.readouts_)
+        return total / len(self.readouts_)  # type: ignore[no-any-return, operator]
+
+    def state(self) -> dict[str, Tensor]:
+        """What was trained, as tensors by name."""
+        parts = [with_prefix(f"{k}.", readout.state()) for k, readout in enumerate(self.readouts_)]
+        return {name: value for part in parts for name, value in part.items()}
+
+    def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:
+        """Takes over such a state."""
+        self.readouts_ = [copy.copy(readout) for readout in self.readouts]
+        for k, readout in enumerate(self.readouts_):
+            readout.restore(features, data, without_prefix(f"{k}.", state))

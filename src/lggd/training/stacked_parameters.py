@@ -1,0 +1,92 @@
+"""Parameters of many problems in one tensor each, and an Adam that trains every problem with its own settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lggd.training.optimization import Optimization
+
+
+@dataclass(frozen=True)
+class StackedParameter:
+    """A tensor that training changes: a parameter `[Q, …]` of all problems, or a buffer.
+
+    `owner` is the index of the problem that the whole tensor belongs to; None where the first dimension is Q.
+    """
+
+    name: str
+    value: Tensor
+    owner: int | None = None
+
+    def expand(self, mask: Tensor) -> Tensor:
+        """A mask of problems `[Q]` in a shape that broadcasts against the value."""
+        return mask.view(-1, *[1] * (self.value.dim() - 1)) if self.owner is None else mask[self.owner]
+
+
+class GroupedAdam:
+    """Adam with a learning rate and a weight decay per problem.
+
+    It steps on views: neighbouring problems with equal settings are one slice of each stacked parameter.
+    """
+
+    def __init__(
+        self, parameters: Sequence[StackedParameter], optimizations: Sequence[Optimization], fused: bool = True
+    ) -> None:
+        trained = [one for one in parameters if one.value.requires_grad]
+        self._values = [one.value for one in trained]
+        self._slices: list[tuple[Tensor, Tensor, slice]] = []
+        settings = [(one.lr, one.weight_decay) for one in optimizations]
+        groups: dict[tuple[float, float], list[Tensor]] = {}
+        for one in trained:
+            if one.owner is not None:
+                groups.setdefault(settings[one.owner], []).append(one.value)
+                continue
+            for setting, problems in _equal_neighbours(settings):
+                view = one.value.detach()[problems]
+                self._slices.append((view, one.value, problems))
+                groups.setdefault(setting, []).append(view)
+        param_groups = [{"params": values, "lr": lr, "weight_decay": decay} for (lr, decay), values in groups.items()]
+        on_gpu = any(value.is_cuda for value in self._values)
+        self._adam = torch.optim.Adam(param_groups, fused=fused, capturable=fused and on_gpu)
+
+    def zero_grad(self) -> None:
+        """Drops all gradients."""
+        self._adam.zero_grad(set_to_none=True)
+        for value in self._values:
+            value.grad = None
+
+    def step(self) -> None:
+        """One step; parameters without a gradient stay as they are."""
+        for view, value, problems in self._slices:
+            view.grad = None if value.grad is None else value.grad[problems]
+        self._adam.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """As that of `torch.optim.Adam`."""
+        return self._adam.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As that of `torch.optim.Adam`."""
+        self._adam.load_state_dict(dict(state))
+
+
+def _equal_neighbours(settings: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], slice]]:
+    runs, first = [], 0
+    for setting, members in groupby(settings):
+        count = len(list(members))
+        runs.append((setting, slice(first, first + count)))
+        first += count
+    return runs
+
+
+def load_values(parameters: Iterable[StackedParameter], values: Mapping[str, Tensor]) -> None:
+    """Overwrites parameters in place by the values of their names."""
+    with torch.no_grad():
+        for one in parameters:
+            one.value.copy_(values[one.name])

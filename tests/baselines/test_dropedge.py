@@ -1,0 +1,105 @@
+"""DropEdge: which edges are dropped, and how the rest is normalized."""
+
+import pytest
+import torch
+
+from baseline_cases import CASES, FEW, check_together, dense_matrix, graph, identity, networks, weighted_or_not
+from lggd import GAT, GCN, ChebNet, JKNet, LGGDClassifier
+from lggd.backbones import layers
+from lggd.baselines import DropEdge, dropedge
+from lggd.baselines.dropedge import SubsampledAdjacency, SubsampledLaplacian
+from small_data import changed, random
+
+
+@weighted_or_not
+@pytest.mark.parametrize("backbone", [GCN(hidden=8), JKNet(hidden=4), ChebNet(hidden=8)], ids=repr)
+def test_dropping_nothing_is_the_backbone(backbone, weighted):
+    data = graph(weighted)
+    model = DropEdge(p=0, backbone=backbone, optimization=FEW, seed=6).fit(data)
+    plain = LGGDClassifier(features=None, backbone=backbone, optimization=FEW, seed=6).fit(data)
+    assert torch.equal(model.probabilities_, plain.predict_proba())
+    assert model.history_["training"] == plain.history_["backbone"]
+
+
+@weighted_or_not
+@pytest.mark.parametrize(
+    ("kind", "reader"), [(SubsampledAdjacency, layers.gcn_adjacency), (SubsampledLaplacian, layers.scaled_laplacian)]
+)
+def test_kept_edges_are_normalized_as_by_pyg(kind, reader, weighted):
+    data = graph(weighted)
+    n = data.num_nodes
+    data.edge_index[1, 0] = data.edge_index[0, 0]  # a self-loop
+    weights = data.get("edge_weight")
+    made = kind(data.edge_index, weights, n)
+    kept = torch.rand(3, len(made.weight), generator=random(1)) < torch.tensor([[0.0], [0.5], [2.0]])
+    loop = data.edge_index[0] == data.edge_index[1]
+    for one, entries in zip(kept, made.entries(kept), strict=True):
+        is_kept = torch.zeros(n, n, dtype=torch.bool)
+        is_kept[made.edges.source[one], made.edges.target[one]] = True
+        chosen = loop | is_kept[data.edge_index[0], data.edge_index[1]]
+        expected = reader(data.edge_index[:, chosen], None if weights is None else weights[chosen], n, torch.float32)
+        found = dense_matrix(made.edges.source, made.edges.target, entries, n)
+        torch.testing.assert_close(found, expected.matrix.to_dense())
+
+
+def test_fraction_of_dropped_edges():
+    made, _ = networks(DropEdge(p=0.99), graph(each=200, inside=0.1), (0, 1))
+    dropped = 1 - made._sample_kept().float().mean(1)
+    assert dropped.tolist() == pytest.approx([0.99, 0.99], abs=0.003)
+
+
+def first_loss(model, data):
+    """The training loss of the first epoch, without dropout of values."""
+    made, targets = networks(model, data)
+    made._dropout = identity
+    return made.training_step(targets, [True])
+
+
+def test_dropping_all_edges_keeps_self_loops():
+    data = graph()
+    edgeless = changed(data, edge_index=data.edge_index[:, :0], edge_weight=data.edge_weight[:0])
+    torch.testing.assert_close(first_loss(DropEdge(p=1), data), first_loss(DropEdge(p=0), edgeless))
+
+
+def check_evaluation(data):
+    """Logits do not depend on p."""
+    assert torch.equal(*(networks(DropEdge(p=p), data)[0].logits() for p in (0, 0.9)))
+
+
+def test_evaluation_uses_all_edges():
+    check_evaluation(graph())
+
+
+def test_check_finds_dropped_edges_in_evaluation(monkeypatch):
+    def planted(self, drop):
+        entries = self.matrix.entries(self._sample_kept())
+        propagate = lambda values: dropedge.spread_each(values, entries, self.matrix.edges)  # noqa: E731
+        return self.modules[0].logits(self.stacked, self.x, propagate, drop)
+
+    monkeypatch.setattr(dropedge._EdgeDropout, "_forward", planted)
+    with pytest.raises(AssertionError):
+        check_evaluation(graph())
+
+
+def test_edges_are_sampled_once_per_epoch():
+    made, targets = networks(DropEdge(p=0.5), graph())
+    sampled = []
+    sample = made._sample_kept
+    made._sample_kept = lambda: sampled.append(sample()) or sampled[-1]
+    for _ in range(2):
+        made.training_step(targets, [True])
+    assert len(sampled) == 2
+    assert not torch.equal(*sampled)
+
+
+def test_contract_finds_samples_shared_between_problems(monkeypatch):
+    sample = dropedge._EdgeDropout._sample_kept
+    shared = lambda self: sample(self)[:1].expand(len(self.generators), -1).contiguous()  # noqa: E731
+    monkeypatch.setattr(dropedge._EdgeDropout, "_sample_kept", shared)
+    with pytest.raises(AssertionError):
+        check_together(CASES["DropEdge"].make)
+
+
+def test_unsupported_backbones_raise():
+    with pytest.raises(TypeError, match=r"`backbone` must be GCN\(\), JKNet\(\) or ChebNet\(\), got GAT"):
+        DropEdge(backbone=GAT()).fit(graph())

@@ -1,0 +1,125 @@
+"""GAug-M: the modified graph."""
+
+import pytest
+import torch
+from torch.nn import functional
+from torch_geometric.utils import is_undirected
+
+import lggd
+from baseline_cases import FEW
+from lggd import GCN
+from lggd.baselines import GAugM, gaug_m, graph_autoencoder
+from lggd.baselines.gaug_m import modify_edges
+from lggd.baselines.graph_autoencoder import VariationalGraphAutoencoder, undirected_edges
+from small_data import blocks, random
+
+
+def pair_set(edge_index):
+    return {tuple(pair) for pair in edge_index.t().tolist()}
+
+
+def check_modified_edges(modify, entries, monkeypatch):
+    monkeypatch.setattr(graph_autoencoder, "BLOCK_ENTRIES", {"cpu": entries})
+    data = blocks(lonely=2)
+    z = torch.randn(36, 5, generator=random(1))
+    before = undirected_edges(data.edge_index, 36)
+    new, _ = modify(z, data.edge_index, None, 0.3, 0.55)
+    after = undirected_edges(new, 36)
+    count = before.shape[1]
+    removed, added = (pair_set(one) - pair_set(other) for one, other in ((before, after), (after, before)))
+    assert (len(removed), len(added)) == (int(0.3 * count), int(0.55 * count))
+    assert is_undirected(new)
+    assert (new[0] != new[1]).all()
+    assert len(pair_set(new)) == new.shape[1]
+    score = z @ z.t()
+    kept = pair_set(before) - removed
+    never = {(i, j) for i in range(36) for j in range(i + 1, 36)} - pair_set(before) - added
+    assert min(score[pair] for pair in kept) >= max(score[pair] for pair in removed)
+    assert min(score[pair] for pair in added) >= max(score[pair] for pair in never)
+
+
+@pytest.mark.parametrize("entries", [36, 300, 2**20])
+def test_least_likely_edges_are_removed_and_most_likely_pairs_added(entries, monkeypatch):
+    check_modified_edges(modify_edges, entries, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        lambda z, edges, weight, remove, add: modify_edges(-z.abs(), edges, weight, remove, add),
+        lambda z, edges, weight, remove, add: modify_edges(z, edges, weight, add, remove),
+        lambda z, edges, weight, remove, add: modify_edges(z, edges, weight, remove / 2, add),
+    ],
+)
+def test_check_finds_wrong_modifications(bug, monkeypatch):
+    with pytest.raises(AssertionError):
+        check_modified_edges(bug, 2**20, monkeypatch)
+
+
+def test_planted_edges_between_classes_are_removed():
+    data = blocks()
+    y = functional.one_hot(data.y, 3).float()
+    inside = data.edge_index[:, data.y[data.edge_index[0]] == data.y[data.edge_index[1]]]
+    planted = torch.tensor([[0, 3, 6, 1], [1, 5, 8, 2]])
+    noisy = torch.cat([inside, planted, planted.flip(0)], dim=1)
+    new, _ = modify_edges(y, noisy, None, (planted.shape[1] + 0.5) / (noisy.shape[1] / 2), 0)
+    assert pair_set(new) == pair_set(inside)
+
+
+def test_kept_edges_keep_their_weight_and_added_edges_have_weight_one():
+    data = blocks(weighted=True)
+    loop = torch.tensor([[4], [4]])
+    edges, weight = torch.cat([data.edge_index, loop], 1), torch.cat([data.edge_weight, torch.tensor([0.5])])
+    new, new_weight = modify_edges(torch.randn(36, 3, generator=random()), edges, weight, 0.5, 0.25)
+    added = int(0.25 * (data.num_edges // 2))
+    assert (new_weight[-2 * added :] == 1).all()
+    old = {tuple(pair): one for pair, one in zip(edges.t().tolist(), weight.tolist(), strict=True)}
+    kept = zip(new.t().tolist()[: -2 * added], new_weight.tolist(), strict=False)
+    assert all(old[tuple(pair)] == one for pair, one in kept)
+    assert (4, 4) in pair_set(new)
+
+
+def test_at_most_all_pairs_are_added():
+    new, _ = modify_edges(torch.randn(9, 3, generator=random()), blocks(each=3).edge_index, None, 0.0, 100.0)
+    assert new.shape[1] == 9 * 8
+
+
+def test_unmodified_graph_gives_the_backbone():
+    data = blocks(lonely=1)
+    plain = lggd.LGGDClassifier(features=None, backbone=GCN(), optimization=FEW, seed=3).fit(data)
+    assert torch.equal(GAugM(optimization=FEW, seed=3).fit(data).probabilities_, plain.predict_proba())
+
+
+def test_modified_graph_is_trained_on_and_its_autoencoder_trained_once(monkeypatch):
+    gaug_m._EMBEDDINGS.clear()
+    data, calls = blocks(), []
+    train = VariationalGraphAutoencoder.train
+    monkeypatch.setattr(VariationalGraphAutoencoder, "train", lambda *a, **k: calls.append(1) or train(*a, **k))
+    model = GAugM(remove=0.2, add=0.4, predictor_epochs=10, optimization=FEW)
+    made = model.transform(data)
+    plain = lggd.LGGDClassifier(features=None, backbone=GCN(), optimization=FEW).fit(made)
+    assert torch.equal(model.fit(data).probabilities_, plain.predict_proba())
+    GAugM(remove=0.1, add=0.1, predictor_epochs=10).transform(data.clone())
+    assert len(calls) == 1
+    other = GAugM(remove=0.2, add=0.4, predictor_epochs=10, predictor_seed=8).transform(data)
+    assert not torch.equal(other.edge_index, made.edge_index)
+
+
+def test_transformed_data_do_not_share_the_cache():
+    data, model = blocks(), GAugM(remove=0.2, predictor_epochs=3)
+    model.transform(data).edge_index.fill_(0)
+    assert model.transform(data).edge_index.any()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"remove": 1.5}, r"`remove` must lie in \[0, 1\]"),
+        ({"add": -0.1}, "`add` must be 0 or above"),
+        ({"predictor_epochs": 0}, "`predictor_epochs` must be"),
+        ({"predictor_seed": -1}, "`predictor_seed` must be"),
+    ],
+)
+def test_invalid_settings_raise(settings, message):
+    with pytest.raises(ValueError, match=message):
+        GAugM(**settings).fit(blocks())
