@@ -24,7 +24,7 @@ from lggd.paper.comparison import (
 from lggd.paper.measuring import changes, seconds_of, told, versions_of
 from lggd.paper.paper_tables import BASELINES, DATASETS, PUBLISHED, ROWS
 from lggd.paper.result_figures import COMPARED, on_backbone, row_name
-from lggd.report.wording import counted, signed
+from lggd.report.formatting import counted, signed
 
 UNEXPLAINED = "**not explained**"
 NONE = "–"

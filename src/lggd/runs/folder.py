@@ -17,8 +17,8 @@ from lggd.estimator import storage
 from lggd.estimator.fit_task import read_graph
 from lggd.files import check_folder_writable, replacing_folder
 from lggd.report import page
-from lggd.report.content import RunReport
-from lggd.report.placement import place
+from lggd.report.graph_layout import layout_graph
+from lggd.report.run_report import RunReport
 from lggd.runs.run import RunResult, distance_features, installed_versions
 
 MARKER = "run.json"
@@ -106,29 +106,26 @@ def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
     return RunReport(
         title=f"{result.settings.titles()['model']} on {run_input.name}",
         dataset=run_input.name,
-        backbone=result.settings.backbone_name or "none",
+        titles=result.settings.titles(),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         version=installed_versions()["lggd"],
         machine=f"{platform.system()} {platform.machine()}, {result.settings.device}",
         seconds=result.seconds["all"] or 0.0,
         settings=settings,
-        num_nodes=len(run_input.ids),
         num_edges=run_input.num_edges,
         classes=run_input.classes,
         ids=run_input.ids,
-        accuracy={"raw": result.accuracy["reference"], "lggd": result.accuracy["model"]},
-        heldout=int(run_input.held_out.sum()),
-        labelled=int((result.measured_labels >= 0).sum()),
+        accuracy=result.accuracy,
         curves=result.curves,
         times=distance_features(model.features_)[0].times,  # type: ignore[attr-defined]
         distances=result.distances.numpy(),  # type: ignore[union-attr]
         positions=_positions(run_input.data),
         edges=run_input.data.edge_index.numpy(),
-        truth=run_input.data.y.numpy(),
-        given=result.measured_labels.numpy(),
+        y=run_input.data.y.numpy(),
+        labels=result.measured_labels.numpy(),
         predicted=probabilities.argmax(1).numpy(),
         probabilities=probabilities.numpy(),
-        tested=run_input.held_out.numpy(),
+        test_mask=run_input.held_out.numpy(),
         additions=result.additions,
         notes=result.notes,
     )
@@ -139,4 +136,4 @@ def _positions(data: Any) -> NDArray[np.float32]:
     given = getattr(data, "pos", None)
     if given is not None and given.shape[1] == 2:
         return np.asarray(given.cpu().numpy(), np.float32)
-    return place(read_graph(data))
+    return layout_graph(read_graph(data))
