@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
-from lggd.paper.measurements import ADDITIONS, RETRAINED, Measurements, read_measurements
+from lggd.paper.measurements import ADDITIONS, BACKBONES, RETRAINED, Measurements, read_measurements
 from lggd.paper.published import BASELINES, DATASETS, PUBLISHED, ROWS
 
 FOLDER = Path(__file__).parent
@@ -21,7 +21,6 @@ MOST = 4  # of the five datasets
 GGD_TOLERANCE, LGGD_TOLERANCE = 2.0, 1.0  # percentage points
 LGGD_PLUS_MEAN = 82.5
 DYNAMIC_DATASETS = ("cora", "citeseer", "pubmed")
-BACKBONES = ("GAT", "ChebNet", "JKNet")
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def acceptance_checks(measured: Measurements) -> list[Check]:
         _never_worse_than_gcn(measured),
         _mean_over_datasets(measured),
         *(_improves(measured, row, dataset) for row in growing for dataset in DYNAMIC_DATASETS),
-        *(_better_than_raw_features(measured, backbone) for backbone in BACKBONES),
+        *(_better_than_raw_features(measured, backbone) for backbone in BACKBONES if backbone != "gcn"),
     ]
 
 
@@ -163,7 +162,8 @@ def _better_than_raw_features(measured: Measurements, backbone: str) -> Check:
             better.append(title)
         else:
             others.append(f"{title} {ours.mean:.2f}, row 01 {raw.mean:.2f}")
-    goal = f"{backbone}: {ROWS['14']} better than the raw features on at least {MOST} of {len(DATASETS)} datasets"
+    name, enough = BACKBONES[backbone], f"at least {MOST} of {len(DATASETS)} datasets"
+    goal = f"{name}: {ROWS['14']} better than the raw features on {enough}"
     return Check(goal, len(better) >= MOST, _tally(better, others))
 
 

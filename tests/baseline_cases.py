@@ -1,12 +1,13 @@
 """Every baseline with settings small enough for a test, the checks of their contract, and their networks."""
 
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from lggd import GCN, ChebNet, JKNet, Optimization, fit_together
+from lggd import GCN, ChebNet, JKNet, Optimization, fit_together, load_model
 from lggd.baselines import GDC, GOAL, GPRGNN, PPR, Complement, DropEdge, GAugM, GAugO, GraphMix, Heat, MixUp
 from lggd.baselines.baseline import BaselineData, BaselineProblem
 from lggd.estimator.labels import Labels
@@ -176,6 +177,17 @@ def check_inputs_unchanged(make):
     assert same(before, data.to_dict())
 
 
+def check_saved_model(make):
+    model = make(seed=3).fit(blocks())
+    with TemporaryDirectory() as folder:
+        model.save(folder)
+        loaded = load_model(folder)
+    assert repr(loaded) == repr(model)
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+    assert torch.equal(loaded.labels_, model.labels_)
+    assert loaded.history_ == model.history_
+
+
 CHECKS = {
     check.__name__.removeprefix("check_"): check
     for check in (
@@ -187,6 +199,7 @@ CHECKS = {
         check_refit,
         check_global_random_state,
         check_inputs_unchanged,
+        check_saved_model,
     )
 }
 

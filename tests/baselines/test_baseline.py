@@ -28,8 +28,8 @@ from baseline_cases import (
 )
 from lggd import Optimization, baselines, fit_together
 from lggd.baselines import Baseline, DropEdge, gprgnn
-from lggd.baselines.baseline import VALIDATION
 from lggd.baselines.initialization import stacked_backbones
+from lggd.estimator.estimator import VALIDATION
 from lggd.estimator.labels import Labels
 from small_data import CLASSES, blocks, changed, permuted, random, splits, unmasked
 
@@ -154,6 +154,16 @@ def test_labels_are_copied():
     before = model.labels_.clone()
     data.y.fill_(-1)
     assert torch.equal(model.labels_, before)
+
+
+def test_predictions_are_for_the_graph_of_the_fit():
+    data = blocks()
+    model = DropEdge(backbone=SMALL, optimization=FEW).fit(data)
+    assert model.predict_proba(data.clone()) is model.probabilities_
+    with pytest.raises(ValueError, match="`data` must be the graph that the baseline was fitted to"):
+        model.predict(blocks(seed=1))
+    with pytest.raises(ValueError, match="take labels without training, got DropEdge"):
+        model.add_labels([20], [1])
 
 
 def with_weight(value, name="edge_weight"):

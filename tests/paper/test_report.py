@@ -147,7 +147,7 @@ def test_command_writes_the_report(tmp_path: Path) -> None:
     assert facts["out"] == str(tmp_path / "elsewhere" / "page.md")
     assert facts["figures"] == [str(tmp_path / "elsewhere" / "figures" / "table1.png")]
     assert facts["table1"][0]["test"] == pytest.approx(70)
-    assert facts["table1"][0]["paper"] == {"mean": 74.13, "sd": 2.08}
+    assert facts["paper"]["01.cora"] == {"mean": 74.13, "sd": 2.08}
     assert facts["paired_tests"][0]["wins"] == 10
     assert "14.photo" in facts["missing"]
     shown = command("report", "--results", results)

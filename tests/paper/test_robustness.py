@@ -27,9 +27,9 @@ def test_points_are_uniform_in_the_disk() -> None:
 def test_shapes_and_boundary_values(small: Robustness) -> None:
     assert small.points.shape == (800, 2)
     assert small.extra_edges == (10, 100)
-    assert small.exponents == (1, 2, math.inf)
+    assert list(small.distances) == [1, 2, math.inf]
     assert small.unreachable == 0
-    for p in small.exponents:
+    for p in small.distances:
         assert small.distances[p].shape == (3, 800)
         assert small.change[p].shape == (2, 2)
         assert (small.distances[p][:, small.boundary] == 0).all()
@@ -38,7 +38,7 @@ def test_shapes_and_boundary_values(small: Robustness) -> None:
 
 def test_p_1_is_the_most_robust(small: Robustness) -> None:
     for row in range(2):
-        changes = [small.mean_change(p)[row] for p in small.exponents]
+        changes = [small.mean_change(p)[row] for p in small.distances]
         assert changes == sorted(changes)
     assert small.mean_change(1)[0] < 0.05 < small.mean_change(math.inf)[0]
 
@@ -51,7 +51,7 @@ def test_change_is_the_relative_norm(small: Robustness) -> None:
 def test_same_seed_same_numbers(small: Robustness) -> None:
     again = robustness(points=800, epsilon=0.2, extra_edges=(10, 100), exponents=(1, 2, math.inf), seeds=2)
     other = robustness(points=800, epsilon=0.2, extra_edges=(10, 100), exponents=(1,), seeds=1, seed=1)
-    for p in small.exponents:
+    for p in small.distances:
         np.testing.assert_array_equal(again.change[p], small.change[p])
         np.testing.assert_array_equal(again.distances[p], small.distances[p])
     assert not np.array_equal(other.points, small.points)

@@ -59,9 +59,12 @@ class StackedBackbones:
 
     def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
         """Backpropagates the losses and returns them, `[Q]`."""
-        losses = targets.losses(self._forward(self._dropout))
+        losses = self._training_losses(targets)
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
+
+    def _training_losses(self, targets: Targets) -> Tensor:
+        return targets.losses(self._forward(self._dropout))
 
     def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
         """The losses and the numbers of correct predictions, `[Q]` each, without dropout."""

@@ -42,6 +42,9 @@ class BaselineProblem:
     name: str
 
 
+Problems = Sequence[BaselineProblem]
+
+
 @dataclass(frozen=True, eq=False)
 class BaselineData:
     """What all problems of a pass share: node features float32 `[N, F]`, edges, their weights or None, and K."""
@@ -80,9 +83,7 @@ class Baseline(NodeClassifier):
         """Raises an `InputError` where a setting of the method is wrong."""
 
     @abstractmethod
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> BaselineNetworks:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         """Networks to be trained, one per problem.
 
         Called once for all problems of a pass, on the first of its models. Whatever comes before training, such as
@@ -180,15 +181,15 @@ class BaselineRequest:
 
 def train_problems(
     networks: BaselineNetworks,
-    problems: Sequence[BaselineProblem],
+    problems: Problems,
     optimization: Optimization,
     stage: str,
     callback: Callback | None,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[Tensor, History]:
     """Trains networks on the problems of a pass; returns their logits `[Q, N, K]` in the best states, and curves."""
-    targets = (torch.stack([getattr(one, split) for one in problems]) for split in ("train", "validation"))
-    engine = Engine(networks, *targets, optimization, [one.name for one in problems])
+    targets, validation = (torch.stack([getattr(one, split) for one in problems]) for split in ("train", "validation"))
+    engine = Engine(networks, targets, validation, optimization, [one.name for one in problems])
     history = train(engine, stage, callback, checkpoint)
     engine.load_best()
     return networks.logits(), history

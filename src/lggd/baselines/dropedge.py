@@ -12,7 +12,7 @@ from lggd.backbones import GCN, ChebNet, JKNet
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import SortedEdges, spread_each
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.initialization import build_backbones, check_backbone, stacked_backbones
 from lggd.training.progress import Callback
 from lggd.training.targets import Targets
@@ -49,9 +49,7 @@ class DropEdge(Baseline):
         check_real("p", self.p, 0, 1, remedy="It is the probability of dropping an edge.")
         check_backbone(self.backbone, (GCN, JKNet, ChebNet), "Only their edge weights can be normalized again.")
 
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> BaselineNetworks:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         if self.p == 0:
             return stacked_backbones(self.backbone, data, problems, data.edge_index, data.edge_weight)
         return _EdgeDropout(*build_backbones(self.backbone, data, problems), data, self.p)
@@ -65,13 +63,10 @@ class _EdgeDropout(StackedBackbones):
         matrix = SubsampledLaplacian if isinstance(modules[0].choice, ChebNet) else SubsampledAdjacency
         self.p, self.matrix = p, matrix(data.edge_index, data.edge_weight, data.num_nodes)
 
-    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
-        """Backpropagates the losses and returns them, `[Q]`."""
+    def _training_losses(self, targets: Targets) -> Tensor:
         entries = self.matrix.entries(self._sample_kept())
         propagate = lambda values: spread_each(values, entries, self.matrix.edges)  # noqa: E731
-        losses = targets.losses(self.modules[0].logits(self.stacked, self.x, propagate, self._dropout))
-        losses.sum().backward()  # type: ignore[no-untyped-call]
-        return losses.detach()
+        return targets.losses(self.modules[0].logits(self.stacked, self.x, propagate, self._dropout))
 
     def _sample_kept(self) -> Tensor:
         """The edges that each problem keeps in this epoch, bool `[Q, E]`."""

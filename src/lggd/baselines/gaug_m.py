@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import GCN, Backbone
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.graph_autoencoder import VariationalGraphAutoencoder, row_blocks, undirected_edges
 from lggd.baselines.initialization import check_backbone, stacked_backbones
 from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
@@ -72,9 +71,7 @@ class GAugM(Baseline):
         check_int("predictor_seed", self.predictor_seed, 0, "Use 7.")
         check_backbone(self.backbone)
 
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> BaselineNetworks:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         edges = self._modified(data.x, data.edge_index, data.edge_weight, callback)
         return stacked_backbones(self.backbone, data, problems, *edges)
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 from lggd.backbones import GCN
 from lggd.backbones.layers import batched_linear
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.graph_autoencoder import (
     BLOCK_ENTRIES,
     ReconstructionLoss,
@@ -44,8 +44,8 @@ class GAugO(Baseline):
 
     The predictor embeds the nodes, Z = ReLU(Â(ÂXW₀)W₁), without bias, rows of X divided by their L1 norm. A pair is an
     edge with probability P = α ZZᵀ/max(ZZᵀ) + (1 - α) A. Every epoch samples a graph, runs the classifier on it and
-    minimizes its cross-entropy + β · (the reconstruction loss of ZZᵀ on the given graph), through the samples too. Only
-    the classifier has weight decay. Both are pretrained on the given graph, on which the GCN is also evaluated.
+    minimizes its cross-entropy + β · (the reconstruction loss of ZZᵀ on the original graph), through the samples too.
+    Only the classifier has weight decay. Both are pretrained on the original graph, which is also used in evaluation.
 
     Edges must go in both directions. Weights count in Â and in evaluation; a sampled edge has weight 1. Memory and time
     grow with N².
@@ -101,9 +101,7 @@ class GAugO(Baseline):
         bytes_per_problem = (STORED_PER_PAIR * size**2 + TEMPORARY_PER_PAIR * block) * 4
         return max(1, int(MEMORY_FRACTION * free / bytes_per_problem))
 
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> BaselineNetworks:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         check_symmetric(data.edge_index, data.edge_weight, data.num_nodes)
         networks = _JointTraining(self, data, problems)
         networks.pretrain(torch.stack([problem.train for problem in problems]), callback)
@@ -113,7 +111,7 @@ class GAugO(Baseline):
 class _JointTraining(StackedBackbones):
     """Classifiers, each with an edge predictor that samples the graphs of its training."""
 
-    def __init__(self, model: GAugO, data: BaselineData, problems: Sequence[BaselineProblem]) -> None:
+    def __init__(self, model: GAugO, data: BaselineData, problems: Problems) -> None:
         features, size = data.x.shape[1], data.num_nodes
         modules, seeds = build_backbones(model.backbone, data, problems)
         super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
@@ -150,7 +148,7 @@ class _JointTraining(StackedBackbones):
         return functional.relu(self.graph(batched_linear(hidden, self.stacked[SECOND]))).contiguous()
 
     def pretrain(self, train: Tensor, callback: Callback | None) -> None:
-        """Trains the predictors to reconstruct the given graph, then the classifiers on it, for labels `[Q, N]`."""
+        """Trains the predictors to reconstruct the original graph, then the classifiers on it, for labels `[Q, N]`."""
         model, targets = self.model, Targets(train, "train")
         predictor = torch.optim.Adam([self.stacked[FIRST], self.stacked[SECOND]], lr=model.optimization.lr, fused=True)
         minimize(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lggd.backbones import GCN, Backbone, JKNet
 from lggd.backbones.propagation import Propagation, SortedEdges
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.initialization import check_backbone, stacked_backbones
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError
@@ -63,9 +62,7 @@ class GDC(Baseline):
         check_backbone(self.backbone)
         _ = self._diffusion
 
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> BaselineNetworks:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         edge_index, weight = self._diffusion.diffuse(data.edge_index, data.edge_weight, data.num_nodes)
         stack = stacked_backbones(self.backbone, data, problems, edge_index, weight)
         if isinstance(self.backbone, (GCN, JKNet)):

@@ -14,7 +14,7 @@ from lggd.backbones.layers import Drop, batched_linear, edges_with_loops, gat_co
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation, SortedEdges
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem, train_problems
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, train_problems
 from lggd.baselines.complement_graph import Complement, complement_graphs
 from lggd.baselines.initialization import build_modules, derived_seeds
 from lggd.errors import InputError
@@ -99,9 +99,7 @@ class GOAL(Baseline):
         check_instance("pretraining", self.pretraining, Optimization, "Optimization(…)")
         check_instance("complement", self.complement, Complement, "Complement(…)")
 
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> BaselineNetworks:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         if self.complement.hidden < data.num_classes:
             raise InputError(
                 "complement.hidden",
@@ -223,7 +221,7 @@ class AttentionNetwork(Network):
 
 def pretrained_logits(
     data: BaselineData,
-    problems: Sequence[BaselineProblem],
+    problems: Problems,
     seeds: Sequence[int],
     optimization: Optimization,
     callback: Callback | None,

@@ -15,7 +15,7 @@ from lggd.backbones.layers import Drop, batched_linear, gcn_adjacency
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.initialization import adam_without_decay_of, build_modules, max_problems_with_input_dropout
 from lggd.training.dropout import LEVELS, draw_kept, kept_levels
 from lggd.training.engine import Optimizer
@@ -71,9 +71,7 @@ class GPRGNN(Baseline):
     def _capacity(self, data: BaselineData) -> int:
         return max_problems_with_input_dropout(data)
 
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> BaselineNetworks:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         build = partial(_PolynomialNetwork, self, data.x.shape[1], data.num_classes)
         return _PolynomialTraining(*build_modules(problems, build, data.x.device), data, self.propagation_dropout)
 
@@ -128,12 +126,9 @@ class _PolynomialTraining(StackedBackbones):
         """Adam without weight decay of γ."""
         return adam_without_decay_of(("gamma",), self.stacked, optimizations[0])
 
-    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
-        """Backpropagates the losses and returns them, `[Q]`."""
+    def _training_losses(self, targets: Targets) -> Tensor:
         scores = self._score_dropout(_scores(self.stacked, self.x, self._dropout))
-        losses = targets.losses(_polynomial(scores, self.stacked["gamma"], self.graph))
-        losses.sum().backward()  # type: ignore[no-untyped-call]
-        return losses.detach()
+        return targets.losses(_polynomial(scores, self.stacked["gamma"], self.graph))
 
     def _score_dropout(self, scores: Tensor) -> Tensor:
         if self.kept_score_levels == LEVELS:

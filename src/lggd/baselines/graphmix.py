@@ -15,7 +15,7 @@ from lggd.backbones.layers import Drop, batched_linear, gcn_adjacency
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.initialization import build_modules, max_problems_with_input_dropout
 from lggd.errors import InputError
 from lggd.training.optimization import Optimization
@@ -81,9 +81,7 @@ class GraphMix(Baseline):
     def _capacity(self, data: BaselineData) -> int:
         return max_problems_with_input_dropout(data)
 
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> BaselineNetworks:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         build = partial(_SharedNetwork, self, data.x.shape[1], data.num_classes)
         train = torch.stack([problem.train for problem in problems])
         return _AlternatingTraining(*build_modules(problems, build, data.x.device), data, train, self)
@@ -140,15 +138,13 @@ class _AlternatingTraining(StackedBackbones):
         """All tensors that training changes, the epoch included."""
         return [*super().parameters(), StackedParameter("epoch", self.epoch)]
 
-    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
-        """Backpropagates the losses and returns them, `[Q]`."""
+    def _training_losses(self, targets: Targets) -> Tensor:
         # Both networks may share the dropout of x, for only one of them counts.
         values = batched_linear(self._dropout(self.x), self.stacked["first.lin.weight"])
         gcn_losses = targets.losses(_gcn_logits(values, self.stacked, self.graph))
         losses = torch.where(self._train_gcn(), gcn_losses, self._mlp_losses(_mlp_logits(values, self.stacked)))
-        losses.sum().backward()  # type: ignore[no-untyped-call]
         self.epoch.add_(1)
-        return losses.detach()
+        return losses
 
     def _train_gcn(self) -> Tensor:
         """Which problems train the GCN in this epoch, bool `[Q]`."""

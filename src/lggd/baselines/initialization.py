@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TypeVar, cast, get_args
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from lggd.backbones import Backbone
 from lggd.backbones.networks import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import BaselineData, BaselineProblem
+from lggd.baselines.baseline import BaselineData, Problems
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import RandomState, read_seed
 from lggd.validation import check_instance
@@ -35,7 +35,7 @@ def derived_seeds(seed: int, count: int) -> list[int]:
 
 
 def build_modules(
-    problems: Sequence[BaselineProblem], build: Callable[[], Module], device: torch.device
+    problems: Problems, build: Callable[[], Module], device: torch.device
 ) -> tuple[list[Module], list[int]]:
     """One module per problem, initialized from its seed, and the seeds of their dropout."""
     modules = []
@@ -45,9 +45,7 @@ def build_modules(
     return modules, [derived_seeds(problem.seed, 1)[0] for problem in problems]
 
 
-def build_backbones(
-    backbone: Backbone, data: BaselineData, problems: Sequence[BaselineProblem]
-) -> tuple[list[Network], list[int]]:
+def build_backbones(backbone: Backbone, data: BaselineData, problems: Problems) -> tuple[list[Network], list[int]]:
     """The same for a backbone."""
     build = cast("Callable[[], Network]", partial(backbone.build, data.x.shape[1], data.num_classes))
     return build_modules(problems, build, data.x.device)
@@ -56,7 +54,7 @@ def build_backbones(
 def stacked_backbones(
     backbone: Backbone,
     data: BaselineData,
-    problems: Sequence[BaselineProblem],
+    problems: Problems,
     edge_index: Tensor,
     edge_weight: Tensor | None,
 ) -> StackedBackbones:

@@ -14,7 +14,7 @@ from lggd.backbones.layers import Drop, batched_linear
 from lggd.backbones.networks import Network
 from lggd.backbones.propagation import Propagation
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, BaselineProblem
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.initialization import build_backbones, check_backbone
 from lggd.training.progress import Callback
 from lggd.training.targets import Targets
@@ -57,9 +57,7 @@ class MixUp(Baseline):
         check_positive("alpha", self.alpha, "Use 1 for a uniform λ.")
         check_backbone(self.backbone, (GCN,), "Mixing is only written for its layers.")
 
-    def _networks(
-        self, data: BaselineData, problems: Sequence[BaselineProblem], callback: Callback | None
-    ) -> BaselineNetworks:
+    def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         modules, seeds = build_backbones(self.backbone, data, problems)
         return _MixtureTraining(modules, seeds, data, [problem.train for problem in problems], self.alpha)
 
@@ -84,12 +82,9 @@ class _MixtureTraining(StackedBackbones):
         self.off_diagonal = Propagation(edges, entry.masked_fill(loop, 0))
         self.diagonal = edges.sums((entry * loop).unsqueeze(1))
 
-    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
-        """Backpropagates the losses and returns them, `[Q]`."""
+    def _training_losses(self, targets: Targets) -> Tensor:
         ratio, partner = self._sample_ratios(), self._sample_partners()
-        losses = self._losses(targets, self._mixed_logits(ratio, partner, self._dropout), ratio, partner)
-        losses.sum().backward()  # type: ignore[no-untyped-call]
-        return losses.detach()
+        return self._losses(targets, self._mixed_logits(ratio, partner, self._dropout), ratio, partner)
 
     def _sample_ratios(self) -> Tensor:
         """λ of each problem, `[Q]`: G₁ / (G₁ + G₂) with two samples of Gamma(α)."""

@@ -70,8 +70,8 @@ class SampledGraphs:
         """A' in rows `start` to `end` and columns from `start` on, as zeros and ones; writes d A'/dP into `slope`."""
         probability = torch.bmm(self.z[:, start:end] * self.alpha, self.z[:, start:].transpose(1, 2))
         # Each position occurs once, so that the order of additions does not matter.
-        given = probability.new_full((1, 1), 1 - self.alpha).expand(len(probability), len(edges))
-        probability.view(len(probability), -1).index_add_(1, edges, given)
+        original = probability.new_full((1, 1), 1 - self.alpha).expand(len(probability), len(edges))
+        probability.view(len(probability), -1).index_add_(1, edges, original)
         unclamped = (probability - 0.5).abs_().lt_(0.5 - EPSILON)
         probability.clamp_(EPSILON, 1 - EPSILON)
         logit = torch.empty_like(probability)

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
+from rich.console import RenderableType
+from rich.table import Column, Table
 from rich.text import Text
 
+from lggd.cli.options import Seed
 from lggd.cli.terminal import AsJson, Debug, Terminal, flags, json_exponent, summary
 from lggd.errors import InputError
+from lggd.report.wording import counted
 
 if TYPE_CHECKING:
     from lggd.paper.geodesic import Pixel
@@ -26,16 +29,13 @@ GEODESIC_FLAGS = flags("source", "target", "p", mask="--image")
 @figure_app.command("robustness")
 def robustness_command(
     points: Annotated[int, typer.Option(min=2, help="Number of random points in the unit disk.")] = 20_000,
-    epsilon: Annotated[
-        float, typer.Option(help="Connect points within this distance; also the width of the boundary.")
-    ] = 0.05,
+    epsilon: Annotated[float, typer.Option(help="Radius of neighbourhoods, and width of the boundary.")] = 0.05,
     edges: Annotated[
-        list[int] | None,
-        typer.Option(min=1, help="Number of wrong edges. May be repeated.", show_default="10, 100 and 1000"),
+        list[int] | None, typer.Option(min=1, help="Number of wrong edges; repeatable.", show_default="10, 100, 1000")
     ] = None,
     with_p2: Annotated[bool, typer.Option("--with-p2", help="Add p = 2.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Number of draws of the wrong edges to average over.")] = 5,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    seed: Seed = 0,
     out: Annotated[Path, typer.Option(metavar="FILE", help="A .png, .pdf or .svg file.")] = Path("robustness.png"),
     as_json: AsJson = False,
     debug: Debug = False,
@@ -58,10 +58,9 @@ def robustness_command(
     with Terminal(as_json=as_json, debug=debug, flags=ROBUSTNESS_FLAGS) as terminal:
         start = time.perf_counter()
         with terminal.working("Loading lggd"):
-            from lggd.files import check_writable
             from lggd.paper.figures import check_format, draw_robustness, save
             from lggd.paper.robustness import robustness
-        check_writable(check_format(out))
+        check_format(out)
         with terminal.counting("Measuring distances") as progress:
             result = robustness(
                 points=points,
@@ -74,38 +73,29 @@ def robustness_command(
             )
         with terminal.working(f"Drawing {out}"):
             save(draw_robustness(result), out)
-        sizes = {"edges": result.num_edges, "boundary": int(result.boundary.sum()), "unreachable": result.unreachable}
-        seconds = time.perf_counter() - start
-        facts = {"points": points, "epsilon": epsilon, **sizes, "seeds": seeds, "seed": seed}
-        facts |= {"change": result.changes(), "seconds": seconds, "out": str(out)}
-        shown = summary(
-            {
-                "points": f"{points:,}, {sizes['boundary']:,} on the boundary, {sizes['unreachable']:,} unreachable",
-                "edges": f"{result.num_edges:,} undirected, between points within {epsilon:g}",
-                "seconds": f"{seconds:.3g}",
-            }
-        )
-        title = f"Relative change after n wrong edges, mean of {seeds} draw{'s' * (seeds > 1)}"
-        table = Table("p", title=title, title_justify="left")
-        for count in result.extra_edges:
-            table.add_column(f"n = {count}", justify="right")
-        for p in result.exponents:
+        facts = {
+            "points": points, "boundary": int(result.boundary.sum()), "unreachable": result.unreachable,
+            "edges": result.num_edges, "epsilon": epsilon, "seeds": seeds, "seed": seed,
+            "seconds": round(time.perf_counter() - start, 3),
+        }  # fmt: skip
+        table = Table("p", *(Column(f"n = {count}", justify="right") for count in result.extra_edges))
+        for p in result.distances:
             table.add_row(f"{p:g}", *(f"{100 * mean:.2g} %" for mean in result.mean_change(p)))
-        terminal.answer(facts, [shown, table, Text(f"Wrote {out}")])
+        title = f"Relative change after n wrong edges, mean of {counted(seeds, 'draw')}:"
+        shown: list[RenderableType] = [summary(facts), Text(title), table, Text(f"Wrote {out}")]
+        terminal.answer(facts | {"change": result.changes(), "out": str(out)}, shown)
 
 
 @figure_app.command("geodesic")
 def geodesic_command(
     image: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Image whose dark half is the shape.", show_default="a dragon")
+        Path | None, typer.Option(metavar="FILE", help="Image with a dark shape.", show_default="a dragon")
     ] = None,
     source: Annotated[
-        str | None,
-        typer.Option(metavar="ROW,COLUMN", help="Pixel where distances start.", show_default="a far end of the shape"),
+        str | None, typer.Option(metavar="ROW,COLUMN", help="Start of the geodesic.", show_default="a far end")
     ] = None,
     target: Annotated[
-        str | None,
-        typer.Option(metavar="ROW,COLUMN", help="Pixel where the geodesic ends.", show_default="the farthest pixel"),
+        str | None, typer.Option(metavar="ROW,COLUMN", help="End of the geodesic.", show_default="the farthest pixel")
     ] = None,
     p: Annotated[float, typer.Option(help="Exponent of the distance, from 1 to inf (shortest paths).")] = math.inf,
     out: Annotated[Path, typer.Option(metavar="FILE", help="A .png, .pdf or .svg file.")] = Path("geodesic.png"),
@@ -127,32 +117,23 @@ def geodesic_command(
     with Terminal(as_json=as_json, debug=debug, flags=GEODESIC_FLAGS) as terminal:
         start = time.perf_counter()
         with terminal.working("Loading lggd"):
-            from lggd.files import check_writable
-            from lggd.paper.dragon import dragon
             from lggd.paper.figures import check_format, draw_geodesic, save
-            from lggd.paper.geodesic import geodesic, read_image
-        check_writable(check_format(out))
+            from lggd.paper.geodesic import DRAGON, geodesic, read_image
+        check_format(out)
         ends = {"source": _read_pixel(source, "--source"), "target": _read_pixel(target, "--target")}
         with terminal.working("Measuring distances"):
-            result = geodesic(dragon() if image is None else read_image(image), p=p, **ends)
+            result = geodesic(read_image(DRAGON if image is None else image), p=p, **ends)
         with terminal.working(f"Drawing {out}"):
             save(draw_geodesic(result), out)
-        (height, width), pixels = result.shape.shape, int(result.shape.sum())
-        seconds = time.perf_counter() - start
-        facts = {"image": None if image is None else str(image), "height": height, "width": width, "pixels": pixels}
-        facts |= {"source": list(result.source), "target": list(result.target), "p": json_exponent(p)}
-        facts |= {"distance": result.length, "path": result.path.tolist(), "seconds": seconds, "out": str(out)}
-        shown = summary(
-            {
-                "shape": f"{pixels:,} of {height} x {width} pixels",
-                "source": "{},{}".format(*result.source),
-                "target": "{},{}".format(*result.target),
-                "distance": f"{result.length:.6g}, p = {facts['p']}",
-                "path": f"{len(result.path):,} pixels",
-                "seconds": f"{seconds:.3g}",
-            }
-        )
-        terminal.answer(facts, [shown, Text(f"Wrote {out}")])
+        height, width = result.shape.shape
+        facts = {
+            "image": None if image is None else str(image), "height": height, "width": width,
+            "pixels": int(result.shape.sum()), "source": list(result.source), "target": list(result.target),
+            "p": json_exponent(p), "distance": result.length, "seconds": round(time.perf_counter() - start, 3),
+        }  # fmt: skip
+        shown = facts | {"distance": f"{result.length:.6g}", "path": f"{len(result.path):,} pixels"}
+        facts |= {"path": result.path.tolist(), "out": str(out)}
+        terminal.answer(facts, [summary(shown), Text(f"Wrote {out}")])
 
 
 def _read_pixel(text: str | None, flag: str) -> Pixel | None:

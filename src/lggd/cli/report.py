@@ -8,36 +8,27 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from lggd.cli.options import Configs
 from lggd.cli.terminal import AsJson, Debug, Terminal, flags
 
 FLAGS = flags("results")
 
 
 def report_command(
-    results: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder with the .jsonl files of the experiments and notes.toml.")
-    ] = Path("results"),
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the measurements.")] = Path("results"),
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Markdown file to write; figures go to figures/ next to it.",
-            show_default="REPORT.md in the results folder",
-        ),
+        Path | None, typer.Option(metavar="FILE", help="Markdown file to write.", show_default="DIR/REPORT.md")
     ] = None,
-    configs: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder with rows/ and chosen/.", show_default="the package's own"),
-    ] = None,
+    configs: Configs = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Write a report of all results: compared with the paper, and with each other.
 
-    Reads all measurements and writes a Markdown file with tables, figures and
-    paired tests. The same measurements give the same report. Where a result
-    differs from the paper's, the report shows the explanation that notes.toml
-    has under "row.dataset" or "row".
+    Reads DIR/*.jsonl and writes a Markdown file with tables and paired tests,
+    and its figures to figures/ next to it. The same measurements give the same
+    report. Where a result differs from the paper's, the report shows the
+    explanation that DIR/notes.toml has under "row.dataset" or "row".
 
     Example:
 
@@ -51,6 +42,6 @@ def report_command(
         with terminal.working(f"Writing {page}"):
             numbers = write_report(results, page, configs) | {"out": str(page)}
         measured, missing = len(numbers["table1"]), len(numbers["missing"])
-        below = sum(each["below"] for each in numbers["deviations"])
-        summary = f"Table 1: {measured} cells measured, {missing} missing, {below} below the paper's"
+        below = sum(each["difference"] < 0 for each in numbers["deviations"])
+        summary = f"Table 1: {measured} cells measured, {missing} missing, {below} below the paper by more than one sd"
         terminal.answer(numbers, [Text(summary), Text(f"Wrote {page} and {len(numbers['figures'])} figures")])

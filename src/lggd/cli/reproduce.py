@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from lggd.cli.options import Datasets, Device, DeviceName, Rows, chosen_device, named, use_fast_products
+from lggd.cli.options import Configs, Datasets, Device, DeviceName, Rows, Seed, chosen_device, named, use_fast_products
 from lggd.cli.terminal import FAILED, AsJson, Debug, Terminal, flags
+from lggd.report.wording import counted
 
 if TYPE_CHECKING:
     from lggd.paper.jobs import Job
@@ -43,12 +46,9 @@ def reproduce_command(
         int | None, typer.Option(min=1, help="Number of random splits to average over.", show_default=str(SPLITS))
     ] = None,
     device: Device = DeviceName.AUTO,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    seed: Seed = 0,
     results: Annotated[Path, typer.Option(metavar="DIR", help="Folder to append results to.")] = Path("results"),
-    configs: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder with rows/ and chosen/.", show_default="the package's own"),
-    ] = None,
+    configs: Configs = None,
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of the datasets.", show_default="LGGD_DATA")
     ] = None,
@@ -88,16 +88,14 @@ def reproduce_command(
             "results": str(results),
             "measured": len(result.lines) - result.reused,
             "reused": result.reused,
-            "failed": [{"job": title, "error": _reason(error)} for title, error in result.failures],
+            "failed": [{"job": title, "error": terminal.message(error)} for title, error in result.failures],
             "lines": result.lines,
         }
         terminal.answer(facts, _tables(facts))
         for title, error in result.failures:
             if terminal.debug:
-                import traceback
-
                 terminal.err.print("".join(traceback.format_exception(error)), markup=False, highlight=False)
-            terminal.say(f"{title} failed: {_reason(error)}", "red")
+            terminal.say(f"{title} failed: {terminal.message(error)}", "red")
         if result.failures:
             raise typer.Exit(FAILED)
 
@@ -105,33 +103,21 @@ def reproduce_command(
 @contextmanager
 def _progress_bars(terminal: Terminal) -> Iterator[JobListener]:
     """A bar for the jobs, and below it one for the epochs of the current job."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=terminal.err, transient=True, disable=not terminal.err.is_terminal) as bars:
-        jobs = bars.add_task("Reading data", total=None)
-        epochs = bars.add_task("", total=None)
+    with terminal.bars() as bars:
+        jobs, epochs = bars.add_task("Reading data", total=None), bars.add_task("", total=None)
 
         def start(job: Job, number: int, total: int) -> training.Callback:
             bars.update(jobs, description=job.title, completed=number, total=total)
             bars.reset(epochs, description="", total=None)
-
-            def advance(progress: training.Progress) -> None:
-                bars.update(epochs, description=f"  {progress.stage}", completed=progress.epoch, total=progress.epochs)
-
-            return advance
+            return lambda now: bars.update(epochs, description=f"  {now.stage}", completed=now.epoch, total=now.epochs)
 
         yield start
 
 
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
-
-
 def _tables(facts: Mapping[str, Any]) -> list[Table | Text]:
-    experiments: dict[str, list[dict[str, Any]]] = {}
-    for line in facts["lines"]:
-        experiments.setdefault(line["experiment"], []).append(line)
     parts: list[Table | Text] = []
-    for experiment, lines in experiments.items():
+    for experiment, group in groupby(facts["lines"], itemgetter("experiment")):
+        lines = list(group)
         parts += _accuracies(experiment, lines) if "test" in lines[0] else [_figure_numbers(line) for line in lines]
     failed = f", {len(facts['failed'])} failed" if facts["failed"] else ""
     return [*parts, Text(f"{facts['measured']} measured, {facts['reused']} found in {facts['results']}{failed}.")]
@@ -140,11 +126,9 @@ def _tables(facts: Mapping[str, Any]) -> list[Table | Text]:
 def _accuracies(experiment: str, lines: Sequence[Mapping[str, Any]]) -> list[Table | Text]:
     """Test accuracies as mean ± standard deviation, one row per method and one column per dataset."""
     splits = sorted({len(line["test"]) for line in lines})
-    title = f"{experiment}: accuracy (%), {' or '.join(map(str, splits))} split{'s' * (splits != [1])}"
-    table = Table("row")
+    title = f"{experiment}: accuracy (%), {' or '.join(counted(count, 'split') for count in splits)}"
     datasets = list(dict.fromkeys(line["dataset"] for line in lines))
-    for dataset in datasets:
-        table.add_column(dataset, justify="right", no_wrap=True)
+    table = Table("row", *(Column(dataset, justify="right", no_wrap=True) for dataset in datasets))
     cells: dict[str, dict[str, str]] = {}
     for line in lines:
         cells.setdefault(_row_name(line), {})[line["dataset"]] = f"{line['mean']:.2f} ± {line['sd']:.2f}"
@@ -160,7 +144,7 @@ def _row_name(line: Mapping[str, Any]) -> str:
     if "variant" in line:
         parts.append(line["variant"])
     if "additions" in line:
-        parts.append(f"{line['additions']} addition{'s' * (line['additions'] != 1)}")
+        parts.append(counted(line["additions"], "addition"))
     return ", ".join(parts)
 
 

@@ -27,10 +27,6 @@ class Deviation:
     def difference(self) -> float:
         return self.ours - self.paper.mean
 
-    @property
-    def is_below(self) -> bool:
-        return self.difference < 0
-
 
 def deviations(measured: Measurements, notes: Mapping[str, str]) -> list[Deviation]:
     """In the order of the table. A note under "row.dataset" takes precedence over one under "row"."""

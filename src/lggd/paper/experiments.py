@@ -29,6 +29,7 @@ ABLATION_FILE = "ablation.toml"
 # Everything within minutes; results go to separate files.
 QUICK_SUFFIX, QUICK_ROWS, QUICK_DATASETS = "-quick", ("01", "07", "08", "09", "11", "14"), ("cora",)
 ROBUSTNESS = {"points": 20_000, "epsilon": 0.05, "extra_edges": [10, 100, 1000], "draws": 5}
+GEODESIC = {"shape": "dragon", "p": "inf"}
 QUICK_ROBUSTNESS = ROBUSTNESS | {"points": 2000, "epsilon": 0.15, "draws": 1}
 T = TypeVar("T", Method, str)
 
@@ -128,22 +129,6 @@ def _ablation(selection: Selection) -> list[Job]:
     ]
 
 
-def _figure(selection: Selection, job: Job) -> list[Job]:
-    for argument in ("rows", "datasets"):
-        rule = f"not be used with {job.experiment}, which is a figure"
-        selection.supported(argument, getattr(selection, argument), lambda _: False, rule)
-    return [] if selection.rows or selection.datasets else [job]
-
-
-def _robustness(selection: Selection) -> list[Job]:
-    config = QUICK_ROBUSTNESS if selection.quick else ROBUSTNESS
-    return _figure(selection, FigureJob("robustness", _robustness_figure, config))
-
-
-def _geodesic(selection: Selection) -> list[Job]:
-    return _figure(selection, FigureJob("geodesic", _geodesic_figure, {"shape": "dragon", "p": "inf"}))
-
-
 def _robustness_figure(seed: int, callback: Callback | None, *, draws: int, **sizes: Any) -> tuple[Figure, Line]:
     """How much distances change with wrong edges (paper, Fig. 1 and 2)."""
 
@@ -162,11 +147,20 @@ def _geodesic_figure(seed: int, callback: Callback | None, *, shape: str, p: str
     return draw_geodesic(found), {**ends, "distance": found.length, "path_pixels": len(found.path)}
 
 
+def _figure(selection: Selection, job: FigureJob) -> list[Job]:
+    for argument in ("rows", "datasets"):
+        rule = f"not be used with {job.experiment}, which is a figure"
+        selection.supported(argument, getattr(selection, argument), lambda _: False, rule)
+    return [] if selection.rows or selection.datasets else [job]
+
+
 EXPERIMENTS: dict[str, Callable[[Selection], list[Job]]] = {
     "table1": _table1,
     "backbones": _backbones,
     "dynamic": _dynamic,
-    "robustness": _robustness,
-    "geodesic": _geodesic,
+    "robustness": lambda selection: _figure(
+        selection, FigureJob("robustness", _robustness_figure, QUICK_ROBUSTNESS if selection.quick else ROBUSTNESS)
+    ),
+    "geodesic": lambda selection: _figure(selection, FigureJob("geodesic", _geodesic_figure, GEODESIC)),
     "ablation": _ablation,
 }

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from lggd.errors import InputError
-from lggd.files import replacing
+from lggd.files import check_writable, replacing
 from lggd.paper.geodesic import Geodesic
 from lggd.paper.robustness import Robustness
 
@@ -27,8 +27,8 @@ INK, SHAPE_COLOUR, OUT_OF_REACH = "#222222", "#3a3a3a", "#cccccc"
 
 
 def check_format(path: str | Path) -> Path:
-    """The path, if its suffix is a supported format."""
-    path = Path(path)
+    """The path, if a figure can be written there."""
+    path = check_writable(path)
     if path.suffix.lower() not in FORMATS:
         raise InputError(str(path), f"end in {', '.join(FORMATS)}", repr(path.suffix), "Choose one of these formats.")
     return path
@@ -44,12 +44,11 @@ def save(figure: Figure, path: str | Path, dots_per_inch: int = DOTS_PER_INCH) -
 def draw_robustness(result: Robustness) -> Figure:
     """One row per exponent with a common colour scale, one column per number of wrong edges."""
     counts = (0, *result.extra_edges)
-    rows, columns = len(result.exponents), len(counts)
+    rows, columns = len(result.distances), len(counts)
     figure = new_figure(2.35 * columns + 0.9, 2.6 * rows + 0.35)
     panels = figure.subplots(rows, columns, squeeze=False)
     size = float(np.clip(50_000 / len(result.points), 0.6, 12))
-    for row, p in zip(panels, result.exponents, strict=True):
-        values = result.distances[p]
+    for row, (p, values) in zip(panels, result.distances.items(), strict=True):
         scale = Normalize(0, float(values[0][np.isfinite(values[0])].max()))
         means = (None, *result.mean_change(p))
         for panel, value, mean in zip(row, values, means, strict=True):

@@ -57,12 +57,17 @@ def geodesic(
     pixels = np.argwhere(inside)
     node = np.full(inside.shape, -1, np.int64)
     node[inside] = np.arange(len(pixels))
-    if source is None and target is None:
+
+    def farthest(pixel: Pixel) -> Pixel:
+        """The reachable pixel with the longest shortest path to this one."""
+        away = distance(graph, [int(node[pixel])], p=math.inf).value
+        return _as_pixel(pixels[int(away.masked_fill(torch.isinf(away), -1).argmax())])
+
+    if source is None:
         component = graph.components
-        start = int((component == torch.bincount(component).argmax()).nonzero()[0])
-        source = _as_pixel(pixels[_farthest(graph, _farthest(graph, start))])
-    source = source or _as_pixel(pixels[_farthest(graph, int(node[target]))])
-    target = target or _as_pixel(pixels[_farthest(graph, int(node[source]))])
+        start = _as_pixel(pixels[int((component == torch.bincount(component).argmax()).nonzero()[0])])
+        source = farthest(farthest(start) if target is None else target)
+    target = farthest(source) if target is None else target
     solution = distance(graph, [int(node[source])], p=p)
     field = np.full(inside.shape, np.inf)
     field[inside] = solution.value.numpy()
@@ -86,6 +91,8 @@ def read_image(path: str | Path) -> NDArray[np.float64]:
     if grey.ndim == 3:
         colours, opacity = grey[..., :3], grey[..., 3] if grey.shape[2] == 4 else 1.0
         grey = (colours @ LUMA) * opacity + (1 - opacity)
+    if grey.min() == grey.max():
+        raise InputFileError(str(path), "show two colours", "one", "Draw a dark shape on a light background.")
     return grey
 
 
@@ -101,12 +108,6 @@ def _check_inside(inside: NDArray[np.bool_], pixel: Pixel, name: str) -> None:
 def _nearest(candidates: NDArray[np.bool_], pixel: Pixel) -> Pixel:
     places = np.argwhere(candidates)
     return _as_pixel(places[((places - np.array(pixel)) ** 2).sum(1).argmin()])
-
-
-def _farthest(graph: Graph, node: int) -> int:
-    """The reachable node with the longest shortest path to `node`."""
-    away = distance(graph, [node], p=math.inf).value
-    return int(away.masked_fill(torch.isinf(away), -1).argmax())
 
 
 def _as_pixel(place: NDArray[np.integer]) -> Pixel:

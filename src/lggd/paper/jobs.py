@@ -91,10 +91,10 @@ class CellJob(Job):
 
     def identities(self, options: JobOptions) -> list[Line]:
         files = [*self.row.files_for(self.dataset), *([] if self.file is None else [self.file])]
-        _checked_model(self.title, files, self.row.template, self.settings, self.backbone, options.seed)
+        _build(self.title, files, self.row, self.settings, self.backbone, options.seed)
         datas = load_splits(self.dataset, range(options.splits), device=options.device, root=options.root)
         hashes = [fingerprint(data) for data in datas]
-        more = {} if self.variant is None else {"variant": self.variant}
+        more: dict[str, Any] = {} if self.variant is None else {"variant": self.variant}
         what = (self.experiment, self.row, self.settings, self.dataset)
         return [identity(*what, hashes, self.backbone, options.seed, **more)]
 
@@ -124,11 +124,9 @@ class NewLabelsJob(Job):
         return f"{self._row.name} on {self.dataset}"
 
     def identities(self, options: JobOptions) -> list[Line]:
-        files = self.row.files_for(self.dataset)
-        model = _checked_model(self.title, files, self.row.template, self.settings, "gcn", options.seed)
+        model = _build(self.title, self.row.files_for(self.dataset), self.row, self.settings, "gcn", options.seed)
         if not self.retrained and not model.accepts_labels:
-            rule = "accept labels without training"
-            raise InputError("rows", rule, but=f"{self.row.name} cannot", remedy="Omit it.")
+            raise InputError("rows", "accept labels without training", but=f"{self.row.name} cannot", remedy="Omit it.")
         hashes = [fingerprint(data) for data in self._load(options)]
         what = (self.experiment, self._row, self.settings, self.dataset, hashes)
         return [identity(*what, seed=options.seed, additions=additions) for additions in ADDITIONS]
@@ -158,9 +156,8 @@ class NewLabelsJob(Job):
     @property
     def _row(self) -> Method:
         """The row under the number and name that results use."""
-        if not self.retrained:
-            return self.row
-        return replace(self.row, number=f"{self.row.number} {RETRAINED}", name=f"{self.row.name}, {RETRAINED}")
+        retrained = replace(self.row, number=f"{self.row.number} {RETRAINED}", name=f"{self.row.name}, {RETRAINED}")
+        return retrained if self.retrained else self.row
 
 
 @dataclass(frozen=True)
@@ -194,10 +191,9 @@ class FigureJob(Job):
         return options.results.folder / "figures" / f"{self.experiment}.png"
 
 
-def _checked_model(
-    title: str, files: Sequence[Path], method: str, settings: Mapping[str, Setting], backbone: str, seed: int
+def _build(
+    title: str, files: Sequence[Path], row: Method, settings: Mapping[str, Setting], backbone: str, seed: int
 ) -> NodeClassifier:
     """The model of a job. Errors in its settings name the job and the files of these settings."""
-    where = f" ({', '.join(map(str, files))})" if files else ""
-    with error_context(f"{title}{where}"):
-        return build(method, settings, backbone, seed)
+    with error_context(f"{title} ({', '.join(map(str, files))})" if files else title):
+        return build(row.template, settings, backbone, seed)

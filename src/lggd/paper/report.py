@@ -8,25 +8,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lggd.compare.configs import configs_folder, read_toml
+from lggd.compare.choices import read_chosen
+from lggd.compare.configs import CHOSEN, configs_folder, read_toml
 from lggd.errors import InputError, InputFileError
 from lggd.files import replacing
 from lggd.paper import report_sections as sections
 from lggd.paper.comparison import TESTED_ROWS, ablation, deviations, paired_tests
-from lggd.paper.measurements import Measurement, Measurements, read_measurements
-from lggd.paper.provenance import search_trials, seconds_by_experiment
+from lggd.paper.measurements import FIGURES as DRAWN_WHEN_MEASURED
+from lggd.paper.measurements import KEYS, Measurement, Measurements, read_measurements
 from lggd.paper.published import DATASETS, PUBLISHED, ROWS
 from lggd.paper.result_figures import FIGURES, draw_results
 
 NOTES, FIGURE_FOLDER = "notes.toml", "figures"
-TITLES = {
-    "table1": "Our results and the paper's",
-    "backbones": "Backbones with and without LGGD",
-    "dynamic": "Accuracy after each addition of labels",
-    "robustness": "Distances with wrong edges",
-    "geodesic": "A geodesic",
-    "ablation": "Accuracy differences of the variants",
-}
 
 
 @dataclass(frozen=True)
@@ -43,48 +36,36 @@ class Report:
         parts = (
             sections.TITLE,
             sections.provenance(measured, self.trials),
-            sections.table1(measured) + self._figure("table1"),
+            self._with_figure("table1", sections.table1(measured)),
             sections.published_deviations(measured, self.notes),
             sections.significance(measured),
-            sections.backbones(measured) + self._figure("backbones"),
-            sections.dynamic(measured) + self._figure("dynamic"),
-            sections.robustness(measured) + self._figure("robustness"),
-            sections.geodesic(measured) + self._figure("geodesic"),
-            sections.ablation_study(measured) + self._figure("ablation"),
+            self._with_figure("backbones", sections.backbones(measured)),
+            self._with_figure("dynamic", sections.dynamic(measured)),
+            self._with_figure("robustness", sections.robustness(measured)),
+            self._with_figure("geodesic", sections.geodesic(measured)),
+            self._with_figure("ablation", sections.ablation_study(measured)),
         )
         return "\n\n".join(parts) + "\n"
 
-    def _figure(self, name: str) -> str:
-        return f"\n\n![{TITLES[name]}]({self.figures[name]})" if name in self.figures else ""
+    def _with_figure(self, name: str, section: str) -> str:
+        title = section.partition("\n")[0].removeprefix("## ")
+        return f"{section}\n\n![{title}]({self.figures[name]})" if name in self.figures else section
 
     def to_json(self) -> dict[str, Any]:
         """The numbers of the report."""
         measured = self.measured
         return {
-            "table1": [
-                _summary(found) | {"paper": asdict(paper) if (paper := PUBLISHED.get(key)) else None}
-                for key, found in measured.table1.items()
-            ],
+            **{name: [_summary(found) for found in getattr(measured, name).values()] for name in KEYS},
+            "paper": {f"{row}.{dataset}": asdict(paper) for (row, dataset), paper in PUBLISHED.items()},
             "missing": [f"{row}.{d}" for row in ROWS for d in DATASETS if (row, d) not in measured.table1],
-            "deviations": [
-                asdict(each) | {"difference": each.difference, "below": each.is_below}
-                for each in deviations(measured, self.notes)
-            ],
+            "deviations": [asdict(each) | {"difference": each.difference} for each in deviations(measured, self.notes)],
             "paired_tests": [
                 {"row": row, "compared_with": other, "dataset": dataset, **asdict(test)}
                 for row in TESTED_ROWS
                 for (other, dataset), test in paired_tests(measured, row).items()
             ],
-            "backbones": [_summary(found) for found in measured.backbones.values()],
-            "dynamic": [_summary(found) | {"additions": key[2]} for key, found in measured.dynamic.items()],
-            "ablation": [
-                asdict(variant)
-                | {"validation_difference": variant.validation_difference, "test_difference": variant.test_difference}
-                for variant in ablation(measured)
-            ],
-            "robustness": measured.robustness,
-            "geodesic": measured.geodesic,
-            "seconds": {name: seconds for name, (_, seconds) in seconds_by_experiment(measured).items()},
+            "variants": [asdict(variant) for variant in ablation(measured)],
+            **{name: getattr(measured, name) for name in DRAWN_WHEN_MEASURED},
             "trials": {f"{row}.{dataset}": trials for (row, dataset), trials in self.trials.items()},
             "incomplete_lines": measured.incomplete_lines,
         }
@@ -109,12 +90,16 @@ def read_report(results: Path, out: Path, configs: Path | None = None) -> Report
         remedy = "Quick results and other datasets are not reported. Measure something first: lggd reproduce table1"
         raise InputError("results", f"contain measurements of {datasets} in {files}", f"none in {results}", remedy)
     figures = {name: f"{FIGURE_FOLDER}/{name}.png" for name in FIGURES if getattr(measured, name)}
-    for name in ("robustness", "geodesic"):  # drawn when they were measured
+    for name in DRAWN_WHEN_MEASURED:
         path = results / FIGURE_FOLDER / f"{name}.png"
         if getattr(measured, name) and path.is_file():
             figures[name] = Path(os.path.relpath(path, out.parent)).as_posix()
-    notes = read_notes(results / NOTES, measured.rows)
-    return Report(measured, notes, figures, search_trials(measured, configs_folder(configs)))
+    trials = {}
+    for (row, dataset), found in measured.table1.items():
+        choice = read_chosen(configs_folder(configs) / CHOSEN / f"{found.line['slug']}.toml").get(dataset)
+        if choice is not None and choice.trials is not None:
+            trials[row, dataset] = choice.trials
+    return Report(measured, read_notes(results / NOTES, measured.rows), figures, trials)
 
 
 def read_notes(path: Path, rows: Iterable[str] = ROWS) -> dict[str, str]:
@@ -133,6 +118,7 @@ def read_notes(path: Path, rows: Iterable[str] = ROWS) -> dict[str, str]:
 
 
 def _summary(found: Measurement) -> dict[str, Any]:
-    names = ("row", "name", "dataset", "backbone")
+    names = ("row", "name", "dataset", "backbone", "additions", "variant", "seconds")
+    identity = {name: found.line[name] for name in names if name in found.line}
     accuracies = {"test": found.mean, "sd": found.sd, "validation": found.validation_mean}
-    return {name: getattr(found, name) for name in names} | {"splits": len(found.test), **accuracies}
+    return {**identity, "splits": len(found.test), **accuracies}

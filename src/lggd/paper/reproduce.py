@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -19,13 +19,13 @@ from lggd.training.progress import Callback
 JobListener = Callable[[Job, int, int], Callback]
 
 
-@dataclass
+@dataclass(frozen=True)
 class ReproductionResult:
     """The lines of all jobs, how many of them existed before, and the titles and errors of jobs that failed."""
 
-    lines: list[dict[str, Any]] = field(default_factory=list)
-    reused: int = 0
-    failures: list[tuple[str, Exception]] = field(default_factory=list)
+    lines: list[dict[str, Any]]
+    reused: int
+    failures: list[tuple[str, Exception]]
 
 
 def reproduce(
@@ -81,7 +81,7 @@ def _run(
         if line is not None and is_superseded(existing, identity):
             options.results.append(job.experiment, line)  # the settings requested last are those that count
     lines = [line for line in found if line is not None]
-    result = ReproductionResult(lines, len(lines))
+    result = ReproductionResult(lines, len(lines), [])
     missing = [identity for identity, line in zip(identities, found, strict=True) if line is None]
     try:
         for line in job.lines(options, missing, callback) if missing else ():

@@ -27,6 +27,7 @@ def draw_table(measured: Measurements) -> Figure:
     names = measured.rows
     rows = [row for row in names if any((row, dataset) in measured.table1 for dataset in DATASETS)]
     figure, panels = _panels(list(DATASETS.values()), 2.5, 0.36 * len(rows) + 1.5, sharey=True)
+    style: dict[str, Any] = {"markersize": 5, "elinewidth": 1.4, "capsize": 2.5, "linestyle": "none"}
     for panel, dataset in zip(panels, DATASETS, strict=True):
         sources: tuple[Any, ...] = (
             (PUBLISHED, 0.14, ORANGE, "D", "paper"),
@@ -39,7 +40,7 @@ def draw_table(measured: Measurements) -> Figure:
                     [value.mean for _, value in known],
                     [place + shift for place, _ in known],
                     xerr=[value.sd or 0.0 for _, value in known],
-                    color=colour, marker=marker, label=label, markersize=5, elinewidth=1.4, capsize=2.5, linestyle="none",
+                    color=colour, marker=marker, label=label, **style,
                 )  # fmt: skip
         panel.set_xlabel("test accuracy (%)", fontsize=10)
         panel.grid(axis="both", color=FAINT, linewidth=0.7)
@@ -55,7 +56,7 @@ def draw_backbones(measured: Measurements) -> Figure:
     for panel, dataset in zip(panels, DATASETS, strict=True):
         shown: list[Measurement] = []
         for place, (row, (name, colour)) in enumerate(BACKBONE_ROWS.items()):
-            bars = [measured.with_backbone(row, dataset, backbone) for backbone in BACKBONES.values()]
+            bars = [measured.with_backbone(row, dataset, backbone) for backbone in BACKBONES]
             known = [(group + 0.27 * (place - 1), bar) for group, bar in enumerate(bars) if bar is not None]
             if known:
                 means, spread = [bar.mean for _, bar in known], [bar.sd or 0.0 for _, bar in known]
@@ -139,7 +140,7 @@ def draw_results(measured: Measurements, folder: Path) -> list[Path]:
 
 def row_name(row: str, measurements: Iterable[Measurement | None]) -> str:
     """The name of a row of the dynamic experiment in its lines."""
-    return next((found.name for found in measurements if found is not None), row)
+    return next((found.line["name"] for found in measurements if found is not None), row)
 
 
 def _panels(titles: Sequence[str], width: float, height: float, *, sharey: bool = False) -> tuple[Figure, list[Axes]]:

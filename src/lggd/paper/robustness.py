@@ -32,15 +32,10 @@ class Robustness:
 
     points: Floats
     boundary: NDArray[np.bool_]
-    epsilon: float
     num_edges: int  # undirected, without the extra ones
     extra_edges: tuple[int, ...]
     distances: dict[float, Floats]
     change: dict[float, Floats]
-
-    @property
-    def exponents(self) -> tuple[float, ...]:
-        return tuple(self.distances)
 
     @property
     def unreachable(self) -> int:
@@ -54,10 +49,10 @@ class Robustness:
     def changes(self) -> list[dict[str, Any]]:
         """The changes as JSON, which has no infinity."""
         return [
-            {"p": "inf" if math.isinf(p) else p, "extra_edges": count, "mean": float(values.mean()), "each": values.tolist()}
-            for p in self.exponents
+            {"p": json_p, "extra_edges": count, "mean": float(values.mean()), "each": values.tolist()}
+            for p, json_p in ((p, "inf" if math.isinf(p) else p) for p in self.distances)
             for count, values in zip(self.extra_edges, self.change[p], strict=True)
-        ]  # fmt: skip
+        ]
 
 
 def robustness(
@@ -72,8 +67,8 @@ def robustness(
 ) -> Robustness:
     """Connects points within `epsilon`, adds wrong edges, and measures the change of the distance from the rim.
 
-    The points depend on `seed` alone. Wrong edges are drawn `seeds` times; n edges are the first n of a draw. `progress`
-    is called with the number of distances solved so far and in total.
+    The points depend on `seed` alone. Wrong edges are drawn `seeds` times; n edges are the first n of a draw.
+    `progress` is called with the number of distances solved so far and in total.
     """
     check_real("epsilon", epsilon, 0, 1, closed="neither", remedy="Try 0.05.")
     if len(extra_edges) == 0 or min(extra_edges) < 1:
@@ -111,11 +106,13 @@ def robustness(
             changed = with_edges(graph, wrong[:, :count])
             for p, solutions in distances.items():
                 found = solve(changed, p)
-                change[p][row, draw] = relative_change(found, solutions[0])
+                finite = np.isfinite(solutions[0])  # additional edges keep distances finite
+                moved = np.linalg.norm(found[finite] - solutions[0][finite])
+                change[p][row, draw] = moved / np.linalg.norm(solutions[0][finite])
                 if draw == 0:
                     solutions.append(found)
     stacked = {p: np.stack(solutions) for p, solutions in distances.items()}
-    return Robustness(places, boundary, epsilon, graph.num_edges // 2, extra_edges, stacked, change)
+    return Robustness(places, boundary, graph.num_edges // 2, extra_edges, stacked, change)
 
 
 def disk_points(count: int, generator: np.random.Generator) -> Floats:
@@ -148,9 +145,3 @@ def with_edges(graph: Graph, extra: NDArray[np.int64]) -> Graph:
     """The unweighted graph with additional undirected edges `[2, E]`."""
     edges = np.concatenate([graph.edge_index.numpy(), extra, extra[::-1]], axis=1)
     return Graph.from_edges(edges, num_nodes=graph.num_nodes)
-
-
-def relative_change(changed: Floats, original: Floats) -> float:
-    """‖f_n − f_0‖₂ / ‖f_0‖₂ over the nodes where f_0 is finite; additional edges keep f_n finite there."""
-    finite = np.isfinite(original)
-    return float(np.linalg.norm(changed[finite] - original[finite]) / np.linalg.norm(original[finite]))
