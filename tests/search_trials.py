@@ -41,7 +41,7 @@ def replace_training(
     """Lets `accuracy(settings, split)` replace training; returns the list of calls, which grows."""
     calls: list[dict[str, Any]] = []
 
-    def measure(method: Method, settings: Any, dataset: str, splits: list[int], **rest: Any) -> Scores:
+    def measure(method: Method, settings: Any, dataset: str, splits: list[int], *where: Any, **rest: Any) -> Scores:
         calls.append({"settings": dict(settings), "splits": splits, **rest})
         return Scores([accuracy(settings, split) for split in splits], [], 0.0)
 

@@ -33,7 +33,7 @@ from lggd.compare.search_space import Range
 
 folder, name, seconds, trials = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
 
-def measure(method, settings, dataset, splits, **rest):
+def measure(method, settings, dataset, splits, *where, **rest):
     with (folder / f"{name}.log").open("a") as log:
         log.write(f"{settings['dropout']!r}\\n")
     time.sleep(seconds)

@@ -125,18 +125,18 @@ class Search:
             [trial for trial in counted if trial.state is state]
             for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
         )
-        reason = failed[0].user_attrs[REASON] if failed and not complete else ""
-        choice = Choice(
-            self.method.slug,
-            self.dataset,
-            len(counted),
-            self.splits,
-            pruned=len(pruned),
-            failed=len(failed),
-            reason=reason,
-        )
-        best = max(complete, key=lambda trial: (trial.values[0], -trial.number), default=None)
-        return choice if best is None else replace(choice, settings=_rounded(best.params), validation=best.value)
+        ended: dict[str, Any] = {
+            "trials": len(counted),
+            "splits": self.splits,
+            "pruned": len(pruned),
+            "failed": len(failed),
+        }
+        if not complete:
+            reason = failed[0].user_attrs[REASON] if failed else ""
+            return Choice(self.method.slug, self.dataset, **ended, reason=reason)
+        best = max(complete, key=lambda trial: (trial.values[0], -trial.number))
+        settings = _rounded(best.params)
+        return Choice(self.method.slug, self.dataset, **ended, settings=settings, validation=best.value)
 
     def _run(self, trial: Trial) -> tuple[TrialState, float | None]:
         start, mean, reason = time.perf_counter(), None, None
@@ -160,17 +160,8 @@ class Search:
         found: list[float] = []
         while len(found) < self.splits:
             splits = range(len(found), min(self.splits, len(found) + (config.batch_size or self.splits)))
-            found += measure(
-                self.method,
-                settings,
-                self.dataset,
-                list(splits),
-                device=config.device,
-                backbone=config.backbone,
-                seed=config.seed,
-                root=config.root,
-                hide_test=True,
-            ).val
+            where = (config.device, config.backbone, config.seed, config.root)
+            found += measure(self.method, settings, self.dataset, list(splits), *where, hide_test=True).val
             mean = math.fsum(found) / len(found)
             if not math.isfinite(mean):
                 raise FloatingPointError(f"the mean validation accuracy is {mean}")
@@ -214,20 +205,19 @@ def _searches(config: SearchConfig, method: Method, datasets: Sequence[str]) -> 
             for value in space.ends:
                 build(method.template, {**method.settings, **first, name: value}, config.backbone, seed=0)
     journal, ending = open_journal(config.journal(method)), "/paper" if is_paper else ""
-    studies = {
-        dataset: SharedStudy(
-            journal,
-            f"{method.slug}/{dataset}/{config.backbone}{ending}",
-            space=method.search,
-            first=first,
-            about=about,
-            defaults={"splits": DEFAULT_SPLITS},
-            seed=config.seed,
-            grace=config.grace,
-        )
-        for dataset in datasets
+    shared: dict[str, Any] = {
+        "space": method.search,
+        "first": first,
+        "about": about,
+        "seed": config.seed,
+        "grace": config.grace,
     }
-    return [Search(config, method, dataset, study) for dataset, study in studies.items()]
+    found = []
+    for dataset in datasets:
+        name = f"{method.slug}/{dataset}/{config.backbone}{ending}"
+        study = SharedStudy(journal, name, defaults={"splits": DEFAULT_SPLITS}, **shared)
+        found.append(Search(config, method, dataset, study))
+    return found
 
 
 def _rounded(settings: Mapping[str, Any]) -> dict[str, Setting]:

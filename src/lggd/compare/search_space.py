@@ -77,8 +77,7 @@ class Categorical:
         return any(type(one) is type(value) and one == value for one in self.values)
 
     def suggest(self, trial: Trial, name: str) -> Setting:
-        value: Setting = trial.suggest_categorical(name, self.values)
-        return value
+        return trial.suggest_categorical(name, self.values)  # type: ignore[return-value]
 
 
 SearchSpace = Range | Categorical

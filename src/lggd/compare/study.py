@@ -146,17 +146,18 @@ class SharedStudy:
         return self._study.get_trials(deepcopy=False)
 
     def _check_about(self, about: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-        recorded = self._study.user_attrs.get(ABOUT)
-        before = recorded if self._trials() else None  # without trials nothing can be mixed
-        filled = {**defaults, **(before or {})}
-        about = {name: filled.get(name) if value is None else value for name, value in about.items()}
-        if before is None and about != recorded:
+        # Without trials nothing can be mixed, and what was recorded can be corrected.
+        recorded = self._study.user_attrs.get(ABOUT, {}) if self._trials() else {}
+        known = {**defaults, **recorded}
+        about = {name: known.get(name) if value is None else value for name, value in about.items()}
+        if not recorded and about != self._study.user_attrs.get(ABOUT):
             self._study.set_user_attr(ABOUT, about)
-        for name in dict.fromkeys([*about, *before]) if before is not None else ():
-            if about.get(name) != before.get(name):
-                rule = f"be {before.get(name)!r} as in the trials of {self.name} so far"
-                remedy = "Use that, or start again in another results folder."
-                raise InputError(name, rule, repr(about.get(name)), remedy)
+        for name in dict.fromkeys([*about, *recorded]) if recorded else ():
+            if about.get(name) != recorded.get(name):
+                rule = f"be {recorded.get(name)!r} as in the trials of {self.name} so far"
+                raise InputError(
+                    name, rule, repr(about.get(name)), "Use that, or start again in another results folder."
+                )
         return about
 
     def _sampler(self, number: int, *, is_first: bool) -> optuna.samplers.BaseSampler:

@@ -137,10 +137,11 @@ def _widths(text: str) -> tuple[int, ...]:
         raise InputError("hidden", 'be sizes such as "512-128"', repr(text)) from error
 
 
-def _training(owner: str = "", hidden: str = "backbone.hidden", dropout: str = "backbone.dropout") -> dict[str, Rule]:
+def _training(owner: str = "") -> dict[str, Rule]:
+    """How the backbone is trained, and its size."""
     names = {"lr": "lr", "weight_decay": "weight_decay", "max_epochs": "epochs", "patience": "patience"}
     rules: dict[str, Rule] = {name: _field(f"{owner}optimization.{field}") for name, field in names.items()}
-    return rules | {"hidden": _field(f"{owner}{hidden}"), "dropout": _field(f"{owner}{dropout}")}
+    return rules | {name: _field(f"{owner}backbone.{name}") for name in ("hidden", "dropout")}
 
 
 def _distances(features: str) -> dict[str, Rule]:
@@ -155,12 +156,11 @@ def _distances(features: str) -> dict[str, Rule]:
 
 def _learned(features: str) -> dict[str, Rule]:
     """What LGGD and LGGD+ have in common."""
-    widths = FieldPath((f"{features}.initial.hidden",), _widths, lambda sizes: "-".join(map(str, sizes)))
     return {
         **_distances(features),
         "initial": ObjectChoice(f"{features}.initial", {"mlp": MLP(), "propagated": PropagatedMLP()}),
         "hops": _field(f"{features}.initial.hops", conditional=True),
-        "mlp_hidden": widths,
+        "mlp_hidden": FieldPath((f"{features}.initial.hidden",), _widths, lambda sizes: "-".join(map(str, sizes))),
         "mlp_dropout": _field(f"{features}.initial.dropout"),
         "mlp_lr": _field(f"{features}.optimization.lr"),
         "mlp_weight_decay": _field(f"{features}.optimization.weight_decay"),
