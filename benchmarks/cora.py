@@ -9,20 +9,19 @@ from benchmarks.graphs import splits
 from benchmarks.learning import Released
 from benchmarks.record import Run
 from benchmarks.timing import Row, Table, elapsed
-from lggd.equation.potential import DegreePotential
+from lggd import DegreePotential, LearnedEdgeWeights
 from lggd.estimator.labels import Labels
 
 SPLITS, HORIZONS, EPOCHS, WARM_UP, BAR = 10, (1.0, 2.0, 3.0, 4.0, 5.0), 150, 4, 5
 # Epochs of each of the authors' models that are timed; all others take as long.
 TIMED = 2
-KINDS = {"learned edge weights": None, "fixed weights": DegreePotential(-0.5)}
+KINDS = {"learned edge weights": LearnedEdgeWeights(DegreePotential(-0.5)), "fixed weights": DegreePotential(-0.5)}
 
 
-def models(potential: DegreePotential | None, count: int, epochs: int) -> list[lggd.LGGD]:
-    """The release's settings, a model a split."""
-    usual = lggd.LGGD(preset="release").settings.optimization
-    optimization = replace(usual, epochs=epochs)
-    return [lggd.LGGD(preset="release", potential=potential, optimization=optimization) for _ in range(count)]
+def models(potential: DegreePotential | LearnedEdgeWeights, count: int, epochs: int) -> list[lggd.LGGD]:
+    """The settings of the authors' code, one model per split."""
+    optimization = replace(lggd.LGGD.release().optimization, epochs=epochs)
+    return [lggd.LGGD.release(potential=potential, optimization=optimization) for _ in range(count)]
 
 
 def released_seconds(data: object, learned: bool) -> float:
@@ -39,7 +38,7 @@ def rows_of(kind: str, data: list, epochs: int) -> list[Row]:
     device, potential = data[0].x.device, KINDS[kind]
     warm_up = elapsed(device, lambda: lggd.fit_together(models(potential, len(data), WARM_UP), data))
     ours = elapsed(device, lambda: lggd.fit_together(models(potential, len(data), epochs), data))
-    each = released_seconds(data[0], learned=potential is None)
+    each = released_seconds(data[0], learned=isinstance(potential, LearnedEdgeWeights))
     extrapolated = (
         f"from {TIMED} epochs of each horizon, {1e3 * each:,.0f} ms for all five, times {epochs} and {len(data)}"
     )

@@ -16,7 +16,7 @@ SPLITS, EPOCHS, WARM_UP, BAR = 10, 150, 4, 120
 
 
 def features(count: int, epochs: int) -> list[lggd.LGGD]:
-    optimization = replace(lggd.LGGD().settings.optimization, epochs=epochs)
+    optimization = replace(lggd.LGGD().optimization, epochs=epochs)
     return [lggd.LGGD(optimization=optimization) for _ in range(count)]
 
 

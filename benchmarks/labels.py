@@ -17,13 +17,13 @@ def tables(run: Run) -> list[Table]:
     data = lggd.load("pubmed", dynamic=True).to(run.device)
     nodes = data.new_mask[:, 0].nonzero().squeeze(1)
     labels = data.y[nodes]
-    features = lggd.LGGD(horizons="shared", optimization=lggd.Optimization(weight_decay=0.002, epochs=EPOCHS))
+    features = lggd.LGGD(per_time=False, optimization=lggd.Optimization(weight_decay=0.002, epochs=EPOCHS))
     backbone = lggd.Optimization(epochs=5) if run.quick else lggd.Optimization()
     model = lggd.LGGDClassifier(features, optimization=backbone).fit(data)
     before = model.labels_
 
     def add() -> None:
-        model.labels_ = model.features_.labels_ = before
+        model._set_labels(before)
         model.add_labels(nodes, labels).predict()
 
     add()

@@ -13,9 +13,9 @@ from torch.nn.functional import cross_entropy, one_hot
 import lggd
 from benchmarks.record import Run
 from benchmarks.timing import Row, Table, race
-from lggd.backbones import BackboneLearner, initialised
+from lggd.backbones import build_seeded, trainable_backbones
 from lggd.estimator.labels import Labels
-from lggd.training.loop import learn
+from lggd.training.engine import Engine, train
 
 STEP, EPOCHS = 0.1, 3
 
@@ -88,7 +88,7 @@ def epochs_on_cora() -> Table:
 
     def ours() -> None:
         """A whole fit; the seconds between its epochs are what counts, not what comes before the first."""
-        features = lggd.LGGD(preset="release", optimization=lggd.Optimization(weight_decay=0.005, epochs=EPOCHS + 1))
+        features = lggd.LGGD.release(optimization=lggd.Optimization(weight_decay=0.005, epochs=EPOCHS + 1))
         features.fit(data, callback=lambda progress: ends.append(time.perf_counter()))
 
     def peer() -> None:
@@ -114,16 +114,17 @@ def labels_on_pubmed() -> Table:
     before, trained = model.labels_, [0]
 
     def ours() -> None:
-        model.labels_ = model.features_.labels_ = before
+        model._set_labels(before)
         model.add_labels(new, data.y[new]).predict()
 
     def peer() -> None:
         """A GCN alone, on distances that are there already: less than a user would have to wait for."""
         x = model.features_.inputs(data)
-        module = initialised(lggd.GCN(), x.shape[1], model.num_classes_, seed=0)
+        module = build_seeded(lggd.GCN(), x.shape[1], model.num_classes_, seed=0)
         validation = torch.where(data.val_mask, data.y, -1)
-        learner = BackboneLearner([module], x, data.edge_index, None, model.labels_[None], validation[None])
-        trained[0] = len(learn(learner, "backbone")["train_loss"])
+        networks = trainable_backbones([module], x, data.edge_index)
+        engine = Engine(networks, model.labels_[None], validation[None])
+        trained[0] = len(train(engine, "backbone")["train_loss"])
 
     ours()
     best = race({"ours": 5, "peer": 1}, ours=ours, peer=peer)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -22,10 +22,10 @@ AT_MOST = 2.5
 TURNS, EPOCHS = 3, 4
 
 
-def epoch(data: list[Any], preset: Literal["default", "release"]) -> float:
+def epoch(data: list[Any], make: Callable[..., lggd.LGGD]) -> float:
     """Seconds of the shortest epoch of a fit to all of them; what comes before the first one does not count."""
-    optimization = replace(lggd.LGGD(preset=preset).settings.optimization, epochs=WARM_UP + EPOCHS)
-    models = [lggd.LGGD(preset=preset, optimization=optimization) for _ in data]
+    optimization = replace(make().optimization, epochs=WARM_UP + EPOCHS)
+    models = [make(optimization=optimization) for _ in data]
     ends: list[float] = []
     lggd.fit_together(models, data, callback=lambda progress: ends.append(time.perf_counter()))
     return min(after - before for before, after in pairwise(ends))
@@ -33,7 +33,7 @@ def epoch(data: list[Any], preset: Literal["default", "release"]) -> float:
 
 def evolution(data: list[Any]) -> float:
     """Seconds of an evolution of as many columns, and of its gradient, without the networks before it."""
-    graph, settings = lggd.Graph.from_pyg(data[0]), lggd.LGGD().settings
+    graph, settings = lggd.Graph.from_pyg(data[0]), lggd.LGGD()
     columns = len(data) * len(settings.times) * data[0].num_classes
     start = torch.rand(graph.num_nodes, columns, device=graph.device, requires_grad=True)
 
@@ -60,8 +60,8 @@ def tables(run: Run) -> list[Table]:
     turns = 1 if run.quick else TURNS
     table = Table(f"Many at once: Cora, {SPLITS} splits, five horizons, one epoch with validation")
     table.rows += [
-        row("default settings", data, turns, lambda some: epoch(some, "default")),
-        row("release's settings", data, turns, lambda some: epoch(some, "release")),
+        row("default settings", data, turns, lambda some: epoch(some, lggd.LGGD)),
+        row("release's settings", data, turns, lambda some: epoch(some, lggd.LGGD.release)),
         row("the evolution and its gradient alone, default settings", data, turns, evolution),
     ]
     return [table]

@@ -1,11 +1,11 @@
-"""Handwritten digits as plain X and y with 5 labels a class; then labels for the samples it is least certain of."""
+"""Handwritten digits as plain X and y with 5 labels per class; then labels for the least certain samples."""
 
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.semi_supervised import LabelSpreading
 
 from lggd import LGGD, Optimization
-from lggd.sklearn import LGGDClassifier
+from lggd.sklearn import KNNGraphClassifier
 
 X, truth = load_digits(return_X_y=True)
 rng = np.random.default_rng(0)
@@ -15,25 +15,25 @@ y[first] = truth[first]
 
 # Fewer times and epochs than by default, to be quick.
 features = LGGD(times=(1, 3, 5), optimization=Optimization(weight_decay=0.002, epochs=30))
-model = LGGDClassifier(features=features, random_state=0).fit(X, y)
+model = KNNGraphClassifier(features=features, random_state=0).fit(X, y)
 before = model.transduction_
 
-# A person would now be asked about the 50 samples without a label whose best class is the least probable.
+# A person would now label the 50 unlabelled samples whose predicted class is the least probable.
 certainty = np.where(y == -1, model.label_distributions_.max(axis=1), np.inf)
-asked = certainty.argsort()[:50]
-model.add_labels(asked, truth[asked])  # no retraining: milliseconds
+uncertain = certainty.argsort()[:50]
+model.add_labels(uncertain, truth[uncertain])  # no training: milliseconds
 more = y.copy()
-more[asked] = truth[asked]
+more[uncertain] = truth[uncertain]
 
 never_labelled = more == -1
 
 
-def accuracy(answers: np.ndarray) -> float:
-    return (answers == truth)[never_labelled].mean()
+def accuracy(predicted: np.ndarray) -> float:
+    return (predicted == truth)[never_labelled].mean()
 
 
 print(f"accuracy on the {never_labelled.sum()} samples that never get a label\n")
-print("labels   LGGDClassifier   LabelSpreading (fitted each time)")
-for labels, answers in ((y, before), (more, model.transduction_)):
-    rival = LabelSpreading(kernel="knn", n_neighbors=10, max_iter=200).fit(X, labels).transduction_
-    print(f"{(labels >= 0).sum():6}{accuracy(answers):17.1%}{accuracy(rival):17.1%}")
+print("labels   KNNGraphClassifier   LabelSpreading (fitted each time)")
+for labels, predicted in ((y, before), (more, model.transduction_)):
+    spread = LabelSpreading(kernel="knn", n_neighbors=10, max_iter=200).fit(X, labels).transduction_
+    print(f"{(labels >= 0).sum():6}{accuracy(predicted):21.1%}{accuracy(spread):17.1%}")

@@ -21,6 +21,7 @@ from lggd import (
     depth,
     distance,
     evolve,
+    evolve_to_steady_state,
     shortest_path,
 )
 from lggd.errors import InputTypeError
@@ -63,6 +64,10 @@ def flow(sources=0, **options):
     return lambda: evolve(PATH, sources, **options)
 
 
+def steady(sources=0, **options):
+    return lambda: evolve_to_steady_state(PATH, sources, **options)
+
+
 def walk(solution, target=2, **options):
     return lambda: shortest_path(PATH, solution, target, **options)
 
@@ -82,7 +87,7 @@ TABLE = [
     ("edge beyond num_nodes", edges([(0, 5)], num_nodes=3), ValueError, ["`edges`", "0..2", "got 5", "num_nodes"]),
     ("edge to a negative node", edges([(0, -1)]), ValueError, ["`edges`", "got -1", "Renumber"]),
     ("only negative nodes", edges([(-3, -1)]), ValueError, ["`edges`", "got -3", "Renumber"]),
-    ("no edges, no num_nodes", edges([]), ValueError, ["`edges`", "empty", "Pass num_nodes"]),
+    ("no edges, no num_nodes", edges([]), ValueError, ["`num_nodes`", "be passed", "without edges"]),
     ("zero nodes", edges([], num_nodes=0), ValueError, ["`num_nodes`", "at least 1", "got 0"]),
     ("num_nodes negative", edges([(0, 1)], num_nodes=-1), ValueError, ["`num_nodes`", "got -1"]),
     ("num_nodes a float", edges([(0, 1)], num_nodes=3.0), TypeError, ["`num_nodes`", "integer", "got 3.0"]),
@@ -92,14 +97,14 @@ TABLE = [
     ("directions weigh differently", weighted(0.5, 0.7), ValueError,
      ["`weight`", "0.5 on (0, 1)", "0.7 on (1, 0)", 'symmetrize="max" or "mean"', "directed=True"]),
     ("directed and symmetrize", edges([(0, 1)], directed=True, symmetrize="max"), ValueError,
-     ["`directed=True`", "symmetrize='max'", "Pass only one"]),
+     ["`symmetrize`", "directed=True", "'max'", "Pass only one"]),
     ("unknown symmetrize", edges([(0, 1)], symmetrize="min"), ValueError, ["`symmetrize`", '"max", "mean"', "'min'"]),
     ("half precision", edges([(0, 1)], dtype=torch.float16), TypeError, ["`dtype`", "torch.float16", "torch.float32"]),
     # weights
     ("weight negative", weighted(0.5, -0.5), ValueError, ["`weight`", "positive", "got -0.5", "(1, 0)"]),
     ("weight NaN", weighted(NAN, 0.5), ValueError, ["`weight`", "finite", "got nan", "(0, 1)"]),
     ("weight infinite", weighted(INF, INF, unbounded=True), ValueError, ["`weight`", "finite", "got inf"]),
-    ("weight zero", weighted(0.5, 0.0), ValueError, ["`weight`", "got 0", "Leave out edges of weight 0"]),
+    ("weight zero", weighted(0.5, 0.0), ValueError, ["`weight`", "got 0", "Omit edges of weight 0"]),
     ("weight above 1", weighted(2.0, 2.0), ValueError, ["`weight`", "(0, 1]", "got 2", "unbounded=True"]),
     ("weight zero though unbounded", weighted(0, 2, unbounded=True), ValueError, ["`weight`", "positive", "got 0"]),
     ("weight too small for float32", weighted(1e-50, 1e-50, dtype=torch.float32), ValueError,
@@ -114,8 +119,10 @@ TABLE = [
     ("matrix not symmetric", matrix([[0, 1], [0, 0]]), ValueError, ["symmetric", "(0, 1)", "directed=True"]),
     ("data without edge_index", lambda: Graph.from_pyg([1]), TypeError, ["`data`", "edge_index", "list", "PyG Data"]),
     # points
-    ("neither k nor epsilon", points(), ValueError, ["either k or epsilon", "k=None and epsilon=None", "just one"]),
-    ("both k and epsilon", points(k=1, epsilon=0.5), ValueError, ["either k or epsilon", "k=1 and epsilon=0.5"]),
+    ("neither k nor epsilon", points(), ValueError,
+     ["`k`", "if and only if epsilon", "k=None and epsilon=None", "Pass one"]),
+    ("both k and epsilon", points(k=1, epsilon=0.5), ValueError,
+     ["`k`", "if and only if epsilon", "k=1 and epsilon=0.5"]),
     ("k too large", points(k=3), ValueError, ["`k`", "1..2", "got 3"]),
     ("k zero", points(k=0), ValueError, ["`k`", "1..2", "got 0"]),
     ("k a fraction", points(k=1.5), TypeError, ["`k`", "integer", "got 1.5"]),
@@ -123,7 +130,7 @@ TABLE = [
     ("epsilon NaN", points(epsilon=NAN), ValueError, ["`epsilon`", "positive", "got nan"]),
     ("epsilon joins nothing", points(epsilon=0.1), ValueError, ["`epsilon`", "got 0.1", "closest two are 1 apart"]),
     ("points NaN", points([[0.0], [NAN]], k=1), ValueError, ["`points`", "finite", "nan", "row 1", "Drop or repair"]),
-    ("points 1-D", points([0.0, 1.0], k=1), ValueError, ["`points`", "[N, d]", "(2,)", "one row a point"]),
+    ("points 1-D", points([0.0, 1.0], k=1), ValueError, ["`points`", "[N, d]", "(2,)", "one row per point"]),
     ("points without coordinates", points(np.ones((3, 0)), k=1), ValueError, ["`points`", "[N, d]", "(3, 0)"]),
     ("no points", points(np.ones((0, 2)), k=1), ValueError, ["`points`", "at least one point", "none"]),
     ("points are texts", points([["a"], ["b"]], k=1), TypeError, ["`points`", "numbers", "<U1"]),
@@ -174,14 +181,15 @@ TABLE = [
     ("potential of wrong columns", flow(potential=torch.ones(3, 2)), ValueError, ["`potential`", "[3, 1]", "[3, 2]"]),
     ("potential an array", solve(potential=np.ones(3)), TypeError, ["`potential`", "ndarray", "DegreePotential"]),
     ("potential a number", solve(potential=2.0), TypeError, ["`potential`", "float", "DegreePotential"]),
-    ("potential gives a number", flow(potential=lambda graph: 1), TypeError, ["`potential`", "give one", "int"]),
+    ("potential gives a number", flow(potential=lambda graph: 1), TypeError, ["`potential`", "return one", "int"]),
     ("potential overflows", solve(potential=DegreePotential(1e6)), ValueError, ["`potential`", "finite", "got inf"]),
     # solver
     ("solver a text", solve(solver="fmm"), TypeError, ["`solver`", "'fmm'", "FastMarching()"]),
     ("solver a class", solve(solver=FastMarching), TypeError, ["`solver`", "FastMarching()"]),
-    ("Dijkstra with p = 1", solve(solver=Dijkstra()), ValueError, ["`solver=Dijkstra()`", "p=1.0", "FastMarching()"]),
+    ("Dijkstra with p = 1", solve(solver=Dijkstra()), ValueError,
+     ["`p`", "solver=Dijkstra()", "got 1.0", "FastMarching()"]),
     ("tolerance too large", lambda: FastIterative(tolerance=1.0), ValueError, ["`tolerance`", "[0, 1)", "got 1.0"]),
-    ("no sweeps", lambda: FastIterative(max_sweeps=0), ValueError, ["`max_sweeps`", "at least 1", "got 0"]),
+    ("no sweeps", lambda: FastIterative(max_sweeps=0), ValueError, ["`max_sweeps`", "from 1", "got 0"]),
     # start and weight of evolve
     ("neither start nor sources", flow(None), ValueError, ["`start`", "sources=None"]),
     ("start negative", flow(start=numbers(0.0, -1.0, 0.0)), ValueError,
@@ -217,11 +225,11 @@ TABLE = [
     ("step above the limit for p = 2", flow(scheme=Euler(step=1.5), p=2), ValueError, ["`step`", "at most 0.7071"]),
     ("scheme a text", flow(scheme="rk4"), TypeError, ["`scheme`", "'rk4'", "RK4()"]),
     ("scheme a class", flow(scheme=RK4), TypeError, ["`scheme`", "RK4()"]),
-    ("until misspelt", flow(until="stedy"), ValueError, ["`until`", '"steady"', "'stedy'", "times=[t]"]),
-    ("steady without sources", flow(None, start=torch.ones(3), until="steady"), ValueError, ["`until", "sources"]),
-    ("steady with torchdiffeq", flow(scheme=TorchDiffEq(), until="steady"), ValueError, ["`until", "RK4()"]),
-    ("tol zero", flow(until="steady", tol=0), ValueError, ["`tol`", "positive", "got 0"]),
-    ("tol NaN", flow(until="steady", tol=NAN), ValueError, ["`tol`", "positive", "got nan"]),
+    ("steady without sources", steady(None, start=torch.ones(3)), ValueError, ["`sources`", "boundary"]),
+    ("steady with torchdiffeq", steady(scheme=TorchDiffEq()), TypeError, ["`scheme`", "RK4()"]),
+    ("tol zero", steady(tol=0), ValueError, ["`tol`", "positive", "got 0"]),
+    ("tol NaN", steady(tol=NAN), ValueError, ["`tol`", "positive", "got nan"]),
+    ("no steps", steady(max_steps=0), ValueError, ["`max_steps`", "from 1", "got 0"]),
     ("Evolution with torchdiffeq", lambda: Evolution(PATH, 0, scheme=TorchDiffEq()), TypeError, ["`scheme`", "RK4()"]),
     ("size above the step", lambda: Evolution(PATH, 0).step(9.0), ValueError, ["`size`", "(0, 0.5]", "got 9.0"]),
     ("size missing", lambda: Evolution(Graph.from_edges([], num_nodes=2), 0).step(), ValueError, ["`size`", "given"]),
@@ -231,7 +239,7 @@ TABLE = [
     ("target negative", walk(numbers(0, 1, 2), -1), ValueError, ["`target`", "0..2", "got -1"]),
     ("target a float", walk(numbers(0, 1, 2), 1.5), TypeError, ["`target`", "node id", "got 1.5"]),
     ("target unreachable", lambda: shortest_path(SPLIT, distance(SPLIT, [0]), 2), ValueError,
-     ["`target`", "node 2", "no way to the boundary"]),
+     ["`target`", "node 2", "cannot reach the boundary"]),
     ("not a distance", walk(numbers(1.0, 2.0, 3.0)), ValueError, ["`solution`", "node 0", "distance()"]),
     ("a distance of another graph", walk(torch.zeros(4)), ValueError, ["`solution`", "3 nodes", "got [4]"]),
     ("solution a list", walk([0, 1, 2]), TypeError, ["`solution`", "list", "distance()"]),

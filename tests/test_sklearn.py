@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 
 import lggd
 from lggd import GCN, GGD, LGGD, Optimization
-from lggd.sklearn import LGGDClassifier
+from lggd.sklearn import KNNGraphClassifier as LGGDClassifier
 
 # Distances alone, nothing learned; and both stages of learning, briefly.
 DISTANCES = LGGDClassifier(features=GGD(times=(1, 2)), backbone=None, random_state=0)

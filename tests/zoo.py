@@ -1,7 +1,6 @@
-"""Tiny graphs together with their exact distances, random ones, slow oracles, and the checks that solvers must pass.
+"""Tiny graphs with their exact distances, random ones, and the checks that solvers must pass.
 
-The oracles import nothing of the library. The checks take whatever is to be checked as an argument, so that
-`test_planted_bugs.py` can show each of them a wrong one.
+Checks take the solver as an argument, so that `test_planted_bugs.py` can run each of them on a wrong one.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from lggd import Dijkstra, Evolution, FastIterative, FastMarching, Graph, distance
 from lggd.equation import operators
+from oracles import dense_distance
 
 inf = math.inf
 P = (1, 1.5, 2, 3, inf)
@@ -38,7 +38,7 @@ def f64(values: Any) -> Tensor:
 
 @dataclass(frozen=True)
 class Instance:
-    """A problem in plain Python. `edges` are pairs (i, j) through which f(i) sees f(j), and f(j) f(i) if undirected."""
+    """A problem in plain Python. Through the edge (i, j), f(i) depends on f(j), and f(j) on f(i) if undirected."""
 
     num_nodes: int
     edges: tuple[tuple[int, int], ...]
@@ -98,7 +98,7 @@ def instances(
     most_nodes: int = 8,
     least_weight: float = 0.01,
 ) -> Instance:
-    """Random ones: weighted or not, in pieces, with isolated nodes, of a single node, with arrows."""
+    """Random ones: weighted or not, disconnected, with isolated nodes, of a single node, directed."""
     n = draw(st.integers(1, most_nodes))
     node = st.integers(0, n - 1)
     pairs = st.tuples(node, node).filter(lambda pair: pair[0] != pair[1])
@@ -232,89 +232,6 @@ CASES = _cases()
 def case(name: str, p: float = 1) -> Instance:
     """The problem of a case, with its p set."""
     return replace(next(c.problem for c in CASES if c.name == name), p=p)
-
-
-# -- Oracles: slow, and independent of the library ---------------------------------------------------------------------
-
-
-def dense_distance(w: np.ndarray, sources: Sequence[int], p: float, rho: np.ndarray) -> np.ndarray:
-    """Bisects ρ(i)‖√w(i,·)(t − u)₊‖_p = 1 at all nodes at once, N times over: each time one more node is final."""
-    root, n = np.sqrt(w), len(w)
-    u = np.full(n, inf)
-    u[list(sources)] = 0
-
-    def cfl_number(t: np.ndarray) -> np.ndarray:
-        fall = root * np.clip(
-            np.where(np.isfinite(u)[None, :], t[:, None] - np.where(np.isfinite(u), u, 0), 0), 0, None
-        )
-        return rho * (fall.max(1) if math.isinf(p) else (fall**p).sum(1) ** (1 / p))
-
-    for _ in range(n):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            high = np.where(root > 0, u[None, :] + 1 / (rho[:, None] * root), inf).min(1)
-        reached = np.isfinite(high)
-        high[~reached] = 1.0
-        low = np.zeros(n)
-        for _ in range(60):
-            middle = (low + high) / 2
-            above = cfl_number(middle) >= 1
-            low, high = np.where(above, low, middle), np.where(above, middle, high)
-        following = np.where(reached, high, inf)
-        following[list(sources)] = 0
-        u = following
-    return u
-
-
-def plain_rate(
-    edge_index: Tensor, f: Tensor, p: float, rho: Tensor, root: Tensor, boundary_mask: Tensor | None
-) -> Tensor:
-    """1 − ρ‖∇⁻f‖_p by gathers and scatters, for autograd; f is `[N, K]`, ρ `[N, 1|K]`, √w `[E, 1|K]`."""
-    i, j = edge_index
-    fall = root * (f[i] - f[j]).clamp(min=0)
-    if math.isinf(p):
-        index = i.unsqueeze(1).expand_as(fall)
-        total = torch.zeros_like(f).scatter_reduce(0, index, fall, "amax")
-    else:
-        total = torch.zeros_like(f).index_add(0, i, fall**p)
-        total = torch.where(total > 0, torch.where(total > 0, total, 1) ** (1 / p), 0)
-    rate = 1 - rho * total
-    return rate if boundary_mask is None else rate.masked_fill(boundary_mask, 0)
-
-
-def plain_step(scheme: str, rate: Callable[[Tensor], Tensor], y: Tensor, h: float) -> Tensor:
-    """One step of each scheme as textbooks write it."""
-    if scheme == "Euler":
-        return y + h * rate(y)
-    if scheme == "SSPRK3":
-        y1 = y + h * rate(y)
-        y2 = 3 / 4 * y + 1 / 4 * (y1 + h * rate(y1))
-        return 1 / 3 * y + 2 / 3 * (y2 + h * rate(y2))
-    k1 = rate(y)
-    k2 = rate(y + h * k1 / 3)
-    k3 = rate(y + h * (k2 - k1 / 3))
-    k4 = rate(y + h * (k1 - k2 + k3))
-    return y + h / 8 * k1 + 3 * h / 8 * k2 + 3 * h / 8 * k3 + h / 8 * k4
-
-
-def plain_evolve(
-    graph: Graph, sources: Sequence[Sequence[int]] | None, start: Tensor, p: float, scheme: str, step: float,
-    steps: int, potential: Tensor | None = None, weight: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """f `[N, K]` after so many steps, in node order and by autograd alone."""
-    boundary_mask = None
-    if sources is not None:
-        boundary_mask = torch.zeros(start.shape, dtype=torch.bool)
-        for k, nodes in enumerate(sources):
-            boundary_mask[list(nodes), k] = True
-        start = start.masked_fill(boundary_mask, 0)
-    rho = torch.ones_like(start[:, :1]) if potential is None else potential
-    root = (graph.weight.to(start.dtype) if weight is None else weight).sqrt()
-    rho, root = (x.unsqueeze(1) if x.dim() == 1 else x for x in (rho, root))
-    edge_index = graph.edge_index
-    f = start
-    for _ in range(steps):
-        f = plain_step(scheme, lambda y: plain_rate(edge_index, y, p, rho, root, boundary_mask), f, step)
-    return f
 
 
 # -- Checks: each raises AssertionError at what it is made to catch ----------------------------------------------------

@@ -11,29 +11,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lggd import baselines as baselines
+    from lggd import diffusion as diffusion
     from lggd import sklearn as sklearn
     from lggd.backbones import GAT, GCN, ChebNet, JKNet
     from lggd.data.datasets import load
     from lggd.distances import Depth, depth, distance, shortest_path
     from lggd.equation.potential import DegreePotential
-    from lggd.estimator import fit_together
+    from lggd.errors import InputError
+    from lggd.estimator import NodeClassifier, fit_together
     from lggd.features import GGD, LGGD
     from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
-    from lggd.graph import Graph
+    from lggd.graph import Graph, Symmetrize
     from lggd.learning.networks import MLP, PropagatedMLP
-    from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential
+    from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
     from lggd.memory import Memory
-    from lggd.models import LGGDClassifier, LGGDPlus, load_model
-    from lggd.models.ensemble import Ensemble
+    from lggd.models import (
+        BackboneReadout,
+        Ensemble,
+        LGGDClassifier,
+        LGGDPlus,
+        MeanReadout,
+        NearestClass,
+        SelfTraining,
+        load_model,
+    )
     from lggd.models.memory_estimate import estimate_memory
-    from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass
-    from lggd.models.self_training import SelfTraining
     from lggd.solvers.dijkstra import Dijkstra
     from lggd.solvers.evolution import Evolution, evolve
     from lggd.solvers.iterative import FastIterative
     from lggd.solvers.marching import FastMarching
     from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
     from lggd.solvers.solution import Solution, Statistics, Status
+    from lggd.solvers.steady_state import evolve_to_steady_state
     from lggd.training.checkpoint import Checkpoint
     from lggd.training.optimization import Optimization
     from lggd.training.progress import Progress
@@ -44,30 +53,32 @@ _EXPORTS = {
     "data.datasets": ("load",),
     "distances": ("Depth", "depth", "distance", "shortest_path"),
     "equation.potential": ("DegreePotential",),
-    "estimator": ("fit_together",),
+    "errors": ("InputError",),
+    "estimator": ("NodeClassifier", "fit_together"),
     "features": ("GGD", "LGGD"),
     "features.scaling": ("MaxScale", "SoftmaxScale", "Standardize", "Unscaled"),
-    "graph": ("Graph",),
+    "graph": ("Graph", "Symmetrize"),
     "learning.networks": ("MLP", "PropagatedMLP"),
-    "learning.parameters": ("LearnedEdgeWeights", "LearnedPotential"),
+    "learning.parameters": ("LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale"),
     "memory": ("Memory",),
-    "models": ("LGGDClassifier", "LGGDPlus", "load_model"),
-    "models.ensemble": ("Ensemble",),
+    "models": (
+        "BackboneReadout", "Ensemble", "LGGDClassifier", "LGGDPlus", "MeanReadout", "NearestClass", "SelfTraining",
+        "load_model",
+    ),
     "models.memory_estimate": ("estimate_memory",),
-    "models.readout": ("BackboneReadout", "MeanReadout", "NearestClass"),
-    "models.self_training": ("SelfTraining",),
     "solvers.dijkstra": ("Dijkstra",),
     "solvers.evolution": ("Evolution", "evolve"),
     "solvers.iterative": ("FastIterative",),
     "solvers.marching": ("FastMarching",),
     "solvers.scheme": ("RK4", "SSPRK3", "Euler", "TorchDiffEq"),
     "solvers.solution": ("Solution", "Statistics", "Status"),
+    "solvers.steady_state": ("evolve_to_steady_state",),
     "training.checkpoint": ("Checkpoint",),
     "training.optimization": ("Optimization",),
     "training.progress": ("Progress",),
-}
+}  # fmt: skip
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
-_SUBMODULES = ("baselines", "sklearn")
+_SUBMODULES = ("baselines", "diffusion", "sklearn")
 
 try:
     __version__ = version("lggd")
@@ -75,12 +86,13 @@ except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
 
 __all__ = [
-    "GAT", "GCN", "GGD", "LGGD", "MLP", "RK4", "SSPRK3", "BackboneReadout", "ChebNet", "Checkpoint", "DegreePotential",
-    "Depth", "Dijkstra", "Ensemble", "Euler", "Evolution", "FastIterative", "FastMarching", "Graph", "JKNet",
-    "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential", "MaxScale", "MeanReadout", "Memory",
-    "NearestClass", "Optimization", "Progress", "PropagatedMLP", "SelfTraining", "SoftmaxScale", "Solution",
-    "Standardize", "Statistics", "Status", "TorchDiffEq", "Unscaled", "depth", "distance", "estimate_memory", "evolve",
-    "fit_together", "load", "load_model", "shortest_path",
+    "GAT", "GCN", "GGD", "LGGD", "MLP", "RK4", "SSPRK3", "BackboneReadout", "ChebNet", "Checkpoint",
+    "DegreePotential", "Depth", "Dijkstra", "Ensemble", "Euler", "Evolution", "FastIterative", "FastMarching",
+    "Graph", "InputError", "JKNet", "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential",
+    "LearnedTimeScale", "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier", "Optimization",
+    "Progress", "PropagatedMLP", "SelfTraining", "SoftmaxScale", "Solution", "Standardize", "Statistics", "Status",
+    "Symmetrize", "TorchDiffEq", "Unscaled", "depth", "distance", "estimate_memory", "evolve",
+    "evolve_to_steady_state", "fit_together", "load", "load_model", "shortest_path",
 ]  # fmt: skip
 
 

@@ -1,9 +1,8 @@
-"""Distances, geodesics and depth: the steady state of the equation and what people do with it."""
+"""Distances, shortest paths and depth: the solution of the eikonal equation and its uses."""
 
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 
 import torch
@@ -14,61 +13,76 @@ from lggd.equation.potential import Potential
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
 from lggd.solvers.dijkstra import Dijkstra
-from lggd.solvers.iterative import FastIterative
+from lggd.solvers.eikonal_problem import EikonalProblem, Solver
 from lggd.solvers.marching import FastMarching
-from lggd.solvers.problem import Problem, Solver
-from lggd.solvers.solution import Solution, Statistics, Status
+from lggd.solvers.solution import Solution
 
-# How many nodes `depth` tries as the median unless told, and how many distances it holds in memory at once.
-DRAWN_CANDIDATES = 50
-COLUMNS_AT_A_TIME = 32
+# How many nodes `depth` tries as the median by default, and how many distances it holds in memory at once.
+NUM_CANDIDATES = 50
+COLUMNS_PER_BATCH = 32
 
 
 def distance(
-    graph: Graph,
-    sources: Sources,
-    *,
-    p: float = 1,
-    potential: Potential | None = None,
-    solver: Solver | None = None,
+    graph: Graph, sources: Sources, *, p: float = 1, potential: Potential | None = None, solver: Solver | None = None
 ) -> Solution:
     """The generalized geodesic distance: ρ‖∇⁻f‖_p = 1 off the sources, f = 0 on them (paper, Eq. 7).
 
-    `sources` is a set of nodes (ids or a mask), and `.value` is `[N]`; or a list of K sets, and it is `[N, K]`. Nodes
-    that cannot reach a source are at inf. p = 1 is the robust one, p = ∞ the shortest path. Values are float64.
+    Not differentiable; see `evolve`.
 
-    `solver=None` takes `Dijkstra()` for p = ∞ and `FastMarching()` otherwise. It is not differentiable: `evolve` is.
+    Parameters
+    ----------
+    graph : Graph
+    sources : node ids, mask [N], mask [N, K] or list of K sets
+        The nodes from which distances are measured.
+    p : float
+        The exponent, in [1, inf]: 1 is the most robust, `math.inf` the shortest path.
+    potential : Tensor [N] or [N, K], or callable, optional
+        ρ, or a function of the graph such as `DegreePotential(-1)`; None is 1.
+    solver : Solver, optional
+        None uses `Dijkstra()` for p = inf and `FastMarching()` otherwise.
 
+    Returns
+    -------
+    Solution
+        With `value` [N] for one set of sources and [N, K] for a list of sets, float64; inf where no source can be
+        reached.
+
+    Examples
+    --------
     >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
     >>> distance(path, [0], p=math.inf).value.tolist()
     [0.0, 1.0, 2.0]
     """
-    began = time.perf_counter()
-    problem = Problem.read(graph, sources, p, potential)
+    problem = EikonalProblem.read(graph, sources, p, potential)
     if solver is None:
         solver = Dijkstra() if math.isinf(problem.p) else FastMarching()
     if isinstance(solver, type) or not hasattr(solver, "solve"):
         raise InputTypeError("solver", "be a solver such as FastMarching()", repr(solver))
-    by_row, sweeps = solver.solve(problem)
-    value = problem.layout.to_nodes(by_row).to(graph.device)
-    status = Status.EXACT if bool(torch.isfinite(by_row).all()) else Status.UNREACHABLE
-    if isinstance(solver, FastIterative) and sweeps is not None and sweeps > solver.max_sweeps:
-        status = Status.NOT_CONVERGED
-    statistics = Statistics(
-        method=type(solver).__name__,
-        seconds=time.perf_counter() - began,
-        steps=sweeps,
-        _residual=lambda: problem.residual(by_row),
-    )
-    return Solution(value.squeeze(1) if problem.single else value, status, statistics)
+    return solver.solve(problem)
 
 
 def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, column: int = 0) -> Tensor:
-    """The geodesic to `target`: node ids from the boundary to it, walking down the steepest slope √w(f(i) − f(j)).
+    """The geodesic from the boundary to `target`, found by steepest descent along √w(f(i) − f(j)).
 
-    For p = ∞ its length is the distance itself. `solution` comes from `distance` on the same graph, or from `evolve`
-    close to its steady state (its last time is read); `column` picks one of K boundaries.
+    For p = ∞ its length is the distance itself.
 
+    Parameters
+    ----------
+    graph : Graph
+    solution : Solution or Tensor [N], [N, K] or [T, N, K]
+        From `distance` on the same graph, or from `evolve` close to the steady state (its last time is used).
+    target : int
+        A node that can reach the boundary.
+    column : int
+        Which of K boundaries.
+
+    Returns
+    -------
+    Tensor [L]
+        Node ids from the boundary to the target.
+
+    Examples
+    --------
     >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
     >>> shortest_path(path, distance(path, [0], p=math.inf), 2).tolist()
     [0, 1, 2]
@@ -87,39 +101,40 @@ def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, col
     if not 0 <= target < graph.num_nodes:
         raise InputError("target", f"name a node 0..{graph.num_nodes - 1}", target)
     if not math.isfinite(float(f[target])):
-        raise InputError(
-            "target", "be reachable", but=f"node {target} has no way to the boundary", remedy="Pick another one."
-        )
+        found = f"node {target} cannot reach the boundary"
+        raise InputError("target", "be reachable", but=found, remedy="Pick another one.")
     layout = graph.layout()
-    csr, heights = layout.csr, layout.into_rows(f)
+    csr, height = layout.csr, layout.into_rows(f)
     at = target if layout.rank is None else int(layout.rank[target])
     rows = [at]
-    while heights[at] > 0:
+    while height[at] > 0:
         span = slice(int(csr.indptr[at]), int(csr.indptr[at + 1]))
         neighbours = csr.indices[span].long()
-        slope = heights[at] - heights[neighbours]
+        slope = height[at] - height[neighbours]
         if csr.weight is not None:
             slope = slope * csr.weight[span].to(slope.dtype).sqrt()
         if len(slope) == 0 or not float(slope.max()) > 0:
             node = at if layout.order is None else int(layout.order[at])
-            raise InputError(
-                "solution",
-                "be a distance",
-                but=f"node {node} is lower than all its neighbours",
-                remedy="Use distance().",
-            )
+            found = f"node {node} is lower than all its neighbours"
+            raise InputError("solution", "be a distance", but=found, remedy="Use distance().")
         at = int(neighbours[int(slope.argmax())])
         rows.append(at)
-    walked = torch.tensor(rows[::-1], device=graph.device)
-    return walked if layout.order is None else layout.order[walked]
+    path = torch.tensor(rows[::-1], device=graph.device)
+    return path if layout.order is None else layout.order[path]
 
 
 @dataclass(frozen=True, eq=False)
 class Depth:
-    """How central each node is. `value [N]` is 1 at the median and 0 at the nodes farthest from it or out of its reach.
+    """How central each node is.
 
-    `median` is the candidate with the smallest mean distance to the nodes it reaches, among those that reach the most;
-    `mean_distance` has one for each of `candidates`.
+    Attributes
+    ----------
+    value : Tensor [N]
+        1 at the median, 0 at the nodes farthest from it and at those that cannot reach it.
+    median : int
+        The candidate with the smallest mean distance, among those that most nodes reach.
+    candidates, mean_distance : Tensor [C]
+        The nodes that were tried, and the mean distance of the nodes that reach them.
     """
 
     value: Tensor
@@ -136,11 +151,23 @@ def depth(
     candidates: NodeSet | None = None,
     generator: torch.Generator | None = None,
 ) -> Depth:
-    """p-eikonal data depth (Calder and Ettehad): find the median by its distances; depth is nearness to it.
+    """The p-eikonal data depth of Calder and Ettehad: closeness to the median, the node closest to all others.
 
-    `candidates` are the nodes that may be the median; None draws 50 from the largest component, with `generator`.
-    One distance a candidate is solved, many at a time.
+    Parameters
+    ----------
+    graph, p, potential
+        As in `distance`.
+    candidates : node ids or mask [N], optional
+        The nodes that may be the median, at the cost of one distance each; None draws 50 from the largest component.
+    generator : torch.Generator, optional
+        For drawing candidates.
 
+    Returns
+    -------
+    Depth
+
+    Examples
+    --------
     >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
     >>> depth(path, candidates=[0, 1, 2]).median
     1
@@ -148,20 +175,20 @@ def depth(
     if candidates is None:
         sizes = torch.bincount(graph.components)
         members = (graph.components == sizes.argmax()).nonzero().flatten().cpu()
-        chosen = members[torch.randperm(len(members), generator=generator)[:DRAWN_CANDIDATES]].sort().values
+        chosen = members[torch.randperm(len(members), generator=generator)[:NUM_CANDIDATES]].sort().values
     else:
-        read = Boundary.read(candidates, graph.num_nodes, "candidates")
-        if not read.single:
-            raise InputError("candidates", "be one set of nodes", f"{len(read.columns)} sets", "Join them.")
-        chosen = torch.from_numpy(read.columns[0])
+        nodes = Boundary.read(candidates, graph.num_nodes, "candidates")
+        if not nodes.single:
+            raise InputError("candidates", "be one set of nodes", f"{len(nodes.columns)} sets", "Join them.")
+        chosen = torch.from_numpy(nodes.columns[0])
     means, reach = [], []
-    for batch in torch.split(chosen, COLUMNS_AT_A_TIME):
+    for batch in torch.split(chosen, COLUMNS_PER_BATCH):
         found = distance(graph, [[int(node)] for node in batch], p=p, potential=potential).value
         reached = torch.isfinite(found)
         means.append(found.masked_fill(~reached, 0).sum(0) / reached.sum(0))
         reach.append(reached.sum(0))
     mean_distance, within_reach = torch.cat(means), torch.cat(reach)
-    # A node that reaches few others is near all of them; that does not make it central.
+    # A node that few others reach is close to all of them, which does not make it central.
     eligible = mean_distance.masked_fill(within_reach < within_reach.max(), math.inf)
     median = int(chosen[int(eligible.argmin())])
     away = distance(graph, [median], p=p, potential=potential).value

@@ -1,4 +1,4 @@
-"""How much memory work takes: an estimate to read, and an error that names the remedy when there is too little."""
+"""How much memory a computation takes: an estimate, and an error with a remedy where there is too little."""
 
 from __future__ import annotations
 
@@ -11,13 +11,23 @@ from pathlib import Path
 
 import torch
 
+from lggd.errors import NotEnoughMemoryError
+
 MEMINFO = Path("/proc/meminfo")
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes by what they are for, all held at the same time, on one device. As text it is a sentence.
+    """An estimate of the peak memory of a computation on one device. `str` makes it readable.
 
+    Attributes
+    ----------
+    parts : mapping of str to int
+        Bytes by purpose, all allocated at the same time.
+    device : torch.device
+
+    Examples
+    --------
     >>> print(Memory({"graph": 3 * 2**20, "states": 2**21}, torch.device("cpu")))
     about 5.0 MiB (graph 3.0 MiB, states 2.0 MiB)
     """
@@ -27,17 +37,17 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All of it, in bytes."""
+        """Total in bytes."""
         return sum(self.parts.values())
 
     @property
     def free(self) -> int | None:
-        """What the device could give now, in bytes; None where that cannot be found out."""
+        """Free memory of the device in bytes; None where unknown."""
         return free_memory(self.device)
 
     @property
     def fits(self) -> bool | None:
-        """Whether the device could give that much now; None where that cannot be found out."""
+        """Whether the device has that much free memory now; None where unknown."""
         return None if self.free is None else self.total <= self.free
 
     def __str__(self) -> str:
@@ -46,7 +56,7 @@ class Memory:
 
 
 def size_in_words(size: float) -> str:
-    """Bytes as people read them.
+    """Bytes in readable units.
 
     >>> size_in_words(3_500_000_000)
     '3.3 GiB'
@@ -59,17 +69,17 @@ def size_in_words(size: float) -> str:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """What the device could give now, in bytes; None where that cannot be found out."""
+    """Free memory of the device in bytes; None where unknown."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
     if device.type != "cpu":
         return None
     if MEMINFO.exists():
-        # Of a line such as "MemAvailable:   24049952 kB".
-        told = dict(line.split(":") for line in MEMINFO.read_text().splitlines() if ":" in line)
-        if "MemAvailable" in told:
-            return int(told["MemAvailable"].split()[0]) * 1024
+        # Lines such as "MemAvailable:   24049952 kB".
+        entries = dict(line.split(":") for line in MEMINFO.read_text().splitlines() if ":" in line)
+        if "MemAvailable" in entries:
+            return int(entries["MemAvailable"].split()[0]) * 1024
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -78,26 +88,26 @@ def free_memory(device: torch.device) -> int | None:
 
 @contextmanager
 def explaining_shortage(what: str, estimate: Callable[[], Memory], remedy: str) -> Iterator[None]:
-    """Lets work that runs out of memory say how much it takes, how much there is, and what to do."""
+    """Turns out-of-memory errors into one that says how much is needed, how much is free, and what to do."""
     try:
         yield
-    except (MemoryError, RuntimeError) as short:
-        if not _is_shortage(short):
+    except (MemoryError, RuntimeError) as error:
+        if not _is_shortage(error):
             raise
         needed = estimate()
-        there = "" if needed.free is None else f", of which {size_in_words(needed.free)} are free"
-        raise MemoryError(f"{what} takes {needed} on {needed.device}{there}. {remedy}") from short
+        free = "" if needed.free is None else f", where {size_in_words(needed.free)} are free"
+        raise NotEnoughMemoryError(f"{what} takes {needed} on {needed.device}{free}. {remedy}") from error
 
 
 def _is_shortage(error: Exception) -> bool:
-    """Torch has an error of its own for GPUs; on a CPU only its words tell."""
+    """Torch has an error class for GPUs; on a CPU only the message of a RuntimeError tells."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return any(words in str(error) for words in ("can't allocate memory", "not enough memory"))
 
 
-def give_memory_back() -> None:
-    """Lets go of what nobody holds any more, so that the next work does not fail for want of it."""
+def release_memory() -> None:
+    """Frees unreferenced and cached memory, so that the next computation does not fail for lack of it."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

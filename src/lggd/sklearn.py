@@ -1,12 +1,11 @@
-"""The scikit-learn face: plain samples `X` and labels `y`, of which few need to be known, instead of a graph."""
+"""For scikit-learn: samples `X` and labels `y`, of which few need to be known, instead of a graph."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -24,12 +23,16 @@ from torch import nn
 
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.errors import InputError, InputTypeError
+from lggd.estimator.labels import LabelConflictError
+from lggd.estimator.parameters import changed_params, get_params
 from lggd.features import GGD, LGGD
 from lggd.graph import Graph
 from lggd.learning.contents import sparse
-from lggd.models import classifier
+from lggd.models.classifier import LGGDClassifier
+from lggd.training.checkpoint import Checkpoint
 from lggd.training.optimization import Optimization
-from lggd.validation import suggestion
+from lggd.training.progress import Callback
+from lggd.validation import check_instance, check_int, suggestion
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -42,33 +45,46 @@ UNLABELLED = -1
 FLOATS = (np.float64, np.float32)
 # Distances in place of samples leave nothing to learn from.
 METRICS = sorted({*VALID_METRICS["brute"], *VALID_METRICS["ball_tree"]} - {"precomputed", "pyfunc"})
-SEEDS = np.iinfo(np.int32).max
+MAX_SEED = np.iinfo(np.int32).max
 
 
-class LGGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Classifies samples of which few have labels, and takes in new labels at once, without retraining.
+class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Classify samples of which few are labelled, and take in new labels at once, without training.
 
-    Each sample is joined to its `n_neighbors` nearest ones, and `lggd.LGGDClassifier` is fitted to that graph. Scale
-    the columns of X first, as for any method of nearest neighbours. X may be sparse.
+    Every sample is joined to its `n_neighbors` nearest ones, and `lggd.LGGDClassifier` is fitted to that graph. Scale
+    the columns of X first, as for any nearest-neighbour method. X may be sparse. `y = -1` marks unlabelled samples, as
+    in `sklearn.semi_supervised`; among strings, `"-1"` does. Classes called -1 must be renamed first.
 
-    `y = -1` marks samples without a label, as in `sklearn.semi_supervised`; among strings, `"-1"` does. So classes
-    called -1 and 1 must be renamed first.
+    Parameters
+    ----------
+    n_neighbors : int
+        Neighbours of each sample in the graph, and of new samples; at most one less than there are samples.
+    metric : str or callable
+        The distance between samples: a name that `NearestNeighbors` knows, or a function of two samples.
+    features : LGGD, GGD or None
+        As for `lggd.LGGDClassifier`. A class stands for its defaults.
+    backbone : GCN, GAT, ChebNet, JKNet, torch.nn.Module or None
+        As for `lggd.LGGDClassifier`.
+    optimization : Optimization
+        How the backbone is trained.
+    random_state : int, RandomState or None
+        Random seed, also of `features`; None is numpy's global one.
 
-    Args:
-        n_neighbors: for the graph and for new samples; at most one less than there are samples.
-        metric: how far apart samples are: a name that `NearestNeighbors` knows, or a function of two samples.
-        features: `LGGD()`, `GGD()` or None, as for `lggd.LGGDClassifier`. A class stands for its defaults.
-        backbone: `GCN()`, another backbone, a torch module, or None for the nearest class by distance.
-        optimization: how the backbone is trained.
-        random_state: a number, a RandomState, or None for numpy's own. It takes the place of the seed of `features`.
+    Attributes
+    ----------
+    classes_ : ndarray of shape [K]
+    label_distributions_ : ndarray of shape [N, K]
+        The class probabilities of the samples of `fit`, labelled ones included.
+    transduction_ : ndarray of shape [N]
+        The predicted classes of the samples of `fit`.
+    model_ : lggd.LGGDClassifier
+        The fitted model.
 
-    After `fit`: `classes_` `[K]`; `label_distributions_` `[N, K]` and `transduction_` `[N]`, the answers for the
-    samples of `fit`, those with labels too; `model_`, the fitted `lggd.LGGDClassifier`; `n_features_in_` and, where X
-    had names, `feature_names_in_`.
-
+    Examples
+    --------
     >>> import numpy as np
     >>> X, y = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]]), np.array([0, -1, -1, 1, -1, -1])
-    >>> model = LGGDClassifier(n_neighbors=2, features=GGD(times=(1, 2)), backbone=None).fit(X, y)
+    >>> model = KNNGraphClassifier(n_neighbors=2, features=GGD(times=(1, 2)), backbone=None).fit(X, y)
     >>> model.transduction_
     array([0, 0, 0, 1, 1, 1])
     >>> model.predict([[0.3], [0.9]])
@@ -97,8 +113,53 @@ class LGGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learns from the samples `X [N, F]` and the labels `y [N]`, -1 where unknown. A refit forgets all labels."""
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name; with `deep` those of nested choices too, as "features__times"."""
+        params: dict[str, Any] = super().get_params(deep=False)
+        nested = {name: _with_defaults(value) for name, value in params.items()} if deep else {}
+        for name, choice in nested.items():
+            if is_dataclass(choice):
+                params |= {f"{name}__{inner}": value for inner, value in get_params(choice).items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings by name; "features__times" changes a nested one."""
+        direct = {name: value for name, value in params.items() if "__" not in name}
+        super().set_params(**direct)
+        for name, value in params.items():
+            outer, _, inner = name.partition("__")
+            if inner:
+                if outer not in super().get_params(deep=False):
+                    raise InputError("params", f"name settings of {type(self).__name__}", repr(name))
+                choice = _with_defaults(getattr(self, outer))
+                setattr(self, outer, replace(choice, **changed_params(choice, {inner: value})))
+        return self
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        callback: Callback | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> Self:
+        """Fit the model to samples.
+
+        Parameters
+        ----------
+        X : array of shape [N, F]
+            The samples, labelled and unlabelled.
+        y : array of shape [N]
+            Their classes, -1 where unknown.
+        callback : callable, optional
+            Called with a `Progress` after every epoch.
+        checkpoint : Checkpoint, optional
+            Where to save unfinished training, and to resume it from.
+
+        Returns
+        -------
+        The model itself.
+        """
         n_neighbors, metric = self._check_neighbours()
         model = self._new_model()
         samples, labels = _validated(self, X, y, ensure_min_samples=2)
@@ -109,37 +170,35 @@ class LGGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # Equal samples are one point, which has the number of the first of them.
         self._number_of: dict[bytes, int] = {}
         self._points = np.array([self._number_of.setdefault(key, i) for i, key in enumerate(_row_keys(samples))])
-        self.model_ = model.fit(_graph_data(samples, codes, self._nearest))
-        self._read_answers()
+        data = _graph_data(samples, codes, self._nearest)
+        self.model_ = model.fit(data, callback=callback, checkpoint=checkpoint)
+        self._update_transduction()
         return self
 
     def predict(self, X: ArrayLike) -> Array:
-        """The most probable class of each sample, `[M]`."""
-        distributions = self.predict_proba(X)  # first, as it asks whether there was a fit
+        """Return the most probable class of each sample, `[M]`."""
+        distributions = self.predict_proba(X)  # first, as it checks that the model is fitted
         return np.asarray(self.classes_[distributions.argmax(1)])
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """The probability of each class, `[M, K]`, in the order of `classes_`.
+        """Return the probability of each class, `[M, K]`, in the order of `classes_`.
 
-        A sample of `fit` has its row of `label_distributions_`. Any other has the mean of the rows of its `n_neighbors`
+        A sample of `fit` has its row of `label_distributions_`; any other the mean of the rows of its `n_neighbors`
         nearest samples of `fit`, as in `LabelSpreading`.
         """
         check_is_fitted(self)
         samples = _validated(self, X, reset=False)
         fitted = np.array([self._number_of.get(key, -1) for key in _row_keys(samples.astype(self._dtype))])
         known, new = fitted >= 0, np.flatnonzero(fitted < 0)
-        answers = np.empty((len(fitted), len(self.classes_)))
-        answers[known] = self.label_distributions_[fitted[known]]
+        probabilities = np.empty((len(fitted), len(self.classes_)))
+        probabilities[known] = self.label_distributions_[fitted[known]]
         if len(new):
             near = self._nearest.kneighbors(samples[new], return_distance=False)
-            answers[new] = self.label_distributions_[near].mean(1)
-        return answers
+            probabilities[new] = self.label_distributions_[near].mean(1)
+        return probabilities
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """The share of right answers among the samples with a label; those of `y = -1` do not count.
-
-        So a search over few labels, such as `GridSearchCV`, compares what is known.
-        """
+        """Return the accuracy on the labelled samples: those with `y = -1` do not count, so that searches work."""
         predicted, labels = self.predict(X), column_or_1d(y)
         labelled = ~_is_unlabelled(labels)
         if not labelled.any():
@@ -148,76 +207,62 @@ class LGGDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return float(accuracy_score(labels[labelled], predicted[labelled], sample_weight=weight))
 
     def add_labels(self, indices: ArrayLike, labels: ArrayLike) -> Self:
-        """Takes in labels of more samples of `fit`, by their row numbers or a mask; nothing is learned anew.
+        """Add labels of samples of `fit` without training.
 
-        `labels` has an entry a sample, or a single one for all, each in `classes_`. Afterwards `transduction_`,
-        `label_distributions_` and all predictions are as the new labels have them.
+        Parameters
+        ----------
+        indices : sequence of int, or bool mask
+            The rows of X that are now labelled.
+        labels : sequence
+            Their classes, one per row, each in `classes_`.
+
+        Returns
+        -------
+        The model itself.
         """
         check_is_fitted(self)
         samples = _read_indices(indices, len(self.transduction_))
         codes = _codes_of(np.atleast_1d(np.asarray(labels)).ravel(), self.classes_)
-        if len(codes) == 1:
-            codes = codes.repeat(len(samples))
-        if len(codes) != len(samples):
-            raise InputError("labels", f"hold a label for each of the {len(samples)} samples", len(codes))
-        self._check_agreement(samples, codes)
-        self.model_.add_labels(samples, codes)
-        self._read_answers()
+        try:
+            self.model_.add_labels(samples, codes)
+        except LabelConflictError as error:
+            one, other = self.classes_[[error.label, error.known]].tolist()
+            clause = f"sample {error.node} would be both {one!r} and {other!r}"
+            raise error.replace(but=clause) from error
+        self._update_transduction()
         return self
 
-    # -- parts of the above -------------------------------------------------------------------------------------
+    # -- parts of the above ---------------------------------------------------------------------------------------
 
     def _check_neighbours(self) -> tuple[int, Any]:
-        count, metric = self.n_neighbors, self.metric
-        if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
-            raise InputError("n_neighbors", "be a whole number from 1", repr(count))
-        if not callable(metric) and metric not in METRICS:
-            close = suggestion(str(metric), METRICS)
-            raise ValueError(
-                "`metric` must be a function of two samples or a name that scikit-learn's NearestNeighbors knows, "
-                f"got {metric!r}. {close}".rstrip()
-            )
-        return int(count), metric
+        count = check_int("n_neighbors", self.n_neighbors, minimum=1)
+        if not callable(self.metric) and self.metric not in METRICS:
+            rule = "be a function of two samples or a name that scikit-learn's NearestNeighbors knows"
+            raise InputError("metric", rule, repr(self.metric), suggestion(str(self.metric), METRICS))
+        return count, self.metric
 
-    def _new_model(self) -> classifier.LGGDClassifier:
+    def _new_model(self) -> LGGDClassifier:
         """The model to fit. What was passed to the constructor stays as it is."""
-        seed = int(check_random_state(self.random_state).randint(SEEDS))
+        seed = int(check_random_state(self.random_state).randint(MAX_SEED))
         features: Any = _with_defaults(self.features)
-        if features is not None and not isinstance(features, GGD | LGGD):
-            raise InputTypeError("features", "be LGGD(), GGD() or None", repr(features))
-        optimization: Any = _with_defaults(self.optimization)
-        if not isinstance(optimization, Optimization):
-            raise InputTypeError("optimization", "be one such as Optimization(epochs=100)", repr(optimization))
-        features = None if features is None else replace(features, seed=seed)
-        return classifier.LGGDClassifier(features, _with_defaults(self.backbone), optimization, seed)
+        if features is not None:
+            check_instance("features", features, GGD | LGGD, "LGGD(), GGD() or None")
+            features = replace(features, seed=seed)
+        return LGGDClassifier(features, _with_defaults(self.backbone), _with_defaults(self.optimization), seed)
 
-    def _read_answers(self) -> None:
-        """Sets the answers for the samples of fit, as the model has them now."""
-        answers = self.model_.predict_proba().cpu().numpy().astype(np.float64)
-        # A row that is found again by its numbers must have one answer: equal samples share the mean of theirs.
-        total = np.zeros_like(answers)
-        np.add.at(total, self._points, answers)
-        answers = total[self._points]
-        self.label_distributions_ = answers / answers.sum(1, keepdims=True)
+    def _update_transduction(self) -> None:
+        """Sets the predictions for the samples of fit."""
+        probabilities = self.model_.predict_proba().cpu().numpy().astype(np.float64)
+        # A row that is found again by its entries must have one prediction: equal samples share the mean of theirs.
+        total = np.zeros_like(probabilities)
+        np.add.at(total, self._points, probabilities)
+        probabilities = total[self._points]
+        self.label_distributions_ = probabilities / probabilities.sum(1, keepdims=True)
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
 
-    def _check_agreement(self, samples: Array, codes: Array) -> None:
-        """Tells of contradictions by the names of the classes, which the model does not know."""
-        known = self.model_.labels_.cpu().numpy().copy()
-        for sample, code in zip(samples, codes, strict=True):
-            if known[sample] not in (UNLABELLED, code):
-                one, other = self.classes_[[code, known[sample]]].tolist()
-                raise InputError(
-                    "labels",
-                    "agree with what is known",
-                    but=f"sample {sample} would be both {one!r} and {other!r}",
-                    remedy="Leave it out, or fit anew.",
-                )
-            known[sample] = code
 
-
-def _validated(estimator: LGGDClassifier, *given: Any, **rules: Any) -> Any:
-    return validate_data(estimator, *given, accept_sparse="csr", dtype=FLOATS, **rules)
+def _validated(estimator: KNNGraphClassifier, *arrays: Any, **rules: Any) -> Any:
+    return validate_data(estimator, *arrays, accept_sparse="csr", dtype=FLOATS, **rules)
 
 
 def _with_defaults(choice: Any) -> Any:
@@ -225,7 +270,7 @@ def _with_defaults(choice: Any) -> Any:
 
 
 def _is_unlabelled(y: Array) -> Array:
-    """Where y says that there is no label, bool `[N]`. numpy turns a -1 among strings into "-1"."""
+    """Where y is -1, bool `[N]`. NumPy turns a -1 among strings into "-1"."""
     if y.dtype.kind in "OUS":
         return np.array([str(label) == str(UNLABELLED) for label in y.tolist()], dtype=bool)
     return np.asarray(y == UNLABELLED)
@@ -257,7 +302,7 @@ def _read_indices(indices: ArrayLike, count: int) -> Array:
         return np.empty(0, np.int64)
     if read.dtype.kind == "b":
         if read.shape != (count,):
-            raise ValueError(f"`indices` as a mask must have shape [{count}], got {list(read.shape)}.")
+            raise InputError("indices", f"have shape [{count}] as a mask", list(read.shape))
         return np.flatnonzero(read)
     if read.dtype.kind not in "ui" or read.ndim != 1:
         raise InputTypeError("indices", "be row numbers [M] or a mask", f"{read.dtype} of shape {list(read.shape)}")
@@ -299,13 +344,13 @@ def _graph_data(X: Any, codes: Array, nearest: NearestNeighbors) -> Data:
     from torch_geometric.data import Data
 
     graph = Graph.from_scipy(nearest.kneighbors_graph(), symmetrize="max")
-    return Data(x=_contents(X), edge_index=graph.edge_index, y=torch.from_numpy(codes), num_nodes=X.shape[0])
+    return Data(x=_node_features(X), edge_index=graph.edge_index, y=torch.from_numpy(codes), num_nodes=X.shape[0])
 
 
-def _contents(X: Any) -> torch.Tensor:
-    """X as networks see it, float32, each column with deviation 1 and, unless sparse, mean 0.
+def _node_features(X: Any) -> torch.Tensor:
+    """X as networks see it, float32, every column with standard deviation 1 and, unless sparse, mean 0.
 
-    Networks start from the direction of a row, and far from 0 all rows point the same way. Neighbours are those of X.
+    Networks see the direction of a row, and far from 0 all rows point the same way. Neighbours are those of X itself.
     """
     scaled = StandardScaler(with_mean=not sp.issparse(X)).fit_transform(X)
     if not sp.issparse(scaled):

@@ -91,6 +91,13 @@ def check_finite(name: str, values: Tensor, remedy: str = "Fill or drop those en
     return values
 
 
+def check_entries(name: str, values: Tensor, valid: Tensor, rule: str, place: str, remedy: str = "") -> None:
+    """A matrix whose entries are all `valid`; the error gives the first that is not, as in "-1 at node 3, column 0"."""
+    if not bool(valid.all()):
+        row, column = (int(x) for x in (~valid).nonzero()[0])
+        raise InputError(name, rule, f"{float(values[row, column]):g} at {place} {row}, column {column}", remedy)
+
+
 def check_same_length(name: str, values: Sequence[Any], count: int, of: str) -> None:
     """As many values as there are of something else, as in "one per node"."""
     if len(values) != count:

@@ -82,12 +82,29 @@ def test_a_model_saved_by_the_library_has_numbers_for_names(tmp_path: Path) -> N
     assert list(found["predictions"]) == [str(k) for k in range(34)]
 
 
-@pytest.mark.parametrize("method", ["lggd-plus", "gdc-ppr", "gpr-gnn"])
-def test_every_kind_of_model_predicts_in_a_new_process(tmp_path: Path, method: str) -> None:
-    answer("run", "karate", "--method", method, "--epochs", "3", "--no-report", "--out", tmp_path / "club")
-    rows = rows_of(tmp_path / "club" / "predictions.csv")
+@pytest.fixture(scope="module")
+def plus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of LGGD+."""
+    out = tmp_path_factory.mktemp("plus") / "club"
+    facts = answer("run", "karate", "--method", "lggd-plus", "--epochs", "3", "--out", out)
+    assert facts["titles"] == {"reference": "GCN", "model": "LGGD+ with GCN"}
+    assert {"features.parquet", "report.html"} < set(facts["files"])
+    return out
+
+
+def test_lggd_plus_predicts_in_a_new_process_and_adds_labels(plus: Path, tmp_path: Path) -> None:
+    found = in_new_process("predict", plus)["predictions"]
+    assert found == {row["node"]: row["predicted"] for row in rows_of(plus / "predictions.csv")}
+    free = int((lggd.load_model(plus / "model").labels_ < 0).nonzero()[0])
+    (tmp_path / "labels.csv").write_text(f"id,label\n{free},Officer\n")
+    assert answer("add-labels", plus, tmp_path / "labels.csv", "--out", tmp_path / "new.csv")["new"] == 1
+    assert rows_of(tmp_path / "new.csv")[free]["labelled"] == "Officer"
+
+
+def test_a_baseline_predicts_in_a_new_process(tmp_path: Path) -> None:
+    answer("run", "karate", "--method", "gdc-ppr", "--epochs", "3", "--no-report", "--out", tmp_path / "club")
     found = in_new_process("predict", tmp_path / "club")["predictions"]
-    assert found == {row["node"]: row["predicted"] for row in rows}
+    assert found == {row["node"]: row["predicted"] for row in rows_of(tmp_path / "club" / "predictions.csv")}
 
 
 # -- add-labels ---------------------------------------------------------------------------------------------------
@@ -137,10 +154,10 @@ def test_labels_from_parquet_and_predictions_into_another_file(people: Path, tmp
     [
         ("id,label\nDee,left\n", "must be one of the 8 nodes, got 'Dee'. Did you mean 'dee'?"),
         ("id,label\ndee,up\n", "must be one of the classes left, right, got 'up'."),
-        ("id,label\ndee,up\n", "A new class needs a new fit."),
+        ("id,label\ndee,up\n", "Fit a new model."),
         ("dee,left\nÅse,right\n", "must give the node 'Åse' its known label 'left', got 'right'."),
         ("dee,left\ndee,right\n", "must give the node 'dee' one label, got 'right' after 'left' in line 1"),
-        ("", "must hold at least one label, got none"),
+        ("", "must hold at least one label, got an empty file"),
     ],
 )
 def test_wrong_labels_are_refused_and_change_nothing(people: Path, tmp_path: Path, text: str, expected: str) -> None:
@@ -159,13 +176,6 @@ def test_a_model_that_cannot_add_labels_names_the_remedy(tmp_path: Path, method:
     message = refused("add-labels", tmp_path / "club", tmp_path / "labels.csv")
     assert message.startswith("`MODEL` must take labels without training, got ")
     assert "use LGGDClassifier or LGGDPlus" in message
-
-
-def test_lggd_plus_adds_labels(tmp_path: Path) -> None:
-    answer("run", "karate", "--method", "lggd-plus", "--epochs", "2", "--no-report", "--out", tmp_path / "club")
-    free = int((lggd.load_model(tmp_path / "club" / "model").labels_ < 0).nonzero()[0])
-    (tmp_path / "labels.csv").write_text(f"id,label\n{free},Officer\n")
-    assert answer("add-labels", tmp_path / "club", tmp_path / "labels.csv")["new"] == 1
 
 
 # -- folders that hold no model -----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,11 +45,3 @@ def test_broken_parquet(tmp_path: Path, content: bytes) -> None:
 def test_broken_graphml(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match=r"`.*edges\.graphml` must be a GraphML file, but it reads"):
         read_edge_file(written(tmp_path / "edges.graphml", text))
-
-
-@pytest.mark.parametrize("package", ["pyarrow", "networkx"])
-def test_missing_package_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    path = written(tmp_path / {"pyarrow": "edges.parquet", "networkx": "edges.graphml"}[package], "")
-    with pytest.raises(ImportError, match=rf"`.*edges.*` is a .* file, which needs {package}\. Install"):
-        read_edge_file(path)

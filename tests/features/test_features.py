@@ -22,6 +22,7 @@ from lggd import (
     Graph,
     LearnedEdgeWeights,
     LearnedPotential,
+    LearnedTimeScale,
     MaxScale,
     Optimization,
     PropagatedMLP,
@@ -34,7 +35,7 @@ from lggd import (
 from lggd.estimator.labels import Labels
 from lggd.features import estimator
 from lggd.features.settings import Settings
-from lggd.solvers.evolution import FAR
+from lggd.solvers.cauchy import FAR
 from small_data import CLASSES, Perceptron, blocks, changed, garbled, permuted, random, same, snapshot, unmasked
 
 TIMES = (1.0, 2.0)
@@ -53,7 +54,7 @@ MODELS = {
     "paper": (LGGD, {"preset": "paper", "times": TIMES, "optimization": FEW}),
     "release": (LGGD, {"preset": "release", "times": TIMES, "optimization": FEW}),
     "learned potential": learned(potential=LearnedPotential()),
-    "fitted time scale": learned(potential=LearnedPotential(per="graph")),
+    "fitted time scale": learned(potential=LearnedTimeScale()),
     "learned weights": learned(potential=LearnedEdgeWeights()),
     "both learned, one model": learned(potential=LearnedEdgeWeights(LearnedPotential()), horizons="shared"),
     "two folds": learned(cross_fit=2, scale=MaxScale()),
@@ -366,7 +367,7 @@ def test_ggd_distances_are_those_of_evolve(p, potential, scheme):
 @pytest.mark.parametrize("horizons", ["each", "shared"])
 @pytest.mark.parametrize(
     "potential",
-    [DegreePotential(-0.5), LearnedPotential(), LearnedPotential(per="graph"), LearnedEdgeWeights()],
+    [DegreePotential(-0.5), LearnedPotential(), LearnedTimeScale(), LearnedEdgeWeights()],
 )
 @pytest.mark.parametrize("more", [False, True], ids=["as fitted", "labels added"])
 def test_lggd_distances_are_those_of_evolve_from_what_was_learned(horizons, potential, more):
@@ -379,7 +380,7 @@ def test_lggd_distances_are_those_of_evolve_from_what_was_learned(horizons, pote
     state, rho, weight = model.state(), DegreePotential(-0.5)(graph), None
     for column, _ in enumerate(times):
         problem = column if horizons == "each" else 0
-        if isinstance(potential, LearnedPotential):
+        if isinstance(potential, (LearnedPotential, LearnedTimeScale)):
             rho = 2 * torch.sigmoid(state["theta_nodes"][problem]) * DegreePotential(-1.0)(graph)
         if isinstance(potential, LearnedEdgeWeights):
             rho = DegreePotential(-1.0)(graph)

@@ -286,7 +286,8 @@ class TestOnAGPU:
 
 def evolve_unchecked(graph, start, potential):
     """Two RK4 steps without the checks of `evolve`, which look at numbers."""
-    from lggd.solvers.adjoint import Evolve, Plan
+    from lggd.solvers.adjoint import EvolveFunction
+    from lggd.solvers.plan import Plan
 
     field = Field(graph.layout(100).csr, 1.0, potential(graph).float().view(-1, 1))
-    return Evolve.apply(start, field.rho, None, field, Plan(RK4().tableau, (2,), (0.5,)))[0]
+    return EvolveFunction.apply(start, field.rho, None, field, Plan(RK4().tableau, (2,), (0.5,)))[0]

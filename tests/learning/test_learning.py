@@ -26,6 +26,7 @@ from lggd import (
     Graph,
     LearnedEdgeWeights,
     LearnedPotential,
+    LearnedTimeScale,
     PropagatedMLP,
     TorchDiffEq,
     evolve,
@@ -55,7 +56,7 @@ COEFFICIENTS = {
     "potential": LearnedPotential(DegreePotential(-0.5)),
     "weights": LearnedEdgeWeights(DegreePotential(-1.0)),
     "both": LearnedEdgeWeights(LearnedPotential()),
-    "time": LearnedPotential(DegreePotential(-0.5), per="graph"),
+    "time": LearnedTimeScale(DegreePotential(-0.5)),
 }
 every_coefficient = pytest.mark.parametrize("coefficients", COEFFICIENTS.values(), ids=COEFFICIENTS)
 ROUNDING = {"rtol": 2e-4, "atol": 2e-5}
@@ -328,7 +329,7 @@ def test_coefficients_are_what_they_are_said_to_be(weighted):
     expected = root[:, None] * (1 / (1 + torch.exp(-edges.theta_edges.t()))).sqrt()
     torch.testing.assert_close(edges.root_weight(), expected)
     assert [owned.name for owned in edges.owned()] == ["theta_nodes", "theta_edges"]
-    whole = equation_on(graph, LearnedPotential(DegreePotential(-0.5), per="graph"), 2)
+    whole = equation_on(graph, LearnedTimeScale(DegreePotential(-0.5)), 2)
     assert whole.theta_nodes.shape == (2, 1)
     torch.testing.assert_close(whole.rho(), base[:, None] * (2 * torch.sigmoid(whole.theta_nodes)).t())
 
@@ -341,11 +342,6 @@ def test_a_factor_of_the_potential_is_a_scale_of_time():
     slow = evolve(graph, start=start, times=[tau], potential=potential, **given).value
     fast = evolve(graph, start=start / tau, times=[1.0], potential=tau * potential, **given).value
     torch.testing.assert_close(tau * fast, slow, rtol=1e-3, atol=1e-3)
-
-
-def test_what_a_potential_is_learned_per_must_be_known():
-    with pytest.raises(ValueError, match="`per` must be 'node' or 'graph', got 'edge'"):
-        LearnedPotential(per="edge")
 
 
 def test_learned_coefficients_start_where_they_are_said_to():

@@ -21,6 +21,7 @@ from lggd import (
     JKNet,
     LearnedEdgeWeights,
     LearnedPotential,
+    LearnedTimeScale,
     LGGDClassifier,
     MaxScale,
     Optimization,
@@ -96,7 +97,7 @@ FEATURES = {
     "paper": lambda: [LGGD(times=TIMES, optimization=FEW, preset="paper", seed=seed) for seed in range(3)],
     "release": lambda: [LGGD(times=TIMES, optimization=FEW, preset="release", seed=seed) for seed in range(3)],
     "learned potential": lambda: [learned(potential=LearnedPotential(), seed=seed) for seed in range(3)],
-    "fitted time scale": lambda: [learned(potential=LearnedPotential(per="graph"), seed=seed) for seed in range(3)],
+    "fitted time scale": lambda: [learned(potential=LearnedTimeScale(), seed=seed) for seed in range(3)],
     "learned weights": lambda: [learned(potential=LearnedEdgeWeights(), seed=seed) for seed in range(3)],
     "both, with rates": lambda: [
         learned(potential=LearnedEdgeWeights(LearnedPotential()), optimization=replace(FEW, lr=lr))

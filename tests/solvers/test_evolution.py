@@ -1,34 +1,23 @@
-"""The evolution in time: where it goes, how accurately, and what it says about itself."""
+"""The evolution in time: where it goes, how accurately, and its statistics."""
 
 import math
-import re
 from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracles
 import zoo
-from lggd import RK4, SSPRK3, Euler, Evolution, Graph, Status, TorchDiffEq, distance, evolve
+from lasso import LASSO, TWO_SETS, start_of
+from lggd import RK4, SSPRK3, Euler, Evolution, Graph, TorchDiffEq, distance, evolve
 from lggd.equation import operators
-from lggd.solvers.scheme import MONOTONE
 from zoo import f64
 
 SCHEMES = [Euler, SSPRK3, RK4]
 schemes = pytest.mark.parametrize("scheme", SCHEMES)
 exponents = pytest.mark.parametrize("p", zoo.P)
-
-# A weighted graph with a cycle, a chord, a tail and a node out of reach.
-LASSO = zoo.Instance(
-    7, ((0, 1), (1, 2), (2, 3), (3, 0), (0, 2), (3, 4), (4, 5)), (0.9, 0.5, 0.7, 1.0, 0.3, 0.8, 0.6), (0,),
-    potential=(1.0, 0.8, 1.2, 0.9, 1.5, 0.7, 1.0),
-)  # fmt: skip
-TWO_SETS = [[0], [2, 5]]
-
-
-def start_of(nodes: int, columns: int = 1, seed: int = 0, scale: float = 5.0) -> torch.Tensor:
-    return scale * torch.rand(nodes, columns, generator=torch.Generator().manual_seed(seed), dtype=zoo.F64)
 
 
 # -- Where it goes -----------------------------------------------------------------------------------------------------
@@ -43,52 +32,6 @@ def test_evolution_comes_ever_closer_to_the_distance(p, scheme):
     errors = [float((state[:, 0] - exact)[reached].abs().max()) for state in f]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 1e-9
-
-
-@settings(max_examples=20)
-@given(zoo.instances(least_weight=0.25), st.sampled_from(SCHEMES))
-def test_steady_state_is_the_distance(instance, scheme):
-    steady = evolve(
-        instance.graph, list(instance.sources), p=instance.p, potential=instance.rho,
-        scheme=scheme(), far=10, until="steady", tol=1e-9,
-    )  # fmt: skip
-    assert steady.status == Status.STEADY
-    zoo.assert_close(steady.value[0, :, 0], zoo.solve(instance, None), rtol=1e-6, atol=1e-6)
-
-
-arrows = zoo.case("arrows_towards")
-# Two free nodes that see each other, one of them between more of the boundary.
-pair = zoo.Instance(5, ((0, 3), (0, 4), (1, 4), (2, 3), (2, 4), (3, 4)), (1.0,) * 6, (0, 1, 2))
-
-
-@schemes
-@settings(max_examples=25)
-@given(zoo.instances(p=[1, 2, zoo.inf]))
-@example(arrows)
-@example(replace(arrows, p=2))
-@example(replace(arrows, p=zoo.inf))
-@example(pair)
-@example(replace(pair, p=2))
-@example(replace(pair, p=zoo.inf))
-@example(zoo.case("star_leaves"))
-def test_automatic_step_never_undershoots_the_distance(scheme, instance):
-    zoo.check_never_undershoots(instance, scheme())
-
-
-@schemes
-@settings(max_examples=25)
-@given(instance=zoo.instances(p=[1, 2, zoo.inf]), data=st.data())
-def test_automatic_step_never_undershoots_from_any_start_above_the_distance(scheme, instance, data):
-    rises = st.lists(st.sampled_from([0.0, 1.0, 1e6]), min_size=instance.num_nodes, max_size=instance.num_nodes)
-    zoo.check_never_undershoots(instance, scheme(), f64(data.draw(rises)))
-
-
-@schemes
-@pytest.mark.parametrize("p", [1, 2, zoo.inf])
-def test_a_high_node_does_not_drag_down_one_at_rest(scheme, p):
-    # A single node falls to 0 by stages; at the fourth one of RK4 it stands at (1 − z)(1 + z²/3) of where it began.
-    triangle = zoo.Instance(3, ((0, 1), (0, 2), (1, 2)), (1.0,) * 3, (0,), p)
-    zoo.check_never_undershoots(triangle, scheme(), f64([0, 0, 1e6]))
 
 
 @pytest.mark.parametrize("scheme", [Euler, SSPRK3])
@@ -129,7 +72,9 @@ def test_schemes_are_those_of_the_textbooks(p, scheme, directed):
     for sources in (TWO_SETS, None):
         given = {"p": p, "potential": rho, "weight": weight}
         f = evolve(graph, sources, start=start, times=(0.25, 1), scheme=scheme(step=0.125), **given).value
-        expected = [zoo.plain_evolve(graph, sources, start, p, scheme.__name__, 0.125, n, rho, weight) for n in (2, 8)]
+        expected = [
+            oracles.plain_evolve(graph, sources, start, p, scheme.__name__, 0.125, n, rho, weight) for n in (2, 8)
+        ]
         zoo.assert_close(f, torch.stack(expected))
 
 
@@ -145,23 +90,6 @@ def test_rk4_is_that_of_torchdiffeq(p, directed):
             for scheme in (RK4(step=0.125), TorchDiffEq("rk4", step=0.125))
         )
         zoo.assert_close(ours, theirs, rtol=1e-12)
-
-
-@pytest.mark.parametrize("p", [1, 2, 3])
-@pytest.mark.parametrize(("scheme", "order"), [(Euler, 1), (SSPRK3, 3), (RK4, 4)])
-def test_order_of_convergence_in_time(p, scheme, order):
-    graph = zoo.case("grid_corner").graph
-    # Five times the hops: so steep that in this time no node overtakes another, and nothing has a kink.
-    start = 5 * distance(graph, [0], p=zoo.inf).value
-    i, j = graph.edge_index
-    span = 0.25
-
-    def at_end(steps: int) -> torch.Tensor:
-        return evolve(graph, [0], start=start, times=[span], p=p, scheme=scheme(step=span / steps)).value[0, :, 0]
-
-    exact = zoo.plain_evolve(graph, [[0]], start.unsqueeze(1), p, "RK4", span / 512, 512)[:, 0]
-    assert torch.equal(start[i] > start[j], exact[i] > exact[j])
-    zoo.check_order([float((at_end(n) - exact).abs().max()) for n in (8, 16, 32, 64)], order)
 
 
 @schemes
@@ -227,7 +155,7 @@ def test_torchdiffeq_holds_the_boundary_too():
     assert bool((f[:, [0, 2, 5], [0, 1, 1]] == 0).all())
 
 
-# -- Steps -------------------------------------------------------------------------------------------------------------
+# -- Step by step ------------------------------------------------------------------------------------------------------
 
 
 @schemes
@@ -285,101 +213,7 @@ def test_step_refuses_more_than_the_step_of_the_scheme(size):
         Evolution(LASSO.graph, [0], scheme=RK4(step=0.25)).step(size)
 
 
-@schemes
-@pytest.mark.parametrize("p", [1, 2, zoo.inf])
-def test_step_above_the_stable_limit_is_refused_unless_forced(p, scheme):
-    star = zoo.case("star_leaves")
-    stable, bound = scheme().stable_at(p), 4 ** (1 / p)  # ρ‖√w‖_p of the centre
-    for run in (
-        lambda s: evolve(star.graph, [1], times=[1], p=p, scheme=s),
-        lambda s: Evolution(star.graph, [1], p=p, scheme=s),
-    ):
-        run(scheme(step=stable / bound))
-        with pytest.raises(ValueError, match=re.escape(f"`step` must be at most {stable / bound:.4g}")):
-            run(scheme(step=1.01 * stable / bound))
-        run(scheme(step=1.01 * stable / bound, force=True))
-
-
-@schemes
-def test_automatic_step_is_the_monotone_limit(scheme):
-    star = zoo.case("star_leaves")
-    assert Evolution(star.graph, [1], scheme=scheme()).step_size == pytest.approx(MONOTONE / 4)
-    assert Evolution(star.graph, [1], p=2, scheme=scheme()).step_size == pytest.approx(MONOTONE / 2)
-
-
-@schemes
-def test_status_warns_of_steps_between_the_limits(scheme):
-    star = zoo.case("star_leaves")
-    middle = (MONOTONE + scheme.stable) / 2 / 4
-    assert evolve(star.graph, [1], scheme=scheme()).status == Status.REACHED
-    assert evolve(star.graph, [1], scheme=scheme(step=MONOTONE / 4)).status == Status.REACHED
-    assert evolve(star.graph, [1], scheme=scheme(step=middle)).status == Status.MAY_OVERSHOOT
-    assert not Evolution(star.graph, [1], scheme=scheme()).may_overshoot
-    assert Evolution(star.graph, [1], scheme=scheme(step=middle)).may_overshoot
-
-
-@schemes
-def test_divergence_names_the_node_and_the_step(scheme):
-    graph = zoo.case("complete").graph
-    start, step = start_of(6), 2.0
-    given = {"start": start, "scheme": scheme(step=step, force=True)}
-    f, n = start.masked_fill(torch.arange(6).unsqueeze(1) == 4, 0), 0
-    while bool(torch.isfinite(f).all()):
-        f, n = zoo.plain_evolve(graph, [[4]], f, 1, scheme.__name__, step, 1), n + 1
-    node = int((~torch.isfinite(f[:, 0])).nonzero()[0])
-    message = rf"Node {node}, column 0, became .* in step {n} .*10, and 10 at its largest"
-    with pytest.raises(FloatingPointError, match=message):
-        evolve(graph, [4], times=(20, 4000), **given)
-    with pytest.raises(FloatingPointError, match=message):
-        Evolution(graph, [4], **given).run_until(4000)
-    with pytest.raises(FloatingPointError, match=message):
-        evolve(graph, [4], until="steady", **given)
-
-
-# -- Until steady ------------------------------------------------------------------------------------------------------
-
-
-@schemes
-@exponents
-def test_until_steady_keeps_its_word_about_the_residual(p, scheme):
-    steady = evolve(LASSO.graph, [0], p=p, potential=LASSO.rho, far=10, scheme=scheme(), until="steady", tol=1e-7)
-    assert steady.status == Status.STEADY
-    assert steady.value.shape == (1, 7, 1)
-    assert steady.statistics.residual <= 1e-7
-    f = steady.value[0, :, 0]
-    assert math.isinf(f[6])
-    off = operators.residual(LASSO.graph, f, p, LASSO.rho)[1:6].abs().max()
-    assert float(off) == pytest.approx(steady.statistics.residual, abs=1e-12)
-
-
-def test_until_steady_that_runs_out_of_steps_says_so():
-    stopped = evolve(LASSO.graph, [0], far=10, until="steady", max_steps=11)
-    assert stopped.status == Status.NOT_STEADY
-    assert stopped.statistics.steps == 11
-    assert stopped.statistics.residual > 1e-6
-
-
-def test_until_steady_stops_at_once_where_there_is_nothing_to_do():
-    exact = distance(LASSO.graph, [0]).value
-    rested = evolve(LASSO.graph, [0], start=exact.nan_to_num(posinf=3.0), until="steady")
-    assert (rested.status, rested.statistics.steps) == (Status.STEADY, 0)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"sources": None, "start": torch.ones(7)}, "needs sources"),
-        ({"until": "stable"}, "`until` must"),
-        ({"tol": 0.0}, "`tol` must"),
-        ({"scheme": TorchDiffEq()}, "needs a stepping scheme"),
-    ],
-)
-def test_until_steady_refuses_what_never_ends(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        evolve(LASSO.graph, **{"sources": [0], "until": "steady", **wrong})
-
-
-# -- What it says about itself -----------------------------------------------------------------------------------------
+# -- Statistics and input ----------------------------------------------------------------------------------------------
 
 
 @schemes

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import zoo
-from lggd import Graph, Solution, depth, distance, evolve, shortest_path
+from lggd import Graph, Solution, depth, distance, evolve, evolve_to_steady_state, shortest_path
 
 
 def lines(n: int) -> Graph:
@@ -61,7 +61,7 @@ def test_a_node_out_of_reach_has_no_geodesic(instance, data):
     lost = [i for i, reached in enumerate(instance.reachable) if not reached]
     assume(lost)
     target = data.draw(st.sampled_from(lost))
-    with pytest.raises(ValueError, match=f"node {target} has no way to the boundary"):
+    with pytest.raises(ValueError, match=f"node {target} cannot reach the boundary"):
         shortest_path(instance.graph, zoo.solve(instance, None), target)
 
 
@@ -74,7 +74,7 @@ def test_column_picks_the_boundary():
 
 def test_an_evolution_near_its_end_will_do():
     graph = lines(5)
-    solution = evolve(graph, [0], until="steady")
+    solution = evolve_to_steady_state(graph, [0])
     assert isinstance(solution, Solution)
     assert shortest_path(graph, solution, 4).tolist() == [0, 1, 2, 3, 4]
     assert shortest_path(graph, evolve(graph, [0], times=(1, 50), far=10), 4).tolist() == [0, 1, 2, 3, 4]

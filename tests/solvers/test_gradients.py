@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
+import oracles
 import zoo
 from lggd import RK4, SSPRK3, Euler, Graph, TorchDiffEq, evolve
 from lggd.kernels import cpu
 from lggd.solvers import adjoint
 from lggd.solvers.cauchy import CauchyProblem
-from lggd.solvers.evolution import make_plan
+from lggd.solvers.plan import make_plan
 
 P = [1, 1.5, 2, zoo.inf]
 SCHEMES = [Euler, SSPRK3, RK4]
@@ -85,7 +86,7 @@ def test_gradients_through_the_graphs_own_weights(p, weighted, directed):
     graph = replace(KNOT, directed=directed, weight=KNOT.weight if weighted else (1.0,) * 8).graph
     start, rho, _ = learned(graph)
     f = evolve(graph, SOURCES, start=start, potential=rho, p=p, times=[0.5], scheme=RK4(step=STEP)).value[0]
-    expected = zoo.plain_evolve(graph, SOURCES, start, p, "RK4", STEP, 4, rho)
+    expected = oracles.plain_evolve(graph, SOURCES, start, p, "RK4", STEP, 4, rho)
     for ours, theirs in zip(gradients(f, start, rho), gradients(expected, start, rho), strict=True):
         zoo.assert_close(ours, theirs)
 
@@ -99,7 +100,7 @@ def test_adjoint_is_autograd_through_the_scheme(p, scheme, directed, sources):
     inputs = start, rho, weight = learned(graph)
     given = {"start": start, "potential": rho, "weight": weight, "p": p}
     f = evolve(graph, sources, times=[1.5], scheme=scheme(step=STEP), **given).value[0]
-    expected = zoo.plain_evolve(graph, sources, start, p, scheme.__name__, STEP, 12, rho, weight)
+    expected = oracles.plain_evolve(graph, sources, start, p, scheme.__name__, STEP, 12, rho, weight)
     zoo.assert_close(f, expected)
     for ours, theirs in zip(gradients(f, *inputs), gradients(expected, *inputs), strict=True):
         zoo.assert_close(ours, theirs, rtol=1e-10)
@@ -210,7 +211,7 @@ def assert_evolves_as_in_node_order(graph: Graph, p: float, columns: int, seed: 
     inputs = start, rho, weight = draw(seed + 1, n, columns), draw(seed + 2, n), draw(seed + 3, graph.num_edges)
     given = {"start": start, "potential": rho, "weight": weight, "p": p}
     f = evolve(graph, sources, times=[0.25], scheme=RK4(step=STEP), **given).value[0]
-    expected = zoo.plain_evolve(graph, sources, start, p, "RK4", STEP, 2, rho, weight)
+    expected = oracles.plain_evolve(graph, sources, start, p, "RK4", STEP, 2, rho, weight)
     zoo.assert_close(f, expected)
     for ours, theirs in zip(gradients(f, *inputs), gradients(expected, *inputs), strict=True):
         zoo.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
@@ -263,7 +264,7 @@ def test_a_gradient_that_arrives_transposed_is_read_by_plain_rows():
     start = torch.rand(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     problem = CauchyProblem(graph, [[0], [1], [2]], start, 1, None, None, 0.0)
     plan = make_plan(RK4(), (0.5,), 0.1, False)
-    outputs = adjoint.Evolve.apply(problem.start, problem.field.rho, None, problem.field, plan)
+    outputs = adjoint.EvolveFunction.apply(problem.start, problem.field.rho, None, problem.field, plan)
     arriving = torch.arange(12, dtype=torch.float64).view(1, 4, 3)
     transposed = arriving.mT.contiguous().mT
     assert not transposed.is_contiguous()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import zoo
-from lggd import Dijkstra, FastIterative, FastMarching, Graph, Status, distance, evolve
+from lggd import Dijkstra, FastIterative, FastMarching, Graph, Status, distance, evolve_to_steady_state
 
 KNOWN = [pytest.param(known, p, id=f"{known.name}-{p}") for known in zoo.CASES for p in known.ps]
 SOLVERS = [FastMarching(), FastIterative()]
@@ -26,7 +26,7 @@ def test_dijkstra_finds_the_answer(known):
 
 
 @pytest.mark.parametrize(("known", "p"), KNOWN)
-def test_distance_picks_a_solver_that_finds_the_answer_and_says_how_it_ended(known, p):
+def test_distance_picks_an_exact_solver_and_reports_its_status(known, p):
     problem = known.problem
     solution = distance(problem.graph, list(problem.sources), p=p, potential=problem.rho)
     zoo.assert_close(solution.value, known.answer(p))
@@ -36,11 +36,10 @@ def test_distance_picks_a_solver_that_finds_the_answer_and_says_how_it_ended(kno
 
 
 @pytest.mark.parametrize(("known", "p"), KNOWN)
-def test_evolution_comes_to_rest_at_the_answer(known, p):
+def test_steady_state_of_the_evolution_is_the_answer(known, p):
     problem = known.problem
-    solution = evolve(
-        problem.graph, list(problem.sources), p=p, potential=problem.rho, until="steady", far=100, tol=1e-11
-    )
+    sources = list(problem.sources)
+    solution = evolve_to_steady_state(problem.graph, sources, p=p, potential=problem.rho, far=100, tol=1e-11)
     assert solution.status == Status.STEADY
     zoo.assert_close(solution.value[0, :, 0], known.answer(p), rtol=1e-9, atol=1e-9)
 
@@ -51,7 +50,7 @@ def test_a_source_named_twice_is_one_source(name):
     assert torch.equal(zoo.solve(problem, None, [0, 0]), zoo.solve(problem, None, [0]))
 
 
-def test_fast_iterative_that_runs_out_of_sweeps_says_so_and_is_too_large():
+def test_fast_iterative_reports_that_it_ran_out_of_sweeps():
     problem = zoo.case("cycle_even")
     stopped = distance(problem.graph, [0], solver=FastIterative(max_sweeps=2))
     assert stopped.status == Status.NOT_CONVERGED

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+import oracles
 import zoo
-from lggd import RK4, SSPRK3, Euler, FastMarching, Graph, evolve
-from lggd.solvers.problem import Problem
+from lggd import RK4, SSPRK3, Euler, FastMarching, Graph, Solution, evolve
+from lggd.solvers.eikonal_problem import EikonalProblem
 from zoo import inf
 
 # -- Wrong solvers -----------------------------------------------------------------------------------------------------
@@ -19,18 +20,18 @@ from zoo import inf
 class Wrong:
     """Marches, but on another problem, or changes what comes out."""
 
-    def read(self, problem: Problem) -> Problem:
+    def read(self, problem: EikonalProblem) -> EikonalProblem:
         return problem
 
-    def write(self, f: Tensor, problem: Problem) -> Tensor:
+    def write(self, f: Tensor, problem: EikonalProblem) -> Tensor:
         return f
 
-    def solve(self, problem: Problem) -> tuple[Tensor, int | None]:
-        found, sweeps = FastMarching().solve(self.read(problem))
-        return self.write(found.clone(), problem), sweeps
+    def solve(self, problem: EikonalProblem) -> Solution:
+        found = FastMarching().solve(replace(self.read(problem), single=False)).value
+        return problem.solution(self.write(found.clone(), problem), self)
 
 
-def rebuilt(problem: Problem, graph: Graph) -> Problem:
+def rebuilt(problem: EikonalProblem, graph: Graph) -> EikonalProblem:
     """The same problem on another graph with the same nodes."""
     return replace(problem, graph=graph, layout=graph.layout())
 
@@ -259,10 +260,10 @@ def test_a_lower_order_is_caught():
 def test_another_scheme_is_caught(p):
     start = torch.linspace(0, 5, 6, dtype=zoo.F64).unsqueeze(1)
     f = evolve(loop.graph, [0], start=start, p=p, times=[0.5], scheme=SSPRK3(step=0.125)).value[0]
-    zoo.assert_close(f, zoo.plain_evolve(loop.graph, [[0]], start, p, "SSPRK3", 0.125, 4))
+    zoo.assert_close(f, oracles.plain_evolve(loop.graph, [[0]], start, p, "SSPRK3", 0.125, 4))
     for other, sources in (("RK4", [[0]]), ("Euler", [[0]]), ("SSPRK3", None)):
         with pytest.raises(AssertionError):
-            zoo.assert_close(f, zoo.plain_evolve(loop.graph, sources, start, p, other, 0.125, 4))
+            zoo.assert_close(f, oracles.plain_evolve(loop.graph, sources, start, p, other, 0.125, 4))
 
 
 class Scaled(torch.autograd.Function):
@@ -299,7 +300,7 @@ def test_a_wrong_gradient_is_caught(factor, given):
 def test_the_dense_oracle_knows_the_answers(known):
     problem = known.problem
     for p in known.ps:
-        found = zoo.dense_distance(problem.dense, problem.sources, p, problem.rho.numpy())
+        found = oracles.dense_distance(problem.dense, problem.sources, p, problem.rho.numpy())
         zoo.assert_close(torch.from_numpy(found), known.answer(p))
 
 

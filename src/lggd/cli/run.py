@@ -111,11 +111,12 @@ def run_command(
             run_input = graph.read(test_share)
         terminal.node_names = run_input.ids
         settings = settings.for_input(run_input)
+        memory = settings.memory(run_input)
         if out is None:
             out = DEFAULT_PARENT / run_input.name
             DEFAULT_PARENT.mkdir(exist_ok=True)
             check_run_folder(out)
-        _report_memory(terminal, settings.memory(run_input))
+        _report_memory(terminal, memory)
         unfinished = UnfinishedTraining(out, settings_of_run(run_input, settings))
         try:
             with terminal.training(settings.titles()) as callback:

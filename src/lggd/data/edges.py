@@ -17,8 +17,8 @@ from lggd.data.table import (
     GRAPHML,
     TABLES,
     WEIGHT_NAMES,
-    Cell,
     Table,
+    as_number,
     as_text,
     check_extension,
     find_column,
@@ -112,7 +112,7 @@ def _number_nodes(table: Table, numbers: dict[str, int], complete: bool) -> Edge
             ends.append(node)
         if weight_column is not None:
             cell = cells[weight_column]
-            weights.append(_as_weight(cell))
+            weights.append(as_number(cell))
             if not 0 < weights[-1] < math.inf:
                 remedy = "Remove edges without a weight."
                 raise table.error(row, weight_column, "be a positive weight", repr(as_text(cell)), remedy)
@@ -133,13 +133,6 @@ def _find_columns(table: Table) -> tuple[int, int, int | None]:
         rule = "have a column named source and one named target"
         raise InputError(table.path, rule, listed(table.names), "Rename them.")
     return *ends, find_column(table.names, WEIGHT_NAMES)
-
-
-def _as_weight(cell: Cell) -> float:
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return math.nan
 
 
 def _read_matrix(path: Path, numbers: dict[str, int] | None) -> EdgeTable:

@@ -12,7 +12,6 @@ feature age and no label for cyd. `read_label_file("labels.csv", graph.ids, grap
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -86,12 +85,9 @@ def _sorted_classes(path: str | Path, label: str, table: NodeTable) -> list[str]
         value = f"only {found.pop()!r}" if found else "no label at all"
         raise InputError(f"{path}, column {label!r}", "name at least two classes", value, "Label more nodes.")
     try:
-        numbers = {name: float(name) for name in found}
+        return sorted(found, key=lambda name: (float(name), name))
     except ValueError:
         return sorted(found)
-    if not all(map(math.isfinite, numbers.values())):
-        return sorted(found)
-    return sorted(found, key=lambda name: (numbers[name], name))
 
 
 def _to_data(path: str | Path, table: NodeTable, edges: EdgeTable, classes: list[str]) -> Data:
@@ -161,7 +157,7 @@ def read_id_file(path: str | Path) -> list[str]:
 def read_label_file(
     path: str | Path, ids: Sequence[str], classes: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Reads labels from a `.csv`, `.tsv` or `.parquet` file: the indices of the nodes and of their classes.
+    """Reads labels from a `.csv`, `.tsv`, `.parquet` or `.graphml` file: the indices of the nodes and of their classes.
 
     The file has a header `id,label` (or node or name, and class), or two columns in that order.
     """

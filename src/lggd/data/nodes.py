@@ -10,19 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.data.table import (
-    GRAPHML,
-    TABLES,
-    Cell,
-    Table,
-    as_text,
-    check_extension,
-    find_column,
-    read_graphml,
-    read_table,
-)  # fmt: skip
+from lggd.data.table import Cell, Table, as_number, as_text, find_column, read_table
 from lggd.errors import InputError, InputTypeError
-from lggd.files import check_readable
 from lggd.validation import listed, suggestion
 
 # A column with one of these names holds the ids, in any case; the first name that occurs counts.
@@ -30,7 +19,6 @@ ID_NAMES = ("id", "node", "name")
 # Cells that count as missing, in any case.
 MISSING = ("", "nan", "null")
 SPLIT_VALUES = {"train": "train", "val": "val", "validation": "val", "test": "test"}
-BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +52,7 @@ def read_node_file(
     `split_column` names a column with the values train, val (or validation), test, or empty.
     All other columns except those in `ignore` are features: every cell is a number, true or false.
     """
-    path = check_readable(path)
-    table = read_graphml(path)[0] if check_extension(path, (*TABLES, GRAPHML)) == GRAPHML else read_table(path)
+    table = read_table(path)
     columns, ignored = _requested_columns(table, label, id_column, split_column, ignore)
     names, used = table.names or [], ignored | set(columns.values())
     ids = columns["id_column"] if "id_column" in columns else _find_ids(table, used)
@@ -83,13 +70,7 @@ def read_node_file(
         x.append(_features(table, row, features, cells))
     if not positions:
         raise table.empty_error("node", "Write one row per node.")
-    return NodeTable(
-        list(positions),
-        np.stack(x),
-        [names[k] for k in features],
-        labels if "label" in columns else None,
-        split if "split_column" in columns else None,
-    )
+    return NodeTable(list(positions), np.stack(x), [names[k] for k in features], labels or None, split or None)
 
 
 # -- columns --------------------------------------------------------------------------------------------------------
@@ -175,7 +156,7 @@ def _split_part(table: Table, row: int | str, column: int, cells: list[Cell]) ->
 
 def _features(table: Table, row: int | str, columns: list[int], cells: list[Cell]) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # values too large for float32 become inf, which is refused below
-        values = np.array([_as_number(cells[k]) for k in columns], np.float32)
+        values = np.array([as_number(cells[k]) for k in columns], np.float32)
     invalid = np.flatnonzero(~np.isfinite(values))
     if len(invalid):
         column = columns[invalid[0]]
@@ -183,15 +164,7 @@ def _features(table: Table, row: int | str, columns: list[int], cells: list[Cell
         rule, remedy = "be a number", "Remove the column or convert it to numbers."
         if text.lower() in MISSING:
             remedy = "Fill it in, or exclude the column with `ignore`."
-        elif not math.isnan(_as_number(cells[column])):
+        elif not math.isnan(as_number(cells[column])):
             rule, remedy = "be a number below 3.4e38 in size", "Rescale the column."
         raise table.error(row, column, rule, repr(text) if text else "an empty cell", remedy)
     return values
-
-
-def _as_number(cell: Cell) -> float:
-    """Returns a cell as a number, 1 and 0 for true and false, NaN for anything else."""
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return BOOLEANS.get(as_text(cell).lower(), math.nan)

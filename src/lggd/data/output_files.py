@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from lggd.data.table import DELIMITERS, PARQUET, TABLES, check_extension, import_parquet
+from lggd.data.table import DELIMITERS, PARQUET, TABLES, check_extension
 from lggd.errors import InputError, InputTypeError
 from lggd.files import replacing
 from lggd.graph.edge_list import as_array
@@ -84,7 +84,9 @@ def _write(path: str | Path, names: list[str], columns: list[Any], extension: st
         raise InputError(path, "have columns of different names", f"{repeated[0]!r} twice", "Rename one.")
     with replacing(path) as temporary:
         if extension == PARQUET:
-            arrow, parquet = import_parquet(Path(path))
+            import pyarrow as arrow
+            from pyarrow import parquet
+
             arrays = [np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for c in columns]
             parquet.write_table(arrow.table(arrays, names), temporary)
             return

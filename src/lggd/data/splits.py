@@ -38,12 +38,9 @@ def by_fraction(y: Tensor, fractions: Sequence[float], seed: int) -> list[Tensor
     for label, members in _shuffled_classes(y, seed):
         sizes = [max(1, math.floor(fraction * len(members))) for fraction in exact]
         if sum(sizes) > len(members):
-            raise InputError(
-                "y",
-                "have a node of every class for every fraction",
-                f"{len(members)} of class {label} for {len(sizes)} fractions",
-                "Use fewer fractions, or remove the class.",
-            )
+            value = f"{len(members)} of class {label} for {len(sizes)} fractions"
+            rule, remedy = "have a node of every class for every fraction", "Use fewer fractions, or remove the class."
+            raise InputError("y", rule, value, remedy)
         parts = torch.split(members, [*sizes, len(members) - sum(sizes)])
         for mask, part in zip(masks, parts, strict=True):
             mask[part] = True
@@ -71,14 +68,13 @@ def by_count(y: Tensor, per_class: int, seed: int) -> list[Tensor]:
 
 def fingerprint(data: Any) -> str:
     """Returns twelve hexadecimal digits that identify the masks of a PyG Data, to record the split of a result."""
-    digest = hashlib.sha256()
-    for name in MASKS:
-        mask = getattr(data, name, None)
-        if mask is not None:
-            digest.update(f"{name}{tuple(mask.shape)}".encode())
-            digest.update(np.packbits(mask.detach().cpu().numpy().astype(bool)).tobytes())
-    if all(getattr(data, name, None) is None for name in MASKS):
+    masks = {name: mask for name in MASKS if (mask := getattr(data, name, None)) is not None}
+    if not masks:
         raise InputError("data", f"have one of {', '.join(MASKS)}", "none", "Split it first.")
+    digest = hashlib.sha256()
+    for name, mask in masks.items():
+        digest.update(f"{name}{tuple(mask.shape)}".encode())
+        digest.update(np.packbits(mask.detach().cpu().numpy().astype(bool)).tobytes())
     return digest.hexdigest()[:FINGERPRINT_LENGTH]
 
 

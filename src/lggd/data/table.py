@@ -52,10 +52,8 @@ class Table:
 
     def error(self, row: int | str, column: int | None, rule: str, value: object, remedy: str = "") -> InputError:
         """Returns an error about a row, or about one cell if `column` is an index."""
-        place = f"{self.path}, {self.unit} {row}"
-        if column is not None:
-            place += f", column {self.names[column]!r}" if self.names else f", column {column + 1}"
-        return InputError(place, rule, value, remedy)
+        name = "" if column is None else f", column {self.names[column]!r}" if self.names else f", column {column + 1}"
+        return InputError(f"{self.path}, {self.unit} {row}{name}", rule, value, remedy)
 
     def empty_error(self, content: str, remedy: str) -> InputError:
         """Returns an error about a table without rows."""
@@ -64,12 +62,15 @@ class Table:
 
 
 def read_table(path: str | Path, is_header: Callable[[list[str]], bool] = bool) -> Table:
-    """Reads a `.csv`, `.tsv` or `.parquet` file, without empty lines and surrounding whitespace.
+    """Reads a `.csv`, `.tsv` or `.parquet` file, or the nodes of a `.graphml` file.
 
-    The first line of a text file is a header if `is_header` accepts its cells; by default it always is.
+    Text is read without empty lines and surrounding whitespace. Its first line is a header if `is_header` accepts the
+    cells; by default it always is.
     """
     path = check_readable(path)
-    extension = check_extension(path, TABLES)
+    extension = check_extension(path, (*TABLES, GRAPHML))
+    if extension == GRAPHML:
+        return read_graphml(path)[0]
     if extension == PARQUET:
         return _read_parquet(path)
     rows = _text_rows(path, DELIMITERS[extension])
@@ -111,6 +112,14 @@ def as_text(cell: Cell) -> str:
     return str(cell)
 
 
+def as_number(cell: Cell) -> float:
+    """Returns a cell as a number, 1 and 0 for true and false, NaN for anything else."""
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return {"true": 1.0, "false": 0.0}.get(as_text(cell).lower(), math.nan)
+
+
 def encoding_error(path: Path, error: UnicodeDecodeError) -> InputError:
     byte = error.object[error.start]
     return InputError(path, "be UTF-8 text", f"the byte 0x{byte:02x}", "Save it in that encoding.")
@@ -134,19 +143,16 @@ def _text_rows(path: Path, delimiter: str) -> Iterator[Row]:
 
 
 def _read_parquet(path: Path) -> Table:
-    arrow, parquet = import_parquet(path)
+    import pyarrow as arrow
+    from pyarrow import parquet
 
     def parquet_error(error: Exception) -> InputError:
         return InputError(path, "be a Parquet file", but=f"it reads: {error}")
 
-    def values(column: Any) -> list[Cell]:
+    def values(column: Any) -> Any:
         is_number = arrow.types.is_integer(column.type) or arrow.types.is_floating(column.type)
         # Through NumPy is many times faster than one value at a time.
-        return list(
-            column.to_numpy(zero_copy_only=False).tolist()
-            if is_number and not column.null_count
-            else column.to_pylist()
-        )
+        return column.to_numpy(False).tolist() if is_number and not column.null_count else column.to_pylist()
 
     try:
         schema = parquet.read_schema(path)
@@ -170,20 +176,10 @@ def _read_parquet(path: Path) -> Table:
     return Table(path, "row", [schema.names[k] for k in order], len(order), rows())
 
 
-def import_parquet(path: Path) -> tuple[Any, Any]:
-    """Imports pyarrow and its Parquet module."""
-    try:
-        import pyarrow as arrow
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise ImportError(f"`{path}` is a Parquet file, which needs pyarrow. Install pyarrow, or use .csv.") from error
-    return arrow, parquet
-
-
 # -- GraphML --------------------------------------------------------------------------------------------------------
 
 
-def read_graphml(path: str | Path) -> tuple[Table, Table]:
+def read_graphml(path: Path) -> tuple[Table, Table]:
     """Reads the nodes and the edges of a `.graphml` file.
 
     The columns of the nodes are their id and every attribute that some node has; those of the edges are source, target
@@ -191,11 +187,8 @@ def read_graphml(path: str | Path) -> tuple[Table, Table]:
     """
     from xml.etree.ElementTree import ParseError
 
-    path = check_readable(path)
-    try:
-        import networkx as nx
-    except ImportError as error:
-        raise ImportError(f"`{path}` is a GraphML file, which needs networkx. Install networkx.") from error
+    import networkx as nx
+
     try:
         graph = nx.read_graphml(path)
     except (ParseError, nx.NetworkXException, ValueError, KeyError) as error:

@@ -1,4 +1,4 @@
-"""The boundary: for each of K columns the nodes from which distances are measured."""
+"""The boundary: for each of K columns, the nodes from which distances are measured."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Sources = NodeSet | Sequence[NodeSet]
 
 @dataclass(frozen=True, eq=False)
 class Boundary:
-    """Sorted, distinct node ids a column. `single` remembers that one set was given, not a list of one."""
+    """Sorted, distinct node ids per column. `single`: one set was passed, rather than a list of sets."""
 
     columns: tuple[NDArray[np.int64], ...]
     single: bool
 
     @classmethod
     def read(cls, sources: Any, num_nodes: int, name: str = "sources") -> Boundary:
-        """Accepts node ids, a mask `[N]`, a mask `[N, K]`, or a list of K sets; each set must hold a node."""
+        """Accepts node ids, a mask `[N]`, a mask `[N, K]`, or a list of K sets; no set may be empty."""
         if isinstance(sources, (Tensor, np.ndarray)):
             array = sources.detach().cpu().numpy() if isinstance(sources, Tensor) else sources
             if array.dtype.kind == "b" and array.ndim == 2 and array.shape[1] > 0:
@@ -55,7 +55,7 @@ def _read_set(nodes: Any, num_nodes: int, name: str) -> NDArray[np.int64]:
     array = np.atleast_1d(array)
     if array.dtype.kind == "b":
         if array.shape != (num_nodes,):
-            raise ValueError(f"`{name}` as a mask must have shape [{num_nodes}], got {list(array.shape)}.")
+            raise InputError(name, f"have shape [{num_nodes}] as a mask", list(array.shape))
         array = np.flatnonzero(array)
     if array.size == 0:
         raise InputError(name, "name at least one node", "none", "Distances need something to start from.")

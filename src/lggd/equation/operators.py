@@ -1,7 +1,6 @@
-"""The paper's mathematics, written once in plain torch: the oracle of every kernel and solver.
+"""The paper's operators in plain torch: the reference for every kernel and solver, not made to be fast.
 
-Everything takes a function f `[N]` or many at once `[N, C]` and the rows of a graph; an edge value is `[E]` or
-`[E, C]` along `Graph.edge_index`. Nothing here is made to be fast.
+Each takes a function f `[N]` or many at once `[N, C]`; edge values are `[E]` or `[E, C]` along `Graph.edge_index`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from lggd.graph.csr import CSR
 
 
 def check_p(p: float) -> float:
-    """The exponent as a float, if it is one."""
+    """The exponent as a float, if it lies in [1, ∞]."""
     if isinstance(p, bool) or not isinstance(p, Real):
         raise InputTypeError("p", "be a number in [1, inf]", repr(p), "Use p=math.inf for shortest paths.")
     if not p >= 1:
@@ -28,55 +27,30 @@ def check_p(p: float) -> float:
 
 def difference(graph: Graph, f: Tensor) -> Tensor:
     """(d_w f)(i, j) = √w(i, j) · (f(j) − f(i)), Eq. (1)."""
-    return _root_weight(graph.csr, f) * _rise(graph.csr, f)
+    csr = graph.csr
+    rise = f[csr.indices.long()] - f[csr.rows]
+    if csr.weight is None:
+        return rise
+    root = csr.weight.to(f.dtype).sqrt()
+    return (root if f.dim() == 1 else root.unsqueeze(1)) * rise
 
 
-def positive_difference(graph: Graph, f: Tensor) -> Tensor:
-    """(d⁺_w f)(i, j) = √w(i, j) · max(f(j) − f(i), 0), Eq. (4)."""
-    return difference(graph, f).clamp(min=0)
-
-
-def negative_difference(graph: Graph, f: Tensor) -> Tensor:
-    """(d⁻_w f)(i, j) = √w(i, j) · max(f(i) − f(j), 0), Eq. (4): how far f falls along the edge."""
+def upwind_difference(graph: Graph, f: Tensor) -> Tensor:
+    """(d⁻_w f)(i, j) = √w(i, j) · max(f(i) − f(j), 0), Eq. (4)."""
     return (-difference(graph, f)).clamp(min=0)
 
 
-def gradient(graph: Graph, f: Tensor) -> list[Tensor]:
-    """(∇_w f)(i) for each node i: its differences along its own edges, Eq. (2)."""
-    return _by_node(graph, difference(graph, f))
-
-
-def positive_gradient(graph: Graph, f: Tensor) -> list[Tensor]:
-    """(∇⁺_w f)(i) for each node i, Eq. (5)."""
-    return _by_node(graph, positive_difference(graph, f))
-
-
-def negative_gradient(graph: Graph, f: Tensor) -> list[Tensor]:
-    """(∇⁻_w f)(i) for each node i, Eq. (5)."""
-    return _by_node(graph, negative_difference(graph, f))
-
-
-def gradient_norm(graph: Graph, f: Tensor, p: float) -> Tensor:
-    """‖∇_w f(i)‖_p, Eq. (3), of the shape of f."""
-    return p_norm(graph.csr, difference(graph, f).abs(), p)
-
-
-def positive_gradient_norm(graph: Graph, f: Tensor, p: float) -> Tensor:
-    """‖∇⁺_w f(i)‖_p, Eq. (6), of the shape of f."""
-    return p_norm(graph.csr, positive_difference(graph, f), p)
-
-
-def negative_gradient_norm(graph: Graph, f: Tensor, p: float) -> Tensor:
-    """‖∇⁻_w f(i)‖_p, Eq. (6), of the shape of f: the slope down which a front arrived."""
-    return p_norm(graph.csr, negative_difference(graph, f), p)
+def upwind_gradient_norm(graph: Graph, f: Tensor, p: float) -> Tensor:
+    """‖∇⁻_w f(i)‖_p, Eq. (6), with the shape of f: the slope down which a front arrived."""
+    return p_norm(graph.csr, upwind_difference(graph, f), p)
 
 
 def residual(graph: Graph, f: Tensor, p: float, potential: Tensor | float = 1.0) -> Tensor:
     """ρ(i)‖∇⁻_w f(i)‖_p − 1, Eq. (7): 0 where f solves the equation, NaN where f is infinite.
 
-    It knows nothing of the boundary, where the equation need not hold.
+    The boundary, where the equation need not hold, is included.
     """
-    return (potential * negative_gradient_norm(graph, f, p) - 1).masked_fill(torch.isinf(f), math.nan)
+    return (potential * upwind_gradient_norm(graph, f, p) - 1).masked_fill(torch.isinf(f), math.nan)
 
 
 def p_norm(csr: CSR, nonnegative: Tensor, p: float) -> Tensor:
@@ -94,24 +68,9 @@ def p_norm(csr: CSR, nonnegative: Tensor, p: float) -> Tensor:
     return torch.where(positive, scale * torch.where(positive, total, torch.ones_like(total)) ** (1 / p), total)
 
 
-def _by_node(graph: Graph, by_edge: Tensor) -> list[Tensor]:
-    return list(torch.tensor_split(by_edge, graph.csr.indptr[1:-1].cpu()))
-
-
 def _reduce(csr: CSR, by_edge: Tensor, how: str) -> Tensor:
     if how == "sum":
         return torch.segment_reduce(by_edge, "sum", offsets=csr.indptr, initial=0)
-    # segment_reduce would do, but its gradient counts equal maxima twice.
+    # Not segment_reduce: its gradient counts equal maxima twice.
     index = csr.rows if by_edge.dim() == 1 else csr.rows.unsqueeze(1).expand_as(by_edge)
     return by_edge.new_zeros((csr.num_nodes, *by_edge.shape[1:])).scatter_reduce(0, index, by_edge, "amax")
-
-
-def _rise(csr: CSR, f: Tensor) -> Tensor:
-    return f[csr.indices.long()] - f[csr.rows]
-
-
-def _root_weight(csr: CSR, f: Tensor) -> Tensor:
-    if csr.weight is None:
-        return torch.ones((), dtype=f.dtype, device=f.device)
-    root = csr.weight.to(f.dtype).sqrt()
-    return root if f.dim() == 1 else root.unsqueeze(1)

@@ -16,6 +16,14 @@ UNLABELLED = -1
 FEWEST_TO_HOLD_OUT = 20
 
 
+class LabelConflictError(InputError):
+    """A node would have two labels: `label`, which is new, and `known`."""
+
+    node: int
+    label: int
+    known: int
+
+
 @dataclass(frozen=True, eq=False)
 class Labels:
     """The classes of the training nodes and of the validation nodes, both int64 `[N]` with -1 elsewhere.
@@ -128,24 +136,17 @@ def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Te
     if bool(outside.any()):
         remedy = "A new class needs a new fit: every class has trained parameters of its own."
         raise InputError("labels", f"be classes 0..{num_classes - 1}", int(classes[outside][0]), remedy)
-    conflict = first_conflict(known, ids, classes)
-    if conflict is not None:
-        position, other = conflict
-        clause = f"node {{0}} has two labels: {int(classes[position])} and {other}"
-        remedy, nodes = "Leave it out, or fit again.", [int(ids[position])]
-        raise InputError("labels", "agree with those known", but=clause, remedy=remedy, nodes=nodes)
     merged = known.clone()
     merged[ids] = classes
+    clash = (merged[ids] != classes) | ((known[ids] >= 0) & (known[ids] != classes))
+    if bool(clash.any()):
+        node, label = int(ids[clash][0]), int(classes[clash][0])
+        other = int(known[node] if known[node] >= 0 else merged[node])
+        clause, remedy = f"node {{0}} has two labels: {label} and {other}", "Leave it out, or fit again."
+        error = LabelConflictError("labels", "agree with those known", but=clause, remedy=remedy, nodes=[node])
+        error.node, error.label, error.known = node, label, other
+        raise error
     return merged
-
-
-def first_conflict(known: Tensor, nodes: Tensor, labels: Tensor) -> tuple[int, int] | None:
-    """The position of the first label that contradicts a known one or another of `labels`, and that other class."""
-    merged = known.clone()
-    merged[nodes] = labels
-    other = torch.where(known[nodes] >= 0, known[nodes], merged[nodes])
-    conflicts = (other != labels).nonzero()
-    return (int(conflicts[0]), int(other[conflicts[0]])) if len(conflicts) else None
 
 
 def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -> float:

@@ -22,7 +22,7 @@ from lggd.features.boundary_solver import BoundarySolver, assign_folds
 from lggd.features.scaling import Scale
 from lggd.graph import Graph
 from lggd.learning.node_features import check_node_features
-from lggd.solvers.evolution import check_times
+from lggd.solvers.plan import check_times
 from lggd.solvers.scheme import FixedStep
 from lggd.training.cache import Cache, identity_key
 from lggd.training.checkpoint import Checkpoint

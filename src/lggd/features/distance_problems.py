@@ -22,7 +22,7 @@ from lggd.learning.flow import Flow
 from lggd.learning.networks import MLP, FromModule, PropagatedMLP
 from lggd.learning.parameters import Equation
 from lggd.memory import explaining_shortage
-from lggd.solvers.evolution import check_times
+from lggd.solvers.plan import check_times
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.engine import Engine, LowestLoss, train
 from lggd.training.progress import Callback, History

@@ -19,7 +19,8 @@ from lggd.features.scaling import Scale, Standardize
 from lggd.graph import Graph
 from lggd.learning.flow import Flow
 from lggd.learning.parameters import Equation
-from lggd.solvers.evolution import FAR, check_times
+from lggd.solvers.cauchy import FAR
+from lggd.solvers.plan import check_times
 from lggd.solvers.scheme import RK4, FixedStep
 from lggd.validation import check_real
 

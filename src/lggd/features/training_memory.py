@@ -14,8 +14,8 @@ from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.node_features import SPARSE_BELOW, check_node_features
 from lggd.learning.parameters import Equation
 from lggd.memory import Memory
-from lggd.solvers.evolution import check_times
-from lggd.solvers.footprint import graph_bytes, kept_states, state_bytes
+from lggd.solvers.footprint import graph_bytes, saved_states, state_bytes
+from lggd.solvers.plan import check_times
 
 if TYPE_CHECKING:
     from lggd.features.lggd import LGGD
@@ -137,4 +137,4 @@ def _evolution(graph: Graph, model: LGGD, columns: int) -> int:
     equation = Equation(graph, model.potential, [torch.Generator(graph.device)])
     flow = Flow(graph, equation, times, [range(len(times))], model.p, model.scheme)
     stages = len(model.scheme.tableau.weights)
-    return (kept_states(flow.plan, state, graph.device) + 2 * stages + 8) * state
+    return (saved_states(flow.plan, state, graph.device) + 2 * stages + 8) * state

@@ -1,5 +1,6 @@
-"""Graphs: how they are built, how they lie in memory, and what is computed from them alone."""
+"""Graphs: how they are built, how they are stored, and what is computed from them alone."""
 
-from lggd.graph.graph import Graph, read_weight
+from lggd.graph.edge_list import Symmetrize
+from lggd.graph.graph import Graph, check_graph, read_weight
 
-__all__ = ["Graph", "read_weight"]
+__all__ = ["Graph", "Symmetrize", "check_graph", "read_weight"]

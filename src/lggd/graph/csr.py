@@ -1,4 +1,4 @@
-"""Compressed sparse rows: how a graph lies in memory, and the one sort that everything is built with."""
+"""Compressed sparse rows (CSR): how a graph is stored, and the sort that builds them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Transposed(NamedTuple):
 
     indptr: Tensor
     indices: Tensor
-    edge: Tensor  # edge[e] is the position of this entry among the original rows
+    edge: Tensor  # edge[e] is the position of this entry in the original rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class CSR:
     def incoming_length(self) -> Tensor:
         """1/√w along the transposed rows, float64 `[E]`; `[1]` where every weight is 1.
 
-        Kept, because a root and a division an edge would double the time of a shortest path.
+        Cached, because a root and a division per edge would double the time of a shortest path.
         """
         weight = self.incoming_weight
         return torch.ones(1, dtype=torch.float64) if weight is None else weight.to(torch.float64).rsqrt()
@@ -86,7 +86,7 @@ class CSR:
         return float(self.incoming_length.min()), float(self.incoming_length.max())
 
     def permuted(self, order: Tensor) -> tuple[CSR, Tensor]:
-        """The same graph with node `order[r]` in row r, and the position that each new entry had before."""
+        """The same graph with node `order[r]` in row r, and the previous position of each entry."""
         rank = inverse(order).to(torch.int32)
         rows, columns = rank[self.rows].numpy(), rank[self.indices.long()].numpy()
         indptr, position = sort_edges(rows, columns, self.num_nodes)
@@ -120,7 +120,7 @@ def sort_edges(rows: Array, columns: Array, num_nodes: int) -> tuple[Array, Arra
 
 
 def merge_duplicates(rows: Array, columns: Array, weight: Array | None, num_nodes: int, rule: str) -> CSR:
-    """Rows of the given edges. Equal edges become one, of the largest (`max`) or the added (`sum`) weight."""
+    """Rows of the given edges. Duplicates become one edge with the largest (`max`) or the total (`sum`) weight."""
     indptr, position = sort_edges(rows, columns, num_nodes)
     rows, columns = rows[position], columns[position]
     first = np.ones(len(rows), bool)

@@ -1,11 +1,12 @@
-"""A list of edges as people write them down: read, checked, and assembled into rows."""
+"""Edge lists: reading, checking, and assembling them into compressed sparse rows."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +16,18 @@ from torch import Tensor
 from lggd.errors import InputError, InputTypeError, NotSymmetricError
 from lggd.graph.csr import CSR, merge_duplicates
 
-Symmetrize = Literal["max", "mean"]
 # Weights of the two directions that agree this closely differ by rounding alone and are averaged.
 ROUNDING = 1e-5
+
+
+class Symmetrize(StrEnum):
+    """How an asymmetric graph becomes symmetric, where a missing direction counts as weight 0.
+
+    The plain strings "max" and "mean" are accepted wherever a member is.
+    """
+
+    MAX = "max"
+    MEAN = "mean"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,52 +56,56 @@ class EdgeList:
         values = _read_weight(weight, rows, columns, unbounded)
         loops = rows == columns
         if loops.any():
-            first = int(rows[loops][0])
             warnings.warn(
-                f"Self-loops dropped: {int(loops.sum())}, the first at node {first}. "
-                "A node's distance to itself is 0, so they cannot matter.",
+                f"Self-loops dropped: {int(loops.sum())}, the first at node {int(rows[loops][0])}. "
+                "A node's distance to itself is 0, so they have no effect.",
                 UserWarning,
                 stacklevel=3,
             )
             rows, columns = rows[~loops], columns[~loops]
             values = None if values is None else values[~loops]
         precise = values is not None and values.dtype == np.float64
-        dtype = _check_dtype(dtype or (torch.float64 if precise else torch.float32))
+        dtype = dtype or (torch.float64 if precise else torch.float32)
+        if dtype not in (torch.float32, torch.float64):
+            raise InputTypeError("dtype", "be torch.float32 or torch.float64", dtype)
         if values is not None:
             values = _round_to(dtype, values)
             if (values == 1).all():
                 values = None
         return cls(rows.astype(np.int32), columns.astype(np.int32), values, num_nodes, dtype)
 
-    def assemble(self, directed: bool, symmetrize: Symmetrize | None) -> CSR:
-        """Sorted rows: as they are if `directed`, made symmetric if told how, else checked to be symmetric."""
-        if symmetrize not in (None, "max", "mean"):
+    def assemble(self, directed: bool, symmetrize: Symmetrize | str | None) -> CSR:
+        """Sorted rows: unchanged if `directed`, made symmetric by `symmetrize`, otherwise checked to be symmetric."""
+        if symmetrize not in (None, *Symmetrize):
             raise InputError("symmetrize", 'be "max", "mean" or None', repr(symmetrize))
         if directed and symmetrize is not None:
-            raise ValueError(f"`directed=True` keeps the arrows that symmetrize={symmetrize!r} removes. Pass only one.")
-        if symmetrize == "max":
-            return _both_ways(self.rows, self.columns, self.weight, self.num_nodes, "max")
+            raise InputError(
+                "symmetrize", "be None with directed=True, which keeps edge directions", repr(str(symmetrize)),
+                "Pass only one of the two.",
+            )  # fmt: skip
+        if symmetrize == Symmetrize.MAX:
+            return _both_directions(self.rows, self.columns, self.weight, self.num_nodes, "max")
         csr = merge_duplicates(self.rows, self.columns, self.weight, self.num_nodes, "max")
         if directed:
             return csr
         if symmetrize is None:
             return _checked_symmetric(csr)
         half = np.full(csr.num_edges, 0.5, np.float32) if csr.weight is None else csr.weight.numpy() / 2
-        return _both_ways(csr.rows.to(torch.int32).numpy(), csr.indices.numpy(), half, self.num_nodes, "sum")
+        return _both_directions(csr.rows.to(torch.int32).numpy(), csr.indices.numpy(), half, self.num_nodes, "sum")
 
 
 def as_array(value: ArrayLike | Tensor, name: str) -> NDArray[Any]:
-    """What was given as a NumPy array, without copying where that can be."""
+    """The value as a NumPy array, without a copy where possible."""
     if isinstance(value, Tensor):
         value = value.detach().cpu()
         return (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # NumPy has no bfloat16
     try:
         return np.asarray(value)
     except ValueError:
-        raise InputError(name, "have rows of equal length", "ragged ones") from None
+        raise InputError(name, "have rows of equal length", "rows of different lengths") from None
 
 
-def _both_ways(
+def _both_directions(
     rows: NDArray[np.int32], columns: NDArray[np.int32], weight: NDArray[np.floating] | None, num_nodes: int, rule: str
 ) -> CSR:
     doubled = None if weight is None else np.concatenate([weight, weight])
@@ -106,11 +120,9 @@ def _checked_symmetric(csr: CSR) -> CSR:
     if not torch.equal(reverse.indptr, csr.indptr) or not torch.equal(reverse.indices, csr.indices):
         i, j = _first_without_reverse(csr)
         raise NotSymmetricError(
-            "edges",
-            "be symmetric",
-            f"({i}, {j}) without ({j}, {i})",
-            ('Pass symmetrize="max" or "mean" to add the missing direction, or directed=True to keep the arrows.'),
-        )
+            "edges", "be symmetric", f"({i}, {j}) without ({j}, {i})",
+            'Pass symmetrize="max" or "mean" to add the missing direction, or directed=True to keep edge directions.',
+        )  # fmt: skip
     weight = csr.weight
     if weight is not None:
         backward = weight[reverse.edge.long()]
@@ -119,11 +131,10 @@ def _checked_symmetric(csr: CSR) -> CSR:
             e = int(apart.nonzero()[0])
             i, j = int(csr.rows[e]), int(csr.indices[e])
             raise NotSymmetricError(
-                "weight",
-                "be symmetric",
+                "weight", "be symmetric",
                 f"{float(weight[e]):g} on ({i}, {j}) and {float(backward[e]):g} on ({j}, {i})",
                 'Pass symmetrize="max" or "mean" to join them, or directed=True to keep both.',
-            )
+            )  # fmt: skip
         weight = (weight + backward) / 2
     return CSR(csr.indptr, csr.indices, weight, symmetric=True)
 
@@ -153,7 +164,7 @@ def _read_pairs(edges: ArrayLike | Tensor | Sequence[tuple[int, int]]) -> tuple[
 def _check_ids(rows: NDArray[np.int64], columns: NDArray[np.int64], num_nodes: int | None) -> int:
     if num_nodes is None:
         if len(rows) == 0:
-            raise ValueError("`edges` is empty, so the number of nodes is unknown. Pass num_nodes.")
+            raise InputError("num_nodes", "be passed for a graph without edges, which does not determine it")
         num_nodes = max(int(rows.max()), int(columns.max()), 0) + 1
     if not isinstance(num_nodes, (int, np.integer)):
         raise InputTypeError("num_nodes", "be an integer", repr(num_nodes))
@@ -162,14 +173,10 @@ def _check_ids(rows: NDArray[np.int64], columns: NDArray[np.int64], num_nodes: i
     if num_nodes >= 2**31:
         raise InputError("num_nodes", "be below 2**31", num_nodes, "Split the graph by component.")
     for ids in (rows, columns):
-        outside = (ids < 0) | (ids >= num_nodes)
-        if outside.any():
-            raise InputError(
-                "edges",
-                f"name nodes 0..{num_nodes - 1}",
-                int(ids[outside][0]),
-                "Renumber the nodes or raise num_nodes.",
-            )
+        outside = ids[(ids < 0) | (ids >= num_nodes)]
+        if len(outside):
+            remedy = "Renumber the nodes or raise num_nodes."
+            raise InputError("edges", f"name nodes 0..{num_nodes - 1}", int(outside[0]), remedy)
     return num_nodes
 
 
@@ -184,17 +191,13 @@ def _read_weight(
     if values.dtype.kind != "f":
         raise InputTypeError("weight", "be numbers", values.dtype)
     if values.shape != rows.shape:
-        raise InputError("weight", f"have one number an edge, shape [{len(rows)}]", list(values.shape))
-    wrong = ~(np.isfinite(values) & (values > 0))
-    rule, remedy = "be positive and finite", "Leave out edges of weight 0."
-    if not wrong.any() and not unbounded:
-        wrong = values > 1
-        rule, remedy = (
-            "lie in (0, 1]",
-            "Divide by the largest weight, or pass unbounded=True to admit any positive one.",
-        )
-    if wrong.any():
-        e = int(np.flatnonzero(wrong)[0])
+        raise InputError("weight", f"have one number per edge, shape [{len(rows)}]", list(values.shape))
+    invalid, rule, remedy = ~(np.isfinite(values) & (values > 0)), "be positive and finite", "Omit edges of weight 0."
+    if not invalid.any() and not unbounded:
+        invalid, rule = values > 1, "lie in (0, 1]"
+        remedy = "Divide by the largest weight, or pass unbounded=True to allow any positive weight."
+    if invalid.any():
+        e = int(np.flatnonzero(invalid)[0])
         raise InputError("weight", rule, f"{values[e]:g} on edge ({rows[e]}, {columns[e]})", remedy)
     return values
 
@@ -207,9 +210,3 @@ def _round_to(dtype: torch.dtype, weight: NDArray[np.floating]) -> NDArray[np.fl
     if lost.any():
         raise InputError("weight", f"fit {dtype}", f"{weight[lost][0]:g}", "Pass dtype=torch.float64.")
     return values
-
-
-def _check_dtype(dtype: torch.dtype) -> torch.dtype:
-    if dtype not in (torch.float32, torch.float64):
-        raise InputTypeError("dtype", "be torch.float32 or torch.float64", dtype)
-    return dtype

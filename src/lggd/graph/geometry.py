@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from lggd.errors import InputError, InputTypeError
+from lggd.validation import check_positive
 
 Floats = NDArray[np.floating]
 Integers = NDArray[np.integer]
@@ -21,12 +22,12 @@ HIGHEST_TREE_DIMENSION = 15
 def neighbour_edges(points: Floats, *, k: int | None, epsilon: float | None) -> Integers:
     """Pairs `[2, E]` of near points, each pair at least once."""
     if (k is None) == (epsilon is None):
-        raise ValueError(f"`from_points` takes either k or epsilon, got k={k} and epsilon={epsilon}. Pass just one.")
+        raise InputError("k", "be passed if and only if epsilon is not", f"k={k} and epsilon={epsilon}", "Pass one.")
     return _within(points, epsilon) if epsilon is not None else _nearest(points, k)  # type: ignore[arg-type]
 
 
 def edge_lengths(points: Floats, pairs: Integers) -> Floats:
-    """Euclidean length of each edge `[E]`, an axis at a time: no temporary of E points."""
+    """Euclidean length of each edge `[E]`, one axis at a time: no temporary of E points."""
     squared = np.zeros(pairs.shape[1], points.dtype)
     for axis in range(points.shape[1]):
         squared += (points[pairs[0], axis] - points[pairs[1], axis]) ** 2
@@ -37,20 +38,18 @@ def apply_kernel(kernel: Kernel, length: Floats) -> Floats:
     """The weights `[E]` of edges of the given lengths, checked to lie in (0, 1]."""
     weight = np.asarray(kernel(length))
     if weight.dtype.kind not in "uif" or weight.shape != length.shape:
-        raise InputError(
-            "kernel", f"map lengths [{len(length)}] to as many numbers", f"{weight.dtype} of shape {weight.shape}"
-        )
-    wrong = ~((weight > 0) & (weight <= 1))
-    if wrong.any():
-        e = int(np.flatnonzero(wrong)[0])
-        raise InputError(
-            "kernel", "give weights in (0, 1]", f"{weight[e]:g} at length {length[e]:g}", "Divide by the largest."
-        )
+        found = f"{weight.dtype} of shape {weight.shape}"
+        raise InputError("kernel", f"map lengths [{len(length)}] to as many numbers", found)
+    invalid = ~((weight > 0) & (weight <= 1))
+    if invalid.any():
+        e = int(np.flatnonzero(invalid)[0])
+        found = f"{weight[e]:g} at length {length[e]:g}"
+        raise InputError("kernel", "return weights in (0, 1]", found, "Divide by the largest.")
     return weight
 
 
 def grid_edges(image: NDArray[np.generic], connectivity: int) -> tuple[Integers, Floats | None, Integers]:
-    """Pairs `[2, E]` of adjacent pixels inside the mask, their weights, and the places `[N, 2]` of the pixels."""
+    """Pairs `[2, E]` of adjacent pixels inside the mask, their weights, and the coordinates `[N, 2]` of the pixels."""
     if connectivity not in (4, 8):
         raise InputError("connectivity", "be 4 or 8", connectivity)
     inside = dark_half(image)
@@ -71,7 +70,7 @@ def grid_edges(image: NDArray[np.generic], connectivity: int) -> tuple[Integers,
 
 
 def dark_half(image: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """A mask as it is; of an image, the pixels at or below the middle of its range."""
+    """A mask unchanged; of an image, the pixels at or below the middle of its range."""
     if image.ndim != 2 or image.size == 0:
         raise InputError("mask", "be a 2-D mask or image", f"shape {image.shape}", "Convert colours to grey first.")
     if image.dtype.kind == "b":
@@ -85,19 +84,17 @@ def dark_half(image: NDArray[np.generic]) -> NDArray[np.bool_]:
         raise InputError("mask", "be finite", f"{image[row, column]} at pixel ({row}, {column})", "Fill it in.")
     low, high = float(image.min()), float(image.max())
     if low == high:
-        raise InputError("mask", "show two colours", f"{low:g} in every pixel", "Pass a boolean mask instead.")
+        raise InputError("mask", "contain two colours", f"{low:g} in every pixel", "Pass a boolean mask instead.")
     return np.asarray(image.astype(float) <= (low + high) / 2)
 
 
 def _within(points: Floats, epsilon: float) -> Integers:
-    if not (np.isfinite(epsilon) and epsilon > 0):
-        raise InputError("epsilon", "be positive and finite", epsilon)
+    check_positive("epsilon", epsilon)
     pairs = cKDTree(points).query_pairs(epsilon, output_type="ndarray")
     if len(pairs) == 0 and len(points) > 1:
         nearest = cKDTree(points).query(points, 2)[0][:, 1].min()
-        raise InputError(
-            "epsilon", "join at least two points", f"{epsilon:g}", f"The closest two are {nearest:g} apart."
-        )
+        remedy = f"The closest two are {nearest:g} apart."
+        raise InputError("epsilon", "join at least two points", f"{epsilon:g}", remedy)
     return np.asarray(pairs.T)
 
 
@@ -118,6 +115,6 @@ def _nearest(points: Floats, k: int) -> Integers:
     rows = np.repeat(np.arange(len(points)), k + 1)
     columns = near.ravel()
     other = (rows != columns).reshape(-1, k + 1)
-    # Among more than k equal points a point may not be listed as its own neighbour: drop the farthest instead.
+    # Among more than k equal points a point may be missing from its own neighbours: drop the farthest instead.
     other[other.all(1), k] = False
     return np.stack([rows, columns])[:, other.ravel()]

@@ -1,10 +1,10 @@
-"""The graph: immutable, sparse, weighted, with many ways in and out."""
+"""The graph: immutable, sparse, weighted, built from and converted to many formats."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,19 +24,24 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
+class EdgeOptions(TypedDict, total=False):
+    """The options of `Graph.from_edges` that every other constructor from edges forwards to it."""
+
+    directed: bool
+    symmetrize: Symmetrize | str | None
+    unbounded: bool
+    dtype: torch.dtype | None
+
+
 class Graph:
-    """A weighted graph on nodes 0..N-1 that never changes.
+    """A weighted graph on nodes 0..N-1, immutable.
 
-    Rows are sorted, both directions of an edge are stored, weights are in (0, 1]: the larger, the closer the
-    nodes (the length of an edge is 1/√w). Build one with `from_edges`, `from_scipy`, `from_networkx`, `from_pyg`,
-    `from_points` or `from_grid`; they all state and check the same rules:
+    Build one with `from_edges`, `from_scipy`, `from_networkx`, `from_pyg`, `from_points` or `from_grid`. Rows are
+    sorted and both directions of an edge are stored. Weights lie in (0, 1]: the larger, the closer the nodes (an edge
+    is 1/√w long). Duplicate edges are merged and keep the largest weight. Self-loops are dropped with a warning.
 
-    - Equal edges are merged and keep the largest weight. Self-loops are dropped with a warning.
-    - The graph must be symmetric. If yours is not, either make it so (`symmetrize="max"` or `"mean"`, where a missing
-      direction counts as 0) or keep the arrows (`directed=True`): then f(i) sees f(j) through the edge (i, j),
-      so a distance is that of walking from i along the arrows to the boundary.
-    - Weights lie in (0, 1]; `unbounded=True` admits any positive weight.
-
+    Examples
+    --------
     >>> graph = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
     >>> graph
     Graph(nodes=3, edges=4)
@@ -48,7 +53,7 @@ class Graph:
         self._native = layout
         self._dtype = dtype
 
-    # -- ways in ------------------------------------------------------------------------------------------------
+    # -- constructors -------------------------------------------------------------------------------------------
 
     @classmethod
     def from_edges(
@@ -58,33 +63,51 @@ class Graph:
         *,
         num_nodes: int | None = None,
         directed: bool = False,
-        symmetrize: Symmetrize | None = None,
+        symmetrize: Symmetrize | str | None = None,
         unbounded: bool = False,
         dtype: torch.dtype | None = None,
     ) -> Graph:
-        """From PyG's `edge_index [2, E]` or a list of pairs, with optional weights `[E]`.
+        """From an edge list.
 
-        `num_nodes=None` counts up to the largest id. A graph without edges is accepted when `num_nodes` says so.
+        Parameters
+        ----------
+        edges : array-like [2, E] or sequence of pairs
+            PyG's `edge_index`, or pairs (i, j).
+        weight : array-like [E], optional
+            None gives every edge weight 1.
+        num_nodes : int, optional
+            None counts up to the largest id; required for a graph without edges.
+        directed : bool
+            Keeps edge directions: f(i) depends on f(j) through the edge (i, j), so that distances are those of walking
+            from i along the edges to the boundary. Otherwise edges must be symmetric, or `symmetrize` makes them so.
+        symmetrize : Symmetrize or {"max", "mean"}, optional
+            How to join the two directions of an edge; a missing one counts as weight 0.
+        unbounded : bool
+            Allows any positive weight instead of (0, 1].
+        dtype : torch.dtype, optional
+            float32 or float64; None follows the weights.
 
+        Raises
+        ------
+        InputError
+            If edges are not symmetric, name unknown nodes, or weights are out of range.
+
+        Examples
+        --------
         >>> Graph.from_edges([(0, 1), (1, 0), (1, 2), (2, 1)], [0.5, 0.5, 1.0, 1.0])
         Graph(nodes=3, edges=4, weighted)
         """
-        listed = EdgeList.read(edges, weight, num_nodes=num_nodes, unbounded=unbounded, dtype=dtype)
-        return cls(Layout(listed.assemble(directed, symmetrize)), listed.dtype)
+        edge_list = EdgeList.read(edges, weight, num_nodes=num_nodes, unbounded=unbounded, dtype=dtype)
+        return cls(Layout(edge_list.assemble(directed, symmetrize)), edge_list.dtype)
 
     @classmethod
-    def from_scipy(
-        cls,
-        matrix: Any,
-        *,
-        directed: bool = False,
-        symmetrize: Symmetrize | None = None,
-        unbounded: bool = False,
-        dtype: torch.dtype | None = None,
-    ) -> Graph:
-        """From a square SciPy sparse matrix (or dense array) of weights; zeros are no edges.
+    def from_scipy(cls, matrix: Any, **options: Unpack[EdgeOptions]) -> Graph:
+        """From a square SciPy sparse matrix or dense array of weights `[N, N]`, where zeros are no edges.
 
-        >>> import numpy as np
+        `options` are `directed`, `symmetrize`, `unbounded` and `dtype`, as in `from_edges`.
+
+        Examples
+        --------
         >>> Graph.from_scipy(np.array([[0, 0.5], [0.5, 0]]))
         Graph(nodes=2, edges=2, weighted)
         """
@@ -93,89 +116,57 @@ class Graph:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError("matrix", "be square", f"shape {tuple(matrix.shape)}", "Pass the N x N weights.")
         entries = sp.coo_array(matrix)
-        kept = entries.data != 0
-        rows, columns = (axis[kept] for axis in entries.coords)
-        values = entries.data[kept]
+        nonzero = entries.data != 0
+        values = entries.data[nonzero]
         if values.dtype.kind in "bui":
             values = values.astype(np.float32)
         return cls.from_edges(
-            np.stack([rows, columns]),
-            values,
-            num_nodes=matrix.shape[0],
-            directed=directed,
-            symmetrize=symmetrize,
-            unbounded=unbounded,
-            dtype=dtype,
+            np.stack([axis[nonzero] for axis in entries.coords]), values, num_nodes=matrix.shape[0], **options
         )
 
     @classmethod
-    def from_networkx(
-        cls,
-        graph: nx.Graph[Any],
-        *,
-        weight: str = "weight",
-        directed: bool = False,
-        symmetrize: Symmetrize | None = None,
-        unbounded: bool = False,
-        dtype: torch.dtype | None = None,
-    ) -> Graph:
+    def from_networkx(cls, graph: nx.Graph[Any], *, weight: str = "weight", **options: Unpack[EdgeOptions]) -> Graph:
         """From a networkx graph. Nodes are numbered in networkx's own order: `list(graph)`.
 
-        `weight` names the edge attribute to read; edges without it weigh 1.
+        `weight` names the edge attribute to read; edges without it have weight 1. `options` are `directed`,
+        `symmetrize`, `unbounded` and `dtype` (float64 by default), as in `from_edges`.
 
+        Examples
+        --------
         >>> import networkx as nx
         >>> Graph.from_networkx(nx.path_graph(3))
         Graph(nodes=3, edges=4)
         """
         number: dict[Hashable, int] = {node: k for k, node in enumerate(graph)}
-        listed = [(number[u], number[v], w) for u, v, w in graph.edges(data=weight, default=1.0)]
-        edges = np.array([(u, v) for u, v, _ in listed], np.int64).reshape(-1, 2).T
-        values = np.array([w for _, _, w in listed])
+        triples = [(number[u], number[v], w) for u, v, w in graph.edges(data=weight, default=1.0)]
+        edges = np.array([(u, v) for u, v, _ in triples], np.int64).reshape(-1, 2).T
+        values = np.array([w for _, _, w in triples])
         if not graph.is_directed():
             # networkx lists an undirected edge once; a self-loop has no other direction.
-            turned = edges[0] != edges[1]
-            edges = np.concatenate([edges, edges[::-1, turned]], axis=1)
-            values = np.concatenate([values, values[turned]])
-        return cls.from_edges(
-            edges,
-            values,
-            num_nodes=len(number),
-            directed=directed,
-            symmetrize=symmetrize,
-            unbounded=unbounded,
-            dtype=dtype or torch.float64,
-        )
+            distinct = edges[0] != edges[1]
+            edges = np.concatenate([edges, edges[::-1, distinct]], axis=1)
+            values = np.concatenate([values, values[distinct]])
+        options["dtype"] = options.get("dtype") or torch.float64
+        return cls.from_edges(edges, values, num_nodes=len(number), **options)
 
     @classmethod
-    def from_pyg(
-        cls,
-        data: Any,
-        *,
-        directed: bool = False,
-        symmetrize: Symmetrize | None = None,
-        unbounded: bool = False,
-        dtype: torch.dtype | None = None,
-    ) -> Graph:
-        """From a PyG `Data`: `edge_index`, and as weights `edge_weight` or else a one-dimensional `edge_attr`.
+    def from_pyg(cls, data: Any, **options: Unpack[EdgeOptions]) -> Graph:
+        """From a PyG `Data`: `edge_index`, with `edge_weight` or else a one-dimensional `edge_attr` as weights.
 
+        `options` are `directed`, `symmetrize`, `unbounded` and `dtype`, as in `from_edges`.
+
+        Examples
+        --------
         >>> from torch_geometric.data import Data
         >>> Graph.from_pyg(Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2))
         Graph(nodes=2, edges=2)
         """
         edge_index = getattr(data, "edge_index", None)
         if edge_index is None:
-            raise InputTypeError(
-                "data", "carry an edge_index", f"{type(data).__name__} without one", "Pass a PyG Data."
-            )
-        return cls.from_edges(
-            edge_index,
-            read_weight(data),
-            num_nodes=data.num_nodes,
-            directed=directed,
-            symmetrize=symmetrize,
-            unbounded=unbounded,
-            dtype=dtype,
-        ).to(edge_index.device)
+            kind = type(data).__name__
+            raise InputTypeError("data", "carry an edge_index", f"{kind} without one", "Pass a PyG Data.")
+        graph = cls.from_edges(edge_index, read_weight(data), num_nodes=data.num_nodes, **options)
+        return graph.to(edge_index.device)
 
     @classmethod
     def from_points(
@@ -187,11 +178,23 @@ class Graph:
         kernel: Kernel | None = None,
         dtype: torch.dtype | None = None,
     ) -> Graph:
-        """Joins each point to its `k` nearest ones (an edge where either counts the other), or to all within `epsilon`.
+        """From points in Euclidean space, stored in Morton order internally.
 
-        `kernel` maps Euclidean lengths `[E]` to weights in (0, 1]; None makes every weight 1. Points are read in
-        Morton order inside, which never shows outside.
+        Parameters
+        ----------
+        points : array-like [N, d]
+            One row per point.
+        k : int, optional
+            Joins two points where either is among the `k` nearest neighbours of the other.
+        epsilon : float, optional
+            Joins points at most this far apart. Pass either `k` or `epsilon`.
+        kernel : callable, optional
+            Maps the lengths of edges [E] to weights in (0, 1]; None gives every edge weight 1.
+        dtype : torch.dtype, optional
+            float32 or float64; None follows the weights.
 
+        Examples
+        --------
         >>> Graph.from_points([[0.0], [0.1], [1.0]], epsilon=0.5)
         Graph(nodes=3, edges=2)
         """
@@ -201,7 +204,7 @@ class Graph:
         if coordinates.dtype.kind != "f":
             raise InputTypeError("points", "be numbers", coordinates.dtype)
         if coordinates.ndim != 2 or coordinates.shape[1] == 0:
-            raise InputError("points", "be numbers [N, d]", f"shape {coordinates.shape}", "Pass one row a point.")
+            raise InputError("points", "be numbers [N, d]", f"shape {coordinates.shape}", "Pass one row per point.")
         if not np.isfinite(coordinates).all():
             bad = int(np.flatnonzero(~np.isfinite(coordinates).all(1))[0])
             raise InputError("points", "be finite", f"{coordinates[bad]} in row {bad}", "Drop or repair that row.")
@@ -211,29 +214,39 @@ class Graph:
         sorted_points = coordinates[order.numpy()]
         edges = neighbour_edges(sorted_points, k=k, epsilon=epsilon)
         weight = None if kernel is None else apply_kernel(kernel, edge_lengths(sorted_points, edges))
-        listed = EdgeList.read(edges, weight, num_nodes=len(coordinates), dtype=dtype)
-        return cls(Layout(listed.assemble(directed=False, symmetrize="max"), order), listed.dtype)
+        return cls._in_order(edges, weight, order, dtype)
 
     @classmethod
     def from_grid(
         cls, mask: ArrayLike | Tensor, *, connectivity: Literal[4, 8] = 4, dtype: torch.dtype | None = None
     ) -> Graph:
-        """Pixels as nodes, numbered row by row over the True pixels of a 2-D `mask`.
+        """From the pixels of a 2-D mask or image, numbered row by row.
 
-        An image (any 2-D numbers) is a mask of its dark half: pixels at or below the middle of its range. Diagonal
-        steps (`connectivity=8`) weigh 1/2, so that with p = ∞ they are √2 long.
+        Parameters
+        ----------
+        mask : array-like [H, W]
+            Nodes are the True pixels; of an image (any numbers), the pixels at or below the middle of its range.
+        connectivity : {4, 8}
+            Diagonal steps (8) weigh 1/2, so that with p = ∞ they are √2 long.
+        dtype : torch.dtype, optional
+            float32 (default) or float64.
 
+        Examples
+        --------
         >>> Graph.from_grid([[1, 1, 0], [1, 1, 0]], connectivity=4)  # the two dark pixels, one above the other
         Graph(nodes=2, edges=2)
         """
         edges, weight, pixels = grid_edges(as_array(mask, "mask"), connectivity)
         order = ordering.morton(pixels)
-        listed = EdgeList.read(
-            inverse(order).numpy()[edges], weight, num_nodes=len(pixels), dtype=dtype or torch.float32
-        )
-        return cls(Layout(listed.assemble(directed=False, symmetrize="max"), order), listed.dtype)
+        return cls._in_order(inverse(order).numpy()[edges], weight, order, dtype or torch.float32)
 
-    # -- what it is ---------------------------------------------------------------------------------------------
+    @classmethod
+    def _in_order(cls, edges: Any, weight: Any, order: Tensor, dtype: torch.dtype | None) -> Graph:
+        """From edges between rows of which row r holds node `order[r]`."""
+        edge_list = EdgeList.read(edges, weight, num_nodes=len(order), dtype=dtype)
+        return cls(Layout(edge_list.assemble(directed=False, symmetrize=Symmetrize.MAX), order), edge_list.dtype)
+
+    # -- properties ---------------------------------------------------------------------------------------------
 
     @property
     def num_nodes(self) -> int:
@@ -241,7 +254,7 @@ class Graph:
 
     @property
     def num_edges(self) -> int:
-        """Stored edges; an undirected edge counts twice, as in PyG."""
+        """Number of stored edges; an undirected edge counts twice, as in PyG."""
         return self._native.csr.num_edges
 
     @property
@@ -254,7 +267,7 @@ class Graph:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Precision of the weights, and of evolutions that are not told otherwise."""
+        """Precision of the weights, and the default precision of evolutions."""
         return self._dtype
 
     @property
@@ -263,7 +276,7 @@ class Graph:
 
     @cached_property
     def csr(self) -> CSR:
-        """The rows in node order. Do not write into them: solvers share this memory."""
+        """The rows in node order. Do not modify them in place: solvers share this memory."""
         return self._native.in_node_order[0] if self._native.order is not None else self._native.csr
 
     @property
@@ -299,10 +312,10 @@ class Graph:
         return torch.from_numpy(label.astype(np.int64)).to(self.device)
 
     def layout(self, passes: int = 1) -> Layout:
-        """The arrangement to solve on, for work that reads all edges about `passes` times.
+        """The memory layout to solve on, for work that reads all edges about `passes` times.
 
-        Points already lie in Morton order. Any other large graph whose neighbours lie far apart is brought into
-        reverse Cuthill-McKee order the first time that much work is asked of it, and kept so.
+        Points are stored in Morton order. Any other large graph whose neighbours lie far apart in memory is reordered
+        (reverse Cuthill-McKee) the first time that the work is worth it, and stays so.
         """
         native = self._native
         if native.order is not None or self.device.type != "cpu" or self.num_nodes < ordering.SMALLEST_WORTH_ORDERING:
@@ -319,11 +332,11 @@ class Graph:
         order = ordering.cuthill_mckee(native.csr)
         return Layout(native.csr.permuted(order)[0], order)
 
-    # -- ways out -----------------------------------------------------------------------------------------------
+    # -- conversion ---------------------------------------------------------------------------------------------
 
     def to(self, device: torch.device | str) -> Graph:
-        """The same graph on another device; itself where it lies there already."""
-        device = torch.empty(0, device=device).device  # "cuda" becomes the device it means, as "cuda:0"
+        """The same graph on another device; itself where it is there already."""
+        device = torch.empty(0, device=device).device  # "cuda" becomes the current device, as "cuda:0"
         if device == self.device:
             return self
         order = None if self._native.order is None else self._native.order.to(device)
@@ -344,8 +357,6 @@ class Graph:
         graph.add_weighted_edges_from(zip(*self.edge_index.tolist(), self.weight.tolist(), strict=True))
         return graph
 
-    # -- manners ------------------------------------------------------------------------------------------------
-
     def __repr__(self) -> str:
         traits = [f"nodes={self.num_nodes}", f"edges={self.num_edges}"]
         traits += ["weighted"] * self.is_weighted + ["directed"] * self.is_directed
@@ -354,15 +365,22 @@ class Graph:
 
     def __setattr__(self, name: str, value: object) -> None:
         if name not in ("_native", "_dtype") or name in self.__dict__:
-            raise AttributeError(f"A Graph does not change: cannot set {name!r}. Build a new one.")
+            raise AttributeError(f"A Graph is immutable: cannot set {name!r}. Build a new one.")
         super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, object]:
         return {"_native": self._native, "_dtype": self._dtype}
 
 
+def check_graph(graph: Any) -> Graph:
+    """The graph, if it is one."""
+    if not isinstance(graph, Graph):
+        raise InputTypeError("graph", "be a lggd.Graph", type(graph).__name__, "Build one, as with Graph.from_scipy.")
+    return graph
+
+
 def read_weight(data: Any) -> Tensor | None:
-    """The weights of a PyG `Data`: `edge_weight`, or else a one-dimensional `edge_attr`, or else none."""
+    """The weights of a PyG `Data`: `edge_weight`, or else a one-dimensional `edge_attr`, or else None."""
     weight: Tensor | None = getattr(data, "edge_weight", None)
     if weight is not None:
         return weight

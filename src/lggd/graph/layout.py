@@ -1,4 +1,4 @@
-"""How the nodes of a graph lie in memory, which need not be the order in which people number them."""
+"""How the nodes of a graph are ordered in memory, which may differ from how users number them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """One arrangement of the nodes in memory: row r holds node `order[r]`; None means node r."""
+    """An order of the nodes in memory: row r holds node `order[r]`; None means node r."""
 
     csr: CSR
     order: Tensor | None = None
@@ -26,20 +26,20 @@ class Layout:
         return None if self.order is None else inverse(self.order)
 
     def into_rows(self, by_node: Tensor, dim: int = 0) -> Tensor:
-        """Reorders values given by node to lie by row."""
+        """Reorders values from node order to row order."""
         return by_node if self.order is None else by_node.index_select(dim, self.order)
 
     def to_nodes(self, by_row: Tensor, dim: int = 0) -> Tensor:
-        """Reorders values that lie by row to be given by node."""
+        """Reorders values from row order to node order."""
         return by_row if self.rank is None else by_row.index_select(dim, self.rank)
 
     def edges_into_rows(self, by_edge: Tensor) -> Tensor:
-        """Reorders values `[E, …]` given along the graph's `edge_index` to lie along these rows."""
+        """Reorders values `[E, …]` from the order of the graph's `edge_index` to that of these rows."""
         return by_edge if self.order is None else by_edge.index_select(0, self._edge_order)
 
     @cached_property
     def in_node_order(self) -> tuple[CSR, Tensor]:
-        """The rows sorted by node, and where each of those entries lies here."""
+        """The rows sorted by node, and the position of each of their entries in these rows."""
         if self.rank is None:
             return self.csr, torch.arange(self.csr.num_edges, device=self.csr.indptr.device)
         csr, position = self.csr.to(CPU).permuted(self.rank.cpu())

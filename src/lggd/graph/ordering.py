@@ -1,4 +1,4 @@
-"""Node orders that keep neighbours close in memory. They change how fast a graph is read, never what comes out."""
+"""Node orders that keep neighbours close in memory. They affect speed, never results."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 
 from lggd.graph.csr import CSR
 
-# Below this many nodes a column of the state fits the caches and the order no longer matters.
+# Below this many nodes a column of the state fits into cache and the order does not matter.
 SMALLEST_WORTH_ORDERING = 50_000
 # Reordering reads the edges about this many times; a solve that reads them less often is not worth it.
 PASSES_WORTH_ORDERING = 4
-# Mean distance between neighbours, as a share of the nodes. A random order has 1/3, a good one under 1/100.
+# Mean distance between neighbours, as a fraction of the nodes. A random order has 1/3, a good one under 1/100.
 SCATTERED = 0.05
 
 
@@ -23,7 +23,7 @@ def morton(points: NDArray[np.floating] | NDArray[np.integer]) -> Tensor:
     """Order `[N]` of the points along the Z-curve through their three widest coordinates."""
     widest = np.argsort(-np.ptp(points, axis=0), kind="stable")[:3]
     chosen = points[:, np.sort(widest)]
-    bits = 21  # three times that fit the 64 of a code
+    bits = 21  # three coordinates fit into 64 bits
     low, extent = chosen.min(0), np.ptp(chosen, axis=0)
     extent[extent == 0] = 1
     cell = ((chosen - low) / extent * (2**bits - 1)).astype(np.uint64)
@@ -43,7 +43,7 @@ def cuthill_mckee(csr: CSR) -> Tensor:
 
 
 def is_scattered(csr: CSR) -> bool:
-    """Whether neighbours lie far apart in memory, judged on at most 100,000 edges."""
+    """Whether neighbours lie far apart in memory, estimated from at most 100,000 edges."""
     if csr.num_edges == 0:
         return False
     sample = torch.linspace(0, csr.num_edges - 1, min(csr.num_edges, 100_000), dtype=torch.float64).long()

@@ -1,4 +1,4 @@
-"""The one hot operation, the upwind p-norm, and its adjoint: one backend a device, chosen here and nowhere else."""
+"""The upwind p-norm ‖∇⁻f‖_p and its adjoint, where all time is spent: one backend per device, chosen here."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from lggd.kernels import cpu, reference
-from lggd.kernels.field import Field
+from lggd.kernels.field import Field, Gradients
 
 __all__ = ["Backend", "Field", "backend_for", "idle_columns"]
 
 
 class Backend(Protocol):
-    """What a backend must do; `reference` says precisely what each means."""
+    """The operations of a backend; `reference` defines them."""
 
     def norm(self, field: Field, f: Tensor) -> Tensor: ...
 
@@ -36,13 +36,13 @@ class Backend(Protocol):
         y: Tensor,
         terms: Sequence[Tensor],
         coefficients: Sequence[float],
-        wants_rho: bool,
-        wants_root: bool,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]: ...
+        needs_rho: bool,
+        needs_root: bool,
+    ) -> Gradients: ...
 
 
 def backend_for(device: torch.device) -> Backend:
-    """numba on the CPU, Triton on NVIDIA GPUs (it comes with torch there), plain torch everywhere else."""
+    """numba on the CPU, Triton on NVIDIA GPUs (torch ships it there), plain torch everywhere else."""
     if device.type == "cpu":
         return cast(Backend, cpu)
     if device.type == "cuda" and find_spec("triton") is not None:
@@ -51,10 +51,10 @@ def backend_for(device: torch.device) -> Backend:
 
 
 def idle_columns(device: torch.device, columns: int) -> int:
-    """How many columns to carry along unused, because they fill whole vector registers and cache lines.
+    """How many unused columns to add, so that columns fill whole vector registers and cache lines.
 
-    On a CPU 5 to 7 columns are carried as 8, 9 to 15 as 16, and more as a multiple of 8: a third faster, and with
-    weights by column twice as fast, for the memory of the idle ones. A GPU loads four numbers at once: twice as fast.
+    On a CPU 5 to 7 columns become 8, 9 to 15 become 16, and more a multiple of 8: a third faster, and twice as fast
+    with weights by column, at the cost of their memory. A GPU loads four numbers at once: twice as fast.
     """
     if device.type == "cuda":
         return -columns % 4 if columns > 2 else 0

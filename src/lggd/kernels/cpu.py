@@ -1,6 +1,6 @@
-"""The hot operation on CPU cores: one thread a row, no temporaries of the size of the edges, the same bits every time.
+"""The upwind p-norm and its adjoint on CPU cores: no temporaries of the size of the edges, bitwise reproducible.
 
-Rows are written by one thread each and summed in a fixed order, so results do not depend on the number of threads.
+Each row is written by one thread and summed in a fixed order, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lggd.kernels.field import Field
+from lggd.kernels.field import Field, Gradients
 from lggd.kernels.loops import LARGEST, POWERS, SQUARES, SUM, compiled, find_largest
 from lggd.kernels.threads import on_threads_that_pay
 
@@ -23,8 +23,8 @@ Array = NDArray[Any]
 Operation = TypeVar("Operation", bound=Callable[..., Any])
 
 
-def _threads_that_pay(operation: Operation) -> Operation:
-    """Runs an operation on as many threads as its edges times columns are worth."""
+def _on_threads_that_pay(operation: Operation) -> Operation:
+    """Runs an operation on one thread where its edges times columns are few."""
 
     @wraps(operation)
     def run(field: Field, f: Tensor, *rest: Any) -> Any:
@@ -33,38 +33,33 @@ def _threads_that_pay(operation: Operation) -> Operation:
     return cast(Operation, run)
 
 
-@_threads_that_pay
+@_on_threads_that_pay
 def norm(field: Field, f: Tensor) -> Tensor:
     """‖∇⁻_w f‖_p, `[N, C]`."""
     out = torch.empty_like(f)
-    compiled(_gathering(field.p)).norm(field.p, *_rows(field), f.numpy(), out.numpy())
+    compiled(_reduction(field.p)).norm(field.p, *_rows(field), f.numpy(), out.numpy())
     return out
 
 
-@_threads_that_pay
+@_on_threads_that_pay
 def stage(
     field: Field, y: Tensor, terms: Sequence[Tensor], targets: Sequence[Tensor], factors: Sequence[Sequence[float]]
 ) -> None:
-    """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). A target may be a term, none may be y."""
+    """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). Targets may be terms, but not y."""
     numbers = np.array(factors, y.numpy().dtype)
-    boundary_mask = _NOTHING_HELD if field.boundary_mask is None else field.boundary_mask.numpy()
-    compiled(_gathering(field.p)).stage(
+    boundary_mask = _NO_BOUNDARY if field.boundary_mask is None else field.boundary_mask.numpy()
+    compiled(_reduction(field.p)).stage(
         field.p, *_rows(field), field.rho.numpy(), boundary_mask, y.numpy(),
         _three(terms), _three(targets), numbers,
     )  # fmt: skip
 
 
-@_threads_that_pay
+@_on_threads_that_pay
 def vjp(
-    field: Field,
-    y: Tensor,
-    terms: Sequence[Tensor],
-    coefficients: Sequence[float],
-    wants_rho: bool,
-    wants_root: bool,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The product of κ = Σ_r coefficients[r] · terms[r] with the Jacobian of F at y: for y, for ρ and for √w."""
-    gathering, (nodes, columns) = _gathering(field.p), y.shape
+    field: Field, y: Tensor, terms: Sequence[Tensor], coefficients: Sequence[float], needs_rho: bool, needs_root: bool
+) -> Gradients:
+    """κᵀ ∂F/∂(y, ρ, √w) at y, with the cotangent κ = Σ_r coefficients[r] · terms[r]."""
+    reduction, (nodes, columns) = _reduction(field.p), y.shape
     rho = field.rho
     by_group = (nodes, rho.shape[1], columns // rho.shape[1])
     cotangent = terms[0] * coefficients[0]
@@ -75,41 +70,41 @@ def vjp(
         downstream.masked_fill_(field.boundary_mask, 0)
 
     shared = field.root_weight is None or field.root_weight.shape[1] == 1
-    one_pass = gathering == SUM and shared and field.csr.symmetric and field.symmetric and not wants_root
-    # What a gathering does not need is passed with no columns: no memory, and the same compiled kernel.
+    one_pass = reduction == SUM and shared and field.csr.symmetric and field.symmetric and not needs_root
+    # What a reduction does not need has no columns: no memory, and the same compiled kernel.
     norms, argmax = y.new_empty(nodes, 0), torch.empty(nodes, 0, dtype=torch.int32)
-    if wants_rho or gathering != SUM:
+    if needs_rho or reduction != SUM:
         norms = torch.empty_like(y)
-        if gathering == LARGEST:
+        if reduction == LARGEST:
             argmax = torch.empty(y.shape, dtype=torch.int32)
             find_largest(*_rows(field), y.numpy(), norms.numpy(), argmax.numpy())
         else:
-            compiled(gathering).norm(field.p, *_rows(field), y.numpy(), norms.numpy())
+            compiled(reduction).norm(field.p, *_rows(field), y.numpy(), norms.numpy())
     grad_root = y.new_empty(0, 0)
-    if wants_root:
+    if needs_root:
         root_groups = 1 if field.root_weight is None else field.root_weight.shape[1]
         grad_root = torch.empty(field.csr.num_edges, root_groups, dtype=y.dtype)
     grad_y = torch.empty_like(y)
-    compiled(gathering).vjp(
+    compiled(reduction).vjp(
         field.p, *_rows(field), *_columns(field),
         y.numpy(), downstream.numpy(), norms.numpy(), argmax.numpy(), grad_y.numpy(), grad_root.numpy(), one_pass,
         field.csr.symmetric,
     )  # fmt: skip
-    grad_rho = downstream.mul_(norms).reshape(by_group).sum(2).div_(rho) if wants_rho else None
-    return grad_y, grad_rho, grad_root if wants_root else None
+    grad_rho = downstream.mul_(norms).reshape(by_group).sum(2).div_(rho) if needs_rho else None
+    return grad_y, grad_rho, grad_root if needs_root else None
 
 
 def _three(tensors: Sequence[Tensor]) -> tuple[Array, ...]:
-    """Always three, so that there is one compiled kernel; those that have no factors are not touched."""
+    """Always three arrays, for one compiled kernel; those without factors are not accessed."""
     arrays = [tensor.numpy() for tensor in tensors]
     return tuple(arrays + arrays[:1] * (3 - len(arrays)))
 
 
-_NOTHING_HELD = np.empty((0, 0), np.bool_)
+_NO_BOUNDARY = np.empty((0, 0), np.bool_)
 _UNIT = {dtype: torch.ones((1, 1), dtype=dtype).numpy() for dtype in (torch.float32, torch.float64)}
 
 
-def _gathering(p: float) -> int:
+def _reduction(p: float) -> int:
     return SUM if p == 1 else SQUARES if p == 2 else LARGEST if math.isinf(p) else POWERS
 
 
@@ -125,7 +120,7 @@ def _rows(field: Field) -> tuple[Array, Array, Array, int]:
 
 
 def _columns(field: Field) -> tuple[Array, Array, Array]:
-    """The same by column: what the rows of the transposed graph hold."""
+    """The rows of the transposed graph."""
     csr, root = field.csr, field.root_weight_by_column
     transposed = csr if csr.symmetric else csr.transposed
     by_column = _UNIT[field.rho.dtype] if root is None else root.contiguous().numpy()

@@ -1,6 +1,6 @@
-"""The hot operation on a GPU: rows pull from their neighbours, and the update of a stage rides along.
+"""The upwind p-norm and its adjoint on a GPU: rows read their neighbours, fused with the update of a stage.
 
-Nothing here waits for the device except the first look at a graph, so all of it can be recorded and replayed.
+Nothing here synchronizes with the device except the first use of a graph, so a CUDA graph can capture all of it.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from torch import Tensor
 
 from lggd.graph.csr import CSR
 from lggd.kernels import tiles
-from lggd.kernels.field import Field
+from lggd.kernels.field import Field, Gradients
 from lggd.kernels.loops import LARGEST, POWERS, SQUARES, SUM
 
 Operation = TypeVar("Operation", bound=Callable[..., Any])
 
-# A row counts as long from this many neighbours, and from this many times the mean: it gets a tile of its own.
+# A row is long above this many neighbours, and above this many times the mean: it gets a tile of its own.
 LONG_ROW = 128
 LONGER_THAN_MEAN = 4
-# Neighbours in the mean from which graphs with long rows get tiles that suit these.
+# Mean number of neighbours above which graphs with long rows get tiles that suit these.
 SKEWED = 8
-# Rows are sorted by length within windows of this many: neighbours in memory stay near each other.
+# Rows are sorted by length within windows of this size: rows near each other in memory stay so.
 WINDOW = 4096
-# Terms of a weighted sum that a kernel takes; schemes have at most four stages.
+# The most terms of a weighted sum; schemes have at most four stages.
 MOST_TERMS = 4
 
 
-def _where_its_state_lies(operation: Operation) -> Operation:
-    """Triton launches on the present device, which need not be the one that the state of the operation lies on."""
+def _on_device_of_state(operation: Operation) -> Operation:
+    """Triton launches on the current device, which need not be that of the state."""
 
     @wraps(operation)
     def run(field: Field, f: Tensor, *rest: Any) -> Any:
@@ -45,7 +45,7 @@ def _where_its_state_lies(operation: Operation) -> Operation:
     return cast(Operation, run)
 
 
-@_where_its_state_lies
+@_on_device_of_state
 def norm(field: Field, f: Tensor) -> Tensor:
     """‖∇⁻_w f‖_p, `[N, C]`."""
     out = torch.empty_like(f)
@@ -53,50 +53,45 @@ def norm(field: Field, f: Tensor) -> Tensor:
     return out
 
 
-@_where_its_state_lies
+@_on_device_of_state
 def stage(
     field: Field, y: Tensor, terms: Sequence[Tensor], targets: Sequence[Tensor], factors: Sequence[Sequence[float]]
 ) -> None:
-    """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). A target may be a term, none may be y."""
+    """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). Targets may be terms, but not y."""
     _evaluate(field, y, terms, targets, tuple(x for row in factors for x in row), len(targets))
 
 
-@_where_its_state_lies
+@_on_device_of_state
 def vjp(
-    field: Field,
-    y: Tensor,
-    terms: Sequence[Tensor],
-    coefficients: Sequence[float],
-    wants_rho: bool,
-    wants_root: bool,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The product of κ = Σ_r coefficients[r] · terms[r] with the Jacobian of F at y: for y, for ρ and for √w."""
-    how, numbers = _gathering(field.p), _numbers(field.p, (), y.dtype, y.device)
+    field: Field, y: Tensor, terms: Sequence[Tensor], coefficients: Sequence[float], needs_rho: bool, needs_root: bool
+) -> Gradients:
+    """κᵀ ∂F/∂(y, ρ, √w) at y, with the cotangent κ = Σ_r coefficients[r] · terms[r]."""
+    reduction, numbers = _reduction(field.p), _numbers(field.p, (), y.dtype, y.device)
     csr, (nodes, width) = field.csr, y.shape
-    downstream = _weigh(field, terms, coefficients)
-    # What a gathering does not need is never read: any tensor will do in its place.
+    downstream = _scaled_cotangent(field, terms, coefficients)
+    # What a reduction does not need is never read: any tensor may take its place.
     norms, argmax = y, csr.indices
-    if how == LARGEST:
+    if reduction == LARGEST:
         norms, argmax = _largest(field, y)
-    elif how != SUM or wants_rho:
+    elif reduction != SUM or needs_rho:
         norms = norm(field, y)
     grad_y = torch.empty_like(y)
-    root, groups, kind = _weights(field)
-    back = root if field.root_weight is None else field.root_weight_by_column
+    root, groups, weights = _weights(field)
+    root_t = root if field.root_weight is None else field.root_weight_by_column
     transposed = csr if csr.symmetric else csr.transposed
     if nodes and width:
         tile, (span, constant) = _tile(csr, width, groups), _span(width, groups)
-        tiles.pull_kernel[tile.grid](
+        tiles.vjp_kernel[tile.grid](
             *tile.schedule, y, downstream, norms, argmax, grad_y,
-            csr.indptr, csr.indices, root, transposed.indptr, transposed.indices, back, numbers,
+            csr.indptr, csr.indices, root, transposed.indptr, transposed.indices, root_t, numbers,
             nodes, width // tile.vector, groups, span,
-            how, kind, field.symmetric, csr.symmetric, tile.index, tile.vector, constant, **tile.sizes,
+            reduction, weights, field.symmetric, csr.symmetric, tile.index, tile.vector, constant, **tile.sizes,
         )  # fmt: skip
     grad_root = None
-    if wants_root:
-        grad_root = _pull_root(field, y, downstream, norms, argmax)
+    if needs_root:
+        grad_root = _root_vjp(field, y, downstream, norms, argmax)
     grad_rho = None
-    if wants_rho:
+    if needs_rho:
         rho = field.rho
         grad_rho = downstream.mul_(norms).view(nodes, rho.shape[1], -1).sum(2).div_(rho)
     return grad_y, grad_rho, grad_root
@@ -113,32 +108,32 @@ def _evaluate(
     csr, (nodes, width) = field.csr, y.shape
     if not nodes or not width:
         return
-    root, groups, kind = _weights(field)
+    root, groups, weights = _weights(field)
     rho_groups = field.rho.shape[1]
     tile = _tile(csr, width, groups)
     (span, constant), (rho_span, rho_constant) = _span(width, groups), _span(width, rho_groups)
     tiles.evaluate_kernel[tile.grid](
-        *tile.schedule, y, *_filled(terms), *_filled(outputs), field.rho,
+        *tile.schedule, y, *_three(terms), *_three(outputs), field.rho,
         y if field.boundary_mask is None else field.boundary_mask.view(torch.uint8),
         csr.indptr, csr.indices, root, _numbers(field.p, factors, y.dtype, y.device),
         nodes, width // tile.vector, groups, span, rho_groups, rho_span,
-        _gathering(field.p), kind, len(terms), targets, field.boundary_mask is not None,
+        _reduction(field.p), weights, len(terms), targets, field.boundary_mask is not None,
         tile.index, tile.vector, constant, rho_constant, **tile.sizes,
     )  # fmt: skip
 
 
-def _filled(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Three of them, because a kernel wants as many: what it does not need it never touches."""
+def _three(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Always three tensors, as kernels expect; those that are not needed are not accessed."""
     return [*tensors, *[tensors[0]] * (3 - len(tensors))]
 
 
-def _weigh(field: Field, terms: Sequence[Tensor], coefficients: Sequence[float]) -> Tensor:
+def _scaled_cotangent(field: Field, terms: Sequence[Tensor], coefficients: Sequence[float]) -> Tensor:
     """−ρ Σ_r coefficients[r] · terms[r] off the boundary, 0 on it."""
     first, groups = terms[0], field.rho.shape[1]
     out = torch.empty_like(first)
     block = 1024
     if out.numel():
-        tiles.weigh_kernel[(triton.cdiv(out.numel(), block),)](
+        tiles.cotangent_kernel[(triton.cdiv(out.numel(), block),)](
             *terms, *[first] * (MOST_TERMS - len(terms)), out, field.rho,
             first if field.boundary_mask is None else field.boundary_mask.view(torch.uint8),
             _numbers(field.p, tuple(coefficients), first.dtype, first.device),
@@ -149,21 +144,21 @@ def _weigh(field: Field, terms: Sequence[Tensor], coefficients: Sequence[float])
 
 
 def _largest(field: Field, f: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest falls `[N, C]` and where they lead, int32 `[N, C]`."""
+    """The largest upwind differences `[N, C]` and their neighbours, int32 `[N, C]`."""
     norms, argmax = torch.empty_like(f), torch.empty(f.shape, dtype=torch.int32, device=f.device)
     nodes, width = f.shape
-    root, groups, kind = _weights(field)
+    root, groups, weights = _weights(field)
     block = min(128, triton.next_power_of_2(width))
     if f.numel():
         tiles.largest_kernel[(nodes, triton.cdiv(width, block))](
-            f, norms, argmax, field.csr.indptr, field.csr.indices, root, width, groups, width // groups, kind, block
+            f, norms, argmax, field.csr.indptr, field.csr.indices, root, width, groups, width // groups, weights, block
         )
     return norms, argmax
 
 
-def _pull_root(field: Field, y: Tensor, downstream: Tensor, norms: Tensor, argmax: Tensor) -> Tensor:
+def _root_vjp(field: Field, y: Tensor, downstream: Tensor, norms: Tensor, argmax: Tensor) -> Tensor:
     csr, width = field.csr, y.shape[1]
-    root, groups, kind = _weights(field)
+    root, groups, weights = _weights(field)
     grad = torch.empty(csr.num_edges, groups, dtype=y.dtype, device=y.device)
     span = width // groups
     columns = min(64, triton.next_power_of_2(span))
@@ -172,17 +167,17 @@ def _pull_root(field: Field, y: Tensor, downstream: Tensor, norms: Tensor, argma
         tiles.root_kernel[(triton.cdiv(csr.num_edges, edges), groups)](
             y, downstream, norms, argmax, csr.rows, csr.indices, root,
             _numbers(field.p, (), y.dtype, y.device), grad, csr.num_edges, width, groups, span,
-            _gathering(field.p), kind, columns, edges,
+            _reduction(field.p), weights, columns, edges,
         )  # fmt: skip
     return grad
 
 
-def _gathering(p: float) -> int:
+def _reduction(p: float) -> int:
     return SUM if p == 1 else SQUARES if p == 2 else LARGEST if math.isinf(p) else POWERS
 
 
 def _weights(field: Field) -> tuple[Tensor, int, int]:
-    """√w, its groups, and how it lies in memory."""
+    """√w, its groups, and reduction it is stored."""
     root = field.root_weight
     if root is None:
         return field.rho, 1, tiles.UNIT.value
@@ -191,19 +186,19 @@ def _weights(field: Field) -> tuple[Tensor, int, int]:
 
 @cache
 def _numbers(p: float, coefficients: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """p and the factors of a sum, on the device. Kept for good: recordings go on reading them."""
+    """p and the factors of a sum, on the device. Cached for good: CUDA graphs keep reading them."""
     return torch.tensor((p, *coefficients), dtype=dtype, device=device)
 
 
 class Schedule(NamedTuple):
-    """The order in which programs take rows, int32 `[N]`, and how many at its beginning are long."""
+    """The order in which programs process rows, int32 `[N]`, and reduction many of the first ones are long."""
 
     order: Tensor
     num_long: int
 
 
 class Tile(NamedTuple):
-    """How the work is cut: programs, the rows they take, how many numbers a load brings, how places are counted."""
+    """How work is split: the grid, the rows, numbers per load, the type of indices, and tile sizes."""
 
     grid: tuple[int, int]
     schedule: Schedule
@@ -216,15 +211,15 @@ _schedules: WeakKeyDictionary[CSR, Schedule] = WeakKeyDictionary()
 
 
 def _schedule(csr: CSR) -> Schedule:
-    """Long rows first, the longest at the very beginning; then, window by window, rows of falling length.
+    """Long rows first, the longest at the very beginning; then, window by window, rows of decreasing length.
 
-    The rows of a tile wait for the longest of them, so equally long ones belong together.
+    The rows of a tile wait for the longest of them, so rows of equal length belong together.
     """
     if csr not in _schedules:
         length = csr.indptr[1:] - csr.indptr[:-1]
         is_long = length > max(LONG_ROW, LONGER_THAN_MEAN * csr.num_edges // max(1, csr.num_nodes))
         window = torch.arange(csr.num_nodes, device=length.device) // WINDOW
-        # Lengths are below 2³², so that one number holds both.
+        # Lengths are below 2³², so that one number encodes both.
         order = (torch.where(is_long, -1, window) * 2**32 - length).argsort(stable=True)
         _schedules[csr] = Schedule(order.to(torch.int32), int(is_long.sum()))
     return _schedules[csr]
@@ -234,7 +229,7 @@ _tiles: WeakKeyDictionary[CSR, dict[tuple[int, int], Tile]] = WeakKeyDictionary(
 
 
 def _tile(csr: CSR, width: int, groups: int) -> Tile:
-    """Worked out once: a launch from Python must not take longer than the work itself."""
+    """Cached: a launch from Python must not take longer than the work itself."""
     known = _tiles.setdefault(csr, {})
     if (width, groups) not in known:
         known[width, groups] = _new_tile(csr, width, groups)
@@ -248,26 +243,26 @@ def _new_tile(csr: CSR, width: int, groups: int) -> Tile:
         schedule.num_long + triton.cdiv(csr.num_nodes - schedule.num_long, sizes["ROWS"]),
         triton.cdiv(width, sizes["COLUMNS"]),
     )
-    # 64-bit numbers take twice the time to reckon with.
+    # 64-bit index arithmetic takes twice the time.
     large = max(csr.num_nodes * width, csr.num_edges * groups) >= 2**31
     return Tile(grid, schedule, math.gcd(width, 4), tl.int64 if large else tl.int32, sizes)
 
 
 def _sizes(width: int, mean: float, has_long: bool) -> dict[str, Any]:
-    """What a program takes at a time, as measured best on an H200 (docs/speed.md)."""
+    """Tile sizes, as measured best on an H200 (docs/speed.md)."""
     if has_long and mean > SKEWED:
-        # Many warps, for the sake of the long rows: the longest must not be the last to be done.
+        # Many warps, for the long rows: the longest must not finish last.
         columns = min(64, width)
         return {
             "COLUMNS": columns, "ROWS": 16, "EDGES": 2, "LONG_EDGES": 128, "num_warps": max(1, columns // 8)
         }  # fmt: skip
     columns = min(32, width)
-    # Where no row is long, a large tile for long ones would only take registers from the others.
+    # Where no row is long, a large tile for long ones would only waste registers.
     return {
         "COLUMNS": columns, "ROWS": 128 // columns, "EDGES": 4, "LONG_EDGES": 32 if has_long else 4, "num_warps": 1
     }  # fmt: skip
 
 
 def _span(width: int, groups: int) -> tuple[int, int]:
-    """The columns of a group, as a number times a constant: a constant span lets neighbours share one load."""
+    """The columns of a group, as a number times a constant: a constant span lets adjacent columns share one load."""
     return (width, 1) if groups == 1 else (1, width // groups)

@@ -1,4 +1,4 @@
-"""The right-hand side of the evolution with everything it depends on, laid out as kernels read it."""
+"""The right-hand side of the evolution with everything it depends on, in the layout that kernels read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from torch import Tensor
 from lggd.equation.operators import p_norm
 from lggd.graph.csr import CSR
 
+# For the state, and where required for ρ and √w.
+Gradients = tuple[Tensor, Tensor | None, Tensor | None]
+
 
 @dataclass(frozen=True, eq=False)
 class Field:
     """F(f) = 1 − ρ‖∇⁻_w f‖_p off the boundary and 0 on it, for C columns at once.
 
-    `rho` is `[N, G]` and `root_weight` (√w) is `[E, G]` or None for unit weights. G divides C: the columns fall into G
-    equal groups of neighbours, and each group has its own parameters. `boundary_mask`, `[N, C]` or None, is True on
-    the boundary. `symmetric` promises that √w is the same in both directions of an edge. All lie by row of `csr`.
+    `rho` is `[N, G]` and `root_weight` (√w) is `[E, G]` or None for unit weights. G divides C: the columns form G equal
+    groups of adjacent ones, and each group has its own parameters. `boundary_mask`, `[N, C]` or None, is True on the
+    boundary. `symmetric` promises that √w is the same in both directions of an edge. All are by row of `csr`.
     """
 
     csr: CSR
@@ -30,18 +33,23 @@ class Field:
 
     @cached_property
     def root_weight_by_column(self) -> Tensor | None:
-        """√w along the transposed rows, which the adjoint walks."""
+        """√w along the transposed rows, which the adjoint reads."""
         if self.root_weight is None or self.symmetric:
             return self.root_weight
         return self.root_weight.index_select(0, self.csr.transposed.edge.to(torch.int64))
 
     def detached(self) -> Field:
-        """The same numbers, cut off from autograd."""
+        """The same field, detached from autograd."""
         root = None if self.root_weight is None else self.root_weight.detach()
         return replace(self, rho=self.rho.detach(), root_weight=root)
 
+    @cached_property
+    def cfl_bound(self) -> float:
+        """The largest `cfl_number`, which times the step must stay below a scheme's limits; 0 without edges."""
+        return float(self.cfl_number().max())
+
     def cfl_number(self) -> Tensor:
-        """ρ(i)‖√w(i,·)‖_p, `[N, G]`: how much F(i) can change with f (Hölder). Its maximum bounds explicit steps."""
+        """ρ(i)‖√w(i,·)‖_p, `[N, G]`: how much F(i) can change with f (Hölder)."""
         rho = self.rho.detach()
         if self.root_weight is None:
             degree = (self.csr.indptr[1:] - self.csr.indptr[:-1]).to(rho.dtype).unsqueeze(1)

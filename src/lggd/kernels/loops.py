@@ -1,6 +1,6 @@
-"""The compiled loops of the CPU backend, over arrays alone.
+"""The compiled loops of the CPU backend, over NumPy arrays.
 
-They stay in one file: the compiled code is kept on disk and is made anew when this file changes, not when another does.
+They stay in one file: compiled code is cached on disk and rebuilt when this file changes, not when another does.
 """
 
 from __future__ import annotations
@@ -12,47 +12,47 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-# Sums may be reordered into vector lanes, but NaN and infinity keep their meaning: they are how divergence is seen.
+# Sums may be reordered into vector lanes, but NaN and infinity keep their meaning: divergence shows in them.
 FAST = {"contract", "reassoc", "nsz"}
 
-# Rows that a thread works through with memory of its own, allocated once for all of them.
+# Rows that a thread processes with one allocation of temporary memory.
 BLOCK = 64
 
-# How the falls along the edges of a row are gathered into one number.
+# How the upwind differences along the edges of a row are reduced to one number.
 SUM, SQUARES, POWERS, LARGEST = 1, 2, 3, 4
 
-# Each gathering is compiled on its own, with the choice frozen into the code: the loops over columns then have no
-# branches left and become vector instructions. `inline` lets the constant reach them.
+# Each reduction is compiled separately, with the choice as a constant: the loops over columns then have no branches
+# left and become vector instructions. `inline` lets the constant reach them.
 
 
 @njit(fastmath=FAST, inline="always")
-def _add_falls(gathering, p, s, fi, fj, total, largest):  # type: ignore[no-untyped-def]
-    """Adds the falls of one edge to its row's running totals."""
+def _add_edge(reduction, p, s, fi, fj, total, largest):  # type: ignore[no-untyped-def]
+    """Adds the upwind differences √w (f(i) − f(j))₊ of one edge to its row's running totals."""
     zero = fi.dtype.type(0)
     for k in range(fi.size):
-        fall = fi[k] - fj[k]
-        if gathering == LARGEST:
-            total[k] = s * fall if s * fall > total[k] else total[k]
+        diff = fi[k] - fj[k]
+        if reduction == LARGEST:
+            total[k] = s * diff if s * diff > total[k] else total[k]
         else:
-            fall = s * (fall if fall > zero else zero)
-            if gathering == SUM:
-                total[k] += fall
-            elif gathering == SQUARES:
-                total[k] += fall * fall
-            elif fall > zero:
-                total[k] += (fall / largest[k]) ** p
+            diff = s * (diff if diff > zero else zero)
+            if reduction == SUM:
+                total[k] += diff
+            elif reduction == SQUARES:
+                total[k] += diff * diff
+            elif diff > zero:
+                total[k] += (diff / largest[k]) ** p
 
 
 @njit(fastmath=FAST)
-def _down(drop):  # type: ignore[no-untyped-def]
-    return drop if drop > drop - drop else drop - drop
+def _positive_part(x):  # type: ignore[no-untyped-def]
+    return x if x > x - x else x - x  # the zero in x's own precision
 
 
 @njit(fastmath=FAST, inline="always")
-def _sum_by_fours(e, end, indices, root, stride, f, fi, total):  # type: ignore[no-untyped-def]
-    """Adds the falls of p = 1 four edges at a time, and gives the first edge left over.
+def _sum_four_edges(e, end, indices, root, stride, f, fi, total):  # type: ignore[no-untyped-def]
+    """Adds the differences for p = 1 four edges at a time, and returns the first edge left over.
 
-    That is a quarter of the loads and stores of `total`, and of the loops to set up: half the time for many columns.
+    A quarter of the loads and stores of `total`, and of the loop overhead: half the time for many columns.
     """
     while e + 4 <= end:
         a, b, c, d = f[indices[e]], f[indices[e + 1]], f[indices[e + 2]], f[indices[e + 3]]
@@ -60,134 +60,134 @@ def _sum_by_fours(e, end, indices, root, stride, f, fi, total):  # type: ignore[
         u, v = root[(e + 2) * stride, 0], root[(e + 3) * stride, 0]
         for k in range(fi.size):
             here = fi[k]
-            first = s * _down(here - a[k]) + t * _down(here - b[k])
-            total[k] += first + (u * _down(here - c[k]) + v * _down(here - d[k]))
+            first = s * _positive_part(here - a[k]) + t * _positive_part(here - b[k])
+            total[k] += first + (u * _positive_part(here - c[k]) + v * _positive_part(here - d[k]))
         e += 4
     return e
 
 
 @njit(fastmath=FAST, inline="always")
-def _walk_row(gathering, p, i, indptr, indices, root, stride, f, total, largest):  # type: ignore[no-untyped-def]
+def _reduce_row(reduction, p, i, indptr, indices, root, stride, f, total, largest):  # type: ignore[no-untyped-def]
     groups = root.shape[1]
     width = f.shape[1] // groups
     fi = f[i]
     total[:] = f.dtype.type(0)
     if groups == 1:
         e = indptr[i]
-        if gathering == SUM:
-            e = _sum_by_fours(e, indptr[i + 1], indices, root, stride, f, fi, total)
+        if reduction == SUM:
+            e = _sum_four_edges(e, indptr[i + 1], indices, root, stride, f, fi, total)
         while e < indptr[i + 1]:
-            _add_falls(gathering, p, root[e * stride, 0], fi, f[indices[e]], total, largest)
+            _add_edge(reduction, p, root[e * stride, 0], fi, f[indices[e]], total, largest)
             e += 1
-    elif gathering == SUM and width == 1:
+    elif reduction == SUM and width == 1:
         for e in range(indptr[i], indptr[i + 1]):
             fj, s = f[indices[e]], root[e]
             for k in range(fi.size):
-                total[k] += s[k] * _down(fi[k] - fj[k])
+                total[k] += s[k] * _positive_part(fi[k] - fj[k])
     else:
         for e in range(indptr[i], indptr[i + 1]):
             fj = f[indices[e]]
             for g in range(groups):
                 a, b = g * width, (g + 1) * width
-                _add_falls(gathering, p, root[e, g], fi[a:b], fj[a:b], total[a:b], largest[a:b])
+                _add_edge(reduction, p, root[e, g], fi[a:b], fj[a:b], total[a:b], largest[a:b])
 
 
 @njit(fastmath=FAST)
-def _rescue(i, indptr, indices, root, stride, f, total):  # type: ignore[no-untyped-def]
-    """Norms for p = 2 that came out 0, once more and scaled: falls may be too small to square without being 0."""
+def _rescale_zeros(i, indptr, indices, root, stride, f, total):  # type: ignore[no-untyped-def]
+    """Recomputes norms for p = 2 that are 0, scaled: squares of small differences may have underflowed."""
     two = f.dtype.type(2)
     largest, scaled = np.empty_like(total), np.empty_like(total)
-    _walk_row(LARGEST, two, i, indptr, indices, root, stride, f, largest, largest)
+    _reduce_row(LARGEST, two, i, indptr, indices, root, stride, f, largest, largest)
     if largest.max() > f.dtype.type(0):
-        _walk_row(POWERS, two, i, indptr, indices, root, stride, f, scaled, largest)
+        _reduce_row(POWERS, two, i, indptr, indices, root, stride, f, scaled, largest)
         for k in range(total.size):
             if total[k] == f.dtype.type(0):
                 total[k] = largest[k] * np.sqrt(scaled[k])
 
 
 @njit(fastmath=FAST, inline="always")
-def _row_norm(gathering, p, i, indptr, indices, root, stride, f, total):  # type: ignore[no-untyped-def]
+def _row_norm(reduction, p, i, indptr, indices, root, stride, f, total):  # type: ignore[no-untyped-def]
     zero = f.dtype.type(0)
-    if gathering == SUM and f.shape[1] == 1:
-        # A single column has no columns to vectorize over; the edges of the row take their place.
+    if reduction == SUM and f.shape[1] == 1:
+        # A single column leaves nothing to vectorize over but the edges of the row.
         here, one = f[i, 0], zero
         for e in range(indptr[i], indptr[i + 1]):
-            fall = here - f[indices[e], 0]
-            one += root[e * stride, 0] * (fall if fall > zero else zero)
+            diff = here - f[indices[e], 0]
+            one += root[e * stride, 0] * (diff if diff > zero else zero)
         total[0] = one
-    elif gathering == POWERS:
-        # Divided by the largest fall, no power overflows or vanishes, whatever p.
+    elif reduction == POWERS:
+        # Divided by the largest difference, no power overflows or underflows, whatever p.
         power = f.dtype.type(p)
         largest = np.empty_like(total)
-        _walk_row(LARGEST, power, i, indptr, indices, root, stride, f, largest, largest)
-        _walk_row(POWERS, power, i, indptr, indices, root, stride, f, total, largest)
+        _reduce_row(LARGEST, power, i, indptr, indices, root, stride, f, largest, largest)
+        _reduce_row(POWERS, power, i, indptr, indices, root, stride, f, total, largest)
         for k in range(total.size):
             total[k] = largest[k] * total[k] ** (f.dtype.type(1) / power)
     else:
-        _walk_row(gathering, p, i, indptr, indices, root, stride, f, total, total)
-        if gathering == SQUARES:
-            vanished = False
+        _reduce_row(reduction, p, i, indptr, indices, root, stride, f, total, total)
+        if reduction == SQUARES:
+            underflowed = False
             for k in range(total.size):
-                vanished |= total[k] == zero
+                underflowed |= total[k] == zero
                 total[k] = np.sqrt(total[k])
-            if vanished:
-                _rescue(i, indptr, indices, root, stride, f, total)
+            if underflowed:
+                _rescale_zeros(i, indptr, indices, root, stride, f, total)
 
 
 @njit(fastmath=FAST, inline="always")
-def _pull_falls(gathering, p, s, upper, lower, a, norm, winner, j, grad):  # type: ignore[no-untyped-def]
-    """Adds a · ∂‖falls from upper to lower‖_p/∂(fall) · s to `grad`, for one edge."""
+def _add_edge_vjp(reduction, p, s, upper, lower, a, norm, argmax, j, grad):  # type: ignore[no-untyped-def]
+    """Adds a · s · ∂‖·‖_p/∂(s (upper − lower)₊) to `grad`, for one edge."""
     zero = upper.dtype.type(0)
     for k in range(upper.size):
-        pull = s * a[k]
-        if gathering == SUM:
-            grad[k] += pull if upper[k] > lower[k] else zero
-        elif gathering == LARGEST:
-            grad[k] += pull if winner[k] == j else zero
+        factor = s * a[k]
+        if reduction == SUM:
+            grad[k] += factor if upper[k] > lower[k] else zero
+        elif reduction == LARGEST:
+            grad[k] += factor if argmax[k] == j else zero
         elif upper[k] > lower[k]:
             share = s * (upper[k] - lower[k]) / norm[k]
-            grad[k] += pull * (share if gathering == SQUARES else share ** (p - 1))
+            grad[k] += factor * (share if reduction == SQUARES else share ** (p - 1))
 
 
 @njit(fastmath=FAST, inline="always")
-def _pull_from_above(gathering, p, i, indptr, indices, root, stride, f, a, norms, argmax, grad):  # type: ignore[no-untyped-def]
+def _vjp_from_incoming(reduction, p, i, indptr, indices, root, stride, f, a, norms, argmax, grad):  # type: ignore[no-untyped-def]
     groups = root.shape[1]
     width = f.shape[1] // groups
     if groups == 1:
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
-            _pull_falls(gathering, p, root[e * stride, 0], f[j], f[i], a[j], norms[j], argmax[j], i, grad)
+            _add_edge_vjp(reduction, p, root[e * stride, 0], f[j], f[i], a[j], norms[j], argmax[j], i, grad)
     else:
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
             for g in range(groups):
                 c, d = g * width, (g + 1) * width
-                _pull_falls(
-                    gathering, p, root[e, g],
+                _add_edge_vjp(
+                    reduction, p, root[e, g],
                     f[j, c:d], f[i, c:d], a[j, c:d], norms[j, c:d], argmax[j, c:d], i, grad[c:d],
                 )  # fmt: skip
 
 
 @njit(fastmath=FAST, inline="always")
-def _pull_from_own(gathering, p, i, indptr, indices, root, stride, f, a, norms, argmax, grad):  # type: ignore[no-untyped-def]
+def _vjp_from_outgoing(reduction, p, i, indptr, indices, root, stride, f, a, norms, argmax, grad):  # type: ignore[no-untyped-def]
     groups = root.shape[1]
     width = f.shape[1] // groups
     fi, ai, ni, wi = f[i], a[i], norms[i], argmax[i]
     if groups == 1:
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
-            _pull_falls(gathering, p, root[e * stride, 0], fi, f[j], ai, ni, wi, j, grad)
+            _add_edge_vjp(reduction, p, root[e * stride, 0], fi, f[j], ai, ni, wi, j, grad)
     else:
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
             for g in range(groups):
                 c, d = g * width, (g + 1) * width
-                _pull_falls(gathering, p, root[e, g], fi[c:d], f[j, c:d], ai[c:d], ni[c:d], wi[c:d], j, grad[c:d])
+                _add_edge_vjp(reduction, p, root[e, g], fi[c:d], f[j, c:d], ai[c:d], ni[c:d], wi[c:d], j, grad[c:d])
 
 
 @njit(fastmath=FAST, inline="always")
-def _pull_sum_both_ways(i, indptr, indices, root, stride, f, a, grad):  # type: ignore[no-untyped-def]
-    """Both directions of an edge at once, where they share one weight, and two edges at a time."""
+def _vjp_sum_symmetric(i, indptr, indices, root, stride, f, a, grad):  # type: ignore[no-untyped-def]
+    """p = 1, both directions of an edge at once where they share one weight, and two edges at a time."""
     zero = f.dtype.type(0)
     fi, ai = f[i], a[i]
     e, end = indptr[i], indptr[i + 1]
@@ -197,50 +197,50 @@ def _pull_sum_both_ways(i, indptr, indices, root, stride, f, a, grad):  # type: 
         s, t = root[e * stride, 0], root[other * stride, 0] if other > e else zero
         fj, fk, aj, ak = f[indices[e]], f[indices[other]], a[indices[e]], a[indices[other]]
         for k in range(fi.size):
-            here, pull, x, y, px, py = fi[k], ai[k], fj[k], fk[k], aj[k], ak[k]
-            first = pull if here > x else zero
+            here, factor, x, y, px, py = fi[k], ai[k], fj[k], fk[k], aj[k], ak[k]
+            first = factor if here > x else zero
             first -= px if x > here else zero
-            second = pull if here > y else zero
+            second = factor if here > y else zero
             second -= py if y > here else zero
             grad[k] += s * first + t * second
         e += 2
 
 
 @njit(fastmath=FAST, inline="always")
-def _pull_sum_by_column(i, indptr, indices, root, root_t, f, a, grad, grad_root):  # type: ignore[no-untyped-def]
-    """Both directions of an edge at once, where every column has weights of its own: `root_t` is that of the way back.
+def _vjp_sum_by_column(i, indptr, indices, root, root_t, f, a, grad, grad_root):  # type: ignore[no-untyped-def]
+    """p = 1, both directions of an edge at once where every column has its own weights; `root_t` is √w(j, i).
 
-    No groups to look up, so the columns become vector lanes again.
+    Without groups to look up, the columns become vector lanes again.
     """
     zero = f.dtype.type(0)
     fi, ai = f[i], a[i]
     for e in range(indptr[i], indptr[i + 1]):
         fj, aj, out, back = f[indices[e]], a[indices[e]], root[e], root_t[e]
         for k in range(fi.size):
-            fall = fi[k] - fj[k]
-            own = out[k] * ai[k] if fall > zero else zero
-            other = back[k] * aj[k] if fall < zero else zero
+            diff = fi[k] - fj[k]
+            own = out[k] * ai[k] if diff > zero else zero
+            other = back[k] * aj[k] if diff < zero else zero
             grad[k] += own - other
         if grad_root.size:
             for_edge = grad_root[e]
             for k in range(fi.size):
-                for_edge[k] = ai[k] * _down(fi[k] - fj[k])
+                for_edge[k] = ai[k] * _positive_part(fi[k] - fj[k])
 
 
 @njit(fastmath=FAST, inline="always")
-def _pull_root(gathering, p, s, upper, lower, a, norm, winner, j):  # type: ignore[no-untyped-def]
-    """Σ_k a · ∂‖falls‖_p/∂s for one edge, over the columns that share its weight."""
+def _root_vjp(reduction, p, s, upper, lower, a, norm, argmax, j):  # type: ignore[no-untyped-def]
+    """Σ_k a · ∂‖·‖_p/∂s for one edge, over the columns that share its weight."""
     zero = upper.dtype.type(0)
     total = zero
     for k in range(upper.size):
-        drop = upper[k] - lower[k]
-        if gathering == SUM:
-            total += a[k] * (drop if drop > zero else zero)
-        elif gathering == LARGEST:
-            total += a[k] * drop if winner[k] == j else zero
-        elif drop > zero:
-            share = s * drop / norm[k]
-            total += a[k] * drop * (share if gathering == SQUARES else share ** (p - 1))
+        diff = upper[k] - lower[k]
+        if reduction == SUM:
+            total += a[k] * (diff if diff > zero else zero)
+        elif reduction == LARGEST:
+            total += a[k] * diff if argmax[k] == j else zero
+        elif diff > zero:
+            share = s * diff / norm[k]
+            total += a[k] * diff * (share if reduction == SQUARES else share ** (p - 1))
     return total
 
 
@@ -263,13 +263,13 @@ class Compiled(NamedTuple):
 
 
 @cache
-def compiled(gathering: int) -> Compiled:
-    """The three loops over rows for one gathering. Compiled at their first call, then kept on disk."""
+def compiled(reduction: int) -> Compiled:
+    """The three loops over rows for one reduction. Compiled at their first call, then cached on disk."""
 
     @njit(parallel=True, fastmath=FAST, cache=True)
     def norm(p, indptr, indices, root, stride, f, out):  # type: ignore[no-untyped-def]
         for i in prange(indptr.size - 1):
-            _row_norm(gathering, p, i, indptr, indices, root, stride, f, out[i])
+            _row_norm(reduction, p, i, indptr, indices, root, stride, f, out[i])
 
     @njit(parallel=True, fastmath=FAST, cache=True)
     def stage(p, indptr, indices, root, stride, rho, boundary_mask, y, terms, targets, factors):  # type: ignore[no-untyped-def]
@@ -277,18 +277,18 @@ def compiled(gathering: int) -> Compiled:
         width = columns // groups
         one, zero = y.dtype.type(1), y.dtype.type(0)
         for block in prange((rows + BLOCK - 1) // BLOCK):
-            # A row's slope, and its sums until all are known: targets may be terms.
+            # A row's slope and sums are buffered: targets may be terms.
             slope, sums = np.empty(columns, y.dtype), np.empty((len(factors), columns), y.dtype)
             for i in range(block * BLOCK, min(rows, (block + 1) * BLOCK)):
-                _row_norm(gathering, p, i, indptr, indices, root, stride, y, slope)
+                _row_norm(reduction, p, i, indptr, indices, root, stride, y, slope)
                 for g in range(groups):
                     r, part = rho[i, g], slope[g * width : (g + 1) * width]
                     for k in range(part.size):
                         part[k] = one - r * part[k]
                 if boundary_mask.size:
-                    fixed = boundary_mask[i]
+                    on_boundary = boundary_mask[i]
                     for k in range(columns):
-                        slope[k] = zero if fixed[k] else slope[k]
+                        slope[k] = zero if on_boundary[k] else slope[k]
                 for t in range(len(factors)):
                     _combine(terms, i, factors[t], slope, sums[t])
                 for t in range(len(factors)):
@@ -297,49 +297,35 @@ def compiled(gathering: int) -> Compiled:
                         target[k] = total[k]
 
     @njit(parallel=True, fastmath=FAST, cache=True)
-    def vjp(
-        p,
-        indptr,
-        indices,
-        root,
-        stride,
-        indptr_t,
-        indices_t,
-        root_t,
-        f,
-        a,
-        norms,
-        argmax,
-        grad,
-        grad_root,
-        one_pass,
-        symmetric,
-    ):  # type: ignore[no-untyped-def]
-        # grad(i) = a(i)·∂norm(i)/∂f(i) + Σ_j a(j)·∂norm(j)/∂f(i), pulled by row i: no two threads share a sum.
+    def vjp(  # type: ignore[no-untyped-def]
+        p, indptr, indices, root, stride, indptr_t, indices_t, root_t,
+        f, a, norms, argmax, grad, grad_root, one_pass, symmetric,
+    ):  # fmt: skip
+        # grad(i) = a(i)·∂norm(i)/∂f(i) + Σ_j a(j)·∂norm(j)/∂f(i), computed by row i: no two threads share a sum.
         groups = root.shape[1]
         width = f.shape[1] // groups
         power = f.dtype.type(p)
         for i in prange(indptr.size - 1):
             gi = grad[i]
             gi[:] = f.dtype.type(0)
-            if gathering == SUM and one_pass:
-                _pull_sum_both_ways(i, indptr, indices, root, stride, f, a, gi)
+            if reduction == SUM and one_pass:
+                _vjp_sum_symmetric(i, indptr, indices, root, stride, f, a, gi)
                 continue
-            if gathering == SUM and width == 1 and groups > 1 and symmetric:
-                _pull_sum_by_column(i, indptr, indices, root, root_t, f, a, gi, grad_root)
+            if reduction == SUM and width == 1 and groups > 1 and symmetric:
+                _vjp_sum_by_column(i, indptr, indices, root, root_t, f, a, gi, grad_root)
                 continue
-            _pull_from_above(gathering, power, i, indptr_t, indices_t, root_t, stride, f, a, norms, argmax, gi)
-            # Raising f(i) shortens the falls towards it, just summed, and lengthens its own, summed next.
+            _vjp_from_incoming(reduction, power, i, indptr_t, indices_t, root_t, stride, f, a, norms, argmax, gi)
+            # Raising f(i) decreases the differences towards it, just summed, and increases its own, summed next.
             for k in range(gi.size):
                 gi[k] = -gi[k]
-            _pull_from_own(gathering, power, i, indptr, indices, root, stride, f, a, norms, argmax, gi)
+            _vjp_from_outgoing(reduction, power, i, indptr, indices, root, stride, f, a, norms, argmax, gi)
             if grad_root.size:
                 for e in range(indptr[i], indptr[i + 1]):
                     j = indices[e]
                     for g in range(groups):
                         c, d = g * width, (g + 1) * width
-                        grad_root[e, g] = _pull_root(
-                            gathering, power, root[e * stride, g],
+                        grad_root[e, g] = _root_vjp(
+                            reduction, power, root[e * stride, g],
                             f[i, c:d], f[j, c:d], a[i, c:d], norms[i, c:d], argmax[i, c:d], j,
                         )  # fmt: skip
 
@@ -348,7 +334,7 @@ def compiled(gathering: int) -> Compiled:
 
 @njit(parallel=True, fastmath=FAST, cache=True)
 def find_largest(indptr, indices, root, stride, f, norms, argmax):  # type: ignore[no-untyped-def]
-    """The largest fall of each row and the neighbour it leads to: the first of equals, -1 where nothing falls."""
+    """The largest upwind difference of each row and its neighbour: the first of equals, -1 where none is positive."""
     columns = f.shape[1]
     width = columns // root.shape[1]
     zero = f.dtype.type(0)
@@ -358,7 +344,7 @@ def find_largest(indptr, indices, root, stride, f, norms, argmax):  # type: igno
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
             for k in range(columns):
-                fall = root[e * stride, k // width] * (f[i, k] - f[j, k])
-                if fall > norms[i, k]:
-                    norms[i, k] = fall
+                diff = root[e * stride, k // width] * (f[i, k] - f[j, k])
+                if diff > norms[i, k]:
+                    norms[i, k] = diff
                     argmax[i, k] = j

@@ -1,4 +1,4 @@
-"""The hot operation in plain torch: slow, obvious, on any device. The other backends must agree with it."""
+"""The upwind p-norm and its adjoint in plain torch, on any device: slow, and the definition for other backends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lggd.equation.operators import p_norm
-from lggd.kernels.field import Field
+from lggd.kernels.field import Field, Gradients
 
 
 def norm(field: Field, f: Tensor) -> Tensor:
@@ -19,8 +19,8 @@ def norm(field: Field, f: Tensor) -> Tensor:
 def stage(
     field: Field, y: Tensor, terms: Sequence[Tensor], targets: Sequence[Tensor], factors: Sequence[Sequence[float]]
 ) -> None:
-    """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). A target may be a term, none may be y."""
-    slope = 1 - spread(field.rho, y.shape[1]) * norm(field, y)
+    """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). Targets may be terms, but not y."""
+    slope = 1 - by_column(field.rho, y.shape[1]) * norm(field, y)
     if field.boundary_mask is not None:
         slope = slope.masked_fill(field.boundary_mask, 0)
     sums = []
@@ -34,35 +34,30 @@ def stage(
 
 
 def vjp(
-    field: Field,
-    y: Tensor,
-    terms: Sequence[Tensor],
-    coefficients: Sequence[float],
-    wants_rho: bool,
-    wants_root: bool,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The product of κ = Σ_r coefficients[r] · terms[r] with the Jacobian of F at y: for y, for ρ and for √w."""
+    field: Field, y: Tensor, terms: Sequence[Tensor], coefficients: Sequence[float], needs_rho: bool, needs_root: bool
+) -> Gradients:
+    """κᵀ ∂F/∂(y, ρ, √w) at y, with the cotangent κ = Σ_r coefficients[r] · terms[r]."""
     cotangent = torch.zeros_like(y)
     for term, coefficient in zip(terms, coefficients, strict=True):
         cotangent += coefficient * term
     with torch.enable_grad():
         y = y.detach().requires_grad_()
-        rho = field.rho.detach().requires_grad_(wants_rho)
+        rho = field.rho.detach().requires_grad_(needs_rho)
         root = field.root_weight
-        if root is None and wants_root:
+        if root is None and needs_root:
             root = torch.ones(field.csr.num_edges, 1, dtype=y.dtype, device=y.device)
-        root = root if root is None else root.detach().requires_grad_(wants_root)
-        slope = 1 - spread(rho, y.shape[1]) * _norm(field, y, root)
+        root = root if root is None else root.detach().requires_grad_(needs_root)
+        slope = 1 - by_column(rho, y.shape[1]) * _norm(field, y, root)
         if field.boundary_mask is not None:
             slope = slope.masked_fill(field.boundary_mask, 0)
-        inputs = [y] + [rho] * wants_rho + ([root] if wants_root and root is not None else [])
+        inputs = [y] + [rho] * needs_rho + ([root] if needs_root and root is not None else [])
         found = list(torch.autograd.grad(slope, inputs, cotangent))
     grad_y = found.pop(0)
-    grad_rho = found.pop(0) if wants_rho else None
-    return grad_y, grad_rho, found.pop(0) if wants_root else None
+    grad_rho = found.pop(0) if needs_rho else None
+    return grad_y, grad_rho, found.pop(0) if needs_root else None
 
 
-def spread(by_group: Tensor, columns: int) -> Tensor:
+def by_column(by_group: Tensor, columns: int) -> Tensor:
     """Parameters by group `[·, G]` as parameters by column `[·, C]`, or `[·, 1]` where all columns share them."""
     groups = by_group.shape[1]
     return by_group if groups == 1 else by_group.repeat_interleave(columns // groups, 1)
@@ -70,7 +65,7 @@ def spread(by_group: Tensor, columns: int) -> Tensor:
 
 def _norm(field: Field, f: Tensor, root_weight: Tensor | None) -> Tensor:
     csr = field.csr
-    fall = torch.relu(f[csr.rows] - f[csr.indices.long()])  # whose gradient at 0 is 0: equal nodes do not pull
+    diff = torch.relu(f[csr.rows] - f[csr.indices.long()])  # its gradient at 0 is 0
     if root_weight is not None:
-        fall = fall * spread(root_weight, f.shape[1])
-    return p_norm(csr, fall, field.p)
+        diff = diff * by_column(root_weight, f.shape[1])
+    return p_norm(csr, diff, field.p)

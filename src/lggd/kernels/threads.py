@@ -1,4 +1,4 @@
-"""How many threads compiled loops run on: small work is done sooner by the calling thread alone."""
+"""How many threads compiled loops run on: small work is faster on the calling thread only."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numba
 Result = TypeVar("Result")
 
 # Multiplications below which waking a second thread takes longer than the work itself.
-WORTH_A_SECOND_THREAD = 50_000
+MIN_PARALLEL_WORK = 50_000
 
 
-def on_threads_that_pay(work: int, loop: Callable[..., Result], *given: Any) -> Result:
-    """`loop(*given)`, which takes so many multiplications; small ones never wait for another thread."""
+def on_threads_that_pay(work: int, loop: Callable[..., Result], *arguments: Any) -> Result:
+    """Calls `loop(*arguments)`, of so many multiplications, on one thread where that is faster."""
     threads = numba.get_num_threads()
-    if threads == 1 or work >= WORTH_A_SECOND_THREAD:
-        return loop(*given)
+    if threads == 1 or work >= MIN_PARALLEL_WORK:
+        return loop(*arguments)
     numba.set_num_threads(1)
     try:
-        return loop(*given)
+        return loop(*arguments)
     finally:
         numba.set_num_threads(threads)

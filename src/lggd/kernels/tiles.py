@@ -1,14 +1,13 @@
-"""What Triton compiles for `cuda.py`: tiles of rows, their edges and some columns, `[R, E, C]`, reduced over the edges.
+"""The Triton kernels of `cuda.py`: tiles of rows, their edges and some columns, `[R, E, C]`, reduced over the edges.
 
-A row is written by one program and summed in a fixed order: no atomics, the same bits every time. Programs take rows
-in a given `order`, in which rows of a tile are about equally long. The first `num_long` of them have very many
-neighbours and get tiles of their own, of one row and many edges, so that no program works alone at the end.
+A row is written by one program and summed in a fixed order: no atomics, bitwise reproducible. Programs process rows in
+a given `order`, in which the rows of a tile are about equally long. The first `num_long` of them have very many
+neighbours and get tiles of their own, of one row and many edges, so that no program runs alone at the end.
 
-What comes again and again: `f` and its like are `[N, C]`, with C the `width`; `root` is √w, `[E, 1]` or `[E, G]` as
-`WEIGHTS` says, and each of its `groups` spans `span` columns. Widths and spans are told as a number times a constant,
-so that the compiler knows what it may load at once. `INDEX` is the type that places in a state are counted in.
-`numbers` holds p and then factors: as plain arguments they would be rounded to float32. Only `cuda.py` calls these
-kernels.
+Common arguments: `f` and other states are `[N, C]`, with C the `width`; `root` is √w, `[E, 1]` or `[E, G]` according to
+`WEIGHTS`, and each of its `groups` spans `span` columns. Widths and spans are passed as a number times a constant, so
+that the compiler knows what it may load at once. `INDEX` is the type of indices into a state. `numbers` holds p and
+then factors: as plain arguments they would be rounded to float32. Only `cuda.py` calls these kernels.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ SUM = tl.constexpr(loops.SUM)
 SQUARES = tl.constexpr(loops.SQUARES)
 LARGEST = tl.constexpr(loops.LARGEST)
 POWERS = tl.constexpr(loops.POWERS)
-# How √w lies in memory: nowhere because it is 1, one for all columns, one a group of columns.
+# How √w is stored: not at all because it is 1, one for all columns, one per group of columns.
 UNIT, SHARED, GROUPED = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
-# Stands in for a neighbour where a tile reaches beyond its row: nothing falls towards it.
-FAR = tl.constexpr(float("inf"))
+# The value of a neighbour where a tile extends beyond its row: its upwind difference is 0.
+OUTSIDE = tl.constexpr(float("inf"))
 
 
 @triton.jit
@@ -35,7 +34,7 @@ def _power(x, exponent):
 
 @triton.jit
 def _edge_tile(indices, start, end, k, EDGES: tl.constexpr):
-    """Edges k, k + 1, … of some rows, `[R, E]`: their numbers, which of them exist, and where they lead."""
+    """Edges k, k + 1, … of some rows, `[R, E]`: their indices, which of them exist, and their neighbours."""
     edges = start[:, None] + k + tl.arange(0, EDGES)[None, :]
     real = edges < end[:, None]
     return edges, real, tl.load(indices + edges, mask=real, other=0)
@@ -53,40 +52,40 @@ def _root_tile(root, edges, real, columns, width, groups, span, WEIGHTS: tl.cons
 
 
 @triton.jit
-def _gather(
+def _reduce_edges(
     f, indices, root, start, end, here, largest, power, columns, width, groups, span,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, EDGES: tl.constexpr,
+    REDUCTION: tl.constexpr, WEIGHTS: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
-    """The falls √w (f(i) − f(j))₊ of some rows, gathered over j: `[R, C]`. POWERS: of shares of the largest."""
-    # Edges are added up apart until the last, because adding neighbouring threads' numbers makes them wait.
+    """The differences √w (f(i) − f(j))₊ of some rows, reduced over j: `[R, C]`. POWERS: divided by the largest."""
+    # Edges are summed separately until the end, because sums across threads synchronize them.
     total = tl.zeros([here.shape[0], EDGES, here.shape[1]], here.dtype)
     for k in range(0, tl.max(end - start, 0), EDGES):
         edges, real, j = _edge_tile(indices, start, end, k, EDGES)
         at = j.to(start.dtype)[:, :, None] * width + columns[None, None, :]
-        there = tl.load(f + at, mask=real[:, :, None] & (columns < width)[None, None, :], other=FAR)
-        fall = tl.maximum(here[:, None, :] - there, 0.0)
+        there = tl.load(f + at, mask=real[:, :, None] & (columns < width)[None, None, :], other=OUTSIDE)
+        diff = tl.maximum(here[:, None, :] - there, 0.0)
         if WEIGHTS != UNIT:
-            fall *= _root_tile(root, edges, real, columns, width, groups, span, WEIGHTS)
-        if HOW == SUM:
-            total += fall
-        elif HOW == SQUARES:
-            total += fall * fall
-        elif HOW == LARGEST:
-            total = tl.maximum(total, fall)
+            diff *= _root_tile(root, edges, real, columns, width, groups, span, WEIGHTS)
+        if REDUCTION == SUM:
+            total += diff
+        elif REDUCTION == SQUARES:
+            total += diff * diff
+        elif REDUCTION == LARGEST:
+            total = tl.maximum(total, diff)
         else:
-            total += _power(fall / tl.where(largest > 0, largest, 1.0)[:, None, :], power)
-    return tl.max(total, 1) if HOW == LARGEST else tl.sum(total, 1)
+            total += _power(diff / tl.where(largest > 0, largest, 1.0)[:, None, :], power)
+    return tl.max(total, 1) if REDUCTION == LARGEST else tl.sum(total, 1)
 
 
 @triton.jit
 def _scaled_norm(
     f, indices, root, start, end, here, power, columns, width, groups, span, WEIGHTS: tl.constexpr, EDGES: tl.constexpr
 ):  # fmt: skip
-    """Divided by the largest fall, no power overflows or vanishes, whatever p."""
-    largest = _gather(
+    """Divided by the largest difference, no power overflows or underflows, whatever p."""
+    largest = _reduce_edges(
         f, indices, root, start, end, here, here, power, columns, width, groups, span, LARGEST, WEIGHTS, EDGES
     )
-    total = _gather(
+    total = _reduce_edges(
         f, indices, root, start, end, here, largest, power, columns, width, groups, span, POWERS, WEIGHTS, EDGES
     )
     return largest * _power(total, 1.0 / power)
@@ -95,37 +94,37 @@ def _scaled_norm(
 @triton.jit
 def _norm(
     f, indices, root, start, end, here, power, columns, width, groups, span,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, EDGES: tl.constexpr,
+    REDUCTION: tl.constexpr, WEIGHTS: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
     """‖∇⁻f‖_p of some rows, `[R, C]`."""
-    if HOW == POWERS:
+    if REDUCTION == POWERS:
         norm = _scaled_norm(f, indices, root, start, end, here, power, columns, width, groups, span, WEIGHTS, EDGES)
     else:
-        norm = _gather(
-            f, indices, root, start, end, here, here, power, columns, width, groups, span, HOW, WEIGHTS, EDGES
+        norm = _reduce_edges(
+            f, indices, root, start, end, here, here, power, columns, width, groups, span, REDUCTION, WEIGHTS, EDGES
         )
-    if HOW == SQUARES:
-        vanished = norm == 0
+    if REDUCTION == SQUARES:
+        underflowed = norm == 0
         norm = tl.sqrt(norm)
-        # Falls may be too small to square without being 0.
-        if tl.max(tl.max(vanished.to(tl.int32), 1), 0) > 0:
+        # Squares of small differences may have underflowed.
+        if tl.max(tl.max(underflowed.to(tl.int32), 1), 0) > 0:
             again = _scaled_norm(
                 f, indices, root, start, end, here, power, columns, width, groups, span, WEIGHTS, EDGES
             )
-            norm = tl.where(vanished, again, norm)
+            norm = tl.where(underflowed, again, norm)
     return norm
 
 
 @triton.jit
-def _take_rows(order, first, nodes, ROWS: tl.constexpr, INDEX: tl.constexpr):
-    """The rows in places first, first + 1, … of the order, and which of these places there are."""
+def _load_rows(order, first, nodes, ROWS: tl.constexpr, INDEX: tl.constexpr):
+    """The rows at positions first, first + 1, … of the order, and which of these exist."""
     place = first + tl.arange(0, ROWS)
     return tl.load(order + place, mask=place < nodes, other=0).to(INDEX), place < nodes
 
 
 @triton.jit
 def _bounds(indptr, rows, real):
-    """Where some rows start and end, counted as the rows are."""
+    """Where some rows start and end, in the index type of the rows."""
     start = tl.load(indptr + rows, mask=real, other=0)
     end = tl.load(indptr + rows + 1, mask=real, other=0)
     return start.to(rows.dtype), end.to(rows.dtype)
@@ -146,16 +145,16 @@ def _combine(numbers, place, a, b, c, slope, TERMS: tl.constexpr):
 def _evaluate_rows(
     order, first, y, a, b, c, u, v, w, rho, boundary_mask, indptr, indices, root, numbers,
     nodes, width, groups, span, rho_groups, rho_span,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, TERMS: tl.constexpr, TARGETS: tl.constexpr, BOUNDARY: tl.constexpr,
+    REDUCTION: tl.constexpr, WEIGHTS: tl.constexpr, TERMS: tl.constexpr, TARGETS: tl.constexpr, BOUNDARY: tl.constexpr,
     INDEX: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
-    rows, meant = _take_rows(order, first, nodes, ROWS, INDEX)
+    rows, valid = _load_rows(order, first, nodes, ROWS, INDEX)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    start, end = _bounds(indptr, rows, meant)
-    at, real = rows[:, None] * width + columns[None, :], meant[:, None] & (columns < width)[None, :]
+    start, end = _bounds(indptr, rows, valid)
+    at, real = rows[:, None] * width + columns[None, :], valid[:, None] & (columns < width)[None, :]
     here = tl.load(y + at, mask=real, other=0.0)
     power = tl.load(numbers)
-    norm = _norm(y, indices, root, start, end, here, power, columns, width, groups, span, HOW, WEIGHTS, EDGES)
+    norm = _norm(y, indices, root, start, end, here, power, columns, width, groups, span, REDUCTION, WEIGHTS, EDGES)
     if TARGETS == 0:
         tl.store(u + at, norm, mask=real)
     else:
@@ -163,7 +162,7 @@ def _evaluate_rows(
         slope = 1.0 - tl.load(rho + rho_at, mask=real, other=0.0) * norm
         if BOUNDARY:
             slope = tl.where(tl.load(boundary_mask + at, mask=real, other=0) != 0, 0.0, slope)
-        # All terms are read before any target is written, for they may lie in the same place.
+        # All terms are read before any target is written: they may share memory.
         one = tl.load(a + at, mask=real, other=0.0)
         two, three = one, one
         if TERMS > 1:
@@ -181,7 +180,7 @@ def _evaluate_rows(
 def evaluate_kernel(
     order, num_long, y, a, b, c, u, v, w, rho, boundary_mask, indptr, indices, root, numbers,
     nodes, units, groups, spans, rho_groups, rho_spans,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, TERMS: tl.constexpr, TARGETS: tl.constexpr, BOUNDARY: tl.constexpr,
+    REDUCTION: tl.constexpr, WEIGHTS: tl.constexpr, TERMS: tl.constexpr, TARGETS: tl.constexpr, BOUNDARY: tl.constexpr,
     INDEX: tl.constexpr, VECTOR: tl.constexpr, SPAN: tl.constexpr, RHO_SPAN: tl.constexpr,
     COLUMNS: tl.constexpr, ROWS: tl.constexpr, EDGES: tl.constexpr, LONG_EDGES: tl.constexpr,
 ):  # fmt: skip
@@ -191,128 +190,128 @@ def evaluate_kernel(
         _evaluate_rows(
             order, pid, y, a, b, c, u, v, w, rho, boundary_mask, indptr, indices, root, numbers,
             nodes, width, groups, span, rho_groups, rho_span,
-            HOW, WEIGHTS, TERMS, TARGETS, BOUNDARY, INDEX, 1, COLUMNS, LONG_EDGES,
+            REDUCTION, WEIGHTS, TERMS, TARGETS, BOUNDARY, INDEX, 1, COLUMNS, LONG_EDGES,
         )  # fmt: skip
     else:
         _evaluate_rows(
             order, num_long + (pid - num_long) * ROWS, y, a, b, c, u, v, w, rho, boundary_mask, indptr, indices, root,
             numbers, nodes, width, groups, span, rho_groups, rho_span,
-            HOW, WEIGHTS, TERMS, TARGETS, BOUNDARY, INDEX, ROWS, COLUMNS, EDGES,
+            REDUCTION, WEIGHTS, TERMS, TARGETS, BOUNDARY, INDEX, ROWS, COLUMNS, EDGES,
         )  # fmt: skip
 
 
 @triton.jit
-def _share(s, fall, norm, power, HOW: tl.constexpr):
-    """∂‖falls‖_p/∂(√w·fall) = (√w·fall/norm)^(p−1), 0 where nothing falls."""
-    share = tl.where(fall > 0, s * fall / tl.where(norm > 0, norm, 1.0), 0.0)
-    if HOW == POWERS:
+def _share(s, diff, norm, power, REDUCTION: tl.constexpr):
+    """∂‖·‖_p/∂(√w·diff) = (√w·diff/norm)^(p−1), 0 where the difference is not positive."""
+    share = tl.where(diff > 0, s * diff / tl.where(norm > 0, norm, 1.0), 0.0)
+    if REDUCTION == POWERS:
         share = _power(share, power - 1.0)
     return share
 
 
 @triton.jit
-def _pull(
-    f, a, norms, argmax, indices, root, back, start, end, rows, here, mine, norm, winner, power,
+def _vjp_tile(
+    f, a, norms, argmax, indices, root, root_t, start, end, rows, here, own, norm, best, power,
     columns, width, groups, span,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, SYMMETRIC_WEIGHTS: tl.constexpr, OWN: tl.constexpr, OTHERS: tl.constexpr,
-    EDGES: tl.constexpr,
+    REDUCTION: tl.constexpr, WEIGHTS: tl.constexpr, SYMMETRIC_WEIGHTS: tl.constexpr,
+    OWN: tl.constexpr, OTHERS: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
-    """What raising f(i) does to a·norm: its own falls grow (OWN), those of others towards it shrink (OTHERS).
+    """∂(a·norm)/∂f(i): its own differences grow with f(i) (OWN), those of others towards it shrink (OTHERS).
 
-    `a`, `norms`, `argmax` belong to all rows; `mine`, `norm`, `winner` to these. `back` is √w of the way back.
+    `a`, `norms`, `argmax` belong to all rows; `own`, `norm`, `best` to these. `root_t` is √w(j, i).
     """
     total = tl.zeros([here.shape[0], EDGES, here.shape[1]], here.dtype)
     for k in range(0, tl.max(end - start, 0), EDGES):
         edges, real, j = _edge_tile(indices, start, end, k, EDGES)
         at = j.to(start.dtype)[:, :, None] * width + columns[None, None, :]
         full = real[:, :, None] & (columns < width)[None, None, :]
-        fall = here[:, None, :] - tl.load(f + at, mask=full, other=FAR)
+        diff = here[:, None, :] - tl.load(f + at, mask=full, other=OUTSIDE)
         s = 1.0
         if WEIGHTS != UNIT and (OWN or SYMMETRIC_WEIGHTS):
             s = _root_tile(root, edges, real, columns, width, groups, span, WEIGHTS)
         if OWN:
-            if HOW == SUM:
-                pull = tl.where(fall > 0, mine[:, None, :], 0.0)
-            elif HOW == LARGEST:
-                pull = tl.where((winner[:, None, :] == j[:, :, None]) & full, mine[:, None, :], 0.0)
+            if REDUCTION == SUM:
+                grad = tl.where(diff > 0, own[:, None, :], 0.0)
+            elif REDUCTION == LARGEST:
+                grad = tl.where((best[:, None, :] == j[:, :, None]) & full, own[:, None, :], 0.0)
             else:
-                pull = mine[:, None, :] * _share(s, fall, norm[:, None, :], power, HOW)
-            total += s * pull
+                grad = own[:, None, :] * _share(s, diff, norm[:, None, :], power, REDUCTION)
+            total += s * grad
         if OTHERS:
-            theirs = tl.load(a + at, mask=full, other=0.0)
+            other = tl.load(a + at, mask=full, other=0.0)
             if WEIGHTS != UNIT and not SYMMETRIC_WEIGHTS:
-                s = _root_tile(back, edges, real, columns, width, groups, span, WEIGHTS)
-            if HOW == SUM:
-                pull = tl.where(fall < 0, theirs, 0.0)
-            elif HOW == LARGEST:
+                s = _root_tile(root_t, edges, real, columns, width, groups, span, WEIGHTS)
+            if REDUCTION == SUM:
+                grad = tl.where(diff < 0, other, 0.0)
+            elif REDUCTION == LARGEST:
                 found = tl.load(argmax + at, mask=full, other=-1)
-                pull = tl.where(found == rows[:, None, None], theirs, 0.0)
+                grad = tl.where(found == rows[:, None, None], other, 0.0)
             else:
-                # Beyond the row's end the fall is −∞: a finite one must take its place before it meets a theirs of 0.
-                rise = tl.where(full, -fall, 0.0)
-                pull = theirs * _share(s, rise, tl.load(norms + at, mask=full, other=1.0), power, HOW)
-            total -= s * pull
+                # Beyond the row's end the difference is −∞: replaced by 0 before it is multiplied by 0.
+                rise = tl.where(full, -diff, 0.0)
+                grad = other * _share(s, rise, tl.load(norms + at, mask=full, other=1.0), power, REDUCTION)
+            total -= s * grad
     return tl.sum(total, 1)
 
 
 @triton.jit
-def _pull_rows(
-    order, first, f, a, norms, argmax, out, indptr, indices, root, indptr_t, indices_t, back, numbers,
+def _vjp_rows(
+    order, first, f, a, norms, argmax, out, indptr, indices, root, indptr_t, indices_t, root_t, numbers,
     nodes, width, groups, span,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, SYMMETRIC_WEIGHTS: tl.constexpr, SYMMETRIC: tl.constexpr,
+    REDUCTION: tl.constexpr, WEIGHTS: tl.constexpr, SYMMETRIC_WEIGHTS: tl.constexpr, SYMMETRIC: tl.constexpr,
     INDEX: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
-    rows, meant = _take_rows(order, first, nodes, ROWS, INDEX)
+    rows, valid = _load_rows(order, first, nodes, ROWS, INDEX)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    start, end = _bounds(indptr, rows, meant)
-    at, real = rows[:, None] * width + columns[None, :], meant[:, None] & (columns < width)[None, :]
-    here, mine = tl.load(f + at, mask=real, other=0.0), tl.load(a + at, mask=real, other=0.0)
-    norm, winner, power = here, rows[:, None], tl.load(numbers)
-    if HOW == LARGEST:
-        winner = tl.load(argmax + at, mask=real, other=-1)
-    elif HOW != SUM:
+    start, end = _bounds(indptr, rows, valid)
+    at, real = rows[:, None] * width + columns[None, :], valid[:, None] & (columns < width)[None, :]
+    here, own = tl.load(f + at, mask=real, other=0.0), tl.load(a + at, mask=real, other=0.0)
+    norm, best, power = here, rows[:, None], tl.load(numbers)
+    if REDUCTION == LARGEST:
+        best = tl.load(argmax + at, mask=real, other=-1)
+    elif REDUCTION != SUM:
         norm = tl.load(norms + at, mask=real, other=1.0)
-    total = _pull(
-        f, a, norms, argmax, indices, root, back, start, end, rows, here, mine, norm, winner, power,
-        columns, width, groups, span, HOW, WEIGHTS, SYMMETRIC_WEIGHTS, True, SYMMETRIC, EDGES,
+    total = _vjp_tile(
+        f, a, norms, argmax, indices, root, root_t, start, end, rows, here, own, norm, best, power,
+        columns, width, groups, span, REDUCTION, WEIGHTS, SYMMETRIC_WEIGHTS, True, SYMMETRIC, EDGES,
     )  # fmt: skip
     if not SYMMETRIC:
-        # Those who see these rows are listed elsewhere, and may be many where these rows are short.
-        start, end = _bounds(indptr_t, rows, meant)
-        total += _pull(
-            f, a, norms, argmax, indices_t, back, back, start, end, rows, here, mine, norm, winner, power,
-            columns, width, groups, span, HOW, WEIGHTS, False, False, True, EDGES,
+        # The rows that have these as neighbours are listed elsewhere, and may be many where these rows are short.
+        start, end = _bounds(indptr_t, rows, valid)
+        total += _vjp_tile(
+            f, a, norms, argmax, indices_t, root_t, root_t, start, end, rows, here, own, norm, best, power,
+            columns, width, groups, span, REDUCTION, WEIGHTS, False, False, True, EDGES,
         )  # fmt: skip
     tl.store(out + at, total, mask=real)
 
 
 @triton.jit
-def pull_kernel(
-    order, num_long, f, a, norms, argmax, out, indptr, indices, root, indptr_t, indices_t, back, numbers,
+def vjp_kernel(
+    order, num_long, f, a, norms, argmax, out, indptr, indices, root, indptr_t, indices_t, root_t, numbers,
     nodes, units, groups, spans,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, SYMMETRIC_WEIGHTS: tl.constexpr, SYMMETRIC: tl.constexpr,
+    REDUCTION: tl.constexpr, WEIGHTS: tl.constexpr, SYMMETRIC_WEIGHTS: tl.constexpr, SYMMETRIC: tl.constexpr,
     INDEX: tl.constexpr, VECTOR: tl.constexpr, SPAN: tl.constexpr,
     COLUMNS: tl.constexpr, ROWS: tl.constexpr, EDGES: tl.constexpr, LONG_EDGES: tl.constexpr,
 ):  # fmt: skip
-    """out ← Σ_i a(i) ∂‖∇⁻f(i)‖_p/∂f, pulled by the rows that it is with respect to."""
+    """out ← Σ_i a(i) ∂‖∇⁻f(i)‖_p/∂f, computed by the rows of the derivative."""
     pid, width, span = tl.program_id(0), units * VECTOR, spans * SPAN
     if pid < num_long:
-        _pull_rows(
-            order, pid, f, a, norms, argmax, out, indptr, indices, root, indptr_t, indices_t, back, numbers,
-            nodes, width, groups, span, HOW, WEIGHTS, SYMMETRIC_WEIGHTS, SYMMETRIC, INDEX, 1, COLUMNS, LONG_EDGES,
+        _vjp_rows(
+            order, pid, f, a, norms, argmax, out, indptr, indices, root, indptr_t, indices_t, root_t, numbers,
+            nodes, width, groups, span, REDUCTION, WEIGHTS, SYMMETRIC_WEIGHTS, SYMMETRIC, INDEX, 1, COLUMNS, LONG_EDGES,
         )  # fmt: skip
     else:
-        _pull_rows(
+        _vjp_rows(
             order, num_long + (pid - num_long) * ROWS, f, a, norms, argmax, out,
-            indptr, indices, root, indptr_t, indices_t, back, numbers,
-            nodes, width, groups, span, HOW, WEIGHTS, SYMMETRIC_WEIGHTS, SYMMETRIC, INDEX, ROWS, COLUMNS, EDGES,
+            indptr, indices, root, indptr_t, indices_t, root_t, numbers,
+            nodes, width, groups, span, REDUCTION, WEIGHTS, SYMMETRIC_WEIGHTS, SYMMETRIC, INDEX, ROWS, COLUMNS, EDGES,
         )  # fmt: skip
 
 
 @triton.jit
 def root_kernel(
     f, a, norms, argmax, rows, indices, root, numbers, out, edges, width, groups, span,
-    HOW: tl.constexpr, WEIGHTS: tl.constexpr, COLUMNS: tl.constexpr, EDGES: tl.constexpr,
+    REDUCTION: tl.constexpr, WEIGHTS: tl.constexpr, COLUMNS: tl.constexpr, EDGES: tl.constexpr,
 ):  # fmt: skip
     """out ← Σ a(i) ∂‖∇⁻f(i)‖_p/∂√w for every edge, over the columns that share its weight: `[E, G]`."""
     edge = tl.cast(tl.program_id(0), tl.int64) * EDGES + tl.arange(0, EDGES)
@@ -327,15 +326,15 @@ def root_kernel(
         full = (edge < edges)[:, None] & (columns < span)[None, :]
         at = i[:, None] * width + group * span + columns[None, :]
         there = j.to(tl.int64)[:, None] * width + group * span + columns[None, :]
-        fall = tl.load(f + at, mask=full, other=0.0) - tl.load(f + there, mask=full, other=0.0)
-        mine = tl.load(a + at, mask=full, other=0.0)
-        if HOW == SUM:
-            pull = mine * tl.maximum(fall, 0.0)
-        elif HOW == LARGEST:
-            pull = tl.where(tl.load(argmax + at, mask=full, other=-1) == j[:, None], mine * fall, 0.0)
+        diff = tl.load(f + at, mask=full, other=0.0) - tl.load(f + there, mask=full, other=0.0)
+        own = tl.load(a + at, mask=full, other=0.0)
+        if REDUCTION == SUM:
+            grad = own * tl.maximum(diff, 0.0)
+        elif REDUCTION == LARGEST:
+            grad = tl.where(tl.load(argmax + at, mask=full, other=-1) == j[:, None], own * diff, 0.0)
         else:
-            pull = mine * fall * _share(s, fall, tl.load(norms + at, mask=full, other=1.0), power, HOW)
-        total += tl.sum(pull, 1)
+            grad = own * diff * _share(s, diff, tl.load(norms + at, mask=full, other=1.0), power, REDUCTION)
+        total += tl.sum(grad, 1)
     tl.store(out + edge * groups + group, total, mask=edge < edges)
 
 
@@ -343,27 +342,27 @@ def root_kernel(
 def largest_kernel(
     f, norms, argmax, indptr, indices, root, width, groups, span, WEIGHTS: tl.constexpr, COLUMNS: tl.constexpr
 ):  # fmt: skip
-    """The largest fall of each row and the neighbour it leads to: the first of equals, -1 where nothing falls."""
+    """The largest upwind difference of each row and its neighbour: the first of equals, -1 where none is positive."""
     row = tl.cast(tl.program_id(0), tl.int64)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = columns < width
     here = tl.load(f + row * width + columns, mask=inside, other=0.0)
-    largest, winner = tl.zeros_like(here), tl.full([COLUMNS], -1, tl.int32)
+    largest, best = tl.zeros_like(here), tl.full([COLUMNS], -1, tl.int32)
     for e in range(tl.load(indptr + row), tl.load(indptr + row + 1)):
         j = tl.load(indices + e)
-        fall = here - tl.load(f + tl.cast(j, tl.int64) * width + columns, mask=inside, other=FAR)
+        diff = here - tl.load(f + tl.cast(j, tl.int64) * width + columns, mask=inside, other=OUTSIDE)
         if WEIGHTS == SHARED:
-            fall *= tl.load(root + e)
+            diff *= tl.load(root + e)
         elif WEIGHTS == GROUPED:
-            fall *= tl.load(root + e * groups + columns // span, mask=inside, other=0.0)
-        winner = tl.where(fall > largest, j, winner)
-        largest = tl.maximum(fall, largest)
+            diff *= tl.load(root + e * groups + columns // span, mask=inside, other=0.0)
+        best = tl.where(diff > largest, j, best)
+        largest = tl.maximum(diff, largest)
     tl.store(norms + row * width + columns, largest, mask=inside)
-    tl.store(argmax + row * width + columns, winner, mask=inside)
+    tl.store(argmax + row * width + columns, best, mask=inside)
 
 
 @triton.jit
-def weigh_kernel(
+def cotangent_kernel(
     a, b, c, d, out, rho, boundary_mask, numbers, size, width, rho_groups, rho_span,
     TERMS: tl.constexpr, BOUNDARY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip

@@ -1,11 +1,10 @@
-"""What the equation depends on besides φ₀: a potential and weights, fixed or learned, one set a problem."""
+"""The coefficients of the equation: a potential and weights, fixed or learned, one set per problem."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,86 +18,108 @@ from lggd.training.stacked_parameters import StackedParameter
 
 @dataclass(frozen=True)
 class LearnedPotential:
-    """ρ(i) = 2σ(θ_i) · base(i), with a θ_i learned for every node (the paper's ρ(x), Table 1, row 10).
+    """ρ(i) = 2σ(θ_i) · base(i), with θ_i learned per node (the paper's ρ(x), Table 1, row 10).
 
     It starts at the base and stays below twice the base, so that the step in time is known before learning.
-    `per="graph"` learns one θ for all nodes instead: a fitted scale of time. For where time runs τ times as fast,
-    f = τ·g with ∂g/∂t = 1 − τρ‖∇⁻g‖ and g(0) = φ₀/τ, and the networks choose the scale of φ₀ anyhow.
+
+    Parameters
+    ----------
+    base : DegreePotential
+
+    Examples
+    --------
+    >>> LearnedPotential(DegreePotential(-0.5))
+    LearnedPotential(base=DegreePotential(alpha=-0.5))
     """
 
     base: DegreePotential = DegreePotential(-1.0)
-    per: Literal["node", "graph"] = "node"
 
-    def __post_init__(self) -> None:
-        if self.per not in ("node", "graph"):
-            raise InputError("per", "be 'node' or 'graph'", repr(self.per))
+
+@dataclass(frozen=True)
+class LearnedTimeScale:
+    """ρ(i) = 2σ(θ) · base(i), with one θ learned for all nodes: a fitted scale of time.
+
+    Where time runs τ times as fast, f = τ·g with ∂g/∂t = 1 − τρ‖∇⁻g‖ and g(0) = φ₀/τ, and the networks learn the scale
+    of φ₀ in any case.
+
+    Parameters
+    ----------
+    base : DegreePotential
+    """
+
+    base: DegreePotential = DegreePotential(-1.0)
 
 
 @dataclass(frozen=True)
 class LearnedEdgeWeights:
-    """√w(i, j) is multiplied by √σ(θ_ij), with a θ learned for every direction of an edge (the authors' release).
+    """√w(i, j) is multiplied by √σ(θ_ij), with θ learned per direction of an edge (the authors' code).
 
-    They start at random, θ uniform in [-1, 1]. `potential` may be learned along with them.
+    θ starts uniformly distributed in [-1, 1].
+
+    Parameters
+    ----------
+    potential : DegreePotential, LearnedPotential or LearnedTimeScale
+        ρ, which may be learned as well.
     """
 
-    potential: DegreePotential | LearnedPotential = DegreePotential(-1.0)
+    potential: DegreePotential | LearnedPotential | LearnedTimeScale = DegreePotential(-1.0)
 
 
-Coefficients = Potential | LearnedPotential | LearnedEdgeWeights
+Coefficients = Potential | LearnedPotential | LearnedTimeScale | LearnedEdgeWeights
 
 
 class Equation:
-    """ρ and √w of Q problems on a graph, as learned so far; differentiable."""
+    """ρ and √w of Q problems on a graph, with their current learned values; differentiable."""
 
     def __init__(self, graph: Graph, coefficients: Coefficients | None, generators: Sequence[torch.Generator]) -> None:
         problems, device = len(generators), graph.device
-        self.graph = graph
         potential = coefficients.potential if isinstance(coefficients, LearnedEdgeWeights) else coefficients
         self.theta_nodes: Tensor | None = None
         self.theta_edges: Tensor | None = None
-        if isinstance(potential, LearnedPotential):
-            count = graph.num_nodes if potential.per == "node" else 1
+        if isinstance(potential, (LearnedPotential, LearnedTimeScale)):
+            count = graph.num_nodes if isinstance(potential, LearnedPotential) else 1
             self.theta_nodes = torch.zeros(problems, count, device=device, requires_grad=True)
             potential = potential.base
         if isinstance(coefficients, LearnedEdgeWeights):
-            drawn = [
-                torch.empty(graph.num_edges).uniform_(-1, 1, generator=g) for g in parameter_generators(generators)
-            ]
+            seeded = parameter_generators(generators)
+            drawn = [torch.empty(graph.num_edges).uniform_(-1, 1, generator=generator) for generator in seeded]
             self.theta_edges = torch.stack(drawn).to(device).requires_grad_()
         self.potential = potential
-        self.base = read_potential(potential, graph, 1, torch.float32)
+        self._read(graph)
+
+    def _read(self, graph: Graph) -> None:
+        self.graph = graph
+        self.base = read_potential(self.potential, graph, 1, torch.float32)
         self.root = graph.weight.float().sqrt().unsqueeze(1) if graph.is_weighted else None
 
     def on(self, graph: Graph) -> Equation:
-        """What was learned here, on another graph of the same nodes and, where edges have learned, the same edges."""
+        """The learned values on another graph with the same nodes and, where edges are learned, the same edges."""
         if self.theta_edges is not None and not torch.equal(graph.edge_index, self.graph.edge_index):
             raise InputError("data", "have the edges that weights were learned for", "others", "Fit on the new graph.")
         other = copy.copy(self)
-        other.graph = graph
-        other.base = read_potential(self.potential, graph, 1, torch.float32)
-        other.root = graph.weight.float().sqrt().unsqueeze(1) if graph.is_weighted else None
+        other._read(graph)
         return other
 
     def part(self, problems: slice) -> Equation:
-        """The equation of some of the problems, with copies of what they learned."""
+        """The equation of some of the problems, with copies of their learned values."""
         other = copy.copy(self)
         other.theta_nodes = None if self.theta_nodes is None else _copied(self.theta_nodes[problems])
         other.theta_edges = None if self.theta_edges is None else _copied(self.theta_edges[problems])
         return other
 
     def parameters(self) -> list[StackedParameter]:
-        """All that learning changes here."""
+        """All tensors that training changes."""
         thetas = (("theta_nodes", self.theta_nodes), ("theta_edges", self.theta_edges))
         return [StackedParameter(name, theta) for name, theta in thetas if theta is not None]
 
     def rho(self) -> Tensor:
-        """ρ by node: `[N, Q]`, or `[N, 1]` where it is the same for all."""
+        """ρ by node: `[N, Q]`, or `[N, 1]` where all problems share it."""
         if self.theta_nodes is None:
             return self.base
         return self.base * (2 * torch.sigmoid(self.theta_nodes)).t()
 
     def root_weight(self) -> Tensor | None:
-        """√w along the graph's edges: `[E, Q]`, `[E, 1]` where it is the same for all, None where it is 1."""
+        """√w along the graph's edges: `[E, Q]`, `[E, 1]` where all problems share it, None where it is 1."""
         if self.theta_edges is None:
             return self.root
         learned = torch.sigmoid(self.theta_edges).sqrt().t()

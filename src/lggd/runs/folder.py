@@ -19,7 +19,7 @@ from lggd.files import check_folder_writable, replacing_folder
 from lggd.report import page
 from lggd.report.content import RunReport
 from lggd.report.placement import place
-from lggd.runs.run import RunResult, installed_versions
+from lggd.runs.run import RunResult, distance_features, installed_versions
 
 MARKER = "run.json"
 PREDICTIONS, FEATURES, MODEL, SETTINGS, REPORT = (
@@ -120,7 +120,7 @@ def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
         heldout=int(run_input.held_out.sum()),
         labelled=int((result.measured_labels >= 0).sum()),
         curves=result.curves,
-        times=model.features_.times,  # type: ignore[attr-defined]
+        times=distance_features(model.features_)[0].times,  # type: ignore[attr-defined]
         distances=result.distances.numpy(),  # type: ignore[union-attr]
         positions=_positions(run_input.data),
         edges=run_input.data.edge_index.numpy(),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.baselines import GDC, GOAL, GPRGNN, PPR, DropEdge, GAugM, GAugO, GraphMix, Heat, MixUp
@@ -25,31 +26,35 @@ PRESETS: dict[str, Callable[[], LGGD]] = {"default": LGGD, "paper": LGGD.paper, 
 
 @dataclass(frozen=True)
 class Method:
-    """A model by name: its title, a factory with its default settings, and the setting that holds its backbone."""
+    """A model by name: its title, a factory with default settings, and whether its backbone can be chosen.
+
+    `network` returns the part of the model that has the settings `backbone` and `optimization`.
+    """
 
     title: str
     build: Callable[[], NodeClassifier]
-    backbone: str | None = "backbone"
+    has_backbone: bool = True
     needs_features: bool = True
+    network: Callable[[Any], Any] = lambda model: model
 
 
 METHODS: Mapping[str, Method] = {
     "lggd": Method("LGGD", LGGDClassifier),
     "ggd": Method("GGD", lambda: LGGDClassifier(GGD()), needs_features=False),
-    "lggd-plus": Method("LGGD+", LGGDPlus, None),
-    "gcn": Method("GCN", lambda: LGGDClassifier(None, GCN()), None),
-    "gat": Method("GAT", lambda: LGGDClassifier(None, GAT()), None),
-    "chebnet": Method("ChebNet", lambda: LGGDClassifier(None, ChebNet()), None),
-    "jknet": Method("JKNet", lambda: LGGDClassifier(None, JKNet()), None),
+    "lggd-plus": Method("LGGD+", LGGDPlus, network=lambda model: model.readout.readouts[0]),
+    "gcn": Method("GCN", lambda: LGGDClassifier(None, GCN()), has_backbone=False),
+    "gat": Method("GAT", lambda: LGGDClassifier(None, GAT()), has_backbone=False),
+    "chebnet": Method("ChebNet", lambda: LGGDClassifier(None, ChebNet()), has_backbone=False),
+    "jknet": Method("JKNet", lambda: LGGDClassifier(None, JKNet()), has_backbone=False),
     "mixup": Method("MixUp", MixUp),
     "dropedge": Method("DropEdge", DropEdge),
     "gaug-m": Method("GAug-M", GAugM),
     "gaug-o": Method("GAug-O", GAugO),
     "gdc-ppr": Method("GDC (PPR)", lambda: GDC(PPR())),
     "gdc-heat": Method("GDC (heat)", lambda: GDC(Heat())),
-    "gpr-gnn": Method("GPR-GNN", GPRGNN, None),
-    "goal": Method("GOAL", GOAL, None),
-    "graphmix": Method("GraphMix", GraphMix, None),
+    "gpr-gnn": Method("GPR-GNN", GPRGNN, has_backbone=False),
+    "goal": Method("GOAL", GOAL, has_backbone=False),
+    "graphmix": Method("GraphMix", GraphMix, has_backbone=False),
 }
 
 
@@ -63,17 +68,17 @@ def build_model(
     """
     chosen = METHODS[method]
     model = chosen.build()
+    network = chosen.network(model)
     if preset != "default":
         if method != "lggd":
             raise InputError("preset", "be omitted for other methods than lggd", preset)
         model.set_params(features=PRESETS[preset]())
     if backbone is not None:
-        if chosen.backbone is None:
+        if not chosen.has_backbone:
             raise InputError("backbone", f"be omitted for {method}", backbone, "It defines the network itself.")
-        model.set_params(**{chosen.backbone: BACKBONES[backbone]})
+        network.backbone = BACKBONES[backbone]
     if epochs is not None:
-        model.set_params(optimization__epochs=epochs)
-    params = model.get_params()
-    model.set_params(**{name: seed for name in params if name == "seed" or name.endswith("__seed")})
+        network.optimization = replace(network.optimization, epochs=epochs)
+    model.set_params(**{name: seed for name in model.get_params() if name.rpartition("__")[2] == "seed"})
     model.check_settings()
     return model

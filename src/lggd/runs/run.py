@@ -15,7 +15,9 @@ from torch import Tensor
 
 from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
+from lggd.features.distance_features import DistanceFeatures
 from lggd.memory import Memory
+from lggd.models import Ensemble, SelfTraining
 from lggd.models.memory_estimate import estimate_memory
 from lggd.report.content import Addition
 from lggd.runs.methods import BACKBONES, METHODS, build_model
@@ -64,7 +66,7 @@ class RunSettings:
     @property
     def backbone_name(self) -> str | None:
         """The backbone of the method; None if it has none."""
-        return (self.backbone or DEFAULT_BACKBONE) if METHODS[self.method].backbone else None
+        return (self.backbone or DEFAULT_BACKBONE) if METHODS[self.method].has_backbone else None
 
     @property
     def reference_method(self) -> str | None:
@@ -73,18 +75,21 @@ class RunSettings:
         return None if name == "none" or self.method in BACKBONES else name
 
     def titles(self) -> dict[str, str]:
-        """Returns what the parts of the run are called: {"reference": "GCN", "model": "LGGD + GCN"}."""
+        """Returns what the parts of the run are called: {"reference": "GCN", "model": "LGGD with GCN"}."""
         reference, method = self.reference_method, METHODS[self.method]
         alone = METHODS[reference].title if reference else ""
-        joined = f"{method.title} + {alone}" if method.backbone and alone else method.title
+        joined = f"{method.title} with {alone}" if method.has_backbone and alone else method.title
         return ({"reference": alone} if reference else {}) | {"model": joined}
 
     def memory(self, run_input: RunInput) -> Memory | None:
         """Estimates the memory that learning distances takes on the device of the run; None without distances."""
-        model = self.model()
-        if getattr(model, "features", None) is None:
+        features, models = getattr(self.model(), "features", None), 1
+        while isinstance(features, (SelfTraining, Ensemble)):
+            models, features = models * getattr(features, "members", 1), features.model
+        if features is None:
             return None
-        return estimate_memory(copy.copy(run_input.data).to(self.device), model)  # PyG moves a Data in place
+        data = copy.copy(run_input.data).to(self.device)  # PyG moves a Data in place
+        return estimate_memory(data, features, models=models)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +137,7 @@ def run(
 ) -> RunResult:
     """Trains and measures. With a folder for unfinished `training`, an interrupted run can be resumed."""
     started = time.perf_counter()
-    settings, asked = settings.for_input(run_input), settings
+    settings = settings.for_input(run_input)
     notes = list(run_input.notes)
     resumed = training is not None and training.open(resume=resume)
     if resume and not resumed:
@@ -156,7 +161,7 @@ def run(
     if settings.reference_method is not None and run_input.has_features:
         fit(build_model(settings.reference_method, epochs=settings.epochs, seed=settings.seed), "reference")
     else:
-        notes += _why_no_reference(asked, settings)
+        notes += _why_no_reference(run_input, settings)
     model = settings.model()
     measured, measured_labels = fit(model, "model"), model.labels_.cpu()
     held_out = run_input.held_out.nonzero().squeeze(1)
@@ -164,23 +169,36 @@ def run(
         notes.append("Accuracy is unknown: fewer than two labels were held out to measure it.")
     additions = _additions(model, run_input, settings.seed) if model.accepts_labels else ()
     features = getattr(model, "features_", None)
-    distances = None if features is None else features.distances(model.data_).permute(1, 0, 2).cpu()
+    inner = distance_features(features)
+    distances = None
+    if inner:
+        distances = torch.stack([one.distances(model.data_) for one in inner]).mean(0).permute(1, 0, 2).cpu()
     if run_input.restores_labels and len(held_out):
         if model.accepts_labels:
             model.add_labels(held_out, run_input.data.y[held_out])
         notes.append(_what_became_of_held_out(model))
     model.metadata_ = {"dataset": run_input.name, "ids": run_input.ids, "classes": run_input.classes}
     if features is not None:
-        model.metadata_["feature_names"] = feature_names(features, run_input.classes)
+        model.metadata_["feature_names"] = feature_names(inner[0], run_input.classes)
     final = model.predict_proba().cpu()
+    table = None if features is None else features.features(model.data_).cpu()
     seconds["all"] = time.perf_counter() - started
     return RunResult(
         run_input, settings, model, accuracy, seconds, additions, tuple(notes), final, model.labels_.cpu(), measured,
-        measured_labels, distances, None if features is None else features.features(model.data_).cpu(), curves, resumed,
+        measured_labels, distances, table, curves, resumed,
     )  # fmt: skip
 
 
-def feature_names(features: Any, classes: list[str]) -> list[str]:
+def distance_features(features: Any) -> list[DistanceFeatures]:
+    """Returns the fitted distance features themselves, without ensembles and self-training around them."""
+    if isinstance(features, SelfTraining):
+        return distance_features(features.model_)
+    if isinstance(features, Ensemble):
+        return [inner for member in features.members_ for inner in distance_features(member)]
+    return [features] if isinstance(features, DistanceFeatures) else []
+
+
+def feature_names(features: DistanceFeatures, classes: list[str]) -> list[str]:
     """Returns the names of the features with those of the classes: "class red, t=1" in place of "class 2, t=1"."""
     per_class = [f"class {name}, t={t:g}" for t in features.times for name in classes]
     return per_class + features.feature_names_[len(per_class) :]
@@ -197,10 +215,10 @@ def installed_versions() -> dict[str, str]:
     return found
 
 
-def _why_no_reference(asked: RunSettings, used: RunSettings) -> list[str]:
-    if asked.method != used.method:
-        return ["The nodes have no features to learn from: GGD replaces LGGD, and there is nothing to compare with."]
-    if used.backbone == "none":
+def _why_no_reference(run_input: RunInput, settings: RunSettings) -> list[str]:
+    if not run_input.has_features:
+        return ["The nodes have no features: GGD uses the graph alone, and there is nothing to compare it with."]
+    if settings.backbone == "none":
         return ["Without a backbone, each node gets its nearest class by distance; there is nothing to compare with."]
     return []
 

@@ -14,7 +14,7 @@ from lggd.data.graph_files import read_label_file
 from lggd.data.output_files import write_predictions
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.labels import first_conflict
+from lggd.estimator.labels import LabelConflictError, merge_labels
 from lggd.models import load_model
 
 
@@ -87,11 +87,12 @@ class SavedModel:
     def add_labels(self, path: str | Path) -> tuple[AddedLabels, Tensor]:
         """Adds the labels of a table of ids and classes; returns their effect and the new probabilities."""
         nodes, labels = (torch.from_numpy(found) for found in read_label_file(path, self.ids, self.classes))
-        conflict = first_conflict(self.model.labels_, nodes, labels)
-        if conflict is not None:
-            node, label = self.ids[int(nodes[conflict[0]])], self.classes[int(labels[conflict[0]])]
-            rule = f"give the node {node!r} its known label {self.classes[conflict[1]]!r}"
-            raise InputError(path, rule, repr(label), "Leave it out, or train again.")
+        try:
+            merge_labels(self.model.labels_, nodes, labels, self.model.num_classes_)
+        except LabelConflictError as error:
+            node, known, label = self.ids[error.node], self.classes[error.known], self.classes[error.label]
+            rule = f"give the node {node!r} its known label {known!r}"
+            raise InputError(path, rule, repr(label), "Leave it out, or train again.") from error
         before = self.probabilities().argmax(1)
         began = time.perf_counter()
         new = self.model.labels_[nodes] < 0

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
-from numbers import Real
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from lggd.equation.boundary import Boundary, Sources
 from lggd.equation.operators import check_p
 from lggd.equation.potential import Potential, read_potential
 from lggd.errors import InputError, InputTypeError
-from lggd.graph import Graph
-from lggd.kernels import Field, backend_for, idle_columns
+from lggd.graph import Graph, check_graph
+from lggd.kernels import backend_for
 from lggd.solvers.dijkstra import hops
-from lggd.solvers.problem import Problem
-from lggd.solvers.scheme import FixedStep, choose_step
+from lggd.solvers.eikonal_problem import EikonalProblem
+from lggd.solvers.padding import PaddedState
+from lggd.solvers.plan import evolution_layout
+from lggd.validation import check_entries, check_real
 
-# An evolution reads the edges some hundred times: more than enough for reordering to pay.
-PASSES = 100
+# Where no start is given, f(·, 0) off the boundary: above any distance in practice.
+FAR = 1e6
 
 
 class CauchyProblem:
@@ -40,30 +39,22 @@ class CauchyProblem:
         weight: Tensor | None,
         far: float,
     ) -> None:
-        if not isinstance(graph, Graph):
-            raise InputTypeError("graph", "be a lggd.Graph", type(graph).__name__, "Build one, as Graph.from_scipy.")
-        self.graph, self.layout = graph, graph.layout(PASSES)
+        self.graph, self.layout = check_graph(graph), evolution_layout(graph)
         self.boundary = None if sources is None else Boundary.read(sources, graph.num_nodes)
         by_node = self._read_start(start, far)
         self.columns = by_node.shape[1]
-        rho = read_potential(potential, graph, self.columns, by_node.dtype)
+        rho = self.layout.into_rows(read_potential(potential, graph, self.columns, by_node.dtype))
         root_weight = self._read_weight(weight, by_node.dtype)
-        boundary_mask = None if self.boundary is None else self.boundary.mask(graph.num_nodes).to(graph.device)
-        if boundary_mask is not None:
-            by_node = by_node.masked_fill(boundary_mask, 0)
-            boundary_mask = self.layout.into_rows(self._carried(boundary_mask, True)).contiguous()
-        self.start = self.layout.into_rows(self._carried(by_node, 0.0)).contiguous()
-        self.field = Field(
-            self.layout.csr,
-            check_p(p),
-            self.layout.into_rows(rho if rho.shape[1] == 1 else self._carried(rho, 1.0)).contiguous(),
-            root_weight if root_weight is None or root_weight.shape[1] == 1 else self._carried(root_weight, 1.0),
-            boundary_mask,
+        boundary_mask = None
+        if self.boundary is not None:
+            mask = self.boundary.mask(graph.num_nodes).to(graph.device)
+            by_node = by_node.masked_fill(mask, 0)
+            boundary_mask = self.layout.into_rows(mask).unsqueeze(1)
+        padded = PaddedState.build(
+            self.layout.csr, check_p(p), self.layout.into_rows(by_node).unsqueeze(1), rho, root_weight, boundary_mask,
             symmetric=weight is None and not graph.is_directed,
-        )
-
-    def _carried(self, columns: Tensor, filling: float) -> Tensor:
-        return pad(columns, (0, idle_columns(self.graph.device, self.columns)), value=filling)
+        )  # fmt: skip
+        self.start, self.field = padded.state, padded.field
 
     def to_nodes(self, rows: Tensor) -> Tensor:
         """States by row `[…, N, C]` as values by node `[…, N, K]`, without the idle columns."""
@@ -74,29 +65,21 @@ class CauchyProblem:
         if start is None:
             if boundary is None:
                 raise InputError("start", "be given where sources=None: without a boundary nothing else sets f")
-            if not isinstance(far, Real) or not 0 <= far < math.inf:
-                raise InputError("far", "be non-negative and finite", far)
+            check_real("far", far, 0, closed="left", rule="be non-negative and finite")
             shape = (graph.num_nodes, len(boundary.columns))
             return torch.full(shape, float(far), dtype=graph.dtype, device=graph.device)
         if not isinstance(start, Tensor) or not start.is_floating_point():
-            given = start.dtype if isinstance(start, Tensor) else type(start).__name__
-            raise InputTypeError("start", "be a floating-point tensor", given, "Use torch.as_tensor(start, dtype=…).")
+            kind = start.dtype if isinstance(start, Tensor) else type(start).__name__
+            raise InputTypeError("start", "be a floating-point tensor", kind, "Use torch.as_tensor(start, dtype=…).")
         if start.dtype not in (torch.float32, torch.float64):
             raise InputTypeError("start", "be float32 or float64", start.dtype, "Convert it with start.float().")
         value = (start.unsqueeze(1) if start.dim() == 1 else start).to(graph.device)
         columns = len(boundary.columns) if boundary is not None else value.shape[1] if value.dim() == 2 else 1
         if value.dim() != 2 or value.shape[0] != graph.num_nodes or value.shape[1] not in (1, columns):
-            wanted = f"[{graph.num_nodes}, {columns}]"
-            raise InputError("start", f"have shape {wanted} (nodes, columns)", list(start.shape))
-        bad = ~(torch.isfinite(value) & (value >= 0))
-        if bool(bad.any()):
-            node, column = (int(x) for x in bad.nonzero()[0])
-            raise InputError(
-                "start",
-                "be non-negative and finite",
-                f"{float(value[node, column]):g} at node {node}, column {column}",
-                "Distances start at 0 or above: take the absolute value.",
-            )
+            rule = f"have shape [{graph.num_nodes}, {columns}] (nodes, columns)"
+            raise InputError("start", rule, list(start.shape))
+        valid, remedy = torch.isfinite(value) & (value >= 0), "Distances start at 0 or above: take the absolute value."
+        check_entries("start", value, valid, "be non-negative and finite", "node", remedy)
         return value.expand(-1, columns)
 
     def _read_weight(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor | None:
@@ -108,50 +91,39 @@ class CauchyProblem:
         value = weight.unsqueeze(1) if weight.dim() == 1 else weight
         edges = self.graph.num_edges
         if value.dim() != 2 or value.shape[0] != edges or value.shape[1] not in (1, self.columns):
-            wanted = f"[{edges}] or [{edges}, {self.columns}]"
-            raise InputError("weight", f"have shape {wanted}, along graph.edge_index", list(weight.shape))
-        bad = ~(torch.isfinite(value) & (value > 0))
-        if bool(bad.any()):
-            edge, column = (int(x) for x in bad.nonzero()[0])
-            raise InputError("weight", "be positive and finite", f"{float(value[edge, column]):g} on edge {edge}")
-        value = value.to(device=self.graph.device, dtype=dtype).sqrt()
-        return self.layout.edges_into_rows(value).contiguous()
-
-    @cached_property
-    def bound(self) -> float:
-        """max_i ρ(i)‖√w(i,·)‖_p; times the step it must stay below the scheme's limits. 0 without edges."""
-        return float(self.field.cfl_number().max())
-
-    def choose_step(self, scheme: FixedStep) -> tuple[float, bool]:
-        """The step to take, and whether it lies above the scheme's monotone limit."""
-        return choose_step(scheme, self.field.p, self.bound)
+            rule = f"have shape [{edges}] or [{edges}, {self.columns}], along graph.edge_index"
+            raise InputError("weight", rule, list(weight.shape))
+        check_entries("weight", value, torch.isfinite(value) & (value > 0), "be positive and finite", "edge")
+        return self.layout.edges_into_rows(value.to(device=self.graph.device, dtype=dtype).sqrt())
 
     @cached_property
     def reachable(self) -> Tensor:
         """Which rows can reach the boundary of each column, `[N, K]`."""
         if self.boundary is None:
             return torch.ones_like(self.start[:, : self.columns], dtype=torch.bool)
-        steady = Problem.read(self.graph, list(self.boundary.columns), self.field.p, None)
-        by_node = steady.layout.to_nodes(torch.isfinite(hops(steady)))
+        problem = EikonalProblem.read(self.graph, list(self.boundary.columns), self.field.p, None)
+        by_node = problem.layout.to_nodes(torch.isfinite(hops(problem)))
         return self.layout.into_rows(by_node.to(self.graph.device))
 
     def residual(self, rows: Tensor) -> float:
         """max |1 − ρ‖∇⁻f‖_p| over the free rows that can reach the boundary; 0 where there are none."""
-        field = self.field
+        field, free = self.field, self.reachable
         off = (1 - field.rho.detach() * backend_for(rows.device).norm(field.detached(), rows)).abs()[:, : self.columns]
-        free = (
-            self.reachable if field.boundary_mask is None else self.reachable & ~field.boundary_mask[:, : self.columns]
-        )
+        if field.boundary_mask is not None:
+            free = free & ~field.boundary_mask[:, : self.columns]
         return float(off.masked_fill(~free, 0).max())
 
-    def explain_divergence(self, before: Tensor, after: Tensor, step_number: int, size: float) -> FloatingPointError:
-        """The error that names the node, the step and the parameter behind a value that is no longer finite."""
-        row, column = (int(x) for x in (~torch.isfinite(after)).nonzero()[0])
+    def check_finite(self, before: Tensor, after: Tensor, step_number: int, size: float) -> None:
+        """Raises an error that names the node, the step and the parameter if a state is no longer finite."""
+        finite = torch.isfinite(after)
+        if bool(finite.all()):
+            return
+        row, column = (int(x) for x in (~finite).nonzero()[0])
         node = row if self.layout.order is None else int(self.layout.order[row])
         cfl_number = self.field.cfl_number()
-        steep = float(cfl_number[row, min(column, cfl_number.shape[1] - 1)])
-        return FloatingPointError(
+        here = float(cfl_number[row, min(column, cfl_number.shape[1] - 1)])
+        raise FloatingPointError(
             f"Node {node}, column {column}, became {float(after[row, column])} in step {step_number} (it was "
-            f"{float(before[row, column]):g}): there `step` × ρ‖√w‖_p is {size * steep:.4g}, and "
-            f"{size * self.bound:.4g} at its largest. Use step=None, which keeps it within the scheme's limit."
+            f"{float(before[row, column]):g}): there `step` × ρ‖√w‖_p is {size * here:.4g}, and "
+            f"{size * self.field.cfl_bound:.4g} at its largest. Use step=None, which stays within the scheme's limit."
         )

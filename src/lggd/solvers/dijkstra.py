@@ -10,9 +10,10 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from lggd.solvers.columns import solve_columns
+from lggd.errors import InputError
+from lggd.solvers.eikonal_problem import EikonalProblem
 from lggd.solvers.heap import FAR, PADDING, drop_first, fill, sift_up
-from lggd.solvers.problem import Problem
+from lggd.solvers.solution import Solution
 
 # Beyond this ratio of the longest to the shortest edge most buckets would be empty, and a heap is faster.
 WIDEST_RANGE = 64
@@ -21,54 +22,62 @@ NONE = -1
 
 @dataclass(frozen=True)
 class Dijkstra:
-    """Exact, for p = ∞ alone. Breadth-first where every edge is equally long; with buckets where the longest edge is
-    not many times the shortest; with a heap otherwise.
+    """Dijkstra's algorithm: exact, for p = ∞ only.
+
+    Breadth-first search where all edges are equally long, buckets where the longest edge is at most 64 times the
+    shortest, a heap otherwise.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> path = lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
+    >>> lggd.distance(path, [0], p=math.inf, solver=Dijkstra()).value.tolist()
+    [0.0, 1.0, 2.0]
     """
 
-    def solve(self, problem: Problem) -> tuple[Tensor, int | None]:
+    def solve(self, problem: EikonalProblem) -> Solution:
         if not math.isinf(problem.p):
-            raise ValueError(
-                f"`solver=Dijkstra()` finds shortest paths, p = inf, got p={problem.p}. Use FastMarching()."
-            )
-        csr, slowness = problem.layout.csr, problem.slowness
-        if csr.weight is None and (slowness == slowness[:1]).all():
-            return hops(problem) * torch.from_numpy(slowness[0]), None
-        return shortest(problem), None
+            rule = "be inf with solver=Dijkstra(), which finds shortest paths"
+            raise InputError("p", rule, problem.p, "Use FastMarching().")
+        slowness = problem.slowness
+        if problem.layout.csr.weight is None and (slowness == slowness[:1]).all():
+            return problem.solution(hops(problem) * torch.from_numpy(slowness[0]), self)
+        return problem.solution(shortest(problem), self)
 
 
-def shortest(problem: Problem) -> Tensor:
-    """Lengths of the shortest paths to the boundary by row `[N, K]`, float64; inf where there is no way."""
+def shortest(problem: EikonalProblem) -> Tensor:
+    """Lengths of the shortest paths to the boundary by row `[N, K]`, float64; inf where there is none."""
     csr, (indptr, indices, _, stride) = problem.layout.csr, problem.incoming
     length = csr.incoming_length.numpy()
     shortest, longest = csr.length_range
 
-    def one(column: int, starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
+    def solve(starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
         least, most = shortest * slowness.min(), longest * slowness.max()
         if most <= WIDEST_RANGE * least:
-            # A little narrower than the shortest edge, so that rounding cannot put both its ends into one bucket.
+            # Slightly narrower than the shortest edge, so that rounding cannot put both its ends into one bucket.
             width = 0.999 * least
             _with_buckets(indptr, indices, length, stride, starts, slowness, width, int(most / width) + 2, u)
         else:
             _with_heap(indptr, indices, length, stride, starts, slowness, u)
         return 0
 
-    return solve_columns(problem, one)[0]
+    return problem.solve_columns(solve)[0]
 
 
-def hops(problem: Problem) -> Tensor:
-    """The number of edges to the boundary by row `[N, K]`, float64; inf where there is no way."""
+def hops(problem: EikonalProblem) -> Tensor:
+    """The number of edges to the boundary by row `[N, K]`, float64; inf where it cannot be reached."""
     indptr, indices, _, _ = problem.incoming
 
-    def one(column: int, starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
+    def solve(starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
         _breadth_first(indptr, indices, starts, u)
         return 0
 
-    return solve_columns(problem, one)[0]
+    return problem.solve_columns(solve)[0]
 
 
 @njit(nogil=True, cache=True)
 def _breadth_first(indptr, indices, starts, u):  # type: ignore[no-untyped-def]
-    seen = np.zeros(u.size, np.uint8)  # a byte a node stays in the caches where u does not
+    seen = np.zeros(u.size, np.uint8)  # one byte per node stays in cache where u does not
     queue = np.empty(u.size, np.int32)
     queue[: starts.size] = starts
     for i in starts:
@@ -105,7 +114,7 @@ def _with_heap(indptr, indices, length, stride, starts, slowness, u):  # type: i
         drop_first(keys, nodes, place, size)
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
-            # Tentative values stand in u, and final ones are no larger than ui: one look passes by what cannot improve.
+            # u holds tentative values, and final ones are at most ui: one comparison skips what cannot improve.
             t = ui + slowness[j * varies] * length[e * stride]
             if t < u[j]:
                 u[j] = t
@@ -119,16 +128,17 @@ def _with_heap(indptr, indices, length, stride, starts, slowness, u):  # type: i
 
 @njit(nogil=True, cache=True)
 def _with_buckets(indptr, indices, length, stride, starts, slowness, width, count, u):  # type: ignore[no-untyped-def]
-    """Nodes wait in buckets by value, each narrower than the shortest edge: within one no node can improve another, so
-    they may leave it in any order. Buckets are used in turns, because no node waits more than `count` of them ahead.
+    """Nodes are queued in buckets by value, each narrower than the shortest edge: within one no node can improve
+    another, so they may be removed in any order. Buckets are reused cyclically, because no node is queued more than
+    `count` of them ahead.
 
-    A node that moves on to a nearer bucket leaves its old entry behind, to be passed by there. Entries are linked, and
-    freed ones are used again, so that all of them stay within the caches.
+    A node that moves to a nearer bucket leaves a stale entry behind, which is skipped later. Entries are linked lists,
+    and freed ones are reused, so that all of them stay in cache.
     """
     head = np.full(count, NONE, np.int32)
-    # An edge can cause one entry at most. Of this memory only what the front needs is ever touched, and so resident.
-    room = starts.size + indices.size
-    node, after = np.empty(room, np.int32), np.empty(room, np.int32)
+    # An edge causes at most one entry. Only the part of this memory that the front needs is ever touched.
+    capacity = starts.size + indices.size
+    node, after = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
     for n in range(starts.size):
         u[starts[n]] = 0.0
         node[n] = starts[n]

@@ -1,7 +1,7 @@
-"""A four-way indexed heap for fronts: keys and nodes side by side, the place of each node known.
+"""A 4-ary indexed heap for fronts: keys and nodes side by side, with the position of each node.
 
 `place[node]` is the node's position in the heap, FAR before it enters and FINAL once it has left. The three keys behind
-the last entry are always infinite (PADDING), so that four children can be compared without asking how many there are.
+the last entry are always infinite (PADDING), so that four children are compared without a bounds check.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PADDING = 3
 
 @njit
 def fill(keys, nodes, place, starts):  # type: ignore[no-untyped-def]
-    """Makes a heap of the given nodes, all at key 0."""
+    """Builds a heap of the given nodes, all with key 0, and returns its size."""
     for n in range(starts.size):
         keys[n] = 0.0
         nodes[n] = starts[n]
@@ -26,7 +26,7 @@ def fill(keys, nodes, place, starts):  # type: ignore[no-untyped-def]
 
 @njit
 def sift_up(keys, nodes, place, at, key, node):  # type: ignore[no-untyped-def]
-    """Puts (key, node) into the hole `at`, or above it."""
+    """Moves (key, node) from the empty position `at` up to its place."""
     while at > 0:
         parent = (at - 1) >> 2
         if keys[parent] <= key:
@@ -42,9 +42,9 @@ def sift_up(keys, nodes, place, at, key, node):  # type: ignore[no-untyped-def]
 
 @njit
 def drop_first(keys, nodes, place, size):  # type: ignore[no-untyped-def]
-    """Takes the first of `size + 1` entries away.
+    """Removes the first of `size + 1` entries.
 
-    The hole moves to the bottom without regard for the entry that will fill it, which nearly always belongs there.
+    The empty position moves to the bottom before the last entry fills it, which nearly always belongs there.
     """
     key, node, at = keys[size], nodes[size], 0
     keys[size] = np.inf

@@ -1,4 +1,4 @@
-"""The fast iterative method: relax the nodes whose neighbours changed until none does. No heap, no order."""
+"""The fast iterative method: relaxes nodes whose neighbours changed until none does. No heap, no order."""
 
 from __future__ import annotations
 
@@ -6,66 +6,72 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
-from torch import Tensor
 
-from lggd.errors import InputError
-from lggd.solvers.columns import solve_columns
+from lggd.solvers.eikonal_problem import EikonalProblem
 from lggd.solvers.local import newton
-from lggd.solvers.problem import Problem
+from lggd.solvers.solution import Solution
+from lggd.validation import check_int, check_real
 
 
 @dataclass(frozen=True)
 class FastIterative:
-    """Sweeps over an active list until no value falls by more than `tolerance` relative; all columns in parallel.
+    """The fast iterative method, for every p in [1, ∞] and any potential.
 
-    Slower than marching on one core, but it makes no use of an order among nodes: an independent check of marching, and
-    the form that suits wide machines. Values come down from infinity, so an early stop leaves them too large.
+    Slower than marching on one core, but independent of any order among nodes: a check of marching, and the form that
+    suits wide machines. Values decrease from infinity, so an early stop leaves them too large.
+
+    Parameters
+    ----------
+    tolerance : float
+        Stops where no value decreases by more than this fraction.
+    max_sweeps : int
+        Stops after this many sweeps with `Status.NOT_CONVERGED`.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> path = lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
+    >>> lggd.distance(path, [0], solver=FastIterative()).value.tolist()
+    [0.0, 1.0, 2.0]
     """
 
     tolerance: float = 1e-14
     max_sweeps: int = 1_000_000
 
     def __post_init__(self) -> None:
-        if not 0 <= self.tolerance < 1:
-            raise InputError("tolerance", "lie in [0, 1)", self.tolerance)
-        if self.max_sweeps < 1:
-            raise InputError("max_sweeps", "be at least 1", self.max_sweeps)
+        check_real("tolerance", self.tolerance, 0, 1, closed="left")
+        check_int("max_sweeps", self.max_sweeps, 1)
 
-    def solve(self, problem: Problem) -> tuple[Tensor, int | None]:
+    def solve(self, problem: EikonalProblem) -> Solution:
         csr, incoming = problem.layout.csr, problem.incoming
         own_weight = np.ones(1) if csr.weight is None else csr.weight.numpy()
-        edges = (
-            incoming.indptr,
-            incoming.indices,
-            incoming.stride,
-            csr.indptr.numpy(),
-            csr.indices.numpy(),
-            own_weight,
-        )
+        own = (csr.indptr.numpy(), csr.indices.numpy(), own_weight)
+        edges = (incoming.indptr, incoming.indices, incoming.stride, *own)
 
-        def one(column: int, starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
+        def solve(starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
             return int(_sweep(problem.p, *edges, starts, slowness, u, self.tolerance, self.max_sweeps))
 
-        return solve_columns(problem, one)
+        by_row, sweeps = problem.solve_columns(solve)
+        return problem.solution(by_row, self, sweeps, converged=sweeps <= self.max_sweeps)
 
 
 @njit(nogil=True, cache=True)
 def _sweep(  # type: ignore[no-untyped-def]
     p, indptr, indices, stride, row_ptr, row_indices, row_weight, starts, slowness, u, tolerance, max_sweeps
 ):
-    """Relaxes until nothing waits, and gives the number of sweeps: one more than allowed if it ran out of them."""
-    idle, waiting, boundary_mask = 0, 1, 2
+    """Relaxes until the queue is empty and returns the number of sweeps: one more than allowed if that was exceeded."""
+    idle, queued, boundary = 0, 1, 2
     state = np.full(u.size, idle, np.int32)
     active, following = np.empty(u.size, np.int32), np.empty(u.size, np.int32)
     for i in starts:
         u[i] = 0.0
-        state[i] = boundary_mask
+        state[i] = boundary
     count = 0
     for i in starts:
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
             if state[j] == idle:
-                state[j] = waiting
+                state[j] = queued
                 active[count] = j
                 count += 1
     sweeps = 0
@@ -82,14 +88,14 @@ def _sweep(  # type: ignore[no-untyped-def]
                 t = min(t, u[row_indices[e]] + r / np.sqrt(np.float64(row_weight[e * stride])))
             if p < np.inf and t < np.inf:
                 t = newton(p, t, r, i, row_ptr, row_indices, row_weight, stride, u, state, False)
-            # From infinity the first fall always counts; inf − inf below is NaN and compares false.
+            # A first finite value always counts; inf − inf below is NaN and compares false.
             if not (t < u[i] - tolerance * u[i] or (u[i] == np.inf and t < np.inf)):
                 continue
             u[i] = t
             for e in range(indptr[i], indptr[i + 1]):
                 j = indices[e]
                 if state[j] == idle and u[j] > t:
-                    state[j] = waiting
+                    state[j] = queued
                     following[next_count] = j
                     next_count += 1
         active, following = following, active

@@ -7,15 +7,15 @@ from numba import njit
 
 from lggd.solvers.heap import FINAL
 
-# Newton's steps shrink quadratically; this many never were needed, they only bound the loop.
+# Newton's method converges quadratically; this only bounds the loop.
 MOST_STEPS = 60
 
 
 @njit(inline="always")
 def newton(p, t, slowness, i, indptr, indices, weight, stride, u, place, final_only):  # type: ignore[no-untyped-def]
-    """The root from any t at or above it. The norm is convex in t, so Newton's method comes down to it monotonically.
+    """The root from any t at or above it: the norm is convex in t, so Newton's method decreases monotonically to it.
 
-    With `final_only` just the neighbours that have left the front count.
+    With `final_only`, only neighbours that have left the front count.
     """
     for _ in range(MOST_STEPS):
         largest = 0.0
@@ -37,8 +37,8 @@ def newton(p, t, slowness, i, indptr, indices, weight, stride, u, place, final_o
                 slope += power * s
         root = total ** (1.0 / p)
         # d‖·‖/dt = Σ s·share^(p−1) / ‖share‖^(p−1), and ‖·‖ = largest · ‖share‖.
-        down = (largest * root - slowness) / (slope / root ** (p - 1.0))
-        if not down > 1e-15 * abs(t):
+        decrease = (largest * root - slowness) / (slope / root ** (p - 1.0))
+        if not decrease > 1e-15 * abs(t):
             break
-        t -= down
+        t -= decrease
     return t

@@ -1,7 +1,7 @@
-"""Fast marching: nodes become final in order of their distance, each from its final neighbours alone. One pass, exact.
+"""Fast marching: nodes become final in order of their distance, each from its final neighbours only. One pass, exact.
 
-A node's value depends only on smaller ones (∇⁻ looks down), so the nearest node of the front can no longer change. For
-p = 1 and p = 2 the final neighbours enter through running sums, O(1) an edge; for p = ∞ through a minimum; for other p
+A node's value depends only on smaller ones (∇⁻ is an upwind gradient), so the nearest node of the front is final. For
+p = 1 and p = 2 the final neighbours enter through running sums, O(1) per edge; for p = ∞ through a minimum; for other p
 through a scalar root.
 """
 
@@ -14,70 +14,81 @@ from functools import cache
 
 import numpy as np
 from numba import njit
-from torch import Tensor
 
-from lggd.solvers.columns import solve_columns
 from lggd.solvers.dijkstra import shortest
+from lggd.solvers.eikonal_problem import EikonalProblem
 from lggd.solvers.heap import FAR, FINAL, PADDING, drop_first, fill, sift_up
 from lggd.solvers.local import newton
-from lggd.solvers.problem import Problem
+from lggd.solvers.solution import Solution
 
-# How the final neighbours of a node are gathered, and the numbers that gathering keeps a node.
+# How final neighbours are accumulated, and how many running sums that takes per node.
 SUM, SQUARES, POWERS = 1, 2, 3
-KEPT = {SUM: 2, SQUARES: 3, POWERS: 0}
+NUM_SUMS = {SUM: 2, SQUARES: 3, POWERS: 0}
 
 
 @dataclass(frozen=True)
 class FastMarching:
-    """Exact, for every p in [1, ∞] and any potential: O(E log F) at worst, where F is the size of the front.
+    """Fast marching: exact, for every p in [1, ∞] and any potential, in O(E log F) time, F the size of the front.
 
-    p = 1, 2 and ∞ cost a few operations an edge. Other p solve a small equation a relaxation, far more work. Columns
-    run in parallel threads.
+    p = 1, 2 and ∞ cost a few operations per edge; other p solve a scalar equation per relaxation, which is far slower.
+    Columns run in parallel threads.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> path = lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
+    >>> lggd.distance(path, [0], p=2, solver=FastMarching()).value.tolist()
+    [0.0, 1.0, 2.0]
     """
 
-    def solve(self, problem: Problem) -> tuple[Tensor, int | None]:
+    def solve(self, problem: EikonalProblem) -> Solution:
         if math.isinf(problem.p):
-            return shortest(problem), None
+            return problem.solution(shortest(problem), self)
         csr = problem.layout.csr
         own_weight = np.ones(1) if csr.weight is None else csr.weight.numpy()
         edges = (*problem.incoming, csr.indptr.numpy(), csr.indices.numpy(), own_weight)
         march = compiled(SUM if problem.p == 1 else SQUARES if problem.p == 2 else POWERS)
 
-        def one(column: int, starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
+        def solve(starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
             march(problem.p, *edges, starts, slowness, u)
             return 0
 
-        return solve_columns(problem, one)[0], None
+        return problem.solution(problem.solve_columns(solve)[0], self)
 
 
 @njit(inline="always")
-def _from_sum(kept, j, s, ui, slowness):  # type: ignore[no-untyped-def]
+def _from_sum(sums, j, s, ui, slowness):  # type: ignore[no-untyped-def]
     """p = 1: Σ s(t − u) = 1/ρ over the final neighbours, so t = (1/ρ + Σ s·u) / Σ s."""
-    kept[j, 0] += s
-    kept[j, 1] += s * ui
-    return (slowness + kept[j, 1]) / kept[j, 0]
+    sums[j, 0] += s
+    sums[j, 1] += s * ui
+    return (slowness + sums[j, 1]) / sums[j, 0]
 
 
 @njit(inline="always")
-def _from_squares(kept, j, w, ui, slowness):  # type: ignore[no-untyped-def]
-    """p = 2: Σ w(t − u)² = 1/ρ². Welford's update keeps the mean and spread of u, and t = mean + √(what is left/Σw)."""
-    kept[j, 0] += w
-    away = ui - kept[j, 1]
-    kept[j, 1] += away * w / kept[j, 0]
-    kept[j, 2] += w * away * (ui - kept[j, 1])
-    return kept[j, 1] + np.sqrt(max(slowness * slowness - kept[j, 2], 0.0) / kept[j, 0])
+def _from_squares(sums, j, w, ui, slowness):  # type: ignore[no-untyped-def]
+    """p = 2: Σ w(t − u)² = 1/ρ², so t = mean + √((1/ρ² − S)/Σw), with mean = Σ w·u / Σw and S = Σ w(u − mean)².
+
+    S grows by a product of non-negative factors (Chan, Golub and LeVeque), which keeps its relative error at a few
+    roundings. Welford's form has u − (the new mean) as a factor: that cancels where w exceeds all earlier weights.
+    """
+    total = sums[j, 0] + w
+    deviation, share = ui - sums[j, 1], w / total
+    sums[j, 2] += sums[j, 0] * share * deviation * deviation
+    sums[j, 1] += share * deviation
+    sums[j, 0] = total
+    return sums[j, 1] + np.sqrt(max(slowness * slowness - sums[j, 2], 0.0) / total)
 
 
 @cache
-def compiled(gathering: int) -> Callable[..., None]:
-    """The march for one gathering. Compiled at its first call, then kept on disk."""
-    numbers = KEPT[gathering]
+def compiled(mode: int) -> Callable[..., None]:
+    """The march for one mode of accumulation. Compiled at its first call, then cached on disk."""
+    num_sums = NUM_SUMS[mode]
 
     @njit(nogil=True, cache=True)
     def march(p, indptr, indices, weight, stride, row_ptr, row_indices, row_weight, starts, slowness, u):  # type: ignore[no-untyped-def]
         place = np.full(u.size, FAR, np.int32)
-        kept = np.zeros((u.size, numbers))
-        # The front is far smaller than the graph: of these two, memory is only ever touched as far as it reaches.
+        sums = np.zeros((u.size, num_sums))
+        # The front is far smaller than the graph: only as much of this memory is ever touched.
         keys, nodes = np.empty(u.size + PADDING + 1), np.empty(u.size, np.int32)
         varies = 1 if slowness.size > 1 else 0
         size = fill(keys, nodes, place, starts)
@@ -93,12 +104,12 @@ def compiled(gathering: int) -> Callable[..., None]:
                 if at == FINAL:
                     continue
                 w, r = np.float64(weight[e * stride]), slowness[j * varies]
-                if gathering == SQUARES:
-                    t = _from_squares(kept, j, w, ui, r)
+                if mode == SQUARES:
+                    t = _from_squares(sums, j, w, ui, r)
                 else:
-                    s = np.sqrt(w) if stride else w  # a root an edge is dear where every weight is 1
-                    t = _from_sum(kept, j, s, ui, r) if gathering == SUM else ui + r / s
-                if gathering == POWERS and at != FAR:
+                    s = np.sqrt(w) if stride else w  # a root per edge is expensive where every weight is 1
+                    t = _from_sum(sums, j, s, ui, r) if mode == SUM else ui + r / s
+                if mode == POWERS and at != FAR:
                     t = min(t, keys[at])
                     t = newton(p, t, r, j, row_ptr, row_indices, row_weight, stride, u, place, True)
                 t = max(t, ui)  # rounding must not let a node overtake one that is final

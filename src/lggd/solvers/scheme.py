@@ -1,25 +1,26 @@
-"""Time stepping schemes: explicit Runge-Kutta tableaus, and how large a step each of them bears.
+"""Time stepping schemes: explicit Runge-Kutta tableaus, and how large a step each of them allows.
 
 With `z = step · max_i ρ(i)‖√w(i,·)‖_p` there are two limits:
 
-- monotone, z = 1 for all of them: up to it no node falls below the distance it comes down to, from any start. Above it
-  a node that starts far up (at 10⁶, say) can be thrown, or drag its neighbours, as far below zero, from where they
-  climb back by only one unit a unit of time. For Euler this is a theorem, for SSPRK3 too (it averages Euler steps). For
-  RK4 it is where the fourth stage changes sign: it stands at (1 − z)(1 + z²/3) of where the step began.
-- stable: above it values can grow without bound or circle around the answer. It is refused unless `force=True`.
+- monotone, z = 1 for all of them: up to it no node falls below the distance it converges to, from any start. Above it
+  a node that starts high (at 10⁶, say) can overshoot, or pull its neighbours, as far below zero, from where they
+  rise again by only one unit per unit of time. For Euler this is a theorem, for SSPRK3 too (it averages Euler steps).
+  For RK4 it is where the fourth stage changes sign: it is (1 − z)(1 + z²/3) times the value at the start of the step.
+- stable: above it values can grow without bound or oscillate around the answer. It is refused unless `force=True`.
 
 For p = 1 the slopes form a triangular matrix, so the stable limit is the scheme's classical one on the real axis. For
-p > 1 they do not, and steps with z above about 1.1 have been seen to diverge: there both limits are 1.
+p > 1 they do not, and steps with z above about 1.1 have been observed to diverge: there both limits are 1.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import ClassVar
 
 from lggd.errors import InputError, InputTypeError
+from lggd.kernels import Field
+from lggd.validation import check_positive
 
 MONOTONE = 1.0
 
@@ -31,22 +32,16 @@ class Tableau:
     stages: tuple[tuple[float, ...], ...]
     weights: tuple[float, ...]
 
-    def coefficients(self, s: int) -> tuple[float, ...]:
-        """What to add up once slope s is known: the start of stage s + 1, or the end of the step."""
-        return self.weights if s + 1 == len(self.weights) else self.stages[s + 1]
-
 
 @dataclass(frozen=True)
 class _FixedStep:
-    """`step=None` takes the largest step within the monotone limit; `force=True` admits one above the stable limit."""
-
     step: float | None = None
     force: bool = False
     stable: ClassVar[float]
 
     def __post_init__(self) -> None:
-        if self.step is not None and not (isinstance(self.step, Real) and 0 < self.step < math.inf):
-            raise InputError("step", "be positive", self.step, "Use step=None for the largest safe one.")
+        if self.step is not None:
+            check_positive("step", self.step, "Use step=None for the largest safe one.")
 
     def stable_at(self, p: float) -> float:
         """The largest stable z for this exponent."""
@@ -55,7 +50,20 @@ class _FixedStep:
 
 @dataclass(frozen=True)
 class Euler(_FixedStep):
-    """Forward Euler, first order: f + h·F(f)."""
+    """Forward Euler, first order: f + h·F(f).
+
+    Parameters
+    ----------
+    step : float, optional
+        The step in time; None takes the largest one within the monotone limit.
+    force : bool
+        Allows a step above the stable limit.
+
+    Examples
+    --------
+    >>> Euler(step=0.5)
+    Euler(step=0.5, force=False)
+    """
 
     stable: ClassVar[float] = 2.0
     tableau: ClassVar[Tableau] = Tableau(((),), (1.0,))
@@ -63,7 +71,10 @@ class Euler(_FixedStep):
 
 @dataclass(frozen=True)
 class SSPRK3(_FixedStep):
-    """Shu and Osher's third-order scheme: as careful with kinks as Euler, and far more accurate."""
+    """Shu and Osher's strong-stability-preserving scheme, third order: as robust at kinks as Euler, more accurate.
+
+    Parameters are those of `Euler`.
+    """
 
     stable: ClassVar[float] = 2.512
     tableau: ClassVar[Tableau] = Tableau(((), (1.0,), (0.25, 0.25)), (1 / 6, 1 / 6, 2 / 3))
@@ -71,7 +82,7 @@ class SSPRK3(_FixedStep):
 
 @dataclass(frozen=True)
 class RK4(_FixedStep):
-    """The 3/8 rule, fourth order: what torchdiffeq calls rk4, and so what the paper ran."""
+    """The 3/8 rule, fourth order: torchdiffeq's rk4, which the paper used. Parameters are those of `Euler`."""
 
     stable: ClassVar[float] = 2.785
     tableau: ClassVar[Tableau] = Tableau(((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)), (1 / 8, 3 / 8, 3 / 8, 1 / 8))
@@ -80,11 +91,11 @@ class RK4(_FixedStep):
 FixedStep = Euler | SSPRK3 | RK4
 
 
-def choose_step(scheme: FixedStep, p: float, bound: float) -> tuple[float, bool]:
-    """The step to take where max ρ‖√w‖_p is `bound`, and whether it lies above the monotone limit."""
+def choose_step(scheme: FixedStep, field: Field) -> tuple[float, bool]:
+    """The step to take, infinite without edges, and whether it lies above the monotone limit."""
     if not isinstance(scheme, FixedStep):
         raise InputTypeError("scheme", "be a stepping scheme such as RK4()", repr(scheme))
-    stable = scheme.stable_at(p)
+    stable, bound = scheme.stable_at(field.p), field.cfl_bound
     monotone = MONOTONE / bound if bound else math.inf
     if scheme.step is None:
         return monotone, False
@@ -92,10 +103,8 @@ def choose_step(scheme: FixedStep, p: float, bound: float) -> tuple[float, bool]
     if scheme.step * bound > stable * (1 + 1e-6) and not scheme.force:
         raise InputError(
             "step",
-            (
-                f"be at most {stable / bound:.4g} on this graph (step × max ρ‖√w‖_p must not exceed {stable} for "
-                f"{type(scheme).__name__})"
-            ),
+            f"be at most {stable / bound:.4g} on this graph (step × max ρ‖√w‖_p must not exceed {stable} for "
+            f"{type(scheme).__name__})",
             f"{scheme.step:g}, where it is {scheme.step * bound:.4g}",
             "Use step=None, a smaller potential such as DegreePotential(-1), or force=True.",
         )
@@ -104,10 +113,20 @@ def choose_step(scheme: FixedStep, p: float, bound: float) -> tuple[float, bool]
 
 @dataclass(frozen=True)
 class TorchDiffEq:
-    """The same evolution through the package torchdiffeq, for parity with the paper's code and as an oracle.
+    """The evolution through the package torchdiffeq, for parity with the paper's code and as a reference.
 
-    `adjoint=True` takes gradients from the continuous adjoint, which is inexact across the kinks of this equation.
-    Needs `pip install torchdiffeq`. Its fixed-step methods ignore tolerances. Steps are not checked for stability.
+    Needs `pip install torchdiffeq`. Steps are not checked for stability.
+
+    Parameters
+    ----------
+    method : str
+        A method of torchdiffeq.
+    step : float, optional
+        The step of its fixed-step methods, which ignore tolerances.
+    adjoint : bool
+        Uses the continuous adjoint for gradients, which is inexact at the kinks of this equation.
+    rtol, atol : float
+        Tolerances of its adaptive methods.
     """
 
     method: str = "rk4"

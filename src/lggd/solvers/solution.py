@@ -1,4 +1,4 @@
-"""What a solve returns: the values, how it ended, and what it took."""
+"""What a solver returns: values, status and statistics."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from torch import Tensor
 
 
 class Status(Enum):
-    """How a solve ended; the text says what to do about it."""
+    """How a solver ended; `status.value` is a sentence with the remedy.
+
+    Examples
+    --------
+    >>> Status.EXACT.value
+    'Exact: every node has its final value.'
+    """
 
     EXACT = "Exact: every node has its final value."
     UNREACHABLE = (
         "Exact, but some nodes cannot reach the boundary and are at distance inf. "
         "Add a source to their component if they should be reached."
     )
-    REACHED = "The evolution reached its last time. It may still be on its way to the distance; see until='steady'."
+    REACHED = "The evolution reached its last time, perhaps before the distance; see evolve_to_steady_state()."
     STEADY = "Steady: the residual is within `tol`, or as small as rounding allows."
     MAY_OVERSHOOT = (
         "Reached the last time with a step that is stable but may overshoot below the distance when the start lies far "
@@ -32,7 +38,19 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a solve took. Steps and evaluations count passes over all edges where the method makes such passes."""
+    """What a solver took.
+
+    Attributes
+    ----------
+    method : str
+        The solver or scheme.
+    seconds : float
+        Wall-clock time.
+    steps, evaluations : int or None
+        Steps or sweeps, and passes over all edges, where the method makes such passes.
+    step : float or None
+        The step in time that was taken.
+    """
 
     method: str
     seconds: float
@@ -43,15 +61,20 @@ class Statistics:
 
     @cached_property
     def residual(self) -> float:
-        """max |ρ‖∇⁻f‖_p − 1| over the nodes off the boundary that can reach it. One pass over the edges, when asked."""
+        """max |ρ‖∇⁻f‖_p − 1| over the nodes off the boundary that can reach it; computed on access."""
         return float("nan") if self._residual is None else self._residual()
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Values by node, how they were found, and whether to trust them.
+    """Values by node, whether to trust them, and what they took.
 
-    `value` is `[N]` or `[N, K]` from `distance`, and `[T, N, K]` from `evolve`; unreachable nodes are inf.
+    Attributes
+    ----------
+    value : Tensor
+        [N] or [N, K] from `distance`, [T, N, K] from `evolve`; inf at nodes that cannot reach the boundary.
+    status : Status
+    statistics : Statistics
     """
 
     value: Tensor

@@ -1,0 +1,131 @@
+"""The eikonal problem: ρ(i)‖∇⁻_w f(i)‖_p = 1 off the boundary, f = 0 on it (paper, Eq. 7)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numba
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lggd.equation.boundary import Boundary, Sources
+from lggd.equation.operators import check_p
+from lggd.equation.potential import Potential, read_potential
+from lggd.graph import Graph, check_graph
+from lggd.graph.layout import CPU, Layout
+from lggd.kernels import Field, backend_for
+from lggd.solvers.solution import Solution, Statistics, Status
+
+# solve(starts, slowness [N] or [1], u [N]) fills u, which holds inf, and returns the number of its sweeps or 0.
+SolveColumn = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
+
+
+class Incoming(NamedTuple):
+    """For each node, the nodes whose values depend on it: how a front spreads. Weights are `weight[e * stride]`."""
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    weight: NDArray[np.floating]
+    stride: int
+
+
+@dataclass(frozen=True, eq=False)
+class EikonalProblem:
+    """A graph, K boundaries, the exponent and the potential: read, checked and arranged by row on the CPU."""
+
+    graph: Graph
+    layout: Layout
+    p: float
+    starts: NDArray[np.int32]  # the boundary rows of all columns, concatenated
+    bounds: NDArray[np.int64]  # column k owns starts[bounds[k]:bounds[k + 1]]
+    potential: Tensor  # float64 by row: [N, 1] or [N, K], and [1, 1] where it is 1
+    single: bool
+    began: float  # when reading started, for the statistics
+
+    @classmethod
+    def read(cls, graph: Graph, sources: Sources, p: float, potential: Potential | None) -> EikonalProblem:
+        began, p = time.perf_counter(), check_p(p)
+        boundary = Boundary.read(sources, check_graph(graph).num_nodes)
+        columns = len(boundary.columns)
+        layout = graph.to(CPU).layout(passes=columns)
+        rho = torch.ones(1, 1, dtype=torch.float64)
+        if potential is not None:
+            by_node = read_potential(potential, graph, columns, torch.float64).detach().to(CPU)
+            rho = layout.into_rows(by_node).contiguous()
+        ids = [torch.from_numpy(nodes) for nodes in boundary.columns]
+        rows = [nodes if layout.rank is None else layout.rank[nodes] for nodes in ids]
+        bounds = np.cumsum([0] + [len(nodes) for nodes in rows])
+        starts = torch.cat(rows).to(torch.int32).numpy()
+        return cls(graph, layout, p, starts, bounds, rho, boundary.single, began)
+
+    @property
+    def columns(self) -> int:
+        return len(self.bounds) - 1
+
+    @property
+    def slowness(self) -> NDArray[np.float64]:
+        """1/ρ by row: `[N, 1]` or `[N, K]`, and `[1, ·]` where it is the same for every row."""
+        return np.asarray(1 / self.potential.numpy())
+
+    @property
+    def incoming(self) -> Incoming:
+        csr = self.layout.csr
+        indptr, indices = (csr.indptr, csr.indices) if csr.symmetric else csr.transposed[:2]
+        if csr.incoming_weight is None:
+            return Incoming(indptr.numpy(), indices.numpy(), np.ones(1, np.float64), 0)
+        return Incoming(indptr.numpy(), indices.numpy(), csr.incoming_weight.numpy(), 1)
+
+    def solve_columns(self, solve: SolveColumn) -> tuple[Tensor, int]:
+        """Values by row `[N, K]` and the most sweeps of any column. Columns run in parallel threads.
+
+        The compiled loops release the interpreter lock.
+        """
+        out = np.full((self.columns, self.layout.csr.num_nodes), np.inf)
+        slowness = np.ascontiguousarray(self.slowness.T)
+
+        def work(k: int) -> int:
+            return solve(self.starts[self.bounds[k] : self.bounds[k + 1]], slowness[k % len(slowness)], out[k])
+
+        if self.columns == 1:
+            sweeps = [work(0)]
+        else:
+            with ThreadPoolExecutor(min(numba.get_num_threads(), self.columns)) as threads:
+                sweeps = list(threads.map(work, range(self.columns)))
+        return torch.from_numpy(out).T, max(sweeps)
+
+    def solution(self, by_row: Tensor, solver: Solver, sweeps: int | None = None, converged: bool = True) -> Solution:
+        """The values that a solver found by row `[N, K]`, with their status and statistics."""
+        status = Status.EXACT if bool(torch.isfinite(by_row).all()) else Status.UNREACHABLE
+        if not converged:
+            status = Status.NOT_CONVERGED
+        value = self.layout.to_nodes(by_row).to(self.graph.device)
+        seconds = time.perf_counter() - self.began
+        statistics = Statistics(type(solver).__name__, seconds, sweeps, _residual=lambda: self.residual(by_row))
+        return Solution(value.squeeze(1) if self.single else value, status, statistics)
+
+    def residual(self, by_row: Tensor) -> float:
+        """max |ρ‖∇⁻f‖_p − 1| off the boundary, where f `[N, K]` is finite."""
+        csr = self.layout.csr
+        root = None if csr.weight is None else csr.weight.to(torch.float64).sqrt().unsqueeze(1)
+        boundary_mask = torch.zeros(by_row.shape, dtype=torch.bool)
+        for k in range(self.columns):
+            boundary_mask[torch.from_numpy(self.starts[self.bounds[k] : self.bounds[k + 1]]).long(), k] = True
+        field = Field(csr, self.p, self.potential, root, boundary_mask)
+        finite = torch.isfinite(by_row)
+        # A finite node never depends on an infinite one, so any larger number may replace infinity.
+        above = float(by_row[finite].max()) + 1
+        filled = torch.where(finite, by_row, torch.full_like(by_row, above))
+        off = 1 - self.potential * backend_for(CPU).norm(field, filled)
+        return float(off.abs().masked_fill(boundary_mask | ~finite, 0).max())
+
+
+class Solver(Protocol):
+    """A method for the eikonal problem. `solve` returns the values by node, `[N]` or `[N, K]`, with their status."""
+
+    def solve(self, problem: EikonalProblem) -> Solution: ...

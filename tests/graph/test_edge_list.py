@@ -1,0 +1,161 @@
+"""Edge lists: what is read, how it becomes symmetric, and its precision."""
+
+import numpy as np
+import pytest
+import torch
+
+import lggd
+from graphs import dense, random_weights
+from lggd import Graph, Symmetrize
+
+PAIRS = [(0, 1), (1, 0), (1, 3), (3, 1), (0, 3), (3, 0)]
+ADJACENCY = np.array([[0, 1, 0, 1], [1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 0, 0]], float)
+
+
+# -- from_edges ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        PAIRS,
+        tuple(PAIRS),
+        [list(pair) for pair in PAIRS],
+        np.array(PAIRS),
+        np.array(PAIRS).T,
+        np.array(PAIRS).T.tolist(),
+        np.array(PAIRS, np.uint8),
+        torch.tensor(PAIRS),
+        torch.tensor(PAIRS).T,
+        torch.tensor(PAIRS, dtype=torch.int32).T.contiguous(),
+    ],
+)
+def test_from_edges_reads_pairs_and_edge_index(edges):
+    assert np.array_equal(dense(Graph.from_edges(edges)), ADJACENCY)
+
+
+def test_two_by_two_is_an_edge_index_as_an_array_and_pairs_as_a_list():
+    given = [[0, 1], [2, 3]]
+    assert Graph.from_edges(np.array(given), directed=True).edge_index.tolist() == [[0, 1], [2, 3]]
+    assert Graph.from_edges(given, directed=True).edge_index.tolist() == [[0, 2], [1, 3]]
+
+
+def test_num_nodes_counts_to_the_largest_id_unless_given():
+    assert Graph.from_edges(PAIRS).num_nodes == 4
+    assert Graph.from_edges(PAIRS, num_nodes=7).num_nodes == 7
+    assert Graph.from_edges(PAIRS, num_nodes=np.int64(7)).num_nodes == 7
+
+
+@pytest.mark.parametrize("edges", [[], np.empty((2, 0), int), torch.empty(2, 0, dtype=torch.long)])
+def test_no_edges_are_accepted_when_num_nodes_says_so(edges):
+    graph = Graph.from_edges(edges, num_nodes=3)
+    assert (graph.num_nodes, graph.num_edges, graph.is_directed) == (3, 0, False)
+    assert graph.edge_index.shape == (2, 0)
+    assert graph.degree.tolist() == [0, 0, 0]
+    assert graph.components.tolist() == [0, 1, 2]
+
+
+def test_one_node():
+    graph = Graph.from_edges([], num_nodes=1)
+    assert repr(graph) == "Graph(nodes=1, edges=0)"
+    assert lggd.distance(graph, [0]).value.tolist() == [0.0]
+
+
+def test_both_directions_are_stored_and_rows_are_sorted():
+    edges = np.random.default_rng(1).integers(0, 30, (2, 200))
+    graph = Graph.from_edges(edges[:, edges[0] != edges[1]], symmetrize="max")
+    rows, columns = graph.edge_index.tolist()
+    pairs = list(zip(rows, columns, strict=True))
+    assert pairs == sorted(set(pairs))
+    assert {(j, i) for i, j in pairs} == set(pairs)
+    assert graph.csr.symmetric
+
+
+def test_equal_edges_keep_the_largest_weight():
+    graph = Graph.from_edges([(0, 1), (1, 0), (0, 1), (1, 0)], [0.25, 0.5, 0.5, 0.125])
+    assert graph.num_edges == 2
+    assert graph.weight.tolist() == [0.5, 0.5]
+
+
+def test_self_loops_are_dropped_with_one_warning_at_the_caller():
+    with pytest.warns(UserWarning, match="Self-loops dropped: 2, the first at node 2") as caught:
+        graph = Graph.from_edges([(0, 1), (2, 2), (1, 0), (1, 1)], [0.5, 0.1, 0.5, 0.2])
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert graph.edge_index.tolist() == [[0, 1], [1, 0]]
+    assert graph.weight.tolist() == [0.5, 0.5]
+    assert graph.num_nodes == 3
+
+
+# -- symmetry -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"symmetrize": "max"}, [[0, 0.5, 0.25], [0.5, 0, 0], [0.25, 0, 0]]),
+        ({"symmetrize": Symmetrize.MAX}, [[0, 0.5, 0.25], [0.5, 0, 0], [0.25, 0, 0]]),
+        ({"symmetrize": "mean"}, [[0, 0.375, 0.125], [0.375, 0, 0], [0.125, 0, 0]]),
+        ({"symmetrize": Symmetrize.MEAN}, [[0, 0.375, 0.125], [0.375, 0, 0], [0.125, 0, 0]]),
+        ({"directed": True}, [[0, 0.5, 0.25], [0.25, 0, 0], [0, 0, 0]]),
+    ],
+)
+def test_asymmetric_weights_are_refused_or_remedied(options, expected):
+    edges, weight = [(0, 1), (1, 0), (0, 2)], [0.5, 0.25, 0.25]
+    with pytest.raises(ValueError, match="must be symmetric"):
+        Graph.from_edges(edges, weight)
+    graph = Graph.from_edges(edges, weight, **options)
+    assert np.array_equal(dense(graph), expected)
+    assert graph.is_directed == ("directed" in options)
+
+
+def test_mean_of_a_single_arrow_of_weight_one_is_a_half():
+    graph = Graph.from_edges([(0, 1), (1, 2), (2, 1)], symmetrize="mean")
+    assert graph.weight.tolist() == [0.5, 0.5, 1, 1]
+
+
+@pytest.mark.parametrize("how", [{"symmetrize": "max"}, {"symmetrize": "mean"}, {}])
+def test_a_symmetric_graph_stays_as_it_is(how):
+    matrix = random_weights()
+    assert np.array_equal(dense(Graph.from_scipy(matrix, **how)), matrix)
+
+
+def test_asymmetry_of_rounding_size_is_averaged():
+    graph = Graph.from_edges([(0, 1), (1, 0)], [0.5, 0.5 + 2e-7])
+    assert not graph.is_directed
+    assert graph.weight.tolist() == pytest.approx([0.5 + 1e-7] * 2, rel=1e-12)
+
+
+# -- weights and precision ----------------------------------------------------------------------------------------
+
+
+def test_unbounded_admits_any_positive_weight():
+    edges, weight = [(0, 1), (1, 0)], [7.0, 7.0]
+    with pytest.raises(ValueError, match="unbounded=True"):
+        Graph.from_edges(edges, weight)
+    assert Graph.from_edges(edges, weight, unbounded=True).weight.tolist() == weight
+
+
+@pytest.mark.parametrize(
+    ("weight", "asked", "expected"),
+    [
+        (None, None, torch.float32),
+        (np.full(2, 0.5, np.float32), None, torch.float32),
+        (np.full(2, 0.5, np.float16), None, torch.float32),
+        (np.full(2, 0.5), None, torch.float64),
+        (torch.full((2,), 0.5, dtype=torch.float64), None, torch.float64),
+        (np.ones(2, int), None, torch.float32),
+        (np.full(2, 0.5), torch.float32, torch.float32),
+        (None, torch.float64, torch.float64),
+    ],
+)
+def test_dtype_follows_the_weights_unless_asked(weight, asked, expected):
+    graph = Graph.from_edges([(0, 1), (1, 0)], weight, dtype=asked)
+    assert graph.dtype == graph.weight.dtype == graph.degree.dtype == expected
+
+
+def test_unit_weights_take_no_memory():
+    graph = Graph.from_edges(PAIRS, np.ones(len(PAIRS)))
+    assert not graph.is_weighted
+    assert graph.csr.weight is None
+    assert graph.weight.tolist() == [1.0] * 6
