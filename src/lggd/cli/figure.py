@@ -15,7 +15,7 @@ from rich.text import Text
 from lggd.cli.options import Seed
 from lggd.cli.terminal import AsJson, Debug, Terminal, flags, json_exponent, summary
 from lggd.errors import InputError
-from lggd.report.wording import counted
+from lggd.report.formatting import counted
 
 if TYPE_CHECKING:
     from lggd.paper.geodesic import Pixel

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from lggd.cli.options import Configs, Datasets, Device, DeviceName, Rows, Seed, chosen_device, named, use_fast_products
 from lggd.cli.terminal import FAILED, AsJson, Debug, Terminal, flags
-from lggd.report.wording import counted
+from lggd.report.formatting import counted
 
 if TYPE_CHECKING:
     from lggd.paper.jobs import Job

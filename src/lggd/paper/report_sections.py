@@ -10,7 +10,7 @@ from lggd.paper.comparison import TESTED_ROWS, VariantScore, ablation, deviation
 from lggd.paper.measurements import ADDITIONS, BACKBONES, BASE_VARIANT, Line, Measurement, Measurements
 from lggd.paper.published import BASELINES, DATASETS, PUBLISHED, ROWS
 from lggd.paper.result_figures import BACKBONE_ROWS, row_name
-from lggd.report.wording import counted, signed
+from lggd.report.formatting import counted, signed
 
 SPLITS = 10  # of a complete measurement
 NONE = "–"

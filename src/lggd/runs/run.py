@@ -19,7 +19,7 @@ from lggd.features.distance_features import DistanceFeatures
 from lggd.memory import Memory
 from lggd.models import Ensemble, SelfTraining
 from lggd.models.memory_estimate import estimate_memory
-from lggd.report.content import Addition
+from lggd.report.run_report import LabelAddition
 from lggd.runs.methods import BACKBONES, METHODS, build_model
 from lggd.runs.run_input import FEWEST_HELD_OUT, RunInput
 from lggd.runs.training import UnfinishedTraining
@@ -107,7 +107,7 @@ class RunResult:
     model: NodeClassifier
     accuracy: Mapping[str, float | None]
     seconds: Mapping[str, float | None]
-    additions: tuple[Addition, ...]
+    additions: tuple[LabelAddition, ...]
     notes: tuple[str, ...]
     probabilities: Tensor
     labels: Tensor
@@ -242,7 +242,7 @@ def _accuracy(predicted: Tensor, truth: Tensor, nodes: Tensor) -> float:
     return 100 * int((predicted.cpu()[nodes] == truth[nodes]).sum()) / len(nodes)
 
 
-def _additions(model: NodeClassifier, run_input: RunInput, seed: int) -> tuple[Addition, ...]:
+def _additions(model: NodeClassifier, run_input: RunInput, seed: int) -> tuple[LabelAddition, ...]:
     """Measures the gain of revealing a tenth of the held-out labels, three times, on nodes that are never revealed.
 
     Afterwards the model has its own labels again.
@@ -262,7 +262,7 @@ def _additions(model: NodeClassifier, run_input: RunInput, seed: int) -> tuple[A
             model.add_labels(new, truth[new])
         predicted = model.predict().cpu()
         milliseconds = 1000 * (time.perf_counter() - began)
-        found.append(Addition(int((model.labels_ >= 0).sum()), _accuracy(predicted, truth, never), milliseconds))
+        found.append(LabelAddition(int((model.labels_ >= 0).sum()), _accuracy(predicted, truth, never), milliseconds))
     model._set_labels(labels)
     model.additions_ = log
     return tuple(found)
