@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError, InputFileError, InputTypeError
 from lggd.files import replacing_folder, umask
-from lggd.learning.networks import MLP, PropagatedMLP
+from lggd.learning.networks import MLP, Activation, PropagatedMLP
 from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.solvers.scheme import RK4, SSPRK3, Euler
 from lggd.training.optimization import Optimization
@@ -32,7 +32,7 @@ Kind = TypeVar("Kind", bound=type)
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        DegreePotential, Euler, LearnedEdgeWeights, LearnedPotential, LearnedTimeScale, MLP, Optimization,
+        Activation, DegreePotential, Euler, LearnedEdgeWeights, LearnedPotential, LearnedTimeScale, MLP, Optimization,
         PropagatedMLP, RK4, SSPRK3,
     )
 }  # fmt: skip
@@ -154,11 +154,6 @@ def without_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor
 
 
 # -- settings -------------------------------------------------------------------------------------------------------
-
-
-def default_of(field: Field[Any]) -> Any:
-    """The default value of a dataclass field; MISSING where it has none."""
-    return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
 def to_plain(value: Any, name: str) -> Any:
