@@ -11,7 +11,7 @@ import pytest
 from matplotlib.image import imsave
 from scipy.ndimage import label
 
-from lggd.errors import InputError
+from lggd.errors import InputError, InputFileError
 from lggd.paper.geodesic import DRAGON, geodesic, read_image
 
 
@@ -96,7 +96,7 @@ def test_invalid_images_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("no image")
     with pytest.raises(InputError, match="must be an image such as a PNG or JPEG file"):
         read_image(tmp_path / "text.png")
-    with pytest.raises(InputError, match="`mask` must show two colours"):
+    with pytest.raises(InputError, match="`mask` must contain two colours"):
         geodesic(np.ones((4, 4)))
 
 
