@@ -11,7 +11,7 @@ import pytest
 from matplotlib.image import imsave
 from scipy.ndimage import label
 
-from lggd.errors import InputError, InputFileError
+from lggd.errors import InputError
 from lggd.paper.geodesic import DRAGON, geodesic, read_image
 
 
