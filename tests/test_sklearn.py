@@ -1,4 +1,4 @@
-"""The scikit-learn face: scikit-learn's own checks, and what they do not ask."""
+"""The classifier of samples: scikit-learn's own checks, predictions, and the contract of all models."""
 
 import pickle
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_digits, make_blobs, make_moons
+from sklearn.datasets import load_digits, make_moons
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neighbors import kneighbors_graph
@@ -19,17 +19,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch_geometric.data import Data
 
 import lggd
-from lggd import GCN, GGD, LGGD, Optimization
-from lggd.sklearn import KNNGraphClassifier as LGGDClassifier
-
-# Distances alone, nothing learned; and both stages of learning, briefly.
-DISTANCES = LGGDClassifier(features=GGD(times=(1, 2)), backbone=None, random_state=0)
-LEARNED = LGGDClassifier(
-    features=LGGD(times=(1, 2), optimization=Optimization(epochs=3)),
-    optimization=Optimization(epochs=30, lr=0.05),
-    random_state=0,
-)
-BOTH = pytest.mark.parametrize("estimator", [DISTANCES, LEARNED], ids=["distances", "learned"])
+from few_labels import BOTH, DISTANCES, LEARNED, accuracy, few, moons
+from lggd import GCN, GGD, LGGD, Checkpoint, Optimization
+from lggd.errors import InputError
+from lggd.sklearn import KNNGraphClassifier
+from small_models import stop_at
 
 
 def expected_failures(estimator):
@@ -45,26 +39,7 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-def few(truth, count, seed=0):
-    """y with `count` labels of each class and -1 elsewhere."""
-    rng = np.random.default_rng(seed)
-    y = np.full(len(truth), -1)
-    for k in np.unique(truth):
-        chosen = rng.choice(np.flatnonzero(truth == k), count, replace=False)
-        y[chosen] = k
-    return y
-
-
-def moons(count=2):
-    X, truth = make_moons(300, noise=0.08, random_state=0)
-    return X, truth, few(truth, count)
-
-
-def right(model, truth, y):
-    return (model.transduction_ == truth)[y == -1].mean()
-
-
-# -- answers ------------------------------------------------------------------------------------------------------
+# -- predictions ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scale", [1.0, 1 / 16])
@@ -72,7 +47,7 @@ def test_digits_with_five_labels_a_class(scale):
     X, truth = load_digits(return_X_y=True)
     y = few(truth, 5)
     model = clone(DISTANCES).set_params(features=GGD()).fit(X * scale, y)
-    assert right(model, truth, y) > 0.9
+    assert accuracy(model, truth, y) > 0.9
 
 
 def test_it_learns():
@@ -80,8 +55,8 @@ def test_it_learns():
     X, truth = X[:400], truth[:400]
     y = few(truth, 5)
     learning = LGGD(times=(1, 3), optimization=Optimization(epochs=20))
-    model = LGGDClassifier(features=learning, random_state=0).fit(X, y)
-    assert right(model, truth, y) > 0.95
+    model = KNNGraphClassifier(features=learning, random_state=0).fit(X, y)
+    assert accuracy(model, truth, y) > 0.95
     assert len(model.model_.history_["distances"]) > 0
     assert len(model.model_.history_["backbone"]["train_loss"]) > 0
 
@@ -97,7 +72,7 @@ def test_it_is_the_classifier_of_the_neighbour_graph():
 
 
 @BOTH
-def test_samples_of_fit_get_their_own_answer(estimator):
+def test_samples_of_fit_get_their_own_prediction(estimator):
     X, _, y = moons()
     model = clone(estimator).fit(X, y)
     shuffled = np.random.default_rng(0).permutation(len(X))
@@ -107,7 +82,7 @@ def test_samples_of_fit_get_their_own_answer(estimator):
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine", "manhattan", lambda a, b: float(np.abs(a - b).max())])
-def test_samples_of_fit_are_found_by_their_numbers_not_by_distance(metric):
+def test_samples_of_fit_are_found_by_their_values_not_by_distance(metric):
     # All on few rays: by the cosine, samples of one ray are at distance 0.
     angle, length = np.meshgrid(np.arange(4), np.linspace(1, 3, 12))
     X = np.stack([length * np.cos(angle), length * np.sin(angle)], -1).reshape(-1, 2)
@@ -117,7 +92,7 @@ def test_samples_of_fit_are_found_by_their_numbers_not_by_distance(metric):
     np.testing.assert_array_equal(model.predict_proba(X), model.label_distributions_)
 
 
-def test_equal_samples_answer_alike_whatever_their_labels():
+def test_equal_samples_have_the_same_prediction_whatever_their_labels():
     X, _, y = moons()
     X[1:4], y[:4] = X[0], (0, 1, 1, -1)
     model = clone(LEARNED).fit(X, y)
@@ -145,7 +120,7 @@ def test_new_samples_are_classified_well():
 
 
 @BOTH
-def test_sparse_samples_answer_like_dense_ones(estimator):
+def test_sparse_samples_are_predicted_as_dense_ones(estimator):
     X, truth = load_digits(n_class=3, return_X_y=True)
     X, y = X[:200], few(truth[:200], 4)
     dense, sparse = clone(estimator).fit(X, y), clone(estimator).fit(sp.csr_array(X), y)
@@ -163,101 +138,7 @@ def test_few_samples_have_fewer_neighbours():
     assert model.predict([[0.0], [2.0]]).tolist() == [0, 1]
 
 
-# -- labels -------------------------------------------------------------------------------------------------------
-
-
-@BOTH
-@pytest.mark.parametrize("names", [[3, 7], [2.0, 5.0], ["no", "yes"], [False, True]], ids=str)
-def test_classes_keep_their_names(estimator, names):
-    X, truth = make_blobs(40, centers=[(-4, 0), (4, 0)], random_state=0)
-    names = np.array(names)
-    model = clone(estimator).fit(X, names[truth])
-    np.testing.assert_array_equal(model.classes_, names)
-    np.testing.assert_array_equal(model.transduction_, names[truth])
-    np.testing.assert_array_equal(model.predict(X + 1e-3), names[truth])
-
-
-@pytest.mark.parametrize("as_objects", [True, False])
-def test_unlabelled_among_strings(as_objects):
-    X, truth, y = moons()
-    named = np.array(["lower", "upper"])[truth].astype(object if as_objects else "U5")
-    named[y == -1] = -1  # numpy makes "-1" of it among strings of fixed length
-    model = clone(DISTANCES).fit(X, named)
-    assert model.classes_.tolist() == ["lower", "upper"]
-    numbered = clone(DISTANCES).fit(X, y)
-    np.testing.assert_array_equal(model.label_distributions_, numbered.label_distributions_)
-    assert model.score(X, named) == numbered.score(X, y)
-
-
-def test_scores_count_labelled_samples_only():
-    X, truth, y = moons()
-    model = clone(DISTANCES).fit(X, y)
-    predicted = model.predict(X)
-    half = np.where(np.arange(len(y)) % 2, truth, -1)
-    assert model.score(X, half) == pytest.approx((predicted == truth)[1::2].mean())
-    weight = np.linspace(0, 1, len(y))
-    expected = np.average((predicted == truth)[1::2], weights=weight[1::2])
-    assert model.score(X, half, weight) == pytest.approx(expected)
-    with pytest.raises(ValueError, match="`y` must label at least one sample to score"):
-        model.score(X, np.full(len(y), -1))
-
-
-@BOTH
-def test_new_labels_are_taken_in_without_learning(estimator):
-    X, truth, y = moons(count=1)
-    model = clone(estimator).fit(X, y)
-    untouched = pickle.dumps(model.model_.history_)
-    before = right(model, truth, y)
-    new = np.random.default_rng(1).choice(np.flatnonzero(y == -1), 40, replace=False)
-    assert model.add_labels(new, truth[new]) is model
-    assert right(model, truth, y) > before
-    np.testing.assert_array_equal(model.predict(X), model.transduction_)
-    assert pickle.dumps(model.model_.history_) == untouched
-    assert (model.model_.labels_.numpy()[new] == truth[new]).all()
-    # The same as the labels in any order, one at a time, or by a mask; known labels change nothing.
-    other = clone(estimator).fit(X, y)
-    for sample in new[::-1]:
-        other.add_labels(sample, truth[sample])
-    np.testing.assert_array_equal(other.label_distributions_, model.label_distributions_)
-    masked = clone(estimator).fit(X, y).add_labels(np.isin(np.arange(len(y)), new), truth[np.sort(new)])
-    np.testing.assert_array_equal(masked.label_distributions_, model.label_distributions_)
-    again = model.label_distributions_
-    np.testing.assert_array_equal(model.add_labels(new, truth[new]).label_distributions_, again)
-    np.testing.assert_array_equal(model.add_labels([], []).label_distributions_, again)
-
-
-def test_with_nothing_to_learn_new_labels_are_as_good_as_a_new_fit():
-    X, truth, y = moons()
-    new = np.flatnonzero(y == -1)[:30]
-    model = clone(DISTANCES).fit(X, y).add_labels(new, truth[new])
-    y[new] = truth[new]
-    np.testing.assert_allclose(model.label_distributions_, clone(DISTANCES).fit(X, y).label_distributions_, atol=1e-6)
-
-
-def test_new_labels_by_the_names_of_classes():
-    X, truth, y = moons()
-    names = np.array(["lower", "upper"])
-    model = clone(DISTANCES).fit(X, np.where(y == -1, "-1", names[truth]))
-    new = np.flatnonzero((y == -1) & (truth == 1))[:5]
-    numbered = clone(DISTANCES).fit(X, y).add_labels(new, 1)
-    np.testing.assert_array_equal(model.add_labels(new, "upper").label_distributions_, numbered.label_distributions_)
-
-
-def test_a_refit_forgets():
-    X, truth, y = moons()
-    model = clone(LEARNED).fit(X, y)
-    first = model.label_distributions_
-    new = np.flatnonzero(y == -1)[:30]
-    model.add_labels(new, truth[new])
-    assert not np.array_equal(first, model.label_distributions_)
-    np.testing.assert_array_equal(model.fit(X, y).label_distributions_, first)
-    other = model.fit(X[:50, :1], np.where(truth[:50], "a", "b"))
-    assert other.classes_.tolist() == ["a", "b"]
-    assert other.n_features_in_ == 1
-    assert len(other.transduction_) == 50
-
-
-# -- manners ------------------------------------------------------------------------------------------------------
+# -- the contract ------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_seed_gives_the_same_bits():
@@ -278,11 +159,11 @@ def test_random_state_takes_the_place_of_the_seed_of_the_features():
     np.testing.assert_array_equal(model.label_distributions_, clone(LEARNED).fit(X, y).label_distributions_)
 
 
-def test_what_was_passed_stays_as_it_is():
+def test_inputs_and_settings_are_not_changed():
     X, truth, y = moons()
     features, module = LGGD(times=(1, 2), optimization=Optimization(epochs=2)), _Linear(5, 2)
     weights = {name: value.clone() for name, value in module.state_dict().items()}
-    model = LGGDClassifier(features=features, backbone=module, optimization=Optimization(epochs=5))
+    model = KNNGraphClassifier(features=features, backbone=module, optimization=Optimization(epochs=5))
     given, given_y = X.copy(), y.copy()
     model.fit(X, y).add_labels([0], truth[:1])
     assert model.features is features
@@ -303,12 +184,12 @@ class _Linear(torch.nn.Module):
 
 
 def test_parameters_and_clones():
-    model = LGGDClassifier(5, features=LGGD(times=(1,)), backbone=GCN(hidden=8), random_state=3)
+    model = KNNGraphClassifier(5, features=LGGD(times=(1,)), backbone=GCN(hidden=8), random_state=3)
     copied = clone(model)
     assert copied.get_params()["backbone"] == GCN(hidden=8)
     assert copied.features.times == (1,)
     assert copied.features is not model.features
-    assert LGGDClassifier().get_params() == {
+    assert KNNGraphClassifier().get_params(deep=False) == {
         "n_neighbors": 10,
         "metric": "euclidean",
         "features": LGGD,
@@ -316,7 +197,23 @@ def test_parameters_and_clones():
         "optimization": Optimization,
         "random_state": None,
     }
-    assert repr(model).startswith("LGGDClassifier(backbone=GCN(hidden=8")
+    assert repr(eval(repr(model), {**{name: getattr(lggd, name) for name in lggd.__all__}, **globals()})) == repr(model)
+
+
+def test_nested_settings_are_set_in_copies():
+    features = LGGD(times=(1,))
+    model = KNNGraphClassifier(features=features)
+    deep = model.get_params()
+    assert (deep["features__times"], deep["backbone__hidden"], deep["features__initial__hops"]) == ((1,), 32, 2)
+    model.set_params(features__times=(2, 3), backbone__hidden=8, features__initial__hops=1, n_neighbors=4)
+    assert (model.features.times, model.features.initial.hops, model.n_neighbors) == ((2, 3), 1, 4)
+    assert model.backbone == GCN(hidden=8)
+    assert features.times == (1,)
+    model.set_params(features__cross_fit=2, features=GGD(times=(7,)))
+    assert model.features.get_params(deep=False) == GGD(times=(7,), cross_fit=2).get_params(deep=False)
+    for wrong in ("features__time", "feature__times", "n_neighbours", "metric__p", "features__times__first"):
+        with pytest.raises(ValueError, match=r"aram"):  # scikit-learn's own error for settings that are not nested
+            model.set_params(**{wrong: 1})
 
 
 def test_a_class_stands_for_its_defaults():
@@ -325,11 +222,11 @@ def test_a_class_stands_for_its_defaults():
     np.testing.assert_array_equal(one, same)
 
 
-def test_contents_alone():
+def test_a_backbone_alone():
     X, truth, y = moons(count=10)
-    model = LGGDClassifier(features=None, optimization=Optimization(epochs=50), random_state=0).fit(X, y)
-    assert right(model, truth, y) > 0.7
-    with pytest.raises(ValueError, match="`features` must not be None to add labels"):
+    model = KNNGraphClassifier(features=None, optimization=Optimization(epochs=50), random_state=0).fit(X, y)
+    assert accuracy(model, truth, y) > 0.7
+    with pytest.raises(ValueError, match="take labels without training"):
         model.add_labels([int(np.flatnonzero(y == -1)[0])], [0])
 
 
@@ -338,7 +235,7 @@ def test_in_a_pipeline_and_a_grid_search():
     stretched = X * [1, 1000]
     pipeline = make_pipeline(StandardScaler(), clone(DISTANCES)).fit(stretched, y)
     assert pipeline.score(stretched, truth) > 0.9
-    grid = {"lggdclassifier__n_neighbors": [5, 10], "lggdclassifier__features": [GGD(times=(1,)), GGD(times=(1, 4))]}
+    grid = {"knngraphclassifier__n_neighbors": [5, 10], "knngraphclassifier__features__times": [(1,), (1, 4)]}
     # -1 is one more class to the folds: each has labelled samples and samples without a label.
     search = GridSearchCV(pipeline, grid, cv=StratifiedKFold(3), error_score="raise").fit(stretched, y)
     assert len(search.cv_results_["params"]) == 4
@@ -346,8 +243,51 @@ def test_in_a_pipeline_and_a_grid_search():
     assert search.best_estimator_[-1].transduction_.shape == y.shape
 
 
+def test_a_grid_search_over_nested_settings():
+    X, _, y = moons(count=10)
+    grid = {"features__times": [(1,), (1, 2)], "backbone__hidden": [4, 8]}
+    search = GridSearchCV(clone(LEARNED), grid, cv=StratifiedKFold(2), error_score="raise").fit(X, y)
+    assert {(one["features__times"], one["backbone__hidden"]) for one in search.cv_results_["params"]} == {
+        (times, hidden) for times in ((1,), (1, 2)) for hidden in (4, 8)
+    }
+    best = search.best_estimator_
+    assert best.model_.features_.times == search.best_params_["features__times"]
+    assert best.model_.module_.state_dict()["first.lin.weight"].shape[0] == search.best_params_["backbone__hidden"]
+
+
+def test_every_epoch_is_reported_and_a_checkpoint_resumes_to_the_same_bits(tmp_path):
+    X, _, y = moons()
+    whole, reports = clone(LEARNED).fit(X, y), []
+    for stage, epoch in (("distances", 2), ("backbone", 10)):
+        checkpoint = Checkpoint(tmp_path / stage, "key", every=0)
+        model = clone(LEARNED)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y, callback=stop_at(stage, epoch), checkpoint=checkpoint)
+        reports.clear()
+        model.fit(X, y, callback=reports.append, checkpoint=checkpoint)
+        assert (reports[0].stage, reports[0].epoch) == (stage, epoch)
+        np.testing.assert_array_equal(model.label_distributions_, whole.label_distributions_)
+        assert model.model_.history_ == whole.model_.history_
+
+
+def test_a_failed_fit_leaves_it_unfitted():
+    X, _, y = moons()
+    for broken, error in (
+        (lambda model: model.fit(X, np.full(len(y), -1)), ValueError),
+        (lambda model: model.fit(X[:9], y), ValueError),
+        (lambda model: model.set_params(n_neighbors=0).fit(X, y), InputError),
+        (lambda model: model.fit(X, y, callback=stop_at("backbone", 1)), KeyboardInterrupt),
+    ):
+        model = clone(LEARNED).fit(X, y)
+        with pytest.raises(error):
+            broken(model)
+        for use in (lambda: model.predict(X), lambda: model.score(X, y), lambda: model.add_labels([0], [0])):  # noqa: B023
+            with pytest.raises(NotFittedError):
+                use()
+
+
 @BOTH
-def test_pickles_go_on(estimator):
+def test_a_pickled_model_takes_labels(estimator):
     X, truth, y = moons()
     model = clone(estimator).fit(X, y)
     restored = pickle.loads(pickle.dumps(model))
@@ -367,75 +307,3 @@ def test_names_of_columns_are_kept():
 def test_the_library_does_not_import_scikit_learn_by_itself():
     script = "import sys, lggd; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
-
-
-# -- errors -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("parameters", "error", "message"),
-    [
-        ({"n_neighbors": 0}, ValueError, "`n_neighbors` must be a whole number from 1, got 0"),
-        ({"n_neighbors": 2.5}, ValueError, "`n_neighbors` must be a whole number from 1, got 2.5"),
-        ({"metric": "euclidian"}, ValueError, "`metric` must be .* got 'euclidian'. Did you mean 'euclidean'?"),
-        ({"metric": "precomputed"}, ValueError, "`metric` must be .* got 'precomputed'"),
-        ({"features": "lggd"}, TypeError, r"`features` must be LGGD\(\), GGD\(\) or None, got 'lggd'"),
-        ({"optimization": 100}, TypeError, "`optimization` must be one such as"),
-        ({"features": None}, ValueError, "`features` or `backbone` must be given"),
-        ({"backbone": "gcn"}, TypeError, "`backbone` must be"),
-    ],
-)
-def test_wrong_parameters(parameters, error, message):
-    X, _, y = moons()
-    with pytest.raises(error, match=message):
-        clone(DISTANCES).set_params(**parameters).fit(X, y)
-
-
-@pytest.mark.parametrize(
-    ("y", "message"),
-    [
-        ([-1, -1, -1], "`y` must label samples of at least two classes, got -1 for all"),
-        ([-1, 1, 1], "at least two classes, got one class, 1. -1 marks samples without a label"),
-        (["-1", "-1", "-1"], "got -1 for all"),
-        ([0.5, 1.5, 2.5], "Unknown label type"),
-        ([0, 1], "inconsistent numbers of samples"),
-    ],
-)
-def test_wrong_labels(y, message):
-    with pytest.raises(ValueError, match=message):
-        clone(DISTANCES).fit([[0.0], [1.0], [2.0]], y)
-
-
-def test_one_sample_is_not_enough():
-    with pytest.raises(ValueError, match="1 sample"):
-        clone(DISTANCES).fit([[0.0]], [0])
-
-
-@pytest.mark.parametrize(
-    ("indices", "labels", "error", "message"),
-    [
-        ([500], ["a"], ValueError, r"`indices` must name samples 0..299 of fit, got 500"),
-        ([-1], ["a"], ValueError, r"`indices` must name samples 0..299 of fit, got -1"),
-        ([0.5], ["a"], TypeError, "`indices` must be row numbers"),
-        ([True, False], ["a"], ValueError, r"`indices` as a mask must have shape \[300\]"),
-        ([0, 1, 2], ["a", "b"], ValueError, "`labels` must hold a label for each of the 3 samples, got 2"),
-        ([0], ["c"], ValueError, "`labels` must be among the classes 'a', 'b', got 'c'. A new class needs a new fit"),
-        ([0], [-1], ValueError, "`labels` must be among the classes 'a', 'b', got -1"),
-        ([0, 0], ["a", "b"], ValueError, "sample 0 would be both 'b' and 'a'"),
-    ],
-)
-def test_wrong_new_labels_change_nothing(indices, labels, error, message):
-    X, truth, _ = moons()
-    model = clone(DISTANCES).fit(X, [-1] * 280 + [("a", "b")[k] for k in truth[280:]])
-    before = model.label_distributions_
-    with pytest.raises(error, match=message):
-        model.add_labels(indices, labels)
-    np.testing.assert_array_equal(model.label_distributions_, before)
-    known = int(np.flatnonzero(truth[280:] == 0)[0]) + 280
-    with pytest.raises(ValueError, match=f"sample {known} would be both 'b' and 'a'. Leave it out, or fit anew"):
-        model.add_labels([known], ["b"])
-
-
-def test_labels_come_after_a_fit():
-    with pytest.raises(NotFittedError):
-        LGGDClassifier().add_labels([0], [0])

@@ -129,9 +129,9 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, value in params.items():
             outer, _, inner = name.partition("__")
             if inner:
-                if outer not in super().get_params(deep=False):
-                    raise InputError("params", f"name settings of {type(self).__name__}", repr(name))
-                choice = _with_defaults(getattr(self, outer))
+                choice = _with_defaults(super().get_params(deep=False).get(outer))
+                if not is_dataclass(choice):
+                    raise InputError("params", f"name settings of {type(self).__name__} or of its choices", repr(name))
                 setattr(self, outer, replace(choice, **changed_params(choice, {inner: value})))
         return self
 
@@ -160,6 +160,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         The model itself.
         """
+        self.__dict__.pop("transduction_", None)  # a fit that fails leaves the model unfitted
         n_neighbors, metric = self._check_neighbours()
         model = self._new_model()
         samples, labels = _validated(self, X, y, ensure_min_samples=2)
@@ -174,6 +175,9 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.model_ = model.fit(data, callback=callback, checkpoint=checkpoint)
         self._update_transduction()
         return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "transduction_")
 
     def predict(self, X: ArrayLike) -> Array:
         """Return the most probable class of each sample, `[M]`."""
@@ -223,6 +227,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         samples = _read_indices(indices, len(self.transduction_))
         codes = _codes_of(np.atleast_1d(np.asarray(labels)).ravel(), self.classes_)
+        if len(codes) != len(samples):
+            raise InputError("labels", f"hold one class for each of the {len(samples)} samples", len(codes))
         try:
             self.model_.add_labels(samples, codes)
         except LabelConflictError as error:

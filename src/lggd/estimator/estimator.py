@@ -169,7 +169,7 @@ class NodeClassifier(ABC):
         """
         self._check_fitted()
         if not self.accepts_labels:
-            remedy = "Fit it again with all labels, or use LGGDClassifier or LGGDPlus."
+            remedy = "Fit it again with all labels, or use distances as features, as in LGGDClassifier(LGGD())."
             raise InputError("model", "take labels without training", type(self).__name__, remedy)
         before = self.labels_
         merged = merge_labels(before, nodes, labels, self.num_classes_)

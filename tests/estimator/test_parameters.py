@@ -1,0 +1,46 @@
+"""Settings by name, down into nested choices."""
+
+import pytest
+
+from lggd import GCN, GGD, LGGD, MLP, LGGDPlus, Optimization
+from lggd.errors import InputError
+from lggd.estimator.parameters import get_params
+from small_models import classifier, distances
+
+
+def test_nested_settings_have_names_with_two_underscores():
+    shallow, deep = (get_params(classifier(distances()), deep) for deep in (False, True))
+    assert list(shallow) == ["features", "backbone", "optimization", "seed"]
+    assert deep["features__initial__hidden"] == (8,)
+    assert deep["backbone__hidden"] == 8
+    assert deep["optimization__lr"] == Optimization().lr
+    assert get_params(classifier(None))["features"] is None
+    assert LGGDPlus().get_params()["features__model__model__initial__pagerank"] == 0.1
+
+
+def test_nested_settings_are_set_in_copies():
+    features = distances()
+    model = classifier(features).set_params(features__times=(3.0,), features__initial__hidden=(4,), backbone__hidden=9)
+    assert (model.features.times, model.features.initial, model.backbone) == ((3.0,), MLP((4,)), GCN(hidden=9))
+    assert features.times != (3.0,)
+    assert model.set_params() is model
+
+
+def test_a_choice_and_its_settings_can_be_set_at_once():
+    model = classifier(distances()).set_params(features__cross_fit=2, features=GGD(times=(7,)))
+    assert model.features.get_params() == GGD(times=(7,), cross_fit=2).get_params()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("time", r"name settings of LGGD \(times, .*\), got 'time'. Did you mean 'times'"),
+        ("initial__hiden", r"name settings of MLP .*'hiden'. Did you mean 'hidden'"),
+        ("times__first", "name a setting that times has, got times__first"),
+        ("preset", "name settings of LGGD"),
+    ],
+)
+def test_unknown_settings_are_refused_with_a_suggestion(name, message):
+    with pytest.raises(InputError, match=f"`params` must {message}") as caught:
+        LGGD(initial=MLP()).set_params(**{name: 1})
+    assert caught.value.argument == "params"
