@@ -1,4 +1,4 @@
-"""Bad input is refused by name: every message says which argument, what the rule is, what came, and what to do."""
+"""Every error about bad input names the argument, the rule, the value received and the remedy."""
 
 import math
 
@@ -234,7 +234,7 @@ TABLE = [
     ("size above the step", lambda: Evolution(PATH, 0).step(9.0), ValueError, ["`size`", "(0, 0.5]", "got 9.0"]),
     ("size missing", lambda: Evolution(Graph.from_edges([], num_nodes=2), 0).step(), ValueError, ["`size`", "given"]),
     ("time in the past", lambda: Evolution(PATH, 0).run_until(-1.0), ValueError, ["`t`", "present time 0", "got -1.0"]),
-    # what people do with distances
+    # shortest paths and depth
     ("target out of range", walk(numbers(0, 1, 2), 3), ValueError, ["`target`", "0..2", "got 3"]),
     ("target negative", walk(numbers(0, 1, 2), -1), ValueError, ["`target`", "0..2", "got -1"]),
     ("target a float", walk(numbers(0, 1, 2), 1.5), TypeError, ["`target`", "node id", "got 1.5"]),
@@ -280,7 +280,7 @@ def test_weights_of_networkx_must_be_numbers():
         (evolve, {"graph": PATH, "sources": [0], "start": torch.ones(3), "weight": torch.tensor([1.0, 1, NAN, 1])}),
     ],
 )
-def test_a_failed_call_leaves_its_inputs_as_they_were(call, given):
+def test_a_failed_call_does_not_modify_its_inputs(call, given):
     def content(value):
         return value.toarray().tolist() if sp.issparse(value) else getattr(value, "tolist", lambda: repr(value))()
 
@@ -290,7 +290,7 @@ def test_a_failed_call_leaves_its_inputs_as_they_were(call, given):
     assert repr({name: content(value) for name, value in given.items()}) == repr(before)
 
 
-def test_a_failed_step_leaves_the_evolution_where_it_was():
+def test_a_failed_step_does_not_advance_the_evolution():
     evolution = Evolution(PATH, 0, far=5.0).run_until(1.0)
     before = evolution.state
     with pytest.raises(ValueError, match="`size`"):

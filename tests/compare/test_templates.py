@@ -74,7 +74,7 @@ POTENTIAL = lggd.DegreePotential(-0.5)
     ("name", "potential"),
     [
         ("learned", lggd.LearnedPotential(POTENTIAL)),
-        ("time", lggd.LearnedPotential(POTENTIAL, per="graph")),
+        ("time", lggd.LearnedTimeScale(POTENTIAL)),
         ("edges", lggd.LearnedEdgeWeights(POTENTIAL)),
         ("both", lggd.LearnedEdgeWeights(lggd.LearnedPotential(POTENTIAL))),
     ],

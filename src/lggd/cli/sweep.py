@@ -35,21 +35,12 @@ def sweep_command(
     trials: Annotated[int, typer.Option(min=0, help="Trials per row and dataset; 0 runs no more.")] = 20,
     splits: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Judge settings by the first N splits.",
-            metavar="N",
-            show_default="as in the trials so far, else 3",
-        ),
+        typer.Option(min=1, help="Judge settings by the first splits.", show_default="as in the trials so far, else 3"),
     ] = None,
     batch_size: Annotated[
         int | None,
         typer.Option(
-            "--batch-size",
-            "--at-once",
-            min=1,
-            help="Train this many splits side by side, and prune poor trials after each batch.",
-            show_default="all",
+            min=1, help="Splits to train side by side; poor trials are pruned in between.", show_default="all"
         ),
     ] = None,
     ranges: Annotated[RangesName, typer.Option(help="Search our ranges, or those of the papers.")] = RangesName.OURS,
@@ -88,11 +79,11 @@ def sweep_command(
             from lggd.compare.methods import load_methods, select_methods
             from lggd.compare.search import SearchConfig, search_settings
             from lggd.data.datasets import DATASETS, PAPER
-        place, paper_ranges = chosen_device(device), ranges is RangesName.PAPER
+        paper, place = ranges is RangesName.PAPER, chosen_device(device)
         config = SearchConfig(
-            trials, splits, batch_size, place, seed=seed, results=results, root=data, paper_ranges=paper_ranges
+            trials, splits, batch_size, place, seed=seed, results=results, root=data, paper_ranges=paper
         )
-        use_fast_products(place)
+        use_fast_products(config.device)
         wanted = [check_name("datasets", name.lower(), DATASETS) for name in named(datasets)] or list(PAPER)
         known = load_methods(configs)
         methods = []
@@ -105,12 +96,8 @@ def sweep_command(
             choices = search_settings(config, methods, list(dict.fromkeys(wanted)), count)
         _check_equal_effort(terminal, choices, choose)
         files = _write(methods, choices) if choose else []
-        facts = {
-            "trials": trials,
-            "choices": [_as_json(choice) for choice in choices],
-            "files": [str(file) for file in files],
-        }
-        terminal.answer(facts, [_table(methods, choices), *(Text(f"Wrote {file}") for file in files)])
+        found = {"trials": trials, "choices": list(map(_as_json, choices)), "files": list(map(str, files))}
+        terminal.answer(found, [_table(methods, choices), *(Text(f"Wrote {file}") for file in files)])
 
 
 def _check_optuna() -> None:
@@ -142,11 +129,8 @@ def _check_equal_effort(terminal: Terminal, choices: Sequence[Choice], choose: b
     if len(counts) < 2:
         return
     if choose:
-        remedy = (
-            "`--trials N` counts the first N and runs those that are missing; or select `--rows` and `--datasets` "
-            "with equal numbers."
-        )
         rule = "find the same number of trials for every row and dataset"
+        remedy = "--trials N counts the first N and runs those that are missing; or select --rows and --datasets."
         raise InputError("--choose", rule, f"{counts[0]} to {counts[-1]}", remedy)
     numbers = ", ".join(f"{choice.slug} on {choice.dataset} {choice.trials}" for choice in choices)
     terminal.say(f"The numbers of trials are not equal, so this comparison is not fair: {numbers}.", "yellow")
@@ -173,7 +157,5 @@ def _settings(choice: Choice) -> str:
 def _as_json(choice: Choice) -> dict[str, Any]:
     from lggd.compare.runner import json_setting
 
-    settings = choice.settings
-    return asdict(choice) | {
-        "settings": None if settings is None else {name: json_setting(value) for name, value in settings.items()}
-    }
+    settings = None if choice.settings is None else {name: json_setting(v) for name, v in choice.settings.items()}
+    return asdict(choice) | {"settings": settings}

@@ -22,7 +22,7 @@ from lggd.compare.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, Shar
 from lggd.compare.templates import build, complete_settings
 from lggd.errors import error_context
 from lggd.features.reuse import reuse_distances
-from lggd.memory import give_memory_back
+from lggd.memory import release_memory
 from lggd.validation import check_int
 
 JOURNALS = "sweeps"
@@ -147,7 +147,7 @@ class Search:
         trial.set_user_attr(SECONDS, round(time.perf_counter() - start, 3))
         if reason is not None:
             trial.set_user_attr(REASON, reason)
-            give_memory_back()  # here, where the failure itself no longer holds any
+            release_memory()  # here, where the failure itself no longer holds any
             return TrialState.FAIL, None
         return (TrialState.PRUNED, None) if mean is None else (TrialState.COMPLETE, mean)
 

@@ -155,9 +155,8 @@ class SharedStudy:
         for name in dict.fromkeys([*about, *recorded]) if recorded else ():
             if about.get(name) != recorded.get(name):
                 rule = f"be {recorded.get(name)!r} as in the trials of {self.name} so far"
-                raise InputError(
-                    name, rule, repr(about.get(name)), "Use that, or start again in another results folder."
-                )
+                remedy = "Use that, or start again in another results folder."
+                raise InputError(name, rule, repr(about.get(name)), remedy)
         return about
 
     def _sampler(self, number: int, *, is_first: bool) -> optuna.samplers.BaseSampler:

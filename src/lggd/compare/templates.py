@@ -30,7 +30,7 @@ from lggd.estimator import NodeClassifier
 from lggd.features import GGD, LGGD
 from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.learning.networks import MLP, PropagatedMLP
-from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential
+from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.plus import LGGDPlus
 from lggd.training.optimization import Optimization
@@ -170,7 +170,7 @@ def _learned(features: str) -> dict[str, Rule]:
             {
                 "degree": lambda rho: rho,
                 "learned": LearnedPotential,
-                "time": lambda rho: LearnedPotential(rho, per="graph"),
+                "time": LearnedTimeScale,
                 "edges": LearnedEdgeWeights,
                 "both": lambda rho: LearnedEdgeWeights(LearnedPotential(rho)),
             },

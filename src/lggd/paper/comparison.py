@@ -103,7 +103,6 @@ def ablation(measured: Measurements) -> list[Variant]:
 
 
 def _score(ours: Measurement, base: Measurement | None) -> VariantScore:
-    if base is None:
-        return VariantScore(ours.validation_mean, ours.mean, None, None)
-    validation = mean_of(paired_differences(ours.validation, base.validation))
-    return VariantScore(ours.validation_mean, ours.mean, validation, mean_of(paired_differences(ours.test, base.test)))
+    validation, test = ({}, {}) if base is None else (base.validation, base.test)
+    differences = paired_differences(ours.validation, validation), paired_differences(ours.test, test)
+    return VariantScore(ours.validation_mean, ours.mean, *map(mean_of, differences))

@@ -16,7 +16,8 @@ from lggd.data.datasets import PAPER
 from lggd.errors import InputError
 from lggd.paper.figures import draw_geodesic, draw_robustness
 from lggd.paper.geodesic import DRAGON, geodesic, read_image
-from lggd.paper.jobs import CellJob, FigureJob, Job, Line, NewLabelsJob
+from lggd.paper.jobs import CellJob, FigureJob, Job, NewLabelsJob
+from lggd.paper.measurements import Line
 from lggd.paper.robustness import robustness
 from lggd.training.progress import Callback, Progress
 from lggd.validation import check_name

@@ -43,8 +43,7 @@ def save(figure: Figure, path: str | Path, dots_per_inch: int = DOTS_PER_INCH) -
 
 def draw_robustness(result: Robustness) -> Figure:
     """One row per exponent with a common colour scale, one column per number of wrong edges."""
-    counts = (0, *result.extra_edges)
-    rows, columns = len(result.distances), len(counts)
+    counts, rows, columns = (0, *result.extra_edges), len(result.distances), 1 + len(result.extra_edges)
     figure = new_figure(2.35 * columns + 0.9, 2.6 * rows + 0.35)
     panels = figure.subplots(rows, columns, squeeze=False)
     size = float(np.clip(50_000 / len(result.points), 0.6, 12))

@@ -21,11 +21,10 @@ from lggd.data.splits import fingerprint
 from lggd.errors import InputError, error_context
 from lggd.estimator import NodeClassifier
 from lggd.paper.figures import save
-from lggd.paper.measurements import ADDITIONS, RETRAINED
+from lggd.paper.measurements import ADDITIONS, RETRAINED, Line
 from lggd.training.progress import Callback
 
 DOTS_PER_INCH = 80  # figures of 80,000 points are committed; at full resolution they would outweigh all numbers
-Line = dict[str, Any]
 
 
 @dataclass(frozen=True)

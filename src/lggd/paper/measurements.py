@@ -25,7 +25,7 @@ KEYS = {
     "dynamic": ("row", "dataset", "additions"),
     "ablation": ("variant", "dataset"),
 }
-FIGURES = ("robustness", "geodesic")
+FIGURE_EXPERIMENTS = ("robustness", "geodesic")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Measurements:
     def lines(self) -> dict[str, list[Line]]:
         """The lines that count, by experiment."""
         accuracies = {name: [found.line for found in getattr(self, name).values()] for name in KEYS}
-        return accuracies | {name: getattr(self, name) for name in FIGURES}
+        return accuracies | {name: getattr(self, name) for name in FIGURE_EXPERIMENTS}
 
     def with_backbone(self, row: str, dataset: str, backbone: str) -> Measurement | None:
         """GCN is the backbone of Table 1, and need not be measured twice."""
@@ -90,9 +90,9 @@ class Measurements:
 
 def read_measurements(folder: str | Path) -> Measurements:
     """Reads the `.jsonl` files of a results folder."""
-    read = {experiment: Results(folder).lines(experiment) for experiment in (*KEYS, *FIGURES)}
+    read = {experiment: Results(folder).lines(experiment) for experiment in (*KEYS, *FIGURE_EXPERIMENTS)}
     cells: dict[str, Any] = {experiment: _select(read[experiment][0], key) for experiment, key in KEYS.items()}
-    figures: dict[str, Any] = {experiment: read[experiment][0] for experiment in FIGURES}
+    figures: dict[str, Any] = {experiment: read[experiment][0] for experiment in FIGURE_EXPERIMENTS}
     # Where the ablation has no line for its base, that is the table's row: the variants change its settings.
     for found in list(cells["ablation"].values()):
         row, dataset = found.line["row"], found.line["dataset"]

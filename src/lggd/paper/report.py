@@ -14,8 +14,7 @@ from lggd.errors import InputError, InputFileError
 from lggd.files import replacing
 from lggd.paper import report_sections as sections
 from lggd.paper.comparison import TESTED_ROWS, ablation, deviations, paired_tests
-from lggd.paper.measurements import FIGURES as DRAWN_WHEN_MEASURED
-from lggd.paper.measurements import KEYS, Measurement, Measurements, read_measurements
+from lggd.paper.measurements import FIGURE_EXPERIMENTS, KEYS, Measurement, Measurements, read_measurements
 from lggd.paper.published import DATASETS, PUBLISHED, ROWS
 from lggd.paper.result_figures import FIGURES, draw_results
 
@@ -65,7 +64,7 @@ class Report:
                 for (other, dataset), test in paired_tests(measured, row).items()
             ],
             "variants": [asdict(variant) for variant in ablation(measured)],
-            **{name: getattr(measured, name) for name in DRAWN_WHEN_MEASURED},
+            **{name: getattr(measured, name) for name in FIGURE_EXPERIMENTS},
             "trials": {f"{row}.{dataset}": trials for (row, dataset), trials in self.trials.items()},
             "incomplete_lines": measured.incomplete_lines,
         }
@@ -90,7 +89,7 @@ def read_report(results: Path, out: Path, configs: Path | None = None) -> Report
         remedy = "Quick results and other datasets are not reported. Measure something first: lggd reproduce table1"
         raise InputError("results", f"contain measurements of {datasets} in {files}", f"none in {results}", remedy)
     figures = {name: f"{FIGURE_FOLDER}/{name}.png" for name in FIGURES if getattr(measured, name)}
-    for name in DRAWN_WHEN_MEASURED:
+    for name in FIGURE_EXPERIMENTS:
         path = results / FIGURE_FOLDER / f"{name}.png"
         if getattr(measured, name) and path.is_file():
             figures[name] = Path(os.path.relpath(path, out.parent)).as_posix()

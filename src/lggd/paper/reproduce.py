@@ -11,7 +11,7 @@ from typing import Any
 from lggd.compare.claims import Claims
 from lggd.compare.runner import find_finished, is_superseded
 from lggd.features.reuse import reuse_distances
-from lggd.memory import give_memory_back
+from lggd.memory import release_memory
 from lggd.paper.jobs import Job, JobOptions
 from lggd.training.progress import Callback
 
@@ -89,5 +89,5 @@ def _run(
             lines.append(line)
     except Exception as error:
         result.failures.append((job.title, error))
-        give_memory_back()
+        release_memory()
     return result

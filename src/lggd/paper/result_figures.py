@@ -87,12 +87,11 @@ def draw_dynamic(measured: Measurements) -> Figure:
             if not curve:
                 continue
             dashed, steps = RETRAINED in row, sorted(curve)
-            mean = np.array([curve[step].mean for step in steps])
-            spread = np.array([curve[step].sd or 0.0 for step in steps])
+            mean, spread = np.array([(curve[step].mean, curve[step].sd or 0.0) for step in steps]).T
             colour, label = CURVES[numbers.index(row.split()[0]) % len(CURVES)], row_name(row, curve.values())
             panel.plot(steps, mean, "s--" if dashed else "o-", color=colour, linewidth=1.8, markersize=5, label=label)
-            alpha = 0.1 if dashed else 0.2
-            panel.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=alpha, linewidth=0)
+            band: dict[str, Any] = {"color": colour, "alpha": 0.1 if dashed else 0.2, "linewidth": 0}
+            panel.fill_between(steps, mean - spread, mean + spread, **band)
         panel.set_xlabel("additions of 10 % of the labels", fontsize=10)
         panel.set_xticks(range(max(additions for *_, additions in measured.dynamic) + 1))
         panel.grid(color=FAINT, linewidth=0.7)

@@ -1,4 +1,4 @@
-"""Geodesics and depth: what distances are used for."""
+"""Shortest paths and depth: the uses of distances."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ def lines(n: int) -> Graph:
 
 
 def length(instance: zoo.Instance, nodes: list[int]) -> float:
-    """Of the way from the last node to the first: f(i) = f(j) + 1/(ρ(i)√w(i, j)) up each edge."""
+    """Of the path from the last node to the first: f(i) = f(j) + 1/(ρ(i)√w(i, j)) up each edge."""
     w, rho = instance.dense, instance.rho
     return sum(1 / (float(rho[i]) * math.sqrt(w[i, j])) for j, i in itertools.pairwise(nodes))
 
@@ -72,7 +72,7 @@ def test_column_picks_the_boundary():
     assert shortest_path(graph, solution, 2, column=1).tolist() == [6, 5, 4, 3, 2]
 
 
-def test_an_evolution_near_its_end_will_do():
+def test_shortest_path_accepts_an_evolution_near_the_steady_state():
     graph = lines(5)
     solution = evolve_to_steady_state(graph, [0])
     assert isinstance(solution, Solution)
@@ -84,7 +84,7 @@ def test_a_source_is_its_own_geodesic():
     assert shortest_path(lines(3), distance(lines(3), [1]), 1).tolist() == [1]
 
 
-def test_the_order_of_points_inside_does_not_show():
+def test_morton_order_does_not_change_paths():
     points = torch.rand(200, 2, generator=torch.Generator().manual_seed(0), dtype=zoo.F64)
     graph = Graph.from_points(points, k=6, kernel=lambda d: (0.01 / (0.01 + d)) ** 2)
     solution = distance(graph, [5], p=zoo.inf)
@@ -106,7 +106,7 @@ def test_target_outside_the_graph_is_refused(target):
         shortest_path(lines(3), distance(lines(3), [0]), target)
 
 
-def test_what_is_no_distance_is_refused():
+def test_a_tensor_that_is_no_distance_is_refused():
     with pytest.raises(ValueError, match="node 1 is lower than all its neighbours"):
         shortest_path(lines(3), torch.tensor([2.0, 1.0, 2.0]), 2)
 
