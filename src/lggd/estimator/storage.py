@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError, InputFileError, InputTypeError
 from lggd.files import replacing_folder, umask
-from lggd.learning.networks import MLP, PropagatedMLP
+from lggd.learning.networks import MLP, Activation, PropagatedMLP
 from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.solvers.scheme import RK4, SSPRK3, Euler
 from lggd.training.optimization import Optimization
@@ -32,7 +32,7 @@ Kind = TypeVar("Kind", bound=type)
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        DegreePotential, Euler, LearnedEdgeWeights, LearnedPotential, LearnedTimeScale, MLP, Optimization,
+        Activation, DegreePotential, Euler, LearnedEdgeWeights, LearnedPotential, LearnedTimeScale, MLP, Optimization,
         PropagatedMLP, RK4, SSPRK3,
     )
 }  # fmt: skip
