@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lggd.errors import InputFileError
 from lggd.files import check_folder_writable, replacing_folder
 
 MARKER = "lggd-run.json"
@@ -109,21 +110,21 @@ def test_other_folders_are_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").touch()
     with pytest.raises(
-        FileExistsError, match=r"`.*thesis` must be new, empty or hold lggd-run\.json, got a folder with"
+        InputFileError, match=r"`.*thesis` must be new, empty or hold lggd-run\.json, got a folder with"
     ):
         check_folder_writable(tmp_path / "thesis", MARKER)
-    with pytest.raises(FileExistsError), replacing_folder(tmp_path / "thesis", MARKER):
+    with pytest.raises(InputFileError, match="must be new"), replacing_folder(tmp_path / "thesis", MARKER):
         pytest.fail("asked too late")
-    with pytest.raises(NotADirectoryError, match="got a file"):
+    with pytest.raises(InputFileError, match="got a file"):
         check_folder_writable(tmp_path / "thesis" / "chapter.tex", MARKER)
-    with pytest.raises(FileNotFoundError, match="must lie in a folder that exists"):
+    with pytest.raises(InputFileError, match="must lie in a folder that exists"):
         check_folder_writable(tmp_path / "nowhere" / "run", MARKER)
     assert (tmp_path / "thesis" / "chapter.tex").exists()
 
 
 def test_folder_filled_in_the_meantime_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    with pytest.raises(FileExistsError), replacing_folder(path, MARKER) as folder:  # noqa: PT012
+    with pytest.raises(InputFileError, match="must be new"), replacing_folder(path, MARKER) as folder:  # noqa: PT012
         fill(folder, "new")
         path.mkdir()
         (path / "mine").touch()
@@ -132,8 +133,8 @@ def test_folder_filled_in_the_meantime_is_kept(tmp_path: Path) -> None:
 
 
 def test_folder_without_marker_is_rejected(tmp_path: Path) -> None:
-    message = r"must hold lggd-run\.json when it is done"
-    with pytest.raises(FileNotFoundError, match=message), replacing_folder(tmp_path / "run", MARKER):
+    message = r"must hold lggd-run\.json when complete"
+    with pytest.raises(InputFileError, match=message), replacing_folder(tmp_path / "run", MARKER):
         pass
     assert list(tmp_path.iterdir()) == []
 

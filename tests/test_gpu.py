@@ -30,7 +30,7 @@ def graph(request):
 
 
 @pytest.mark.parametrize("p", [1, 2, 3.5, math.inf])
-def test_distance_comes_back_on_the_device(graph, p):
+def test_distance_is_returned_on_the_device(graph, p):
     on_device = distance(graph.to("cuda"), SOURCES, p=p, potential=DegreePotential(-0.5))
     assert on_device.value.device.type == "cuda"
     on_cpu = distance(graph, SOURCES, p=p, potential=DegreePotential(-0.5))
@@ -54,13 +54,13 @@ def test_evolution_and_its_gradient_agree_with_the_cpu(graph, p):
         torch.testing.assert_close(ours, reference, rtol=1e-9, atol=1e-10)
 
 
-def test_an_evolution_can_be_driven_by_hand_there(graph):
+def test_an_evolution_can_be_stepped_on_the_device(graph):
     evolution = Evolution(graph.to("cuda"), SOURCES, far=10.0).run_until(2.0)
     assert evolution.state.device.type == "cuda"
     torch.testing.assert_close(evolution.state.cpu(), Evolution(graph, SOURCES, far=10.0).run_until(2.0).state)
 
 
-def test_shortest_paths_are_walked_there(graph):
+def test_shortest_paths_are_found_on_the_device(graph):
     on_device = graph.to("cuda")
     found = distance(on_device, [0], p=math.inf)
     target = int(found.value.isfinite().nonzero()[-1])

@@ -20,7 +20,7 @@ def grid(side=40):
     return Graph.from_grid(np.ones((side, side), bool))
 
 
-def test_a_memory_is_the_sum_of_its_parts_and_reads_well():
+def test_a_memory_is_the_sum_of_its_parts():
     memory = Memory({"graph": 1024, "states": 3 * 2**20, "nothing": 0}, CPU)
     assert memory.total == 1024 + 3 * 2**20
     assert str(memory) == "about 3.0 MiB (graph 1.0 KiB, states 3.0 MiB)"
@@ -37,7 +37,7 @@ def test_sizes_in_words(size, words):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_free_memory_is_what_the_system_says():
+def test_free_memory_is_that_of_the_system():
     lines = open("/proc/meminfo").read().splitlines()  # noqa: SIM115, PTH123
     total = int(next(line for line in lines if line.startswith("MemTotal")).split()[1]) * 1024
     assert 0 < free_memory(CPU) < total
@@ -59,7 +59,7 @@ def test_more_work_is_never_estimated_to_take_less():
     assert estimate_memory(data, GGD()).total < sizes[0]
 
 
-def test_contents_are_asked_for_where_they_are_learned_from():
+def test_node_features_are_required_for_learning():
     data = blocks()
     data.x = None
     with pytest.raises(TypeError, match=r"`data\.x`"):
@@ -103,7 +103,7 @@ def test_wrong_arguments_are_named(wrong, named):
         RuntimeError("DefaultCPUAllocator: can't allocate memory"),
     ],
 )
-def test_a_shortage_is_explained(short):
+def test_running_out_of_memory_is_explained(short):
     with (
         pytest.raises(MemoryError, match=r"^It takes about 1\.0 GiB \(states 1\.0 GiB\) on cpu, .* Use less\.$"),
         explaining_shortage("It", lambda: Memory({"states": 2**30}, CPU), "Use less."),
@@ -111,7 +111,7 @@ def test_a_shortage_is_explained(short):
         raise short
 
 
-def test_other_errors_pass():
+def test_other_errors_are_unchanged():
     with (
         pytest.raises(RuntimeError, match=r"^something else$"),
         explaining_shortage("It", lambda: Memory({}, CPU), ""),
@@ -119,7 +119,7 @@ def test_other_errors_pass():
         raise RuntimeError("something else")
 
 
-def test_evolve_and_fit_explain_their_shortage(monkeypatch):
+def test_evolve_and_fit_explain_running_out_of_memory(monkeypatch):
     def no_memory(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
@@ -162,7 +162,7 @@ print(*work(100_000, int(sys.argv[1])))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 @pytest.mark.parametrize("steps", [0, 8])
-def test_estimates_are_near_what_is_measured(steps):
+def test_estimates_are_close_to_measurements(steps):
     # What is freed must go back at once, or what comes later finds it and seems to take nothing.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
     done = subprocess.run(
@@ -175,13 +175,13 @@ def test_estimates_are_near_what_is_measured(steps):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("settings", [{}, {"preset": "paper"}, {"preset": "release"}], ids=str)
-def test_estimates_of_learning_are_near_what_is_measured_on_a_gpu(settings):
+def test_estimates_of_learning_are_close_to_measurements_on_a_gpu(settings):
     data = blocks(each=3000, labelled=20, validated=20).to("cuda")
     compare_on_a_gpu(LGGD(**settings, optimization=Optimization(epochs=5)), data)
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_estimates_name_what_is_dropped_of_contents(sparse):
+def test_estimates_include_dropout_of_node_features(sparse):
     data = blocks(sparse=sparse)
     dropped = {
         share: estimate_memory(data, LGGD((1, 2), initial=lggd.MLP(input_dropout=share)), models=3).parts[
@@ -196,7 +196,7 @@ def test_estimates_name_what_is_dropped_of_contents(sparse):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_estimates_count_contents_that_are_dropped_on_a_gpu(kind):
+def test_estimates_include_dropout_of_node_features_on_a_gpu(kind):
     data = blocks(each=1000, labelled=20, validated=20)
     if kind == "sparse":
         row, column = (torch.randint(n, (2_000_000,), generator=random(n)) for n in (data.num_nodes, 20_000))

@@ -27,7 +27,7 @@ from lggd.estimator.labels import LabelConflictError
 from lggd.estimator.parameters import changed_params, get_params
 from lggd.features import GGD, LGGD
 from lggd.graph import Graph
-from lggd.learning.contents import sparse
+from lggd.graph.sparse import without_sparse_warnings
 from lggd.models.classifier import LGGDClassifier
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.optimization import Optimization
@@ -358,4 +358,5 @@ def _node_features(X: Any) -> torch.Tensor:
     coo = scaled.tocoo()
     places = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
     values = torch.from_numpy(coo.data.astype(np.float32))
-    return sparse(places, values, coo.shape).coalesce()
+    with without_sparse_warnings():
+        return torch.sparse_coo_tensor(places, values, coo.shape).coalesce()

@@ -95,7 +95,10 @@ def check_entries(name: str, values: Tensor, valid: Tensor, rule: str, place: st
     """A matrix whose entries are all `valid`; the error gives the first that is not, as in "-1 at node 3, column 0"."""
     if not bool(valid.all()):
         row, column = (int(x) for x in (~valid).nonzero()[0])
-        raise InputError(name, rule, f"{float(values[row, column]):g} at {place} {row}, column {column}", remedy)
+        found = f"{float(values[row, column]):g} at {place} "
+        if place == "node":
+            raise InputError(name, rule, f"{found}{{0}}, column {column}", remedy, nodes=[row])
+        raise InputError(name, rule, f"{found}{row}, column {column}", remedy)
 
 
 def check_same_length(name: str, values: Sequence[Any], count: int, of: str) -> None:

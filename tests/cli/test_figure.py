@@ -46,16 +46,16 @@ def test_robustness_as_json_is_the_same_each_time(tmp_path: Path) -> None:
 
 
 def test_geodesic_draws_and_prints(tmp_path: Path, bracket: Path) -> None:
-    out = tmp_path / "way.png"
+    out = tmp_path / "path.png"
     result = command("figure", "geodesic", "--image", bracket, "--out", out)
     assert result.exit_code == 0
     assert result.stderr == ""
-    assert "22.8284, p = inf" in result.stdout
+    assert "22.8284" in result.stdout
     assert out.read_bytes().startswith(PNG)
 
 
 def test_geodesic_answer(tmp_path: Path, bracket: Path) -> None:
-    options = ("--image", bracket, "--source", "1,10", "--target", "1,7", "--p", "1", "--out", tmp_path / "way.png")
+    options = ("--image", bracket, "--source", "1,10", "--target", "1,7", "--p", "1", "--out", tmp_path / "path.png")
     found = answer("figure", "geodesic", *options)
     assert (found["height"], found["width"], found["pixels"]) == (9, 12, 25)
     assert (found["source"], found["target"], found["p"]) == ([1, 10], [1, 7], 1)
@@ -64,27 +64,25 @@ def test_geodesic_answer(tmp_path: Path, bracket: Path) -> None:
 
 
 def test_geodesic_through_the_dragon(tmp_path: Path) -> None:
-    found = answer("figure", "geodesic", "--out", tmp_path / "way.png")
+    found = answer("figure", "geodesic", "--out", tmp_path / "path.png")
     assert found["image"] is None
     assert found["distance"] > 1000
 
 
-def test_figures_refuse(tmp_path: Path, bracket: Path) -> None:
+def test_invalid_arguments_are_refused(tmp_path: Path, bracket: Path) -> None:
     imsave(tmp_path / "blank.png", np.ones((4, 4, 3)))
-    out = tmp_path / "way.png"
+    out = tmp_path / "path.png"
 
-    def said(*options: object) -> str:
+    def message(*options: object) -> str:
         return refused("figure", "geodesic", "--out", out, *options)
 
-    assert "`--image` must show two colours, got 1 in every pixel. Draw a dark" in said(
-        "--image", tmp_path / "blank.png"
-    )
-    assert "nowhere.png` must be an image file" in said("--image", tmp_path / "nowhere.png")
-    assert "`--source` must be two whole numbers row,column" in said("--source", "12")
-    assert "The nearest one inside is 1,6." in said("--image", bracket, "--source", "3,6")
-    assert "`--target` must be a pixel row,column inside" in said("--image", bracket, "--target", "99,0")
-    assert "`--p` must lie in [1, inf], got 0.5" in said("--image", bracket, "--p", "0.5")
-    assert "must end in .png" in said("--out", tmp_path / "way.bmp")
+    assert "blank.png` must show two colours, got one. Draw a dark" in message("--image", tmp_path / "blank.png")
+    assert "nowhere.png` must be a file" in message("--image", tmp_path / "nowhere.png")
+    assert "`--source` must be two whole numbers row,column" in message("--source", "12")
+    assert "The nearest pixel inside is 1,6." in message("--image", bracket, "--source", "3,6")
+    assert "`--target` must be a pixel row,column inside" in message("--image", bracket, "--target", "99,0")
+    assert "`--p` must lie in [1, inf], got 0.5" in message("--image", bracket, "--p", "0.5")
+    assert "must end in .png" in message("--out", tmp_path / "path.bmp")
     assert "must lie in a folder that exists" in refused("figure", "robustness", "--out", tmp_path / "no" / "x.png")
     assert "`--epsilon` must lie in (0, 1)" in refused("figure", "robustness", "--epsilon", "2", "--out", out)
     assert not out.exists()

@@ -111,7 +111,7 @@ def test_arbitrary_names_round_trip(
         ),
         (
             lambda p: write_predictions(p.parent / "no" / "x.csv", ["a"], ["x"], [[1]]),
-            FileNotFoundError,
+            OSError,
             "Create it first",
         ),
     ],

@@ -47,7 +47,7 @@ def test_num_nodes_counts_to_the_largest_id_unless_given():
 
 
 @pytest.mark.parametrize("edges", [[], np.empty((2, 0), int), torch.empty(2, 0, dtype=torch.long)])
-def test_no_edges_are_accepted_when_num_nodes_says_so(edges):
+def test_a_graph_without_edges_needs_num_nodes(edges):
     graph = Graph.from_edges(edges, num_nodes=3)
     assert (graph.num_nodes, graph.num_edges, graph.is_directed) == (3, 0, False)
     assert graph.edge_index.shape == (2, 0)
@@ -71,7 +71,7 @@ def test_both_directions_are_stored_and_rows_are_sorted():
     assert graph.csr.symmetric
 
 
-def test_equal_edges_keep_the_largest_weight():
+def test_duplicate_edges_keep_the_largest_weight():
     graph = Graph.from_edges([(0, 1), (1, 0), (0, 1), (1, 0)], [0.25, 0.5, 0.5, 0.125])
     assert graph.num_edges == 2
     assert graph.weight.tolist() == [0.5, 0.5]
@@ -109,13 +109,13 @@ def test_asymmetric_weights_are_refused_or_remedied(options, expected):
     assert graph.is_directed == ("directed" in options)
 
 
-def test_mean_of_a_single_arrow_of_weight_one_is_a_half():
+def test_mean_of_one_direction_of_weight_one_is_a_half():
     graph = Graph.from_edges([(0, 1), (1, 2), (2, 1)], symmetrize="mean")
     assert graph.weight.tolist() == [0.5, 0.5, 1, 1]
 
 
 @pytest.mark.parametrize("how", [{"symmetrize": "max"}, {"symmetrize": "mean"}, {}])
-def test_a_symmetric_graph_stays_as_it_is(how):
+def test_symmetrizing_a_symmetric_graph_changes_nothing(how):
     matrix = random_weights()
     assert np.array_equal(dense(Graph.from_scipy(matrix, **how)), matrix)
 
@@ -129,7 +129,7 @@ def test_asymmetry_of_rounding_size_is_averaged():
 # -- weights and precision ----------------------------------------------------------------------------------------
 
 
-def test_unbounded_admits_any_positive_weight():
+def test_unbounded_allows_any_positive_weight():
     edges, weight = [(0, 1), (1, 0)], [7.0, 7.0]
     with pytest.raises(ValueError, match="unbounded=True"):
         Graph.from_edges(edges, weight)
@@ -137,7 +137,7 @@ def test_unbounded_admits_any_positive_weight():
 
 
 @pytest.mark.parametrize(
-    ("weight", "asked", "expected"),
+    ("weight", "dtype", "expected"),
     [
         (None, None, torch.float32),
         (np.full(2, 0.5, np.float32), None, torch.float32),
@@ -149,8 +149,8 @@ def test_unbounded_admits_any_positive_weight():
         (None, torch.float64, torch.float64),
     ],
 )
-def test_dtype_follows_the_weights_unless_asked(weight, asked, expected):
-    graph = Graph.from_edges([(0, 1), (1, 0)], weight, dtype=asked)
+def test_dtype_follows_the_weights_unless_given(weight, dtype, expected):
+    graph = Graph.from_edges([(0, 1), (1, 0)], weight, dtype=dtype)
     assert graph.dtype == graph.weight.dtype == graph.degree.dtype == expected
 
 

@@ -17,7 +17,7 @@ from lggd import Graph
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 20])
 @pytest.mark.parametrize("as_tensor", [False, True])
-def test_nearest_neighbours_join_where_either_counts_the_other(dimension, as_tensor):
+def test_points_are_joined_where_either_is_a_nearest_neighbour(dimension, as_tensor):
     points = np.random.default_rng(dimension).normal(size=(80, dimension))
     apart = cdist(points, points)
     np.fill_diagonal(apart, np.inf)
@@ -48,7 +48,7 @@ def test_kernel_maps_lengths_to_weights(dtype):
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 20])
-def test_equal_points_are_neighbours_and_never_their_own(dimension):
+def test_duplicate_points_are_neighbours_but_not_of_themselves(dimension):
     points = np.zeros((9, dimension))
     points[6:] = np.arange(1, 4)[:, None]
     with warnings.catch_warnings():

@@ -62,7 +62,7 @@ def test_from_networkx_reads_the_named_attribute():
     assert Graph.from_networkx(graph, weight="closeness").weight.tolist() == [0.25, 0.25]
 
 
-def test_from_networkx_keeps_arrows_only_when_told():
+def test_from_networkx_keeps_directions_only_with_directed():
     nx = pytest.importorskip("networkx")
     arrows = nx.DiGraph([("x", "y")])
     assert Graph.from_networkx(arrows, directed=True).edge_index.tolist() == [[0], [1]]
@@ -101,7 +101,7 @@ def test_from_pyg_reads_weights(attribute):
     assert graph.num_nodes == 5
 
 
-def test_from_pyg_leaves_out_features_of_edges():
+def test_from_pyg_ignores_edge_features():
     data = pytest.importorskip("torch_geometric.data")
     edge_index = torch.tensor([[0, 1], [1, 0]])
     graph = Graph.from_pyg(data.Data(x=torch.zeros(3, 2), edge_index=edge_index, edge_attr=torch.rand(2, 4)))
@@ -160,7 +160,7 @@ def test_a_graph_is_immutable(name):
     assert same(graph, Graph.from_edges(PAIRS))
 
 
-def test_a_graph_keeps_no_memory_of_its_inputs():
+def test_a_graph_does_not_share_memory_with_its_inputs():
     edges, weight = np.array(PAIRS).T.copy(), np.full(6, 0.5)
     graph = Graph.from_edges(edges, weight)
     edges[:], weight[:] = 0, 0.25
@@ -186,7 +186,7 @@ def test_pickle_round_trip(graph):
 # -- devices ------------------------------------------------------------------------------------------------------
 
 
-def test_to_the_device_it_lies_on_is_itself():
+def test_to_the_same_device_returns_the_graph_itself():
     graph = Graph.from_edges(PAIRS)
     assert graph.to("cpu") is graph
     assert graph.to(torch.device("cpu")) is graph

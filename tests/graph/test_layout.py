@@ -16,7 +16,7 @@ from lggd import Graph
 from lggd.graph.csr import inverse
 
 
-def test_points_lie_in_morton_order_inside_and_in_their_own_outside():
+def test_points_are_stored_in_morton_order_but_numbered_as_given():
     points = np.random.default_rng(0).random((500, 2))
     graph = Graph.from_points(points, epsilon=0.1, kernel=lambda length: np.exp(-length))
     assert graph.layout().order is not None
@@ -40,7 +40,7 @@ def shuffled_ring():
     return Graph.from_edges(edges, rng.uniform(0.2, 1, n), symmetrize="max"), node
 
 
-def test_a_large_scattered_graph_is_reordered_only_for_much_work(shuffled_ring):
+def test_a_large_scattered_graph_is_reordered_only_for_many_passes(shuffled_ring):
     graph = pickle.loads(pickle.dumps(shuffled_ring[0]))
     assert graph.layout(passes=1).order is None
     assert graph.layout(passes=100).order is not None
@@ -49,7 +49,7 @@ def test_a_large_scattered_graph_is_reordered_only_for_much_work(shuffled_ring):
     assert in_order.layout(passes=100).order is None
 
 
-def test_reordering_never_shows_in_what_a_graph_says(shuffled_ring):
+def test_reordering_does_not_change_properties(shuffled_ring):
     graph, _ = shuffled_ring
     before = graph.edge_index, graph.weight, graph.degree, graph.to_scipy()
     assert graph.layout(passes=100).order is not None
@@ -60,7 +60,7 @@ def test_reordering_never_shows_in_what_a_graph_says(shuffled_ring):
     np.testing.assert_allclose(graph.degree.numpy(), graph.to_scipy().sum(1))
 
 
-def test_reordering_never_shows_in_distances(shuffled_ring):
+def test_reordering_does_not_change_distances(shuffled_ring):
     graph, node = shuffled_ring
     assert graph.layout(passes=100).order is not None
     length = graph.to_scipy()
@@ -72,7 +72,7 @@ def test_reordering_never_shows_in_distances(shuffled_ring):
     assert walk == node[17:41].tolist()
 
 
-def test_reordering_never_shows_in_evolutions(shuffled_ring):
+def test_reordering_does_not_change_evolutions(shuffled_ring):
     graph, node = shuffled_ring
     rng = np.random.default_rng(1)
     in_order = Graph.from_scipy(graph.to_scipy()[node][:, node])

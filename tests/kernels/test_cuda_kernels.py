@@ -59,11 +59,11 @@ def test_all_three_operations_agree_with_the_reference(device, directed, boundar
 
     check_stage(cuda, field, y)
     terms, factors = list(normal(y, 3)), [0.3, -1.0, 2.0]
-    pulled = cuda.vjp(field, y, terms, factors, True, True)
-    for gradient, right in zip(pulled, reference.vjp(field, y, terms, factors, True, True), strict=True):
-        close(gradient, right)
+    gradients = cuda.vjp(field, y, terms, factors, True, True)
+    for gradient, target in zip(gradients, reference.vjp(field, y, terms, factors, True, True), strict=True):
+        close(gradient, target)
     alone, *nothing = cuda.vjp(field, y, terms, factors, False, False)
-    assert torch.equal(alone, pulled[0])
+    assert torch.equal(alone, gradients[0])
     assert nothing == [None, None]
 
 
@@ -72,14 +72,14 @@ def test_all_three_operations_agree_with_the_reference(device, directed, boundar
 def test_weights_may_differ_between_the_directions_of_an_edge(device, p):
     field, y = a_field(device, p, torch.float64, (6, 3, 3), symmetric=False)
     expected = reference.vjp(field, y, [y], [1.0], True, True)
-    for found, right in zip(cuda.vjp(field, y, [y], [1.0], True, True), expected, strict=True):
-        close(found, right)
+    for found, target in zip(cuda.vjp(field, y, [y], [1.0], True, True), expected, strict=True):
+        close(found, target)
 
 
 @devices
 @pytest.mark.parametrize("p", EXPONENTS)
 @pytest.mark.parametrize("directed", [False, True])
-def test_long_rows_are_cut_out_and_come_back(device, p, directed, monkeypatch):
+def test_long_rows_get_tiles_of_their_own(device, p, directed, monkeypatch):
     """Hubs beside rows of two: with a limit of 3 most of this graph's rows count as long."""
     monkeypatch.setattr(cuda, "LONG_ROW", 3)
     monkeypatch.setattr(cuda, "LONGER_THAN_MEAN", 0)
@@ -89,20 +89,20 @@ def test_long_rows_are_cut_out_and_come_back(device, p, directed, monkeypatch):
     assert sorted(schedule.order.tolist()) == list(range(field.csr.num_nodes))
     close(cuda.norm(field, y), reference.norm(field, y))
     expected = reference.vjp(field, y, [y], [1.0], True, True)
-    for found, right in zip(cuda.vjp(field, y, [y], [1.0], True, True), expected, strict=True):
-        close(found, right)
+    for found, target in zip(cuda.vjp(field, y, [y], [1.0], True, True), expected, strict=True):
+        close(found, target)
 
 
 @devices
 @pytest.mark.parametrize("p", EXPONENTS)
-def test_where_nothing_falls_nothing_is_pulled(device, p):
+def test_a_constant_state_has_no_gradient(device, p):
     field, y = a_field(device, p, torch.float64, (2, 1, 1))
     for gradient in cuda.vjp(field, torch.ones_like(y), [y], [1.0], True, True):
         assert (gradient == 0).all()
 
 
 @devices
-def test_equal_largest_falls_share_one_gradient(device):
+def test_only_the_first_of_equal_maxima_has_a_gradient(device):
     csr = Graph.from_edges([(0, 1), (0, 2)], directed=True).csr.to(device)
     field = Field(csr, math.inf, torch.ones(3, 1, dtype=torch.float64, device=device), symmetric=False)
     y = torch.tensor([[1.0], [0.0], [0.0]], dtype=torch.float64, device=device)
@@ -115,7 +115,7 @@ def test_equal_largest_falls_share_one_gradient(device):
 @devices
 @pytest.mark.parametrize("p", [1.0, 2.0, 20.0, math.inf])
 @pytest.mark.parametrize("scale", [1e6, 1e-6, 1e-25])
-def test_powers_of_large_and_small_falls_stay_finite_in_float32(device, p, scale):
+def test_powers_of_large_and_small_differences_stay_finite_in_float32(device, p, scale):
     field, y = a_field(device, p, torch.float32, (2, 1, 1))
     exact, _ = a_field(device, p, torch.float64, (2, 1, 1))
     norm = cuda.norm(field, scale * y)
@@ -138,10 +138,10 @@ def test_graphs_without_edges_and_states_without_columns(device, p):
 
 @devices
 @pytest.mark.parametrize("wrong", ["weights", "numbers", "mirror"])
-def test_a_planted_bug_is_seen(device, wrong, monkeypatch):
-    """What the comparisons above would miss, they would not be worth making for."""
+def test_a_planted_bug_is_caught(device, wrong, monkeypatch):
+    """The comparisons above must catch these."""
     field, y = a_field(device, 2.0, torch.float64, (6, 3, 3), symmetric=False)
-    right = [reference.norm(field, y), *reference.vjp(field, y, [y], [1.0], True, True)]
+    target = [reference.norm(field, y), *reference.vjp(field, y, [y], [1.0], True, True)]
     if wrong == "weights":
         monkeypatch.setattr(cuda, "_weights", lambda field: (field.rho, 1, 0))
     elif wrong == "numbers":
@@ -151,7 +151,7 @@ def test_a_planted_bug_is_seen(device, wrong, monkeypatch):
         field = replace(field, symmetric=True)
     found = [cuda.norm(field, y), *cuda.vjp(field, y, [y], [1.0], True, True)]
     with pytest.raises(AssertionError):
-        close(torch.cat([x.flatten() for x in found]), torch.cat([x.flatten() for x in right]))
+        close(torch.cat([x.flatten() for x in found]), torch.cat([x.flatten() for x in target]))
 
 
 @pytest.mark.parametrize("name", ["norm", "vjp"])
@@ -161,7 +161,7 @@ def test_the_backend_of_a_gpu_is_this_one(name):
 
 
 @interpreted
-def test_operations_run_where_their_state_lies(monkeypatch):
+def test_operations_run_on_the_device_of_the_state(monkeypatch):
     """The present device may be another: what a machine with two GPUs would show."""
     asked = []
 
@@ -194,9 +194,9 @@ class TestOnAGPU:
         assert cuda._schedule(hub.csr).num_long == 1
         close(cuda.norm(field, y), reference.norm(field, y))
         expected = reference.vjp(field, y, [y], [1.0], True, True)
-        for found, right in zip(cuda.vjp(field, y, [y], [1.0], True, True), expected, strict=True):
+        for found, target in zip(cuda.vjp(field, y, [y], [1.0], True, True), expected, strict=True):
             # Thousands of terms that nearly cancel: what is left of their rounding is not small beside their sum.
-            torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-10)
+            torch.testing.assert_close(found, target, rtol=1e-12, atol=1e-10)
 
     @pytest.mark.parametrize("p", EXPONENTS)
     def test_the_same_bits_every_time(self, p):
@@ -285,7 +285,7 @@ class TestOnAGPU:
 
 
 def evolve_unchecked(graph, start, potential):
-    """Two RK4 steps without the checks of `evolve`, which look at numbers."""
+    """Two RK4 steps without the checks of `evolve`, which synchronize."""
     from lggd.solvers.adjoint import EvolveFunction
     from lggd.solvers.plan import Plan
 

@@ -33,16 +33,16 @@ def test_stage_agrees_with_the_reference(p, dtype, shape, directed, boundary_mas
 
 
 @cases
-def test_pull_back_agrees_with_the_reference(p, dtype, shape, directed, boundary_mask):
+def test_vjp_agrees_with_the_reference(p, dtype, shape, directed, boundary_mask):
     field, y = random_field(p, dtype, shape, directed=directed, boundary_mask=boundary_mask)
     cotangent = torch.from_numpy(np.random.default_rng(1).normal(size=y.shape)).to(dtype)
     expected = reference.vjp(field, y, [cotangent], [1.0], True, True)
-    for wants in [(False, False), (True, False), (False, True), (True, True)]:
-        found = cpu.vjp(field, y, [cotangent], [1.0], *wants)
+    for needs in [(False, False), (True, False), (False, True), (True, True)]:
+        found = cpu.vjp(field, y, [cotangent], [1.0], *needs)
         close(found[0], expected[0])
-        for gradient, right, wanted in zip(found[1:], expected[1:], wants, strict=True):
-            if wanted:
-                close(gradient, right)
+        for gradient, target, needed in zip(found[1:], expected[1:], needs, strict=True):
+            if needed:
+                close(gradient, target)
             else:
                 assert gradient is None
 
@@ -57,13 +57,13 @@ def test_weights_may_differ_between_the_directions_of_an_edge(p, shape):
     assert torch.equal(field.root_weight_by_column, field.root_weight[reverse])
     cotangent = torch.from_numpy(np.random.default_rng(1).normal(size=y.shape))
     expected = reference.vjp(field, y, [cotangent], [1.0], True, True)
-    for found, right in zip(cpu.vjp(field, y, [cotangent], [1.0], True, True), expected, strict=True):
-        close(found, right)
+    for found, target in zip(cpu.vjp(field, y, [cotangent], [1.0], True, True), expected, strict=True):
+        close(found, target)
 
 
 @pytest.mark.parametrize("backend", [cpu, reference])
 @pytest.mark.parametrize("p", EXPONENTS)
-def test_where_nothing_falls_nothing_is_pulled(backend, p):
+def test_a_constant_state_has_no_gradient(backend, p):
     """A kink: each backend may pick a subgradient, but all must pick the same, and a flat state is a common start."""
     field, y = random_field(p, torch.float64, (2, 1, 1))
     flat = torch.ones_like(y)
@@ -73,8 +73,8 @@ def test_where_nothing_falls_nothing_is_pulled(backend, p):
 
 @pytest.mark.parametrize("backend", [cpu, reference])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_equal_largest_falls_share_one_gradient(backend, sign):
-    """p = ∞: of the two lowest neighbours of node 0, both or either may be pulled, by no more than 1 in total."""
+def test_only_the_first_of_equal_maxima_has_a_gradient(backend, sign):
+    """p = ∞: of the two lowest neighbours of node 0, both or either may be gradients, by no more than 1 in total."""
     csr = Graph.from_edges([(0, 1), (0, 2)], directed=True).csr
     field = Field(csr, math.inf, torch.ones(3, 1, dtype=torch.float64), symmetric=False)
     y = torch.tensor([[1.0], [0.0], [0.0]], dtype=torch.float64)
@@ -87,7 +87,7 @@ def test_equal_largest_falls_share_one_gradient(backend, sign):
 
 @pytest.mark.parametrize("p", EXPONENTS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_steepness_is_rho_times_the_norm_of_a_row(p, shape):
+def test_cfl_number_is_rho_times_the_norm_of_a_row(p, shape):
     field, _ = random_field(p, torch.float64, shape)
     groups = max(shape[1], shape[2] or 1)
     expected = np.zeros((40, groups))
@@ -101,14 +101,14 @@ def test_steepness_is_rho_times_the_norm_of_a_row(p, shape):
 
 
 @pytest.mark.parametrize("p", EXPONENTS)
-def test_steepness_bounds_how_much_the_field_can_change(p):
+def test_cfl_number_bounds_how_much_the_field_can_change(p):
     field, f = random_field(p, torch.float64, (6, 3, 3))
     g = f + torch.from_numpy(np.random.default_rng(2).uniform(-1, 1, f.shape))
     change = reference.spread(field.rho, 6) * (cpu.norm(field, f) - cpu.norm(field, g))
     assert (change.abs() <= 2 * reference.spread(field.cfl_number(), 6) + 1e-12).all()
 
 
-def test_detached_cuts_the_field_off_from_autograd():
+def test_a_detached_field_has_no_gradient():
     field, _ = random_field(2.0, torch.float64, (6, 3, 3))
     field.rho.requires_grad_()
     field.root_weight.requires_grad_()
@@ -121,7 +121,7 @@ def test_detached_cuts_the_field_off_from_autograd():
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="needs two threads")
 @pytest.mark.parametrize("p", EXPONENTS)
 @pytest.mark.parametrize("shape", [(1, 1, 1), (6, 1, None), (6, 3, 3)])
-def test_results_have_the_same_bits_on_any_number_of_threads(p, shape):
+def test_results_are_bitwise_equal_on_any_number_of_threads(p, shape):
     field, y = random_field(p, torch.float32, shape, n=300)
     before, results = numba.get_num_threads(), []
     try:
@@ -139,7 +139,7 @@ def test_results_have_the_same_bits_on_any_number_of_threads(p, shape):
 @pytest.mark.parametrize("backend", [cpu, reference])
 @pytest.mark.parametrize("p", [1.0, 2.0, 20.0, math.inf])
 @pytest.mark.parametrize("scale", [1e6, 1e-6])
-def test_powers_of_large_and_small_falls_stay_finite_in_float32(backend, p, scale):
+def test_powers_of_large_and_small_differences_stay_finite_in_float32(backend, p, scale):
     field, y = random_field(p, torch.float32, (6, 1, 1))
     norm = backend.norm(field, scale * y)
     exact = backend.norm(random_field(p, torch.float64, (6, 1, 1))[0], scale * y.double())
@@ -195,7 +195,7 @@ print(json.dumps({"distance": after_distance - before, "evolve": after_evolve - 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
-def test_no_solve_makes_temporaries_of_the_size_of_the_edges(tmp_path):
+def test_no_solver_allocates_memory_proportional_to_the_edges(tmp_path):
     csr = Graph.from_points(np.random.default_rng(0).random((200_000, 2)), epsilon=0.00895).layout().csr
     paths = [str(tmp_path / "indptr.npy"), str(tmp_path / "indices.npy")]
     for path, part in zip(paths, (csr.indptr, csr.indices), strict=True):
@@ -205,6 +205,6 @@ def test_no_solve_makes_temporaries_of_the_size_of_the_edges(tmp_path):
     edges, state = csr.num_edges * 4 / 2**20, csr.num_nodes * 16 * 4 / 2**20  # ten columns are carried as sixteen
     assert added["steps"] == 3
     assert edges > 35
-    # One float32 number an edge would be 38 MiB, and 381 MiB with the ten columns of the evolution; a state is 12 MiB.
+    # One float32 number per edge would be 38 MiB, and 381 MiB with the ten columns of the evolution; a state is 12 MiB.
     assert 0 < added["distance"] < 32
     assert state < added["evolve"] < 12 * state

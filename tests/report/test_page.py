@@ -21,7 +21,7 @@ def test_page_is_written_atomically(tmp_path):
 
 
 def test_missing_folder_is_rejected(tmp_path):
-    with pytest.raises(FileNotFoundError, match="must lie in a folder that exists"):
+    with pytest.raises(OSError, match="must lie in a folder that exists"):
         write(small(), tmp_path / "nowhere" / "report.html")
 
 

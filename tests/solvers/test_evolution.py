@@ -25,7 +25,7 @@ exponents = pytest.mark.parametrize("p", zoo.P)
 
 @schemes
 @exponents
-def test_evolution_comes_ever_closer_to_the_distance(p, scheme):
+def test_evolution_converges_to_the_distance(p, scheme):
     exact = distance(LASSO.graph, [0], p=p, potential=LASSO.rho).value
     reached = torch.isfinite(exact)
     f = evolve(LASSO.graph, [0], p=p, potential=LASSO.rho, times=(5, 10, 20, 60), scheme=scheme(), far=100).value
@@ -37,7 +37,7 @@ def test_evolution_comes_ever_closer_to_the_distance(p, scheme):
 @pytest.mark.parametrize("scheme", [Euler, SSPRK3])
 @settings(max_examples=20)
 @given(instance=zoo.instances(), data=st.data())
-def test_higher_start_stays_higher(scheme, instance, data):
+def test_a_higher_start_stays_higher(scheme, instance, data):
     heights = st.lists(st.floats(0, 10), min_size=instance.num_nodes, max_size=instance.num_nodes)
     low, rise = f64(data.draw(heights)), f64(data.draw(heights))
     lower, upper = (
@@ -49,7 +49,7 @@ def test_higher_start_stays_higher(scheme, instance, data):
 
 @schemes
 @exponents
-def test_without_sources_nothing_is_held_and_a_constant_may_be_added(p, scheme):
+def test_without_sources_a_constant_shift_is_preserved(p, scheme):
     start = start_of(7, 3)
     f, shifted = (
         evolve(LASSO.graph, None, start=s, p=p, times=(1, 2), scheme=scheme()).value for s in (start, start + 7)
@@ -93,14 +93,14 @@ def test_rk4_is_that_of_torchdiffeq(p, directed):
 
 
 @schemes
-def test_going_on_from_a_state_is_as_if_never_stopped(scheme):
+def test_resuming_from_a_state_changes_nothing(scheme):
     through = evolve(LASSO.graph, [0], times=(1, 2), far=10, scheme=scheme()).value
     again = evolve(LASSO.graph, [0], start=through[0], times=[1], scheme=scheme()).value
     assert torch.equal(again[0], through[1])
 
 
 @exponents
-def test_columns_evolve_on_their_own(p):
+def test_columns_are_independent(p):
     start, rho = start_of(7, 2), start_of(7, 2, seed=1, scale=1) + 0.5
     together = evolve(LASSO.graph, TWO_SETS, start=start, potential=rho, p=p, scheme=RK4(step=0.1)).value
     for k, nodes in enumerate(TWO_SETS):
@@ -109,7 +109,7 @@ def test_columns_evolve_on_their_own(p):
 
 
 @exponents
-def test_given_weights_stand_in_for_those_of_the_graph(p):
+def test_given_weights_replace_those_of_the_graph(p):
     bare = replace(LASSO, weight=(1.0,) * 7).graph
     expected = evolve(LASSO.graph, [0], far=10, p=p).value
     zoo.assert_close(evolve(bare, [0], far=10, p=p, weight=LASSO.graph.weight).value, expected)
@@ -149,7 +149,7 @@ def test_boundary_is_exactly_zero_at_all_times(p, scheme):
         assert bool((evolution.step().state[boundary_mask] == 0).all())
 
 
-def test_torchdiffeq_holds_the_boundary_too():
+def test_boundary_is_zero_with_torchdiffeq():
     pytest.importorskip("torchdiffeq")
     f = evolve(LASSO.graph, TWO_SETS, start=start_of(7, 2), scheme=TorchDiffEq(step=0.125)).value
     assert bool((f[:, [0, 2, 5], [0, 1, 1]] == 0).all())
@@ -160,7 +160,7 @@ def test_torchdiffeq_holds_the_boundary_too():
 
 @schemes
 @exponents
-def test_by_hand_gives_the_bits_of_evolve(p, scheme):
+def test_step_by_step_is_bitwise_equal_to_evolve(p, scheme):
     given = {"start": start_of(7, 2), "p": p, "potential": LASSO.rho, "scheme": scheme()}
     expected = evolve(LASSO.graph, TWO_SETS, times=(0.7, 2, 5), **given).value
     evolution = Evolution(LASSO.graph, TWO_SETS, **given)
@@ -202,7 +202,7 @@ def test_without_edges_every_free_node_rises_with_time():
 
 
 @pytest.mark.parametrize("t", [0.5, math.inf, math.nan])
-def test_run_until_refuses_the_past_and_the_endless(t):
+def test_run_until_refuses_past_and_infinite_times(t):
     with pytest.raises(ValueError, match="`t` must"):
         Evolution(LASSO.graph, [0]).run_until(1).run_until(t)
 
@@ -217,7 +217,7 @@ def test_step_refuses_more_than_the_step_of_the_scheme(size):
 
 
 @schemes
-def test_statistics_count_what_was_done(scheme):
+def test_statistics_count_steps_and_evaluations(scheme):
     f = evolve(LASSO.graph, [0], far=10, times=(0.5, 1.25), potential=LASSO.rho, scheme=scheme(step=0.25))
     took, stages = f.statistics, {Euler: 1, SSPRK3: 3, RK4: 4}[scheme]
     assert (took.method, took.steps, took.evaluations, took.step) == (scheme.__name__, 5, 5 * stages, 0.25)
@@ -239,7 +239,7 @@ def test_start_on_the_boundary_is_zero_whatever_is_given():
     assert torch.equal(evolve(LASSO.graph, [0], start=lifted, times=[1]).value, f)
 
 
-def test_one_start_serves_all_columns():
+def test_one_start_is_broadcast_to_all_columns():
     start = start_of(7)
     expected = evolve(LASSO.graph, TWO_SETS, start=start.expand(7, 2)).value
     assert torch.equal(evolve(LASSO.graph, TWO_SETS, start=start).value, expected)

@@ -35,7 +35,7 @@ def draw(seed: int, *shape: int) -> Tensor:
 
 
 def learned(graph: Graph, potentials: int = 2, weights: int = 2) -> tuple[Tensor, Tensor, Tensor]:
-    """A start a column; a potential and a weight (not the same both ways) a column, or without that axis where 0."""
+    """A start, a potential and an asymmetric weight per column; the last two without that axis where 0."""
     n, e = graph.num_nodes, graph.num_edges
     return (
         draw(1, n, 2),
@@ -69,7 +69,7 @@ def test_gradients_agree_with_finite_differences(p, scheme, directed, potentials
 @pytest.mark.parametrize("p", P)
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("given", ["start", "potential", "weight"])
-def test_each_gradient_may_be_asked_for_alone(p, directed, given):
+def test_each_gradient_can_be_computed_alone(p, directed, given):
     graph = graph_of(directed)
     values = dict(zip(("start", "potential", "weight"), learned(graph), strict=True))
     together = evolve(graph, SOURCES, times=TIMES, p=p, scheme=RK4(step=STEP), **values).value
@@ -94,7 +94,7 @@ def test_gradients_through_the_graphs_own_weights(p, weighted, directed):
 @pytest.mark.parametrize("p", P)
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("sources", [SOURCES, None], ids=["held", "free"])
+@pytest.mark.parametrize("sources", [SOURCES, None], ids=["boundary", "free"])
 def test_adjoint_is_autograd_through_the_scheme(p, scheme, directed, sources):
     graph = graph_of(directed)
     inputs = start, rho, weight = learned(graph)
@@ -109,7 +109,7 @@ def test_adjoint_is_autograd_through_the_scheme(p, scheme, directed, sources):
 @pytest.mark.parametrize("p", P)
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("times", [(0.125,), (1.0,), (0.125, 0.25, 2.0)])
-def test_checkpoints_change_no_bit(p, scheme, times):
+def test_checkpoints_give_bitwise_equal_gradients(p, scheme, times):
     graph = graph_of(True)
     inputs = start, rho, weight = learned(graph)
     given = {"start": start, "potential": rho, "weight": weight, "p": p, "times": times, "scheme": scheme(step=STEP)}
@@ -156,7 +156,7 @@ def test_continuous_adjoint_is_near_but_not_the_gradient():
         assert 1e-9 < float((a - b).norm() / a.norm()) < 1e-2
 
 
-def test_nothing_flows_to_the_start_on_the_boundary():
+def test_the_start_on_the_boundary_has_no_gradient():
     graph = graph_of(False)
     start, _, _ = learned(graph)
     (grad,) = gradients(evolve(graph, SOURCES, start=start, times=[1]).value, start)
@@ -164,7 +164,7 @@ def test_nothing_flows_to_the_start_on_the_boundary():
     assert bool((grad[6] != 0).all())
 
 
-def test_one_start_potential_and_weight_for_all_columns_gather_from_all():
+def test_shared_inputs_sum_the_gradients_of_all_columns():
     graph = graph_of(False)
     start, rho, weight = draw(1, 7), draw(2, 7), draw(3, graph.num_edges)
     given = {"times": TIMES, "scheme": RK4(step=STEP)}
@@ -191,13 +191,13 @@ def test_gradients_in_float32_are_those_in_float64_but_for_rounding(p):
 
 
 @pytest.mark.parametrize("p", P)
-@pytest.mark.parametrize(("dtype", "fall"), [(torch.float32, 1e-23), (torch.float64, 1e-170)])
-def test_a_fall_whose_square_vanishes_has_a_finite_gradient(p, dtype, fall):
+@pytest.mark.parametrize(("dtype", "difference"), [(torch.float32, 1e-23), (torch.float64, 1e-170)])
+def test_a_difference_whose_square_underflows_has_a_finite_gradient(p, dtype, difference):
     graph = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max", dtype=dtype)
-    start = torch.tensor([0, fall, 1], dtype=dtype, requires_grad=True)
+    start = torch.tensor([0, difference, 1], dtype=dtype, requires_grad=True)
     f = evolve(graph, [0], start=start, times=[0.125], p=p, scheme=Euler(step=0.125)).value
     (grad,) = torch.autograd.grad(f.sum(), start)
-    # f(1) falls to the boundary at rate f(1), f(2) to f(1) at rate f(2) − f(1).
+    # ∂f(1)/∂t = 1 − f(1) and ∂f(2)/∂t = 1 − (f(2) − f(1)).
     assert grad.tolist() == [0, 1, 0.875]
 
 
@@ -231,7 +231,7 @@ def shuffled_ring(request) -> Graph:
 @pytest.mark.usefixtures("all_threads")
 @pytest.mark.parametrize("p", [1, 2, zoo.inf])
 @pytest.mark.parametrize("columns", [1, 2])
-def test_reordering_of_a_large_graph_does_not_show(shuffled_ring, p, columns):
+def test_reordering_does_not_change_gradients(shuffled_ring, p, columns):
     assert shuffled_ring.layout(100).order is not None
     assert_evolves_as_in_node_order(shuffled_ring, p, columns)
 
@@ -252,14 +252,14 @@ def test_large_reordered_graph_has_the_gradients_of_torchdiffeq(shuffled_ring):
 @pytest.mark.usefixtures("all_threads")
 @pytest.mark.parametrize("p", P)
 @pytest.mark.parametrize("columns", [1, 2])
-def test_morton_order_of_points_does_not_show(p, columns):
+def test_morton_order_does_not_change_gradients(p, columns):
     points = torch.rand(400, 3, generator=torch.Generator().manual_seed(5), dtype=zoo.F64)
     graph = Graph.from_points(points, k=6, kernel=lambda d: 1 / (1 + d))
     assert graph.layout().order is not None
     assert_evolves_as_in_node_order(graph, p, columns)
 
 
-def test_a_gradient_that_arrives_transposed_is_read_by_plain_rows():
+def test_a_transposed_output_gradient_is_accepted():
     graph = Graph.from_edges([(0, 1), (1, 2), (2, 3)], symmetrize="max", dtype=torch.float64)
     start = torch.rand(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     problem = CauchyProblem(graph, [[0], [1], [2]], start, 1, None, None, 0.0)
@@ -273,14 +273,14 @@ def test_a_gradient_that_arrives_transposed_is_read_by_plain_rows():
         (back,) = torch.autograd.grad(outputs, start, gradient, retain_graph=True)
         found.append((back, len(compiled.signatures)))
     torch.testing.assert_close(found[0][0], found[1][0])
-    assert found[0][1] == found[1][1]  # nothing was compiled anew for another layout
+    assert found[0][1] == found[1][1]  # no other layout was compiled
 
 
 @pytest.mark.parametrize(("steps", "most"), [(1, 1), (10, 4), (100, 10), (1000, 33)])
-def test_checkpoints_keep_the_root_of_the_number_of_steps(steps, most):
+def test_checkpoints_save_about_the_root_of_the_number_of_steps(steps, most):
     graph = Graph.from_edges([(0, 1)], symmetrize="max", dtype=torch.float64)
     problem = CauchyProblem(graph, [0], None, 1, None, None, 1.0)
     for checkpoints, bound in ((True, most), (False, steps)):
-        kept = []
-        adjoint.run(problem.field, make_plan(RK4(), (float(steps),), 1.0, checkpoints), problem.start, kept)
-        assert len(kept) <= bound
+        saved = []
+        adjoint.run(problem.field, make_plan(RK4(), (float(steps),), 1.0, checkpoints), problem.start, saved)
+        assert len(saved) <= bound

@@ -22,7 +22,7 @@ def test_zero_on_the_boundary_and_nowhere_else(instance, solver):
 
 
 @given(zoo.instances(), any_solver)
-def test_infinite_exactly_where_no_way_leads_to_the_boundary(instance, solver):
+def test_infinite_exactly_where_the_boundary_is_unreachable(instance, solver):
     zoo.check_reach(instance, solver)
 
 
@@ -94,12 +94,12 @@ def test_large_p_comes_close_to_the_shortest_path(instance):
 
 
 @given(zoo.instances(), any_solver)
-def test_columns_with_their_own_potentials_are_solves_of_their_own(instance, solver):
+def test_columns_with_their_own_potentials_are_independent(instance, solver):
     zoo.check_columns(instance, solver)
 
 
 @given(zoo.instances(p=[zoo.inf]))
-def test_columns_of_dijkstra_are_solves_of_their_own(instance):
+def test_columns_of_dijkstra_are_independent(instance):
     zoo.check_columns(instance, Dijkstra())
 
 
@@ -113,7 +113,7 @@ def test_a_mask_and_a_list_name_the_same_boundary(instance):
 
 
 @given(zoo.instances(), st.data())
-def test_joining_two_graphs_changes_nothing_in_either(instance, data):
+def test_a_disjoint_union_keeps_the_distances_of_its_parts(instance, data):
     other = data.draw(zoo.instances(p=[instance.p], directed=instance.directed))
     n = instance.num_nodes
     both = zoo.Instance(
@@ -141,7 +141,7 @@ def busy() -> tuple[Graph, list[list[int]], torch.Tensor]:
 @pytest.mark.usefixtures("all_threads")
 @pytest.mark.parametrize("p", [1, 1.5, 2, zoo.inf])
 @pytest.mark.parametrize("solver", [FastMarching(), FastIterative()], ids=lambda s: type(s).__name__)
-def test_distances_are_the_same_bits_every_time(busy, p, solver):
+def test_distances_are_bitwise_reproducible(busy, p, solver):
     graph, sources, rho = busy
     zoo.check_same_bits(lambda: distance(graph, sources, p=p, potential=rho, solver=solver).value)
 
@@ -149,7 +149,7 @@ def test_distances_are_the_same_bits_every_time(busy, p, solver):
 @pytest.mark.usefixtures("all_threads")
 @pytest.mark.parametrize("p", [1, 1.5, 2, zoo.inf])
 @pytest.mark.parametrize("columns", [1, 6])
-def test_evolutions_and_their_gradients_are_the_same_bits_every_time(busy, p, columns):
+def test_evolutions_and_gradients_are_bitwise_reproducible(busy, p, columns):
     graph, sources, rho = busy
     weight = graph.weight
 

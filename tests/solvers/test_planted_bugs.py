@@ -1,4 +1,4 @@
-"""Every check is shown a right solver, which it must let pass, and a wrong one, which it must catch."""
+"""Every check must pass a correct solver and catch a wrong one."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -228,7 +228,7 @@ def named(case: Any) -> str:
 
 
 @pytest.mark.parametrize("case", PLANTED, ids=named)
-def test_check_catches_the_bug_and_lets_marching_pass(case):
+def test_each_check_passes_marching_and_catches_the_bug(case):
     check, instance, wrong = case
     check(instance, FastMarching())
     with pytest.raises(AssertionError):
@@ -297,7 +297,7 @@ def test_a_wrong_gradient_is_caught(factor, given):
 
 
 @pytest.mark.parametrize("known", zoo.CASES, ids=lambda known: known.name)
-def test_the_dense_oracle_knows_the_answers(known):
+def test_the_dense_oracle_finds_the_answers(known):
     problem = known.problem
     for p in known.ps:
         found = oracles.dense_distance(problem.dense, problem.sources, p, problem.rho.numpy())
@@ -305,14 +305,14 @@ def test_the_dense_oracle_knows_the_answers(known):
 
 
 @pytest.mark.parametrize(("found", "expected"), [(inf, 1.0), (1.0, inf), (float("nan"), 1.0), (1 + 1e-9, 1.0)])
-def test_close_tells_apart(found, expected):
+def test_assert_close_catches_differences(found, expected):
     zoo.assert_close(zoo.f64([expected]), [expected])
     with pytest.raises(AssertionError):
         zoo.assert_close(zoo.f64([found]), [expected])
 
 
 @pytest.mark.parametrize(("low", "high"), [(1 + 1e-9, 1.0), (inf, 1.0), (float("nan"), 1.0), (1e-9, 0.0)])
-def test_at_most_tells_apart(low, high):
+def test_assert_at_most_catches_differences(low, high):
     zoo.assert_at_most(zoo.f64([high]), zoo.f64([high]))
     with pytest.raises(AssertionError):
         zoo.assert_at_most(zoo.f64([low]), zoo.f64([high]))

@@ -1,6 +1,9 @@
-"""Backbones: graph neural networks of one signature, and their training."""
+"""Backbones: graph neural networks from node features to logits, all called as `module(x, edge_index, edge_weight)`."""
 
-from lggd.backbones.networks import GAT, GCN, Backbone, ChebNet, JKNet, build_backbone
-from lggd.backbones.training import build_seeded, trainable_backbones
+from lggd.backbones.chebnet import ChebNet
+from lggd.backbones.gat import GAT
+from lggd.backbones.gcn import GCN
+from lggd.backbones.jknet import JKNet
+from lggd.backbones.training import Backbone, build_backbone, build_seeded, trainable_backbones
 
 __all__ = ["GAT", "GCN", "Backbone", "ChebNet", "JKNet", "build_backbone", "build_seeded", "trainable_backbones"]

@@ -1,21 +1,24 @@
-"""PyG's layers for many problems at once, with our sums over neighbours: the same numbers to rounding, only faster.
+"""PyG's layers for many networks at once, with sparse products: the same numbers up to rounding, only faster.
 
-Parameters are PyG's, those of Q problems stacked: `[Q, …]`. Values are `[Q, N, F]`; those of a first layer may also be
-`[N, F]`, the same for all problems.
+Parameters are PyG's, those of Q networks stacked: `[Q, …]`. Values are `[Q, N, F]`; those of a first layer may also be
+`[N, F]`, shared by all networks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from lggd.backbones.attention import attention
-from lggd.backbones.propagation import Propagation, SortedEdges, spread_each
+from lggd.graph.sparse import SparseMatrix, SparsePattern, multiply_each
 
-# Drops some of the values `[Q, …]` or `[N, F]`, each problem its own; gives them as they are in evaluation.
+# Dropout of values [Q, …] or [N, F], independent for each network; the identity in evaluation.
 Drop = Callable[[Tensor], Tensor]
+# Multiplies [Q, N, C] by a matrix [N, N], as a SparseMatrix does.
+Propagate = Callable[[Tensor], Tensor]
 
 
 def batched_linear(x: Tensor, weight: Tensor) -> Tensor:
@@ -26,77 +29,98 @@ def batched_linear(x: Tensor, weight: Tensor) -> Tensor:
     return (x @ weight.flatten(0, 1).t()).view(len(x), *weight.shape[:2]).transpose(0, 1)
 
 
-def gcn_conv(x: Tensor, weight: Tensor, bias: Tensor, spread: Propagation) -> Tensor:
-    """ÂXW + b, as PyG's GCNConv has it: `[Q, N, F]` → `[Q, N, C]`."""
-    return spread(batched_linear(x, weight)) + bias.unsqueeze(1)
+def gcn_conv(x: Tensor, weight: Tensor, bias: Tensor, adjacency: Propagate) -> Tensor:
+    """ÂXW + b, as PyG's GCNConv: `[Q, N, F]` → `[Q, N, C]`."""
+    return adjacency(batched_linear(x, weight)) + bias.unsqueeze(1)
 
 
-def cheb_conv(x: Tensor, weights: Sequence[Tensor], bias: Tensor, spread: Propagation) -> Tensor:
-    """Σ_k T_k(L̂)XΘ_k + b, as PyG's ChebConv has it: `[Q, N, F]` → `[Q, N, C]`.
+def cheb_conv(x: Tensor, weights: Sequence[Tensor], bias: Tensor, laplacian: Propagate) -> Tensor:
+    """Σ_k T_k(L̂)XΘ_k + b, as PyG's ChebConv: `[Q, N, F]` → `[Q, N, C]`.
 
-    By Clenshaw's recurrence, which applies L̂ after Θ: to the C channels that come out, where PyG takes all F.
+    By Clenshaw's recurrence, which applies L̂ after Θ: to the C output channels, where PyG applies it to all F.
     """
     terms = [batched_linear(x, weight) for weight in weights]
     first = terms[0] + bias.unsqueeze(1)
     if len(terms) == 1:
         return first
     if len(terms) == 2:
-        return first + spread(terms[1])
-    current, previous = terms[-2] + 2 * spread(terms[-1]), terms[-1]
+        return first + laplacian(terms[1])
+    current, previous = terms[-2] + 2 * laplacian(terms[-1]), terms[-1]
     for term in reversed(terms[1:-2]):
-        current, previous = term + 2 * spread(current) - previous, current
-    return first + spread(current) - previous
+        current, previous = term + 2 * laplacian(current) - previous, current
+    return first + laplacian(current) - previous
 
 
 def gat_conv(
-    x: Tensor, weight: Tensor, of_source: Tensor, of_target: Tensor, edges: SortedEdges, slope: float, drop: Drop
+    x: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor, edges: SparsePattern, slope: float, drop: Drop
 ) -> Tensor:
-    """Neighbours weighed by attention, head by head, as PyG's GATConv has it, without its bias.
+    """Attention over neighbours, as PyG's GATConv, without its bias.
 
-    `weight` is `[Q, H·C, F]`, `of_source` and `of_target` `[Q, 1, H, C]`; gives `[Q, H, N, C]`.
+    `weight` is `[Q, H·C, F]`, `att_src` and `att_dst` `[Q, 1, H, C]`; returns `[Q, H, N, C]`.
     """
-    problems, _, heads, channels = of_source.shape
+    problems, _, heads, channels = att_src.shape
     value = batched_linear(x, weight)
     value = value.view(problems, -1, heads, channels).transpose(1, 2).flatten(0, 1)
-    both = torch.stack([of_source, of_target], dim=-1).flatten(0, 2)
-    sent, received = torch.bmm(value, both).permute(2, 1, 0).contiguous()
-    share = drop(attention(sent, received, edges, slope).view(problems, heads, -1))
-    return spread_each(value, share.flatten(0, 1), edges).view(problems, heads, -1, channels)
+    both = torch.stack([att_src, att_dst], dim=-1).flatten(0, 2)
+    source_score, target_score = torch.bmm(value, both).permute(2, 1, 0).contiguous()
+    alpha = drop(attention(source_score, target_score, edges, slope).view(problems, heads, -1))
+    return multiply_each(value, alpha.flatten(0, 1), edges).view(problems, heads, -1, channels)
 
 
-# -- The graph as each kind of layer reads it --------------------------------------------------------------------------
+def attention(source_score: Tensor, target_score: Tensor, edges: SparsePattern, slope: float) -> Tensor:
+    """The softmax over the edges j → i into each node i of LeakyReLU(source_score[j] + target_score[i]).
+
+    Scores are `[N, B]`, one column per head; returns `[B, E]`. Every node must have an incoming edge.
+    """
+    alpha: Tensor = _Attention.apply(source_score, target_score, edges, slope)  # type: ignore[no-untyped-call]
+    return alpha
 
 
-def gcn_adjacency(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, dtype: torch.dtype) -> Propagation:
-    """Â = D̃^-½ (A + I) D̃^-½, as GCNConv reads a graph: a loop that is there already keeps its weight."""
-    from torch_geometric.nn.conv.gcn_conv import gcn_norm
+class _Attention(torch.autograd.Function):
+    """Written by hand, because gathers and scatters would sum their gradients in a varying order on a GPU."""
 
-    index, entry = gcn_norm(edge_index, _cast(edge_weight, dtype), num_nodes, dtype=dtype)
-    return _propagation(index, entry, num_nodes)
+    @staticmethod
+    def forward(ctx: Any, source_score: Tensor, target_score: Tensor, edges: SparsePattern, slope: float) -> Tensor:
+        score = source_score.index_select(0, edges.columns) + target_score.index_select(0, edges.rows)
+        alpha = functional.leaky_relu(score, slope)
+        # The largest is subtracted first, so that no exponential overflows and each sum is at least 1.
+        alpha -= edges.row_max(alpha).index_select(0, edges.rows)
+        alpha.exp_()
+        alpha /= edges.row_sum(alpha).index_select(0, edges.rows)
+        ctx.edges, ctx.slope = edges, slope
+        ctx.save_for_backward(score, alpha)
+        return alpha.t().contiguous()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        (score, alpha), edges = ctx.saved_tensors, ctx.edges
+        for_score = alpha * grad.t()
+        for_score -= alpha * edges.row_sum(for_score).index_select(0, edges.rows)
+        for_score = torch.ops.aten.leaky_relu_backward(for_score, score, ctx.slope, False)
+        return edges.column_sum(for_score), edges.row_sum(for_score), None, None
 
 
-def scaled_laplacian(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, dtype: torch.dtype) -> Propagation:
-    """L̂ = 2L/λ − I with λ = 2, the bound of the normalised Laplacian L. As L has ones on its diagonal, L̂ has none."""
+# -- The graph as each kind of layer uses it ---------------------------------------------------------------------------
+
+
+def scaled_laplacian(
+    edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, dtype: torch.dtype
+) -> SparseMatrix:
+    """L̂ = 2L/λ − I with λ = 2, the bound of the normalised Laplacian L, whose diagonal of ones then vanishes."""
     from torch_geometric.utils import get_laplacian, remove_self_loops
 
-    laplacian = get_laplacian(edge_index, _cast(edge_weight, dtype), "sym", dtype, num_nodes)
-    index, entry = remove_self_loops(*laplacian)
-    return _propagation(index, entry, num_nodes)
+    weight = None if edge_weight is None else edge_weight.to(dtype)
+    index, values = remove_self_loops(*get_laplacian(edge_index, weight, "sym", dtype, num_nodes))
+    return SparseMatrix.from_edges(index, values, num_nodes)  # type: ignore[arg-type]
 
 
-def edges_with_loops(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, dtype: torch.dtype) -> SortedEdges:
-    """The edges without their weights, and each node's loop once, as GATConv reads a graph."""
+def edges_with_loops(
+    edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, dtype: torch.dtype
+) -> SparsePattern:
+    """The edges without their weights and one self-loop per node, as GATConv uses a graph."""
     from torch_geometric.utils import add_self_loops, remove_self_loops
 
     without_loops, _ = remove_self_loops(edge_index)
     with_loops, _ = add_self_loops(without_loops, num_nodes=num_nodes)
-    return SortedEdges(with_loops, num_nodes)
-
-
-def _propagation(edge_index: Tensor, entry: Tensor, num_nodes: int) -> Propagation:
-    edges = SortedEdges(edge_index, num_nodes)
-    return Propagation(edges, entry[edges.order])
-
-
-def _cast(edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    return None if edge_weight is None else edge_weight.to(dtype)
+    return SparsePattern.from_edges(with_loops, num_nodes)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from lggd.backbones.layers import Drop
-from lggd.backbones.networks import Network
+from lggd.backbones.network import Network
 from lggd.errors import InputError
-from lggd.training.dropout import LEVELS, draw_kept, kept_levels
+from lggd.training.dropout import dropout, keep_level
 from lggd.training.engine import Optimizer
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import generator_states, load_generator_states
@@ -39,10 +39,9 @@ class StackedBackbones:
         first = self.modules[0]
         weight = None if edge_weight is None else edge_weight.detach()
         # Not cached by the module: what the graph stores for Q problems is freed with them.
-        self.graph: Any = first.remembered.anew(x if x.dim() == 2 else x[0], edge_index, weight)
+        self.graph: Any = first.read_graph(x if x.dim() == 2 else x[0], edge_index, weight)
         self.generators: Sequence[torch.Generator] = [torch.Generator(x.device).manual_seed(seed) for seed in seeds]
-        # At least one level is kept, for the kept entries are scaled up to replace the dropped ones.
-        self.kept_levels = max(1, kept_levels(first.choice.dropout))
+        self.keep_level = keep_level(first.choice.dropout)
         each = [dict(module.named_parameters()) for module in self.modules]
         self.stacked = {
             name: torch.stack([one[name].detach() for one in each]).requires_grad_(parameter.requires_grad)
@@ -80,12 +79,7 @@ class StackedBackbones:
         return self.modules[0].logits(self.stacked, self.x, self.graph, drop)
 
     def _dropout(self, values: Tensor) -> Tensor:
-        """Dropout of `[Q, A, B]`, or `[A, B]` shared by all, by the random numbers of each problem: `[Q, A, B]`."""
-        if self.kept_levels == LEVELS:
-            return values
-        kept = draw_kept(self.generators, values.shape[-2:], self.kept_levels)
-        # Through bytes: torch converts booleans far more slowly on a CPU.
-        return values * kept.view(torch.uint8).to(values.dtype).mul_(LEVELS / self.kept_levels)
+        return dropout(values, self.generators, self.keep_level)
 
     def load_state(self, values: Mapping[str, Tensor]) -> None:
         """Overwrites the parameters, given by name."""

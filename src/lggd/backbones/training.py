@@ -1,4 +1,4 @@
-"""Backbones made ready for the training engine."""
+"""Backbones as modules, and many of them as a Trainable."""
 
 from __future__ import annotations
 
@@ -7,12 +7,42 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from lggd.backbones.networks import Backbone, Network, build_backbone
+from lggd.backbones.chebnet import ChebNet
+from lggd.backbones.gat import GAT
+from lggd.backbones.gcn import GCN
+from lggd.backbones.jknet import JKNet
+from lggd.backbones.network import Network, check_sizes
 from lggd.backbones.separate_modules import SeparateModules
 from lggd.backbones.stacked_backbones import StackedBackbones
-from lggd.errors import InputError
+from lggd.backbones.user_module import UserModule
+from lggd.errors import InputError, InputTypeError
 from lggd.graph.edge_index import check_edges
 from lggd.training.randomness import RandomState, read_seed
+
+Backbone = GCN | GAT | ChebNet | JKNet
+
+
+def build_backbone(backbone: Backbone | nn.Module, in_channels: int, num_classes: int) -> nn.Module:
+    """The module of a backbone, or a copy of a user's module, whose first call checks the shape of its logits.
+
+    >>> import torch
+    >>> from torch_geometric.nn import GraphSAGE
+    >>> module = build_backbone(GraphSAGE(-1, 16, num_layers=2, out_channels=3), in_channels=5, num_classes=3)
+    >>> module(torch.ones(2, 5), torch.tensor([[0, 1], [1, 0]])).shape
+    torch.Size([2, 3])
+    """
+    if isinstance(backbone, Backbone):
+        return backbone.build(in_channels, num_classes)
+    check_sizes(in_channels, num_classes)
+    if isinstance(backbone, nn.Module):
+        return UserModule(backbone, num_classes)
+    found = f"the class {backbone.__name__}" if isinstance(backbone, type) else f"a {type(backbone).__name__}"
+    raise InputTypeError(
+        "backbone",
+        "be GCN(), GAT(), ChebNet(), JKNet() or a torch.nn.Module",
+        found,
+        "Pass an object, not its class or its name.",
+    )
 
 
 def build_seeded(

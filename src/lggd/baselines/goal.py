@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from lggd.backbones import GAT, GCN
-from lggd.backbones.layers import Drop, batched_linear, edges_with_loops, gat_conv, gcn_adjacency
-from lggd.backbones.networks import Network
-from lggd.backbones.propagation import Propagation, SortedEdges
+from lggd.backbones.layers import Drop, batched_linear, edges_with_loops, gat_conv
+from lggd.backbones.network import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, train_problems
 from lggd.baselines.complement_graph import Complement, complement_graphs
 from lggd.baselines.initialization import build_modules, derived_seeds
 from lggd.errors import InputError
 from lggd.estimator.batching import UNLIMITED
+from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
 from lggd.memory import free_memory
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
@@ -136,15 +136,15 @@ def normalized_rows(rows: Tensor) -> Tensor:
     return rows * (square.clamp(min=MIN_SQUARED_NORM).rsqrt() * (square > MIN_SQUARED_NORM))
 
 
-def normalized_complements(graphs: Sequence[Tensor], num_nodes: int) -> Propagation:
+def normalized_complements(graphs: Sequence[Tensor], num_nodes: int) -> SparseMatrix:
     """D^-½ (A + Aᵀ) D^-½ of Q graphs `[2, E]`, the diagonal blocks of a matrix of Q·N rows.
 
     Duplicate edges count as often as they occur. A node without edges has a row of zeros.
     """
     blocks = torch.cat([edges + q * num_nodes for q, edges in enumerate(graphs)], dim=1)
-    edges = SortedEdges(torch.cat([blocks, blocks.flip(0)], dim=1), len(graphs) * num_nodes)
-    root = torch.diff(edges.starts).clamp(min=1).float().rsqrt()
-    return Propagation(edges, root[edges.source] * root[edges.target])
+    pattern = SparsePattern.from_edges(torch.cat([blocks, blocks.flip(0)], dim=1), len(graphs) * num_nodes)
+    root = torch.diff(pattern.row_starts).clamp(min=1).float().rsqrt()
+    return SparseMatrix(pattern, root[pattern.columns] * root[pattern.rows])
 
 
 class GOALGraph:
@@ -154,14 +154,14 @@ class GOALGraph:
     """
 
     def __init__(
-        self, weights: tuple[float, float, float, float], x: Tensor, graph: Propagation, complement: Propagation
+        self, weights: tuple[float, float, float, float], x: Tensor, graph: SparseMatrix, complement: SparseMatrix
     ) -> None:
         (self.alpha, self.beta, self.gamma, self.delta), self.graph, self.complement = weights, graph, complement
         h = normalized_rows(x.detach()).unsqueeze(0)
         p = graph(h)
         self.x_near = (self.alpha * h + self.beta * p).squeeze(0)
         # Shared by all problems up to here; each has its own complement.
-        problems = complement.edges.num_nodes // len(x)
+        problems = complement.shape[0] // len(x)
         self.x_far = self.far(h.expand(problems, -1, -1), p.expand(problems, -1, -1))
 
     def far(self, h: Tensor, p: Tensor) -> list[tuple[float, Tensor]]:
@@ -179,7 +179,7 @@ class _ConvolutionNetwork(Network):
     """Two GOAL convolutions."""
 
     def __init__(self, model: GOAL, in_channels: int, num_classes: int, seed: int) -> None:
-        super().__init__(GCN(model.hidden, dropout=0), gcn_adjacency)
+        super().__init__(GCN(model.hidden, dropout=0), normalized_adjacency)
         generator = torch.Generator().manual_seed(seed)
         shapes = (model.hidden, in_channels), (num_classes, model.hidden)
         weights = [nn.init.xavier_uniform_(torch.empty(shape), generator=generator) for shape in shapes]
@@ -209,7 +209,7 @@ class AttentionNetwork(Network):
         first = GATConv(in_channels, ATTENTION.hidden, ATTENTION.heads)
         self.layers = nn.ModuleList([first, GATConv(width, width), GATConv(width, num_classes)])
 
-    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SortedEdges, drop: Drop) -> Tensor:
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SparsePattern, drop: Drop) -> Tensor:
         for layer in range(len(self.layers)):
             weight, source, target, bias = (
                 parameters[f"layers.{layer}.{name}"] for name in ("lin.weight", "att_src", "att_dst", "bias")

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.backbones import GCN
-from lggd.backbones.layers import Drop, batched_linear, gcn_adjacency
-from lggd.backbones.networks import Network
-from lggd.backbones.propagation import Propagation
+from lggd.backbones.layers import Drop, batched_linear
+from lggd.backbones.network import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.initialization import adam_without_decay_of, build_modules, max_problems_with_input_dropout
-from lggd.training.dropout import LEVELS, draw_kept, kept_levels
+from lggd.graph.sparse import SparseMatrix, normalized_adjacency
+from lggd.training.dropout import dropout, keep_level
 from lggd.training.engine import Optimizer
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
@@ -72,8 +72,7 @@ class GPRGNN(Baseline):
         return max_problems_with_input_dropout(data)
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        build = partial(_PolynomialNetwork, self, data.x.shape[1], data.num_classes)
-        return _PolynomialTraining(*build_modules(problems, build, data.x.device), data, self.propagation_dropout)
+        return _PolynomialTraining(self, data, problems)
 
 
 def pagerank_coefficients(alpha: float, hops: int) -> Tensor:
@@ -88,11 +87,11 @@ def pagerank_coefficients(alpha: float, hops: int) -> Tensor:
 class _PolynomialNetwork(Network):
     def __init__(self, model: GPRGNN, in_channels: int, num_classes: int) -> None:
         # GCN stands for the settings that stacking needs: the dropout, and whether two networks are equal.
-        super().__init__(GCN(model.hidden, model.dropout), gcn_adjacency)
+        super().__init__(GCN(model.hidden, model.dropout), normalized_adjacency)
         self.first, self.second = nn.Linear(in_channels, model.hidden), nn.Linear(model.hidden, num_classes)
         self.gamma = nn.Parameter(pagerank_coefficients(model.alpha, model.hops))
 
-    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagation, drop: Drop) -> Tensor:
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SparseMatrix, drop: Drop) -> Tensor:
         return _polynomial(_scores(parameters, x, drop), parameters["gamma"], graph)
 
 
@@ -103,7 +102,7 @@ def _scores(parameters: Mapping[str, Tensor], x: Tensor, drop: Drop) -> Tensor:
     return batched_linear(hidden, parameters["second.weight"]) + parameters["second.bias"].unsqueeze(1)
 
 
-def _polynomial(scores: Tensor, gamma: Tensor, adjacency: Propagation) -> Tensor:
+def _polynomial(scores: Tensor, gamma: Tensor, adjacency: SparseMatrix) -> Tensor:
     """Σ_k γ_k Â^k H, from H `[Q, N, K]` and γ `[Q, hops + 1]`."""
     first, *others = gamma[:, :, None, None].unbind(1)
     total = first * scores
@@ -116,22 +115,16 @@ def _polynomial(scores: Tensor, gamma: Tensor, adjacency: Propagation) -> Tensor
 class _PolynomialTraining(StackedBackbones):
     """Networks with a separate dropout of the scores, whose γ has no weight decay."""
 
-    def __init__(
-        self, modules: Sequence[Network], seeds: Sequence[int], data: BaselineData, propagation_dropout: float
-    ) -> None:
+    def __init__(self, model: GPRGNN, data: BaselineData, problems: Problems) -> None:
+        build = partial(_PolynomialNetwork, model, data.x.shape[1], data.num_classes)
+        modules, seeds = build_modules(problems, build, data.x.device)
         super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
-        self.kept_score_levels = max(1, kept_levels(propagation_dropout))
+        self.score_keep_level = keep_level(model.propagation_dropout)
 
     def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
         """Adam without weight decay of γ."""
         return adam_without_decay_of(("gamma",), self.stacked, optimizations[0])
 
     def _training_losses(self, targets: Targets) -> Tensor:
-        scores = self._score_dropout(_scores(self.stacked, self.x, self._dropout))
+        scores = dropout(_scores(self.stacked, self.x, self._dropout), self.generators, self.score_keep_level)
         return targets.losses(_polynomial(scores, self.stacked["gamma"], self.graph))
-
-    def _score_dropout(self, scores: Tensor) -> Tensor:
-        if self.kept_score_levels == LEVELS:
-            return scores
-        kept = draw_kept(self.generators, scores.shape[1:], self.kept_score_levels)
-        return scores * kept.to(scores.dtype).mul_(LEVELS / self.kept_score_levels)

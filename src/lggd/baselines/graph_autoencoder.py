@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lggd.backbones.layers import batched_linear, gcn_adjacency
-from lggd.backbones.propagation import SortedEdges, spread_each
+from lggd.backbones.layers import batched_linear
+from lggd.graph.sparse import SparsePattern, multiply_each, normalized_adjacency
 from lggd.training.engine import Optimizer
 from lggd.training.progress import Callback, Progress
 
@@ -71,7 +71,7 @@ class ReconstructionLoss:
 
     def __init__(self, pairs: Tensor, num_nodes: int) -> None:
         loops = torch.arange(num_nodes, device=pairs.device).expand(2, -1)
-        self.edges = SortedEdges(torch.cat([pairs, pairs.flip(0), loops], dim=1), num_nodes)
+        self.pattern = SparsePattern.from_edges(torch.cat([pairs, pairs.flip(0), loops], dim=1), num_nodes)
         positives = 2 * pairs.shape[1] + num_nodes
         # At least 1, so that the loss of a complete graph is finite.
         negatives = max(1, num_nodes**2 - positives)
@@ -117,11 +117,11 @@ def _all_pairs(z: Tensor) -> tuple[Tensor, Tensor]:
 
 def _edge_correction(z: Tensor, loss: ReconstructionLoss) -> tuple[Tensor, Tensor]:
     """What edges add to both, as their loss is p · softplus(-zᵢ·zⱼ) instead."""
-    edges, weight = loss.edges, loss.positive_weight
-    score = (z.index_select(1, edges.source) * z.index_select(1, edges.target)).sum(2)
+    pattern, weight = loss.pattern, loss.positive_weight
+    score = (z.index_select(1, pattern.columns) * z.index_select(1, pattern.rows)).sum(2)
     added = weight * functional.softplus(-score) - functional.softplus(score)
     grad_score = -weight * torch.sigmoid(-score) - torch.sigmoid(score)
-    return added.sum(1), spread_each(z, grad_score, edges)
+    return added.sum(1), multiply_each(z, grad_score, pattern)
 
 
 class VariationalGraphAutoencoder:
@@ -142,7 +142,7 @@ class VariationalGraphAutoencoder:
     ) -> None:
         draws = torch.Generator().manual_seed(seed)
         self.x = functional.normalize(x, p=1, dim=1)
-        self.adjacency = gcn_adjacency(edge_index, edge_weight, len(x), x.dtype)
+        self.adjacency = normalized_adjacency(edge_index, edge_weight, len(x), x.dtype)
         self.reconstruction = ReconstructionLoss(undirected_edges(edge_index, len(x)), len(x))
         shapes = (hidden, x.shape[1]), (2 * size, hidden)
         self.weights = [glorot_uniform(*shape, draws).to(x).unsqueeze(0).requires_grad_() for shape in shapes]

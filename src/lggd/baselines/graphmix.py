@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -11,13 +11,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from lggd.backbones import GCN
-from lggd.backbones.layers import Drop, batched_linear, gcn_adjacency
-from lggd.backbones.networks import Network
-from lggd.backbones.propagation import Propagation
+from lggd.backbones.layers import Drop, batched_linear
+from lggd.backbones.network import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.initialization import build_modules, max_problems_with_input_dropout
 from lggd.errors import InputError
+from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.training.stacked_parameters import StackedParameter
@@ -82,9 +82,7 @@ class GraphMix(Baseline):
         return max_problems_with_input_dropout(data)
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        build = partial(_SharedNetwork, self, data.x.shape[1], data.num_classes)
-        train = torch.stack([problem.train for problem in problems])
-        return _AlternatingTraining(*build_modules(problems, build, data.x.device), data, train, self)
+        return _AlternatingTraining(self, data, problems)
 
 
 class _SharedNetwork(Network):
@@ -92,15 +90,15 @@ class _SharedNetwork(Network):
         from torch_geometric.nn import GCNConv
 
         # GCN stands for the settings that stacking needs: the dropout, and whether two networks are equal.
-        super().__init__(GCN(model.hidden, model.dropout), gcn_adjacency)
+        super().__init__(GCN(model.hidden, model.dropout), normalized_adjacency)
         self.first = GCNConv(in_channels, model.hidden, bias=False)
         self.second = GCNConv(model.hidden, num_classes, bias=False)
 
-    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagation, drop: Drop) -> Tensor:
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SparseMatrix, drop: Drop) -> Tensor:
         return _gcn_logits(batched_linear(drop(x), parameters["first.lin.weight"]), parameters, graph)
 
 
-def _gcn_logits(values: Tensor, parameters: Mapping[str, Tensor], adjacency: Propagation) -> Tensor:
+def _gcn_logits(values: Tensor, parameters: Mapping[str, Tensor], adjacency: SparseMatrix) -> Tensor:
     """The logits of the GCN, `[Q, N, K]`, from xW₁ `[Q, N, C]`."""
     return adjacency(batched_linear(functional.relu(adjacency(values)), parameters["second.lin.weight"]))
 
@@ -116,11 +114,11 @@ class _AlternatingTraining(StackedBackbones):
     Node n of problem q has the position q·N + n. Each problem mixes as many nodes as it has training nodes.
     """
 
-    def __init__(
-        self, modules: Sequence[Network], seeds: Sequence[int], data: BaselineData, train: Tensor, model: GraphMix
-    ) -> None:
+    def __init__(self, model: GraphMix, data: BaselineData, problems: Problems) -> None:
+        build = partial(_SharedNetwork, model, data.x.shape[1], data.num_classes)
+        modules, seeds = build_modules(problems, build, data.x.device)
         super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
-        self.model = model
+        self.model, train = model, torch.stack([problem.train for problem in problems])
         self.epoch = torch.zeros(len(train), dtype=torch.int64, device=train.device)
         position = torch.arange(train.numel(), device=train.device).view(train.shape)
         labelled = train >= 0

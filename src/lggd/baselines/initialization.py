@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import Backbone
-from lggd.backbones.networks import Network
+from lggd.backbones.network import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import BaselineData, Problems
 from lggd.training.optimization import Optimization
@@ -22,7 +22,7 @@ Module = TypeVar("Module", bound=Network)
 DROPOUT_ENTRIES = 2**29
 
 
-def check_backbone(backbone: object, kinds: tuple[type, ...] = get_args(Backbone), remedy: str = "") -> None:
+def check_backbone_kind(backbone: object, kinds: tuple[type, ...] = get_args(Backbone), remedy: str = "") -> None:
     """Raises unless `backbone` is an object of one of these classes."""
     *others, last = (f"{kind.__name__}()" for kind in kinds)
     check_instance("backbone", backbone, kinds, f"{', '.join(others)} or {last}" if others else last, remedy)

@@ -116,18 +116,12 @@ def distance_command(
         facts = {
             "nodes": graph.num_nodes,
             # An undirected edge counts once.
-            "edges": graph.num_edges if graph.is_directed else graph.num_edges // 2,
-            "directed": graph.is_directed,
-            "p": json_exponent(p),
-            "method": solution.statistics.method,
-            "status": solution.status.name,
-            "seconds": solution.statistics.seconds,
-            "reachable": len(reached),
-            "max": max(reached),
-            "sources": list(sources),
-            "out": None if out is None else str(out),
+            "edges": graph.num_edges if graph.is_directed else graph.num_edges // 2, "directed": graph.is_directed,
+            "p": json_exponent(p), "method": solution.statistics.method, "status": solution.status.name,
+            "seconds": solution.statistics.seconds, "reachable": len(reached), "max": max(reached),
+            "sources": list(sources), "out": None if out is None else str(out),
             "path": None if path is None else [table.ids[node] for node in path],
-        }
+        }  # fmt: skip
         if solution.status not in (lggd.Status.EXACT, lggd.Status.UNREACHABLE):
             terminal.say("Not converged: some distances are still too large. Use --solver marching.", "yellow")
         distances = dict(zip(table.ids, values, strict=True))

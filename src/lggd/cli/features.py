@@ -74,18 +74,11 @@ def features_command(
         names = feature_names(features, run_input.classes)
         write_features(out, run_input.ids, names, features.features(data).cpu())
         facts = {
-            "dataset": run_input.name,
-            "method": method.value,
-            "preset": preset.value if method is FeaturesName.LGGD else None,
-            "seed": seed,
-            "nodes": len(run_input.ids),
-            "classes": run_input.classes,
-            "labelled": int((features.labels_ >= 0).sum()),
-            "features": names,
-            "notes": list(run_input.notes),
-            "seconds": time.perf_counter() - began,
-            "out": str(out),
-        }
+            "dataset": run_input.name, "method": method.value, "seed": seed, "nodes": len(run_input.ids),
+            "preset": preset.value if method is FeaturesName.LGGD else None, "classes": run_input.classes,
+            "labelled": int((features.labels_ >= 0).sum()), "features": names, "notes": list(run_input.notes),
+            "seconds": time.perf_counter() - began, "out": str(out),
+        }  # fmt: skip
         terminal.answer(facts, _shown(facts))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,14 +54,11 @@ def predict_command(
             saved.write(out, probabilities)
         predicted = probabilities.argmax(1).tolist()
         facts: dict[str, Any] = {
-            "dataset": saved.dataset,
-            "nodes": len(saved.ids),
-            "classes": saved.classes,
-            "labelled": saved.num_labelled,
-            "counts": saved.counts(probabilities),
+            "dataset": saved.dataset, "nodes": len(saved.ids), "classes": saved.classes,
+            "labelled": saved.num_labelled, "counts": saved.counts(probabilities),
             "least_certain": saved.least_certain(probabilities, LEAST_CERTAIN),
             "out": None if out is None else str(out),
-        }
+        }  # fmt: skip
         # Predictions that are in a file are not repeated.
         by_name = {name: saved.classes[k] for name, k in zip(saved.ids, predicted, strict=True)}
         terminal.answer(facts | {"predictions": by_name if out is None else None}, _predictions(facts))
@@ -112,17 +110,9 @@ def add_labels_command(
             # Last, because lggd predict can write it again at any time.
             saved.write(written, probabilities)
         facts = {
-            "dataset": saved.dataset,
-            "nodes": len(saved.ids),
-            "labels": added.labels,
-            "new": added.new,
-            "labelled": saved.num_labelled,
-            "changed": added.changed,
-            "milliseconds": added.milliseconds,
-            "additions": len(saved.model.additions_),
-            "model": str(saved.folder),
-            "out": str(written),
-        }
+            "dataset": saved.dataset, "nodes": len(saved.ids), **asdict(added), "labelled": saved.num_labelled,
+            "additions": len(saved.model.additions_), "model": str(saved.folder), "out": str(written),
+        }  # fmt: skip
         terminal.answer(facts, _added(facts))
 
 

@@ -53,6 +53,10 @@ Datasets = Annotated[
     typer.Option(help="Only these datasets: cora,photo. Can be repeated.", show_default="those of the paper"),
 ]
 
+Configs = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder with rows/ and chosen/.", show_default="the package's own")
+]
+
 
 def named(texts: Sequence[str] | None) -> tuple[str, ...]:
     """Splits comma-separated names, from one option or several."""

@@ -115,7 +115,7 @@ class DistanceProblems:
         self.models, self.num_classes, self.graph = list(models), num_classes, graph
         self.initial, self.per_model = read_initial(first.initial), len(horizons(first))
         generators = [one for seed in seeds for one in _generators(seed, self.per_model, graph.device)]
-        self.x = self.initial.contents(data, graph)
+        self.x = self.initial.node_features(data, graph)
         self.networks = self._networks(generators)
         self.equation = Equation(graph, first.potential, generators)
         self.flow = self._flow(self.equation)
@@ -174,8 +174,8 @@ class DistanceProblems:
         """The solver of one model's problems on these data, which may be others than were trained on."""
         equation, flow, x = self.equation, self.flow, self.x
         if graph is not self.graph:
-            x = self.initial.contents(data, graph)
-            if getattr(x, "num_features", None) != getattr(self.x, "num_features", None):
+            x = self.initial.node_features(data, graph)
+            if x.shape[1] != self.x.shape[1]:
                 rule = "have as many columns as the model was trained on"
                 raise InputError("data.x", rule, data.x.shape[1], "Fit on the new data.")
             equation = equation.on(graph)

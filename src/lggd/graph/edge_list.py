@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -13,9 +12,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from lggd.errors import InputError, InputTypeError, NotSymmetricError
+from lggd.errors import InputError, InputTypeError, InputWarning, NotSymmetricError
 from lggd.graph.csr import CSR, merge_duplicates
 
+Ids = NDArray[np.int32]
+Weights = NDArray[np.floating]
+# The Python spellings that error messages refer to by name; the command line has flags instead.
+HINTS = {"symmetrize": 'symmetrize="max" or "mean"', "directed": "directed=True", "unbounded": "unbounded=True"}
 # Weights of the two directions that agree this closely differ by rounding alone and are averaged.
 ROUNDING = 1e-5
 
@@ -30,68 +33,54 @@ class Symmetrize(StrEnum):
     MEAN = "mean"
 
 
-@dataclass(frozen=True, eq=False)
-class EdgeList:
-    """Edges (rows[e], columns[e]) without self-loops; `weight` is None where every weight is 1."""
+def read_edge_list(
+    edges: ArrayLike | Tensor | Sequence[tuple[int, int]],
+    weight: ArrayLike | Tensor | None,
+    num_nodes: int | None,
+    *,
+    directed: bool = False,
+    symmetrize: Symmetrize | str | None = None,
+    unbounded: bool = False,
+    dtype: torch.dtype | None = None,
+) -> tuple[CSR, torch.dtype]:
+    """The rows of a graph and the precision of its weights, from the arguments of `Graph.from_edges`."""
+    if symmetrize not in (None, *Symmetrize):
+        raise InputError("symmetrize", 'be "max", "mean" or None', repr(symmetrize))
+    if directed and symmetrize is not None:
+        rule = "be None with {directed}, which keeps edge directions"
+        raise InputError("symmetrize", rule, repr(str(symmetrize)), "Pass only one of the two.", hints=HINTS)
+    rows, columns = _read_pairs(edges)
+    num_nodes = _check_ids(rows, columns, num_nodes)
+    values = _read_weight(weight, rows, columns, unbounded)
+    loops = rows == columns
+    if loops.any():
+        message = f"Self-loops dropped: {int(loops.sum())}, the first at node {{0}}. They have no effect on distances."
+        warnings.warn(InputWarning(message, nodes=rows[loops][:1].tolist()), stacklevel=3)
+        rows, columns = rows[~loops], columns[~loops]
+        values = None if values is None else values[~loops]
+    precise = values is not None and values.dtype == np.float64
+    dtype = dtype or (torch.float64 if precise else torch.float32)
+    if dtype not in (torch.float32, torch.float64):
+        raise InputTypeError("dtype", "be torch.float32 or torch.float64", dtype)
+    if values is not None:
+        values = _round_to(dtype, values)
+        values = None if (values == 1).all() else values
+    return _assemble(rows.astype(np.int32), columns.astype(np.int32), values, num_nodes, directed, symmetrize), dtype
 
-    rows: NDArray[np.int32]
-    columns: NDArray[np.int32]
-    weight: NDArray[np.floating] | None
-    num_nodes: int
-    dtype: torch.dtype
 
-    @classmethod
-    def read(
-        cls,
-        edges: ArrayLike | Tensor | Sequence[tuple[int, int]],
-        weight: ArrayLike | Tensor | None = None,
-        *,
-        num_nodes: int | None = None,
-        unbounded: bool = False,
-        dtype: torch.dtype | None = None,
-    ) -> EdgeList:
-        """Checks what `Graph.from_edges` promises to check."""
-        rows, columns = _read_pairs(edges)
-        num_nodes = _check_ids(rows, columns, num_nodes)
-        values = _read_weight(weight, rows, columns, unbounded)
-        loops = rows == columns
-        if loops.any():
-            warnings.warn(
-                f"Self-loops dropped: {int(loops.sum())}, the first at node {int(rows[loops][0])}. "
-                "A node's distance to itself is 0, so they have no effect.",
-                UserWarning,
-                stacklevel=3,
-            )
-            rows, columns = rows[~loops], columns[~loops]
-            values = None if values is None else values[~loops]
-        precise = values is not None and values.dtype == np.float64
-        dtype = dtype or (torch.float64 if precise else torch.float32)
-        if dtype not in (torch.float32, torch.float64):
-            raise InputTypeError("dtype", "be torch.float32 or torch.float64", dtype)
-        if values is not None:
-            values = _round_to(dtype, values)
-            if (values == 1).all():
-                values = None
-        return cls(rows.astype(np.int32), columns.astype(np.int32), values, num_nodes, dtype)
-
-    def assemble(self, directed: bool, symmetrize: Symmetrize | str | None) -> CSR:
-        """Sorted rows: unchanged if `directed`, made symmetric by `symmetrize`, otherwise checked to be symmetric."""
-        if symmetrize not in (None, *Symmetrize):
-            raise InputError("symmetrize", 'be "max", "mean" or None', repr(symmetrize))
-        if directed and symmetrize is not None:
-            raise InputError(
-                "symmetrize", "be None with directed=True, which keeps edge directions", repr(str(symmetrize)),
-                "Pass only one of the two.",
-            )  # fmt: skip
-        if symmetrize == Symmetrize.MAX:
-            return _both_directions(self.rows, self.columns, self.weight, self.num_nodes, "max")
-        csr = merge_duplicates(self.rows, self.columns, self.weight, self.num_nodes, "max")
-        if directed:
-            return csr
-        if symmetrize is None:
-            return _checked_symmetric(csr)
-        half = np.full(csr.num_edges, 0.5, np.float32) if csr.weight is None else csr.weight.numpy() / 2
-        return _both_directions(csr.rows.to(torch.int32).numpy(), csr.indices.numpy(), half, self.num_nodes, "sum")
+def _assemble(
+    rows: Ids, columns: Ids, weight: Weights | None, num_nodes: int, directed: bool, symmetrize: Symmetrize | str | None
+) -> CSR:
+    """Sorted rows: unchanged if `directed`, made symmetric by `symmetrize`, otherwise checked to be symmetric."""
+    if symmetrize == Symmetrize.MAX:
+        return _both_directions(rows, columns, weight, num_nodes, "max")
+    csr = merge_duplicates(rows, columns, weight, num_nodes, "max")
+    if directed:
+        return csr
+    if symmetrize is None:
+        return _checked_symmetric(csr)
+    half = np.full(csr.num_edges, 0.5, np.float32) if csr.weight is None else csr.weight.numpy() / 2
+    return _both_directions(csr.rows.to(torch.int32).numpy(), csr.indices.numpy(), half, num_nodes, "sum")
 
 
 def as_array(value: ArrayLike | Tensor, name: str) -> NDArray[Any]:
@@ -105,9 +94,7 @@ def as_array(value: ArrayLike | Tensor, name: str) -> NDArray[Any]:
         raise InputError(name, "have rows of equal length", "rows of different lengths") from None
 
 
-def _both_directions(
-    rows: NDArray[np.int32], columns: NDArray[np.int32], weight: NDArray[np.floating] | None, num_nodes: int, rule: str
-) -> CSR:
+def _both_directions(rows: Ids, columns: Ids, weight: Weights | None, num_nodes: int, rule: str) -> CSR:
     doubled = None if weight is None else np.concatenate([weight, weight])
     both = (np.concatenate([rows, columns]), np.concatenate([columns, rows]))
     merged = merge_duplicates(*both, doubled, num_nodes, rule)
@@ -120,8 +107,9 @@ def _checked_symmetric(csr: CSR) -> CSR:
     if not torch.equal(reverse.indptr, csr.indptr) or not torch.equal(reverse.indices, csr.indices):
         i, j = _first_without_reverse(csr)
         raise NotSymmetricError(
-            "edges", "be symmetric", f"({i}, {j}) without ({j}, {i})",
-            'Pass symmetrize="max" or "mean" to add the missing direction, or directed=True to keep edge directions.',
+            "edges", "be symmetric", "({0}, {1}) without ({1}, {0})",
+            "Pass {symmetrize} to add the missing direction, or {directed} to keep edge directions.",
+            nodes=(i, j), hints=HINTS,
         )  # fmt: skip
     weight = csr.weight
     if weight is not None:
@@ -132,8 +120,8 @@ def _checked_symmetric(csr: CSR) -> CSR:
             i, j = int(csr.rows[e]), int(csr.indices[e])
             raise NotSymmetricError(
                 "weight", "be symmetric",
-                f"{float(weight[e]):g} on ({i}, {j}) and {float(backward[e]):g} on ({j}, {i})",
-                'Pass symmetrize="max" or "mean" to join them, or directed=True to keep both.',
+                f"{float(weight[e]):g} on ({{0}}, {{1}}) and {float(backward[e]):g} on ({{1}}, {{0}})",
+                "Pass {symmetrize} to join them, or {directed} to keep both.", nodes=(i, j), hints=HINTS,
             )  # fmt: skip
         weight = (weight + backward) / 2
     return CSR(csr.indptr, csr.indices, weight, symmetric=True)
@@ -182,7 +170,7 @@ def _check_ids(rows: NDArray[np.int64], columns: NDArray[np.int64], num_nodes: i
 
 def _read_weight(
     weight: ArrayLike | Tensor | None, rows: NDArray[np.int64], columns: NDArray[np.int64], unbounded: bool
-) -> NDArray[np.floating] | None:
+) -> Weights | None:
     if weight is None:
         return None
     values = as_array(weight, "weight")
@@ -195,14 +183,15 @@ def _read_weight(
     invalid, rule, remedy = ~(np.isfinite(values) & (values > 0)), "be positive and finite", "Omit edges of weight 0."
     if not invalid.any() and not unbounded:
         invalid, rule = values > 1, "lie in (0, 1]"
-        remedy = "Divide by the largest weight, or pass unbounded=True to allow any positive weight."
+        remedy = "Divide by the largest weight, or pass {unbounded} to allow any positive weight."
     if invalid.any():
         e = int(np.flatnonzero(invalid)[0])
-        raise InputError("weight", rule, f"{values[e]:g} on edge ({rows[e]}, {columns[e]})", remedy)
+        found, nodes = f"{values[e]:g} on edge ({{0}}, {{1}})", (int(rows[e]), int(columns[e]))
+        raise InputError("weight", rule, found, remedy, nodes=nodes, hints=HINTS)
     return values
 
 
-def _round_to(dtype: torch.dtype, weight: NDArray[np.floating]) -> NDArray[np.floating]:
+def _round_to(dtype: torch.dtype, weight: Weights) -> Weights:
     kind: type[np.floating] = np.float64 if dtype == torch.float64 else np.float32
     with np.errstate(over="ignore", under="ignore"):
         values = weight.astype(kind)

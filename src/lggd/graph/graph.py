@@ -16,7 +16,7 @@ from torch import Tensor
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import ordering
 from lggd.graph.csr import CSR, inverse
-from lggd.graph.edge_list import EdgeList, Symmetrize, as_array
+from lggd.graph.edge_list import Symmetrize, as_array, read_edge_list
 from lggd.graph.geometry import Kernel, apply_kernel, edge_lengths, grid_edges, neighbour_edges
 from lggd.graph.layout import Layout
 
@@ -97,8 +97,10 @@ class Graph:
         >>> Graph.from_edges([(0, 1), (1, 0), (1, 2), (2, 1)], [0.5, 0.5, 1.0, 1.0])
         Graph(nodes=3, edges=4, weighted)
         """
-        edge_list = EdgeList.read(edges, weight, num_nodes=num_nodes, unbounded=unbounded, dtype=dtype)
-        return cls(Layout(edge_list.assemble(directed, symmetrize)), edge_list.dtype)
+        csr, dtype = read_edge_list(
+            edges, weight, num_nodes, directed=directed, symmetrize=symmetrize, unbounded=unbounded, dtype=dtype
+        )
+        return cls(Layout(csr), dtype)
 
     @classmethod
     def from_scipy(cls, matrix: Any, **options: Unpack[EdgeOptions]) -> Graph:
@@ -214,7 +216,8 @@ class Graph:
         sorted_points = coordinates[order.numpy()]
         edges = neighbour_edges(sorted_points, k=k, epsilon=epsilon)
         weight = None if kernel is None else apply_kernel(kernel, edge_lengths(sorted_points, edges))
-        return cls._in_order(edges, weight, order, dtype)
+        csr, dtype = read_edge_list(edges, weight, len(order), symmetrize=Symmetrize.MAX, dtype=dtype)
+        return cls(Layout(csr, order), dtype)
 
     @classmethod
     def from_grid(
@@ -237,14 +240,10 @@ class Graph:
         Graph(nodes=2, edges=2)
         """
         edges, weight, pixels = grid_edges(as_array(mask, "mask"), connectivity)
-        order = ordering.morton(pixels)
-        return cls._in_order(inverse(order).numpy()[edges], weight, order, dtype or torch.float32)
-
-    @classmethod
-    def _in_order(cls, edges: Any, weight: Any, order: Tensor, dtype: torch.dtype | None) -> Graph:
-        """From edges between rows of which row r holds node `order[r]`."""
-        edge_list = EdgeList.read(edges, weight, num_nodes=len(order), dtype=dtype)
-        return cls(Layout(edge_list.assemble(directed=False, symmetrize=Symmetrize.MAX), order), edge_list.dtype)
+        order, dtype = ordering.morton(pixels), dtype or torch.float32
+        rows = inverse(order).numpy()[edges]
+        csr, dtype = read_edge_list(rows, weight, len(order), symmetrize=Symmetrize.MAX, dtype=dtype)
+        return cls(Layout(csr, order), dtype)
 
     # -- properties ---------------------------------------------------------------------------------------------
 

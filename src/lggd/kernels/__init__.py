@@ -22,23 +22,14 @@ class Backend(Protocol):
     def norm(self, field: Field, f: Tensor) -> Tensor: ...
 
     def stage(
-        self,
-        field: Field,
-        y: Tensor,
-        terms: Sequence[Tensor],
-        targets: Sequence[Tensor],
+        self, field: Field, y: Tensor, terms: Sequence[Tensor], targets: Sequence[Tensor],
         factors: Sequence[Sequence[float]],
-    ) -> None: ...
+    ) -> None: ...  # fmt: skip
 
     def vjp(
-        self,
-        field: Field,
-        y: Tensor,
-        terms: Sequence[Tensor],
-        coefficients: Sequence[float],
-        needs_rho: bool,
-        needs_root: bool,
-    ) -> Gradients: ...
+        self, field: Field, y: Tensor, terms: Sequence[Tensor], coefficients: Sequence[float],
+        needs_rho: bool, needs_root: bool,
+    ) -> Gradients: ...  # fmt: skip
 
 
 def backend_for(device: torch.device) -> Backend:

@@ -177,7 +177,7 @@ def _reduction(p: float) -> int:
 
 
 def _weights(field: Field) -> tuple[Tensor, int, int]:
-    """√w, its groups, and reduction it is stored."""
+    """√w, its groups, and how it is stored."""
     root = field.root_weight
     if root is None:
         return field.rho, 1, tiles.UNIT.value
@@ -191,7 +191,7 @@ def _numbers(p: float, coefficients: tuple[float, ...], dtype: torch.dtype, devi
 
 
 class Schedule(NamedTuple):
-    """The order in which programs process rows, int32 `[N]`, and reduction many of the first ones are long."""
+    """The order in which programs process rows, int32 `[N]`, and how many of the first ones are long."""
 
     order: Tensor
     num_long: int
@@ -232,20 +232,14 @@ def _tile(csr: CSR, width: int, groups: int) -> Tile:
     """Cached: a launch from Python must not take longer than the work itself."""
     known = _tiles.setdefault(csr, {})
     if (width, groups) not in known:
-        known[width, groups] = _new_tile(csr, width, groups)
+        schedule = _schedule(csr)
+        sizes = _sizes(triton.next_power_of_2(width), csr.num_edges / csr.num_nodes, schedule.num_long > 0)
+        short = triton.cdiv(csr.num_nodes - schedule.num_long, sizes["ROWS"])
+        grid = (schedule.num_long + short, triton.cdiv(width, sizes["COLUMNS"]))
+        # 64-bit index arithmetic takes twice the time.
+        large = max(csr.num_nodes * width, csr.num_edges * groups) >= 2**31
+        known[width, groups] = Tile(grid, schedule, math.gcd(width, 4), tl.int64 if large else tl.int32, sizes)
     return known[width, groups]
-
-
-def _new_tile(csr: CSR, width: int, groups: int) -> Tile:
-    schedule = _schedule(csr)
-    sizes = _sizes(triton.next_power_of_2(width), csr.num_edges / csr.num_nodes, schedule.num_long > 0)
-    grid = (
-        schedule.num_long + triton.cdiv(csr.num_nodes - schedule.num_long, sizes["ROWS"]),
-        triton.cdiv(width, sizes["COLUMNS"]),
-    )
-    # 64-bit index arithmetic takes twice the time.
-    large = max(csr.num_nodes * width, csr.num_edges * groups) >= 2**31
-    return Tile(grid, schedule, math.gcd(width, 4), tl.int64 if large else tl.int32, sizes)
 
 
 def _sizes(width: int, mean: float, has_long: bool) -> dict[str, Any]:
@@ -253,14 +247,12 @@ def _sizes(width: int, mean: float, has_long: bool) -> dict[str, Any]:
     if has_long and mean > SKEWED:
         # Many warps, for the long rows: the longest must not finish last.
         columns = min(64, width)
-        return {
-            "COLUMNS": columns, "ROWS": 16, "EDGES": 2, "LONG_EDGES": 128, "num_warps": max(1, columns // 8)
-        }  # fmt: skip
+        warps = max(1, columns // 8)
+        return {"COLUMNS": columns, "ROWS": 16, "EDGES": 2, "LONG_EDGES": 128, "num_warps": warps}
     columns = min(32, width)
     # Where no row is long, a large tile for long ones would only waste registers.
-    return {
-        "COLUMNS": columns, "ROWS": 128 // columns, "EDGES": 4, "LONG_EDGES": 32 if has_long else 4, "num_warps": 1
-    }  # fmt: skip
+    long_edges = 32 if has_long else 4
+    return {"COLUMNS": columns, "ROWS": 128 // columns, "EDGES": 4, "LONG_EDGES": long_edges, "num_warps": 1}
 
 
 def _span(width: int, groups: int) -> tuple[int, int]:

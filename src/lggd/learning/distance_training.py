@@ -52,7 +52,7 @@ class DistanceTraining:
 
     def distances(self) -> Tensor:
         """The distances in the current state, `[M, N, Q, K]`, 0 on the nodes of the last training step."""
-        start = self.networks(self.x, training=False, ahead=True).abs()
+        start = self.networks(self.x, training=False, training_follows=True).abs()
         return self.flow(self.equation, start, None if self._boundary is None else self._boundary[1])
 
     def load_state(self, values: Mapping[str, Tensor]) -> None:

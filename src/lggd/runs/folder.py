@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import platform
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -55,80 +56,47 @@ def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, 
     validation = getattr(run_input.data, "val_mask", None)
     files = [PREDICTIONS, *[FEATURES] * (result.features is not None), f"{MODEL}/", SETTINGS, MARKER]
     return {
-        "dataset": run_input.name,
-        "method": settings.method,
-        "backbone": settings.backbone_name,
-        "preset": settings.preset,
-        "seed": settings.seed,
-        "device": settings.device,
-        "nodes": len(run_input.ids),
-        "edges": run_input.num_edges,
-        "classes": run_input.classes,
+        "dataset": run_input.name, "method": settings.method, "backbone": settings.backbone_name,
+        "preset": settings.preset, "seed": settings.seed, "device": settings.device,
+        "nodes": len(run_input.ids), "edges": run_input.num_edges, "classes": run_input.classes,
         "labelled": int((result.measured_labels >= 0).sum()),
         "validation": 0 if validation is None else int(validation.sum()),
         "heldout": int(run_input.held_out.sum()),
-        "titles": settings.titles(),
-        "accuracy": dict(result.accuracy),
-        "seconds": result.seconds["all"],
+        "titles": settings.titles(), "accuracy": dict(result.accuracy), "seconds": result.seconds["all"],
         "training_seconds": {part: result.seconds[part] for part in result.accuracy},
-        "additions": [
-            {"labels": a.labels, "accuracy": a.accuracy, "milliseconds": a.milliseconds} for a in result.additions
-        ],
-        "notes": list(result.notes),
-        "resumed": result.resumed,
-        "out": str(out),
+        "additions": [asdict(addition) for addition in result.additions],
+        "notes": list(result.notes), "resumed": result.resumed, "out": str(out),
         # The report shows maps of distances.
         "files": files + [REPORT] * (report and result.distances is not None),
-    }
+    }  # fmt: skip
 
 
 def settings_record(result: RunResult, command: str) -> dict[str, Any]:
     """Returns every setting with defaults spelt out, and everything else that the numbers depend on."""
-    settings, reference = result.settings, result.settings.reference_method
+    settings = result.settings
     return {
-        "command": command,
-        "data": dict(result.input.origin),
-        "split_fingerprint": fingerprint(result.input.data),
-        "data_fingerprint": result.input.fingerprint(),
-        "seed": settings.seed,
-        "device": settings.device,
-        "method": settings.method,
-        "preset": settings.preset,
-        "model": storage.to_plain(result.model, "model"),
-        "reference": None if result.seconds["reference"] is None else reference,
+        "command": command, "data": dict(result.input.origin), "split_fingerprint": fingerprint(result.input.data),
+        "data_fingerprint": result.input.fingerprint(), "seed": settings.seed, "device": settings.device,
+        "method": settings.method, "preset": settings.preset, "model": storage.to_plain(result.model, "model"),
+        "reference": None if result.seconds["reference"] is None else settings.reference_method,
         "versions": installed_versions(),
-    }
+    }  # fmt: skip
 
 
 def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
     """Returns what the page shows: predictions as they were when accuracy was measured."""
-    run_input, model, probabilities = result.input, result.model, result.measured_probabilities
+    run_input, titles, probabilities = result.input, result.settings.titles(), result.measured_probabilities
+    data, times = run_input.data, distance_features(result.model.features_)[0].times  # type: ignore[attr-defined]
     return RunReport(
-        title=f"{result.settings.titles()['model']} on {run_input.name}",
-        dataset=run_input.name,
-        titles=result.settings.titles(),
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        version=installed_versions()["lggd"],
+        title=f"{titles['model']} on {run_input.name}", dataset=run_input.name, titles=titles,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), version=installed_versions()["lggd"],
         machine=f"{platform.system()} {platform.machine()}, {result.settings.device}",
-        seconds=result.seconds["all"] or 0.0,
-        settings=settings,
-        num_edges=run_input.num_edges,
-        classes=run_input.classes,
-        ids=run_input.ids,
-        accuracy=result.accuracy,
-        curves=result.curves,
-        times=distance_features(model.features_)[0].times,  # type: ignore[attr-defined]
-        distances=result.distances.numpy(),  # type: ignore[union-attr]
-        positions=_positions(run_input.data),
-        edges=run_input.data.edge_index.numpy(),
-        y=run_input.data.y.numpy(),
-        labels=result.measured_labels.numpy(),
-        predicted=probabilities.argmax(1).numpy(),
-        probabilities=probabilities.numpy(),
-        test_mask=run_input.held_out.numpy(),
-        additions=result.additions,
-        notes=result.notes,
-    )
+        seconds=result.seconds["all"] or 0.0, settings=settings, num_edges=run_input.num_edges,
+        classes=run_input.classes, ids=run_input.ids, accuracy=result.accuracy, curves=result.curves, times=times,
+        distances=result.distances, positions=_positions(data), edges=data.edge_index, y=data.y,
+        labels=result.measured_labels, predicted=probabilities.argmax(1), probabilities=probabilities,
+        test_mask=run_input.held_out, additions=result.additions, notes=result.notes,
+    )  # type: ignore[arg-type]  # fmt: skip
 
 
 def _positions(data: Any) -> NDArray[np.float32]:

@@ -25,8 +25,8 @@ PRESETS: dict[str, Callable[[], LGGD]] = {"default": LGGD, "paper": LGGD.paper, 
 
 
 @dataclass(frozen=True)
-class Method:
-    """A model by name: its title, a factory with default settings, and whether its backbone can be chosen.
+class ModelFactory:
+    """A model by name: its title, how it is built with default settings, and whether its backbone can be chosen.
 
     `network` returns the part of the model that has the settings `backbone` and `optimization`.
     """
@@ -38,23 +38,23 @@ class Method:
     network: Callable[[Any], Any] = lambda model: model
 
 
-METHODS: Mapping[str, Method] = {
-    "lggd": Method("LGGD", LGGDClassifier),
-    "ggd": Method("GGD", lambda: LGGDClassifier(GGD()), needs_features=False),
-    "lggd-plus": Method("LGGD+", LGGDPlus, network=lambda model: model.readout.readouts[0]),
-    "gcn": Method("GCN", lambda: LGGDClassifier(None, GCN()), has_backbone=False),
-    "gat": Method("GAT", lambda: LGGDClassifier(None, GAT()), has_backbone=False),
-    "chebnet": Method("ChebNet", lambda: LGGDClassifier(None, ChebNet()), has_backbone=False),
-    "jknet": Method("JKNet", lambda: LGGDClassifier(None, JKNet()), has_backbone=False),
-    "mixup": Method("MixUp", MixUp),
-    "dropedge": Method("DropEdge", DropEdge),
-    "gaug-m": Method("GAug-M", GAugM),
-    "gaug-o": Method("GAug-O", GAugO),
-    "gdc-ppr": Method("GDC (PPR)", lambda: GDC(PPR())),
-    "gdc-heat": Method("GDC (heat)", lambda: GDC(Heat())),
-    "gpr-gnn": Method("GPR-GNN", GPRGNN, has_backbone=False),
-    "goal": Method("GOAL", GOAL, has_backbone=False),
-    "graphmix": Method("GraphMix", GraphMix, has_backbone=False),
+METHODS: Mapping[str, ModelFactory] = {
+    "lggd": ModelFactory("LGGD", LGGDClassifier),
+    "ggd": ModelFactory("GGD", lambda: LGGDClassifier(GGD()), needs_features=False),
+    "lggd-plus": ModelFactory("LGGD+", LGGDPlus, network=lambda model: model.readout.readouts[0]),
+    "gcn": ModelFactory("GCN", lambda: LGGDClassifier(None, GCN()), has_backbone=False),
+    "gat": ModelFactory("GAT", lambda: LGGDClassifier(None, GAT()), has_backbone=False),
+    "chebnet": ModelFactory("ChebNet", lambda: LGGDClassifier(None, ChebNet()), has_backbone=False),
+    "jknet": ModelFactory("JKNet", lambda: LGGDClassifier(None, JKNet()), has_backbone=False),
+    "mixup": ModelFactory("MixUp", MixUp),
+    "dropedge": ModelFactory("DropEdge", DropEdge),
+    "gaug-m": ModelFactory("GAug-M", GAugM),
+    "gaug-o": ModelFactory("GAug-O", GAugO),
+    "gdc-ppr": ModelFactory("GDC (PPR)", lambda: GDC(PPR())),
+    "gdc-heat": ModelFactory("GDC (heat)", lambda: GDC(Heat())),
+    "gpr-gnn": ModelFactory("GPR-GNN", GPRGNN, has_backbone=False),
+    "goal": ModelFactory("GOAL", GOAL, has_backbone=False),
+    "graphmix": ModelFactory("GraphMix", GraphMix, has_backbone=False),
 }
 
 

@@ -56,7 +56,8 @@ class PaddedState:
 
     def unpad(self, states: Tensor) -> Tensor:
         """States `[…, N, C]` without idle columns, `[…, N, G, K]`."""
-        return states[..., : self.groups * self.width].unflatten(-1, (self.groups, self.width))[..., : self.columns]
+        used = states[..., : self.groups * self.width]
+        return used.view(*states.shape[:-1], self.groups, self.width)[..., : self.columns]
 
 
 def _padded(values: Tensor, count: int, filling: float) -> Tensor:

@@ -1,43 +1,70 @@
-"""What to drop in training: decided by a random byte an entry, drawn by every problem from a generator of its own."""
+"""Dropout by one random byte per entry, drawn for every problem from its own generator."""
 
+# mypy: allow-untyped-decorators
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from numba import njit, prange
 from torch import Tensor
 
-# Rates are rounded to this many levels: eight entries are decided by one random number of 64 bits.
+from lggd.graph.threads import on_threads_that_pay
+
+# Keep rates are rounded to this many levels: an entry is kept where its random byte is below the level.
 LEVELS = 256
 
 
-def kept_levels(rate: float) -> int:
-    """How many of the levels are kept at this rate of dropping."""
-    return round((1 - rate) * LEVELS)
+def keep_level(rate: float) -> int:
+    """The level of a dropout rate; at least 1, for kept entries are scaled up to replace the dropped ones."""
+    return max(1, round((1 - rate) * LEVELS))
 
 
-def words_for(size: int) -> int:
-    """How many numbers of 64 bits hold a byte for each of so many entries."""
+def num_words(size: int) -> int:
+    """How many int64 words hold one byte per entry."""
     return -(-size // 8)
 
 
-def draw_lots(words: Tensor, generator: torch.Generator) -> None:
-    """Draws random bytes into int64 `words [W]`: the entries whose byte is below the level are kept."""
+def draw_random_bytes(words: Tensor, generator: torch.Generator) -> None:
+    """Fills int64 `words [W]` with random bytes."""
     words.random_(-(2**63), None, generator=generator)
 
 
-def draw_kept(generators: Sequence[torch.Generator | None], shape: Sequence[int], levels: int | Tensor) -> Tensor:
-    """Which entries to keep, bool `[Q, *shape]`: each problem draws what it would draw alone.
+def draw_keep_mask(generators: Sequence[torch.Generator | None], shape: Sequence[int], level: int | Tensor) -> Tensor:
+    """Which entries are kept, bool `[Q, *shape]`: each problem draws the same numbers as alone.
 
-    `levels` is one number for all, or int16 `[Q]`: None in place of a generator where all levels are kept.
+    `level` is one number for all, or int16 `[Q]`, with None in place of the generators that need not draw.
     """
     size = math.prod(shape)
     device = next(generator.device for generator in generators if generator is not None)
-    words = torch.empty(len(generators), words_for(size), dtype=torch.int64, device=device)
+    words = torch.empty(len(generators), num_words(size), dtype=torch.int64, device=device)
     for row, generator in zip(words, generators, strict=True):
         if generator is not None:
-            draw_lots(row, generator)
-    lots = words.view(torch.uint8)[:, :size]
-    kept = lots < (levels if isinstance(levels, int) else levels.unsqueeze(1))
-    return kept.view(-1, *shape)
+            draw_random_bytes(row, generator)
+    random_bytes = words.view(torch.uint8)[:, :size]
+    keep = random_bytes < (level if isinstance(level, int) else level.unsqueeze(1))
+    return keep.view(-1, *shape)
+
+
+def dropout(values: Tensor, generators: Sequence[torch.Generator], level: int) -> Tensor:
+    """Dropout of `[Q, A, B]`, or of `[A, B]` shared by all problems: `[Q, A, B]`."""
+    if level == LEVELS:
+        return values
+    keep = draw_keep_mask(generators, values.shape[-2:], level)
+    # Through bytes: torch converts booleans far more slowly on a CPU.
+    return values * keep.view(torch.uint8).to(values.dtype).mul_(LEVELS / level)
+
+
+def dropout_(values: Tensor, level: int, random_bytes: Tensor) -> None:
+    """Dropout in place on a CPU, by random bytes as `draw_random_bytes` draws them."""
+    arrays = values.view(-1).numpy(), random_bytes.view(torch.uint8).numpy()
+    on_threads_that_pay(values.numel(), _dropout_loop, *arrays, level, LEVELS / level)
+
+
+@njit(parallel=True, fastmath={"contract", "reassoc", "nsz"}, cache=True)
+def _dropout_loop(values: Any, random_bytes: Any, level: int, factor: float) -> None:
+    zero, scale = values.dtype.type(0), values.dtype.type(factor)
+    for i in prange(values.size):
+        values[i] = scale * values[i] if random_bytes[i] < level else zero

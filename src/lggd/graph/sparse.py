@@ -1,0 +1,357 @@
+"""Sparse matrices in compressed rows, their products, and the normalised adjacency Â of a graph.
+
+PyG gathers one message per edge and scatters them into sums. A product with compressed rows gives the same numbers up
+to rounding, several times faster on a CPU, and the same bits in every run. Its gradient needs the transposed matrix,
+which is stored too: autograd would transpose in every backward pass.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import torch
+from numba import njit, prange
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+
+from lggd.graph.threads import on_threads_that_pay
+
+Array = NDArray[Any]
+
+
+class SparsePattern:
+    """The positions of the entries of a sparse matrix, sorted by row and within a row by column.
+
+    Equal positions stay apart; products add them up.
+
+    Parameters
+    ----------
+    rows, columns : Tensor
+        int64 `[E]`.
+    shape : tuple of int
+        The shape of the matrix.
+
+    Attributes
+    ----------
+    order : Tensor
+        The index of each sorted entry among those given, int64 `[E]`.
+    row_starts : Tensor
+        Where each row begins among the sorted entries, int64 `[R + 1]`.
+    """
+
+    def __init__(self, rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> None:
+        self.shape = shape
+        self.order: Tensor = (rows * shape[1] + columns).argsort(stable=True)
+        self.row_starts = _starts(rows, shape[0])
+        self._csr = _compact(self.row_starts, columns[self.order], shape[1])
+        self._repeated: dict[int, SparsePattern] = {}
+        self._sum_matrices: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
+
+    @classmethod
+    def from_edges(cls, edge_index: Tensor, num_nodes: int) -> SparsePattern:
+        """The pattern `[N, N]` with an entry (i, j) for every edge j → i, `edge_index` being [j, i] as in PyG."""
+        return cls(edge_index[1], edge_index[0], (num_nodes, num_nodes))
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """The row of each entry, int64 `[E]`: the target of each edge."""
+        rows = torch.arange(self.shape[0], device=self.order.device)
+        return rows.repeat_interleave(self.row_starts.diff(), output_size=len(self.order))
+
+    @cached_property
+    def columns(self) -> Tensor:
+        """The column of each entry, int64 `[E]`: the source of each edge."""
+        return self._csr[1].long()
+
+    @cached_property
+    def column_order(self) -> Tensor:
+        """The entries sorted by column and within a column by row, int64 `[E]`."""
+        order: Tensor = (self._csr[1].long() * self.shape[0] + self.rows).argsort(stable=True)
+        return order
+
+    @cached_property
+    def column_starts(self) -> Tensor:
+        """Where each column begins in `column_order`, int64 `[C + 1]`."""
+        return _starts(self._csr[1], self.shape[1])
+
+    @cached_property
+    def _transposed_csr(self) -> tuple[Tensor, Tensor]:
+        return _compact(self.column_starts, self.rows[self.column_order], self.shape[0])
+
+    @cached_property
+    def _arrays(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Compressed rows, and those of the transpose, for compiled loops."""
+        first, second = ((starts.numpy(), indices.numpy()) for starts, indices in (self._csr, self._transposed_csr))
+        return first, second
+
+    def csr(self, values: Tensor) -> Tensor:
+        """The matrix of these entries `[E]` as a torch CSR tensor."""
+        return _csr_tensor(self._csr, values, self.shape)
+
+    def transposed_csr(self, values: Tensor) -> Tensor:
+        """The transposed matrix of these entries `[E]` as a torch CSR tensor."""
+        return _csr_tensor(self._transposed_csr, values[self.column_order], self.shape[::-1])
+
+    def repeat(self, times: int) -> SparsePattern:
+        """The block-diagonal pattern of so many copies; cached."""
+        if times not in self._repeated:
+            copy = torch.arange(times, device=self.rows.device).unsqueeze(1)
+            rows, columns = self.rows + copy * self.shape[0], self.columns + copy * self.shape[1]
+            self._repeated[times] = SparsePattern(
+                rows.flatten(), columns.flatten(), (times * self.shape[0], times * self.shape[1])
+            )
+        return self._repeated[times]
+
+    # -- Reductions of values [E, B] by row or column: without atomics, so the same bits in every run ----------------
+
+    def row_max(self, values: Tensor) -> Tensor:
+        """The largest value of each row, `[R, B]`; every row must have an entry."""
+        return _segment_reduce(values, "max", self.row_starts)
+
+    def row_sum(self, values: Tensor) -> Tensor:
+        """The sum of each row, `[R, B]`."""
+        if values.is_cuda:
+            return _segment_reduce(values, "sum", self.row_starts)
+        # A product is several times faster than a reduction on a CPU.
+        return self._sums_as_products(values.dtype)[0] @ values
+
+    def column_sum(self, values: Tensor) -> Tensor:
+        """The sum of each column, `[C, B]`."""
+        if values.is_cuda:
+            return _segment_reduce(values.index_select(0, self.column_order), "sum", self.column_starts)
+        return self._sums_as_products(values.dtype)[1] @ values
+
+    def _sums_as_products(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The matrices `[R, E]` and `[C, E]` of ones that sum up rows and columns."""
+        if dtype not in self._sum_matrices:
+            count = len(self.order)
+            ones = torch.ones(count, dtype=dtype)
+            starts_and_entries = ((self.row_starts, torch.arange(count)), (self.column_starts, self.column_order))
+            first, second = (
+                _csr_tensor(_compact(starts, entries, count), ones, (len(starts) - 1, count))
+                for starts, entries in starts_and_entries
+            )
+            self._sum_matrices[dtype] = first, second
+        return self._sum_matrices[dtype]
+
+
+class SparseMatrix:
+    """A sparse matrix M `[R, C]`; `matrix(x)` is the product M x, differentiable in x and in the entries.
+
+    Parameters
+    ----------
+    pattern : SparsePattern
+        The positions of the entries.
+    values : Tensor
+        The entries in the order of the pattern, `[E]`.
+    """
+
+    def __init__(self, pattern: SparsePattern, values: Tensor) -> None:
+        self.pattern, self.values = pattern, values
+
+    @classmethod
+    def from_edges(cls, edge_index: Tensor, values: Tensor, num_nodes: int) -> SparseMatrix:
+        """The matrix `[N, N]` with `values[e]` at (i, j) for the e-th edge j → i, of PyG's `edge_index`."""
+        return cls.from_entries(edge_index[1], edge_index[0], values, (num_nodes, num_nodes))
+
+    @classmethod
+    def from_entries(cls, rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> SparseMatrix:
+        """The matrix with `values[e]` at `(rows[e], columns[e])`."""
+        pattern = SparsePattern(rows, columns, shape)
+        return cls(pattern, values[pattern.order])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.pattern.shape
+
+    @cached_property
+    def csr(self) -> Tensor:
+        """The matrix as a torch CSR tensor."""
+        return self.pattern.csr(self.values.detach())
+
+    @cached_property
+    def transposed_csr(self) -> Tensor:
+        """The transposed matrix as a torch CSR tensor."""
+        return self.pattern.transposed_csr(self.values.detach())
+
+    def with_values(self, values: Tensor) -> SparseMatrix:
+        """The matrix with other entries `[E]` at the same positions."""
+        return SparseMatrix(self.pattern, values)
+
+    def scale_rows(self, factor: Tensor) -> SparseMatrix:
+        """The matrix with each row multiplied by its factor, `[R]`."""
+        return self.with_values(self.values * factor[self.pattern.rows])
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """M x for `[C, B]`, or M x[q] for each q of `[Q, C, B]`."""
+        product: Tensor = _Product.apply(self.values, x, self)  # type: ignore[no-untyped-call]
+        return product
+
+    # -- On a CPU, without autograd and into given memory ------------------------------------------------------------
+
+    def multiply(self, x: Tensor, bias: Tensor, out: Tensor) -> None:
+        """out ← M x + bias, from `[C, B]` and `[B]`; with a bias of no entries out ← out + M x."""
+        _multiply(self.pattern._arrays[0], self.values, x, bias, out)
+
+    def multiply_transposed(self, x: Tensor, out: Tensor) -> None:
+        """out ← Mᵀ x, from `[R, B]`."""
+        _multiply(self.pattern._arrays[1], self.transposed_csr.values(), x, x.new_zeros(x.shape[1]), out)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SparseMatrix:
+        # It is never changed, and torch cannot copy CSR tensors.
+        return self
+
+
+def multiply_each(x: Tensor, values: Tensor, pattern: SparsePattern) -> Tensor:
+    """M[b] x[b] for matrices of one pattern with entries `values [B, E]`: `[B, N, C]` → `[B, N, C]`, differentiable."""
+    if x.is_cuda:
+        # One product with the block-diagonal matrix.
+        product = SparseMatrix(pattern.repeat(len(x)), values.flatten())(x.reshape(1, -1, x.shape[2]))
+        return product.view(len(x), -1, x.shape[2])
+    pairs = zip(values, x.unsqueeze(1), strict=True)
+    return torch.cat([SparseMatrix(pattern, own)(own_x) for own, own_x in pairs])
+
+
+def normalized_adjacency(
+    edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, dtype: torch.dtype = torch.float32
+) -> SparseMatrix:
+    """Â = D̃^-½ (A + I) D̃^-½ with D̃ the degrees of A + I, as PyG's GCNConv: an existing self-loop keeps its weight."""
+    from torch_geometric.utils import add_remaining_self_loops
+
+    if edge_weight is None:
+        edge_weight = torch.ones(edge_index.shape[1], device=edge_index.device)
+    index, weight = add_remaining_self_loops(edge_index, edge_weight.to(dtype), 1.0, num_nodes)
+    source, target = index
+    degree = torch.zeros(num_nodes, dtype=dtype, device=index.device).scatter_add(0, target, weight)
+    root = degree.pow(-0.5)
+    root = root.masked_fill(root == torch.inf, 0)
+    return SparseMatrix.from_edges(index, root[source] * weight * root[target], num_nodes)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, x: Tensor, matrix: SparseMatrix) -> Tensor:
+        ctx.matrix = matrix
+        if ctx.needs_input_grad[0]:
+            ctx.save_for_backward(x)
+        if x.dim() == 2 and not x.is_cuda:
+            product = x.new_zeros(matrix.shape[0], x.shape[1])
+            matrix.multiply(x.detach().contiguous(), x.new_empty(0), product)
+            return product
+        return _torch_product(matrix.csr, x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        matrix: SparseMatrix = ctx.matrix
+        for_values = for_x = None
+        if ctx.needs_input_grad[0]:
+            for_values = _sampled_product(matrix.csr, grad, ctx.saved_tensors[0])
+        if ctx.needs_input_grad[1]:
+            if grad.dim() == 2 and not grad.is_cuda:
+                for_x = grad.new_empty(matrix.shape[1], grad.shape[1])
+                matrix.multiply_transposed(grad.contiguous(), for_x)
+            else:
+                for_x = _torch_product(matrix.transposed_csr, grad)
+        return for_values, for_x, None
+
+
+def _torch_product(matrix: Tensor, x: Tensor) -> Tensor:
+    """The matrix `[R, C]` times `[C, B]` or each of `[Q, C, B]`."""
+    if x.dim() == 2 or len(x) == 1 or x.is_cuda:
+        # One pass over the entries serves all problems: narrow products would leave most of a GPU idle.
+        wide = _side_by_side(x)
+        product = _add_product(matrix, wide, wide.new_zeros(matrix.shape[0], wide.shape[1]))
+        return product if x.dim() == 2 else product.view(-1, len(x), x.shape[2]).transpose(0, 1)
+    # One after the other on a CPU: what a narrow product gathers from stays in the cache.
+    products = x.new_zeros(len(x), matrix.shape[0], x.shape[2])
+    for out, one in zip(products, x.contiguous(), strict=True):
+        _add_product(matrix, one, out)
+    return products
+
+
+def _add_product(matrix: Tensor, x: Tensor, zeros: Tensor) -> Tensor:
+    """The product, written to the place of the zeros: a plain product would write it twice."""
+    return torch.addmm(zeros, matrix, x, beta=0, out=zeros)
+
+
+def _sampled_product(matrix: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Σ_q ⟨left[q, i], right[q, j]⟩ for each entry (i, j) of the matrix, `[E]`."""
+    left, right = _side_by_side(left), _side_by_side(right)
+    lacking = -left.shape[1] % 8
+    if lacking and not left.is_cuda:
+        # Zeros up to the width of a vector register: MKL takes ten times as long without.
+        left, right = pad(left, (0, lacking)), pad(right, (0, lacking))
+    product: Tensor = torch.sparse.sampled_addmm(matrix, left, right.t(), beta=0.0).values()
+    return product
+
+
+def _side_by_side(x: Tensor) -> Tensor:
+    """`[Q, N, C]` → `[N, Q·C]`; `[N, C]` stays."""
+    return x.contiguous() if x.dim() == 2 else x.transpose(0, 1).reshape(x.shape[1], -1).contiguous()
+
+
+def _starts(index: Tensor, count: int) -> Tensor:
+    """Where each of `count` rows begins among sorted entries with these row numbers, int64 `[count + 1]`."""
+    return pad(torch.bincount(index, minlength=count).cumsum(0), (1, 0))
+
+
+def _compact(starts: Tensor, indices: Tensor, num_columns: int) -> tuple[Tensor, Tensor]:
+    """Both as int32 where they fit: products on a CPU would convert them each time."""
+    fits = max(len(starts), len(indices), num_columns) < 2**31
+    return (starts.int(), indices.int()) if fits else (starts, indices)
+
+
+def _csr_tensor(rows: tuple[Tensor, Tensor], values: Tensor, shape: tuple[int, int]) -> Tensor:
+    with without_sparse_warnings():
+        return torch.sparse_csr_tensor(*rows, values, shape)
+
+
+def _segment_reduce(values: Tensor, how: str, starts: Tensor) -> Tensor:
+    # `unsafe` skips a check that would wait for the device.
+    result: Tensor = torch.segment_reduce(values, how, offsets=starts, axis=0, unsafe=True)
+    return result
+
+
+@contextmanager
+def without_sparse_warnings() -> Iterator[None]:
+    """No warnings that CSR tensors are in beta and unchecked, and no checks: equal positions would not pass them."""
+    with warnings.catch_warnings():
+        for notice in ("Sparse CSR tensor support is in beta", "Sparse invariant checks are implicitly disabled"):
+            warnings.filterwarnings("ignore", message=notice)
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
+            yield
+
+
+def _multiply(rows: tuple[Array, Array], values: Tensor, x: Tensor, bias: Tensor, out: Tensor) -> None:
+    work = values.numel() * x.shape[1]
+    arrays = (one.detach().numpy() for one in (values, x, bias, out))
+    on_threads_that_pay(work, _multiply_loop, *rows, *arrays)
+
+
+@njit(parallel=True, fastmath={"contract", "reassoc", "nsz"}, cache=True)
+def _multiply_loop(indptr, indices, values, x, bias, out):  # type: ignore[no-untyped-def]
+    # Four entries at a time: a quarter of the loads and stores of the sum, and half the time of torch's product.
+    columns = x.shape[1]
+    for i in prange(indptr.size - 1):
+        total = out[i]
+        if bias.size:
+            for k in range(columns):
+                total[k] = bias[k]
+        e, end = indptr[i], indptr[i + 1]
+        while e + 4 <= end:
+            a, b, c, d = x[indices[e]], x[indices[e + 1]], x[indices[e + 2]], x[indices[e + 3]]
+            s, t, u, v = values[e], values[e + 1], values[e + 2], values[e + 3]
+            for k in range(columns):
+                total[k] += (s * a[k] + t * b[k]) + (u * c[k] + v * d[k])
+            e += 4
+        while e < end:
+            a, s = x[indices[e]], values[e]
+            for k in range(columns):
+                total[k] += s * a[k]
+            e += 1
