@@ -1,7 +1,7 @@
-"""A real browser for tests of pages. Tests that need one are skipped, visibly, where it is missing.
+"""A real browser for tests of pages. Tests that need one are skipped where it is missing.
 
-Use it as `with browser.page(path) as page:`. Leaving the block fails if the page logged an error, threw one, or asked
-for anything but itself.
+Use it as `with browser.page(path) as page:`. Leaving the block fails if the page logged or threw an error, or requested
+anything but itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WIDE = {"width": 1280, "height": 900}
 
 
 def executable() -> str | None:
-    """Where the browser is; None without one."""
+    """Returns the path of the browser; None without one."""
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
@@ -48,44 +48,44 @@ class Browser:
         allowed: tuple[str, ...] = (),
         **options: Any,
     ) -> Iterator[Any]:
-        """A loaded page: a file, or an address that is in `allowed`, as are those it may ask for.
+        """Loads a file, or an address; `allowed` are prefixes of further addresses that it may request.
 
-        `options` are those of Playwright's `new_context`, such as color_scheme="dark".
+        `options` are passed to Playwright's `new_context`, such as color_scheme="dark".
         """
         address = where.resolve().as_uri() if isinstance(where, Path) else where
         context = self._launched.new_context(viewport=viewport or WIDE, **options)
         try:
             page = context.new_page()
-            complaints = watch(page, (address, *allowed))
+            violations = watch(page, (address, *allowed))
             page.goto(address, wait_until="load")
             yield page
-            if complaints:
-                raise AssertionError("; ".join(complaints))
+            if violations:
+                raise AssertionError("; ".join(violations))
         finally:
             context.close()
 
 
 def watch(page: Any, allowed: tuple[str, ...]) -> list[str]:
-    """A list that fills with whatever a page should not do."""
-    complaints: list[str] = []
+    """Returns a list that collects errors, warnings and forbidden requests of a page."""
+    violations: list[str] = []
 
     def on_console(message: Any) -> None:
         if message.type in ("error", "warning"):
-            complaints.append(f"console {message.type}: {message.text}")
+            violations.append(f"console {message.type}: {message.text}")
 
     def on_request(request: Any) -> None:
         if not request.url.startswith((*allowed, "data:", "blob:")):
-            complaints.append(f"request: {request.url}")
+            violations.append(f"request: {request.url}")
 
     page.on("console", on_console)
-    page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+    page.on("pageerror", lambda error: violations.append(f"error: {error}"))
     page.on("request", on_request)
-    return complaints
+    return violations
 
 
 @contextmanager
 def launch() -> Iterator[Browser]:
-    """An open browser, for a fixture of the module. Skips the test where there is none."""
+    """Opens a browser; skips the test where there is none."""
     playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
     path = executable()
     if path is None:

@@ -60,11 +60,11 @@ def test_commands_run(line, desk, monkeypatch):
     words = shlex.split(line)[1:]
     if "robustness" in words:  # at full size it takes longer than a test should
         words += ["--points", "500", "--epsilon", "0.2", "--seeds", "1"]
-    if words[:2] == ["run", "digits"]:  # tests/test_run.py runs it in full
+    if words[:2] == ["run", "digits"]:  # tests/cli/test_run.py runs it in full
         words[1] = "karate"
     if words[:2] == ["reproduce", "table1"]:
         words += ["--rows", "01", "--datasets", "karate", "--splits", "2"]
-    if words[:2] == ["reproduce", "all"]:  # tests/test_reproduce.py sees that it is all of them
+    if words[:2] == ["reproduce", "all"]:  # the tests of lggd reproduce run all of them
         words[1] = "geodesic"
     if words[0] == "sweep":
         words[1:] = ["--rows", "01", "--datasets", "karate", "--splits", "2", "--trials", "2"]

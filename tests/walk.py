@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 import sys
 import threading
 from pathlib import Path
 from types import FrameType
 from typing import Any
-
-SOURCE = "lggd"
 
 
 class Walk:
@@ -54,6 +54,9 @@ def walk(arguments: list[str]) -> list[str]:
     import lggd
     from lggd.cli import app
 
+    for module in pkgutil.walk_packages(lggd.__path__, "lggd."):
+        if module.name != "lggd.__main__":
+            importlib.import_module(module.name)  # decorators that run on import are no part of the walk
     with Walk(Path(lggd.__file__).parent) as taken:
         app(arguments, standalone_mode=False)
     return taken.modules

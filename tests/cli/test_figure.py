@@ -76,7 +76,7 @@ def test_invalid_arguments_are_refused(tmp_path: Path, bracket: Path) -> None:
     def message(*options: object) -> str:
         return refused("figure", "geodesic", "--out", out, *options)
 
-    assert "blank.png` must show two colours, got one. Draw a dark" in message("--image", tmp_path / "blank.png")
+    assert "blank.png` must contain two colours, got one. Draw a dark" in message("--image", tmp_path / "blank.png")
     assert "nowhere.png` must be a file" in message("--image", tmp_path / "nowhere.png")
     assert "`--source` must be two whole numbers row,column" in message("--source", "12")
     assert "The nearest pixel inside is 1,6." in message("--image", bracket, "--source", "3,6")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from lggd.errors import InputError
+from lggd.errors import InputError, InputFileError
 from lggd.paper.figures import draw_geodesic, draw_robustness, save
 from lggd.paper.geodesic import geodesic
 from lggd.paper.robustness import Robustness, robustness
@@ -55,5 +55,5 @@ def test_invalid_paths_are_refused(tmp_path: Path, small: Robustness) -> None:
     with pytest.raises(OSError, match="must lie in a folder that exists"):
         save(figure, tmp_path / "nowhere" / "path.png")
     (tmp_path / "folder.png").mkdir()
-    with pytest.raises(IsADirectoryError, match="must name a file to write, got a folder"):
+    with pytest.raises(InputFileError, match="must name a file to write, got a folder"):
         save(figure, tmp_path / "folder.png")

@@ -96,7 +96,7 @@ def test_invalid_images_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("no image")
     with pytest.raises(InputError, match="must be an image such as a PNG or JPEG file"):
         read_image(tmp_path / "text.png")
-    with pytest.raises(InputError, match="`mask` must show two colours"):
+    with pytest.raises(InputError, match="`mask` must contain two colours"):
         geodesic(np.ones((4, 4)))
 
 

@@ -48,7 +48,7 @@ def test_too_few_labels_leave_accuracy_unknown(tmp_path: Path) -> None:
     assert result.accuracy == {"reference": None, "model": None}
     assert sum("Accuracy is unknown" in note for note in result.notes) == 1
     write_run(tmp_path / "few", result)
-    assert "Accuracy is unknown" in (tmp_path / "few" / "report.html").read_text()
+    assert "Accuracy is unknown: no held-out node" in (tmp_path / "few" / "report.html").read_text()
 
 
 def test_test_labels_of_a_split_column_stay_hidden(tmp_path: Path) -> None:

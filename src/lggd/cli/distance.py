@@ -105,7 +105,11 @@ def distance_command(
             )
         with terminal.working("Computing distances"):
             potential = None if alpha is None else lggd.DegreePotential(alpha)
-            solvers = {"marching": lggd.FastMarching(), "dijkstra": lggd.Dijkstra(), "iterative": lggd.FastIterative()}
+            solvers: dict[str, Any] = {
+                "marching": lggd.FastMarching(),
+                "dijkstra": lggd.Dijkstra(),
+                "iterative": lggd.FastIterative(),
+            }
             chosen = solvers.get(solver)
             solution = lggd.distance(graph, list(sources.values()), p=p, potential=potential, solver=chosen)
             path = None if goal is None else lggd.shortest_path(graph, solution, goal).tolist()

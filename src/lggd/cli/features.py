@@ -67,7 +67,7 @@ def features_command(
         terminal.node_names = run_input.ids
         if method is FeaturesName.LGGD and not run_input.has_features:
             raise InputError("--method", "be ggd for nodes without features", "lggd", "Add --method ggd.")
-        features = build_model(method.value, preset=preset.value, seed=seed).features
+        features: Any = build_model(method.value, preset=preset.value, seed=seed).get_params()["features"]
         data = run_input.data.to(where)
         with terminal.training({"": method.value.upper()}) as callback:
             features.fit(data, callback=lambda progress: callback("", progress))

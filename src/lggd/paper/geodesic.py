@@ -92,7 +92,7 @@ def read_image(path: str | Path) -> NDArray[np.float64]:
         colours, opacity = grey[..., :3], grey[..., 3] if grey.shape[2] == 4 else 1.0
         grey = (colours @ LUMA) * opacity + (1 - opacity)
     if grey.min() == grey.max():
-        raise InputFileError(str(path), "show two colours", "one", "Draw a dark shape on a light background.")
+        raise InputFileError(str(path), "contain two colours", "one", "Draw a dark shape on a light background.")
     return grey
 
 

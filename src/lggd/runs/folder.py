@@ -86,6 +86,10 @@ def settings_record(result: RunResult, command: str) -> dict[str, Any]:
 def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
     """Returns what the page shows: predictions as they were when accuracy was measured."""
     run_input, titles, probabilities = result.input, result.settings.titles(), result.measured_probabilities
+    tensors: dict[str, Any] = {
+        "distances": result.distances, "labels": result.measured_labels, "predicted": probabilities.argmax(1),
+        "probabilities": probabilities, "test_mask": run_input.held_out,
+    }  # fmt: skip
     data, times = run_input.data, distance_features(result.model.features_)[0].times  # type: ignore[attr-defined]
     return RunReport(
         title=f"{titles['model']} on {run_input.name}", dataset=run_input.name, titles=titles,
@@ -93,10 +97,9 @@ def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
         machine=f"{platform.system()} {platform.machine()}, {result.settings.device}",
         seconds=result.seconds["all"] or 0.0, settings=settings, num_edges=run_input.num_edges,
         classes=run_input.classes, ids=run_input.ids, accuracy=result.accuracy, curves=result.curves, times=times,
-        distances=result.distances, positions=_positions(data), edges=data.edge_index, y=data.y,
-        labels=result.measured_labels, predicted=probabilities.argmax(1), probabilities=probabilities,
-        test_mask=run_input.held_out, additions=result.additions, notes=result.notes,
-    )  # type: ignore[arg-type]  # fmt: skip
+        positions=_positions(data), edges=data.edge_index, y=data.y, additions=result.additions, notes=result.notes,
+        **tensors,
+    )  # fmt: skip
 
 
 def _positions(data: Any) -> NDArray[np.float32]:

@@ -58,7 +58,8 @@ class SavedModel:
 
     def probabilities(self) -> Tensor:
         """Returns the probability of each class, float32 `[N, K]`."""
-        return self.model.predict_proba()
+        probabilities: Tensor = self.model.predict_proba()
+        return probabilities
 
     def write(self, path: str | Path, probabilities: Tensor) -> None:
         """Writes the predictions as a table, with the labels in use."""
