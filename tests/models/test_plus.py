@@ -6,6 +6,7 @@ import torch
 from lggd import (
     GCN,
     MLP,
+    BackboneReadout,
     Ensemble,
     LGGDPlus,
     MeanReadout,
@@ -68,6 +69,19 @@ def test_the_boundary_stays_at_the_true_labels():
     expected = torch.where(data.train_mask, data.y, -1)
     parts = [fitted, fitted.features_, fitted.features_.model_, *fitted.features_.model_.members_]
     assert all(torch.equal(part.labels_, expected) for part in parts)
+
+
+def test_readouts_are_trained_with_the_boundary_at_the_true_labels(monkeypatch):
+    boundaries, data, fit = [], blocks(), BackboneReadout.fit
+
+    def spy(self, features, *rest):
+        boundaries.append([features.labels_, features.model_.labels_, features.model_.members_[0].labels_])
+        return fit(self, features, *rest)
+
+    monkeypatch.setattr(BackboneReadout, "fit", spy)
+    plus().fit(data)
+    expected = torch.where(data.train_mask, data.y, -1)
+    assert all(torch.equal(labels, expected) for labels in boundaries[0])
 
 
 def test_labels_are_added_at_once():

@@ -24,6 +24,7 @@ def test_the_most_confident_nodes_of_each_class_are_added_and_no_others(monkeypa
     seen, with_confident = [], SelfTraining._with_confident
 
     def spy(self, labels, probabilities):
+        assert torch.equal(self.model_.labels_, labels.train)  # predictions are made from the true labels alone
         seen.append((labels, probabilities, found := with_confident(self, labels, probabilities)))
         return found
 
