@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -39,14 +40,8 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     """Every model, fitted once; each test gets a copy of its own."""
-    models = {}
-
-    def fit(name):
-        if name not in models:
-            models[name] = make(name).fit(data)
-        return copy.deepcopy(models[name])
-
-    return fit
+    fit_once = cache(lambda name: make(name).fit(data))
+    return lambda name: copy.deepcopy(fit_once(name))
 
 
 def settings(model):
