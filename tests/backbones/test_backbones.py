@@ -6,6 +6,8 @@ import pickle
 
 import pytest
 import torch
+from lggd.backbones.propagation import Propagation, SortedEdges
+from lggd.training.loop import learn
 from torch import nn
 from torch.nn import functional
 
@@ -13,10 +15,8 @@ from lggd import backbones
 from lggd.backbones import EPOCHS_WITHOUT_VALIDATION, GAT, GCN, BackboneLearner, ChebNet, JKNet, build_backbone
 from lggd.backbones import propagation as propagating
 from lggd.backbones import stack as stacking
-from lggd.backbones.propagation import Propagation, SortedEdges
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.dropout import LEVELS, draw_kept
-from lggd.training.loop import learn
 from lggd.training.optimization import Optimization
 from small_data import WITHOUT_EFFECT
 

@@ -4,18 +4,18 @@ import dataclasses
 
 import pytest
 import torch
+from lggd.backbones.propagation import Propagation, SortedEdges
+from lggd.training.loop import learn
 from torch import nn
 from torch_geometric.nn import ChebConv, GATConv, GCNConv, JumpingKnowledge
 from torch_geometric.utils import softmax
 
 from lggd.backbones import GAT, GCN, BackboneLearner, ChebNet, JKNet, attention, initialised, jumping, layers
 from lggd.backbones import stack as stacking
-from lggd.backbones.propagation import Propagation, SortedEdges
 from lggd.training import cuda_graph as replay
 from lggd.training import engine as learning
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.dropout import draw_kept
-from lggd.training.loop import learn
 from lggd.training.optimization import Optimization
 from small_data import CLASSES, WITHOUT_EFFECT, blocks, random
 

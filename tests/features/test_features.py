@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from lggd.features.settings import Settings
 from sklearn.exceptions import NotFittedError
 from torch import nn
 from torch_geometric.data import Data
@@ -34,7 +35,6 @@ from lggd import (
 )
 from lggd.estimator.labels import Labels
 from lggd.features import estimator
-from lggd.features.settings import Settings
 from lggd.solvers.cauchy import FAR
 from small_data import CLASSES, Perceptron, blocks, changed, garbled, permuted, random, same, snapshot, unmasked
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from lggd.features.remembered import remembering
 from sklearn.exceptions import NotFittedError
 from tests.small_data import CLASSES, blocks, unmasked
 
@@ -12,7 +13,6 @@ import lggd
 from lggd import GCN, LGGD, MLP, LGGDPlus, Optimization, PropagatedMLP
 from lggd.baselines import GDC, PPR, Heat
 from lggd.features import lggd as lggd_features
-from lggd.features.remembered import remembering
 from lggd.models import plus as plus_module
 
 SHORT = Optimization(epochs=12, patience=None)

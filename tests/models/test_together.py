@@ -6,6 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from lggd.features.footprint import SHARE_TO_USE, problems_that_fit
+from lggd.features.problems import Problems
+from lggd.models.passes import history_of, in_passes, stage_name
 from sklearn.exceptions import NotFittedError
 
 from lggd import (
@@ -34,10 +37,7 @@ from lggd import (
 )
 from lggd.estimator.labels import Labels
 from lggd.features import problems
-from lggd.features.footprint import SHARE_TO_USE, problems_that_fit
-from lggd.features.problems import Problems
 from lggd.models import passes
-from lggd.models.passes import history_of, in_passes, stage_name
 from lggd.training.cuda_graph import WARM_UP
 from real_data import REAL_DATA, needs_real_data
 from small_data import (

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
+from lggd.training.loop import learn
 
 from lggd import Checkpoint, Optimization, Progress
-from lggd.training.loop import learn
 from lggd.training.randomness import RandomState, read_seed
 from small_data import random
 

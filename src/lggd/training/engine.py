@@ -231,8 +231,10 @@ class Engine:
             torch.where(parameter.expand(better), value, best, out=best)
 
     def _check_finite(self, metrics: Mapping[str, float], problems: Sequence[int]) -> None:
+        # LowestLoss never selects an epoch whose validation loss is not finite.
+        kinds = ("train",) if isinstance(self.criterion, LowestLoss) else ("train", "validation")
         for q in problems:
-            losses = {kind: metrics.get(self._metric(f"{kind}_loss", q), 0.0) for kind in ("train", "validation")}
+            losses = {kind: metrics.get(self._metric(f"{kind}_loss", q), 0.0) for kind in kinds}
             infinite = [f"{kind} loss {loss:.4g}" for kind, loss in losses.items() if not math.isfinite(loss)]
             if infinite:
                 raise FloatingPointError(
