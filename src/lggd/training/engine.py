@@ -16,6 +16,7 @@ from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback, History, Progress
 from lggd.training.stacked_parameters import StackedParameter
 from lggd.training.targets import Targets
+from lggd.validation import check_same_length
 
 # Nothing stops training early without validation nodes. By then the paper's GCN fits its training nodes perfectly.
 EPOCHS_WITHOUT_VALIDATION = 200
@@ -128,15 +129,18 @@ class Engine:
         names: Sequence[str] = ("",),
         criterion: HighestAccuracy | LowestLoss = HighestAccuracy(),
     ) -> None:
-        self.trainable, self.names, self.criterion = trainable, _check_names(names), criterion
-        problems, parameters = len(names), trainable.parameters()
+        self.trainable, self.names, self.criterion = trainable, list(names), criterion
+        problems, parameters = len(train), trainable.parameters()
         device = parameters[0].value.device
         self._optimizations = [optimization] * problems if isinstance(optimization, Optimization) else [*optimization]
-        self._train = _read_targets("train", train, problems, device)
+        self._train = _read_targets("train", train, train, device)
+        check_same_length("names", self.names, problems, "problem")
+        if len(set(names)) < problems:
+            raise InputError("names", "be distinct", self.names)
         if 0 in self._train.counts:
             of = self._label(self._train.counts.index(0))
             raise InputError("train", f"hold the class of at least one training node{of}", "none: all are below 0")
-        targets = None if validation is None else _read_targets("validation", validation, problems, device)
+        targets = None if validation is None else _read_targets("validation", validation, train, device)
         self._validation = targets if targets is not None and any(targets.counts) else None
         self._num_validation = [0] * problems if self._validation is None else self._validation.counts
         pairs = zip(self._optimizations, self._num_validation, strict=True)
@@ -330,17 +334,9 @@ def _subset(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
-def _check_names(names: Sequence[str]) -> list[str]:
-    if len(set(names)) < len(names):
-        raise InputError("names", "be distinct", list(names))
-    return list(names)
-
-
-def _read_targets(name: str, labels: Tensor, problems: int, device: torch.device) -> Targets:
-    if labels.dim() != 2 or len(labels) != problems or labels.dtype != torch.int64:
-        raise InputError(
-            name,
-            f"be int64 [{problems}, N], one row per problem, with a class or -1 per node",
-            f"{labels.dtype} {list(labels.shape)}",
-        )
+def _read_targets(name: str, labels: Tensor, train: Tensor, device: torch.device) -> Targets:
+    if labels.dim() != 2 or labels.shape != train.shape or labels.dtype != torch.int64:
+        shape = "[Q, N]" if train.dim() != 2 else list(train.shape)
+        found = f"{labels.dtype} {list(labels.shape)}"
+        raise InputError(name, f"be int64 {shape}, one row per problem, with a class or -1 per node", found)
     return Targets(labels.to(device), name)

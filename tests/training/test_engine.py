@@ -1,14 +1,10 @@
-"""Learning an epoch at a time: order, history, checkpoints, seeds and random numbers of one's own."""
-
-import math
+"""The training loop: order, history and resuming."""
 
 import pytest
 import torch
-from lggd.training.loop import learn
 
-from lggd import Checkpoint, Optimization, Progress
-from lggd.training.randomness import RandomState, read_seed
-from small_data import random
+from lggd import Checkpoint, Progress
+from lggd.training.engine import train
 
 
 class Counter:
@@ -46,25 +42,22 @@ def interrupt_at(epoch):
 def after(epoch, tmp_path, key="key"):
     """A checkpoint of learning that was interrupted during the callback of that epoch."""
     with pytest.raises(KeyboardInterrupt):
-        learn(Counter(), "stage", interrupt_at(epoch), Checkpoint(tmp_path, key, every=0))
+        train(Counter(), "stage", interrupt_at(epoch), Checkpoint(tmp_path, key, every=0))
     return tmp_path / "stage.safetensors"
-
-
-# -- The loop ----------------------------------------------------------------------------------------------------------
 
 
 def test_learning_runs_for_all_its_epochs_and_remembers_them():
     learner = Counter(epochs=4)
-    assert learn(learner, "stage") == {"count": [1, 2, 3, 4], "loss": [1, 1 / 2, 1 / 3, 1 / 4]}
+    assert train(learner, "stage") == {"count": [1, 2, 3, 4], "loss": [1, 1 / 2, 1 / 3, 1 / 4]}
     assert learner.count[0] == 4
 
 
 def test_learning_stops_when_the_learner_has_finished():
-    assert learn(Counter(epochs=9, stop=3), "stage")["count"] == [1, 2, 3]
+    assert train(Counter(epochs=9, stop=3), "stage")["count"] == [1, 2, 3]
 
 
 def test_a_learner_that_has_finished_takes_no_step():
-    assert learn(Counter(epochs=9, stop=0), "stage") == {}
+    assert train(Counter(epochs=9, stop=0), "stage") == {}
 
 
 def test_each_step_comes_before_its_callback_and_the_callback_before_the_save(tmp_path, monkeypatch):
@@ -76,7 +69,7 @@ def test_each_step_comes_before_its_callback_and_the_callback_before_the_save(tm
         right(self, stage, state)
 
     monkeypatch.setattr(Checkpoint, "save", save)
-    learn(
+    train(
         Counter(2, told=told),
         "stage",
         lambda p: told.append(("callback", p.epoch)),
@@ -88,7 +81,7 @@ def test_each_step_comes_before_its_callback_and_the_callback_before_the_save(tm
 
 def test_the_callback_hears_what_was_measured():
     heard = []
-    learn(Counter(3), "some stage", heard.append)
+    train(Counter(3), "some stage", heard.append)
     assert heard == [Progress("some stage", e, 3, {"count": float(e), "loss": 1 / e}) for e in (1, 2, 3)]
 
 
@@ -98,26 +91,23 @@ def test_a_measure_that_begins_late_is_remembered_from_then_on():
             measured = super().step()
             return measured if measured["count"] > 2 else {"count": measured["count"]}
 
-    assert learn(Late(4), "stage") == {"count": [1, 2, 3, 4], "loss": [1 / 3, 1 / 4]}
-
-
-# -- Checkpoints -------------------------------------------------------------------------------------------------------
+    assert train(Late(4), "stage") == {"count": [1, 2, 3, 4], "loss": [1 / 3, 1 / 4]}
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 4, 5])
 def test_interrupted_learning_goes_on_as_if_nothing_had_happened(epoch, tmp_path):
     after(epoch, tmp_path)
     whole, resumed, heard = Counter(), Counter(), []
-    expected = learn(whole, "stage")
-    assert learn(resumed, "stage", heard.append, Checkpoint(tmp_path, "key", every=0)) == expected
+    expected = train(whole, "stage")
+    assert train(resumed, "stage", heard.append, Checkpoint(tmp_path, "key", every=0)) == expected
     assert [one.epoch for one in heard] == list(range(epoch, 6))
     assert torch.equal(resumed.count, whole.count)
 
 
 def test_learning_that_was_done_is_not_done_again(tmp_path):
-    expected = learn(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key", every=1e9))
+    expected = train(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key", every=1e9))
     learner, heard = Counter(), []
-    assert learn(learner, "stage", heard.append, Checkpoint(tmp_path, "key")) == expected
+    assert train(learner, "stage", heard.append, Checkpoint(tmp_path, "key")) == expected
     assert heard == []
     assert learner.count[0] == 5
 
@@ -173,7 +163,7 @@ def test_learning_of_other_settings_is_refused(tmp_path):
     path = after(3, tmp_path)
     before = path.read_bytes()
     with pytest.raises(ValueError, match=f"`{path}`.*same data and settings"):
-        learn(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "another key", every=0))
+        train(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "another key", every=0))
     assert path.read_bytes() == before
 
 
@@ -184,7 +174,7 @@ def test_a_damaged_file_is_refused_by_name(damage, tmp_path):
     path = after(3, tmp_path)
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match=f"`{path}`.*damaged"):
-        learn(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key"))
+        train(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key"))
 
 
 def test_a_file_without_a_key_is_refused(tmp_path):
@@ -192,7 +182,7 @@ def test_a_file_without_a_key_is_refused(tmp_path):
 
     save_file({"epoch": torch.tensor(1)}, tmp_path / "stage.safetensors")
     with pytest.raises(ValueError, match="same data and settings"):
-        learn(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key"))
+        train(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key"))
 
 
 def test_a_save_that_fails_leaves_the_last_one(tmp_path, monkeypatch):
@@ -205,7 +195,7 @@ def test_a_save_that_fails_leaves_the_last_one(tmp_path, monkeypatch):
 
     monkeypatch.setattr("safetensors.torch.save_file", fail)
     with pytest.raises(OSError, match="no space"):
-        learn(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key", every=0))
+        train(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key", every=0))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -215,93 +205,3 @@ def test_the_file_is_no_pickle(tmp_path):
 
     with pytest.raises(pickle.UnpicklingError):
         pickle.loads(after(3, tmp_path).read_bytes())
-
-
-# -- Optimization ------------------------------------------------------------------------------------------------------
-
-
-def test_the_defaults_are_those_of_the_paper_for_backbones():
-    assert Optimization() == Optimization(lr=0.01, weight_decay=1e-6, epochs=5000, patience=100)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"lr": 0.0}, {"lr": -1.0}, {"lr": math.inf}, {"lr": math.nan},
-        {"weight_decay": -0.1}, {"weight_decay": math.inf}, {"weight_decay": math.nan},
-        {"epochs": 0}, {"epochs": 1.5}, {"epochs": True}, {"epochs": None}, {"epochs": "5"},
-        {"patience": 0}, {"patience": 2.0}, {"patience": False},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_wrong_settings_are_refused_by_name(wrong):
-    with pytest.raises(ValueError, match=f"`{next(iter(wrong))}`"):
-        Optimization(**wrong)
-
-
-def test_edges_of_what_is_allowed():
-    Optimization(lr=1e-12, weight_decay=0.0, epochs=1, patience=1)
-    assert Optimization(patience=None).patience is None
-
-
-# -- Seeds and random numbers ------------------------------------------------------------------------------------------
-
-
-def test_a_number_is_its_own_seed_and_a_generator_draws_one():
-    assert [read_seed(seed) for seed in (0, 7, 2**63 - 1)] == [0, 7, 2**63 - 1]
-    generator = random(3)
-    first, second = read_seed(generator), read_seed(generator)
-    assert first != second
-    assert first == read_seed(random(3))
-    assert 0 <= first < 2**31
-
-
-@pytest.mark.parametrize("seed", [-1, 2**63, 1.0, True, "0", None])
-def test_what_is_no_seed_is_refused(seed):
-    with pytest.raises(ValueError, match="`seed`"):
-        read_seed(seed)
-
-
-def test_a_seed_leaves_global_random_numbers_alone():
-    before = torch.get_rng_state()
-    read_seed(random(3))
-    read_seed(5)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_random_numbers_of_ones_own_go_on_where_they_stopped():
-    before = torch.get_rng_state()
-    mine = RandomState(5, torch.device("cpu"))
-    drawn = []
-    for _ in range(2):
-        with mine.in_use():
-            drawn.append(torch.rand(3))
-    assert torch.equal(torch.cat(drawn), torch.rand(6, generator=random(5)))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_they_are_given_back_even_after_an_error():
-    before = torch.get_rng_state()
-    mine = RandomState(5, torch.device("cpu"))
-
-    def fail():
-        with mine.in_use():
-            torch.rand(3)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_two_of_them_do_not_meet():
-    one, other, alone = (RandomState(seed, torch.device("cpu")) for seed in (1, 2, 1))
-    found = []
-    for _ in range(2):
-        with one.in_use():
-            found.append(torch.rand(2))
-        with other.in_use():
-            torch.rand(5)
-    with alone.in_use():
-        expected = torch.rand(4)
-    assert torch.equal(torch.cat(found), expected)
