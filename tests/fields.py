@@ -16,7 +16,7 @@ SHAPES = [(1, 1, None), (1, 1, 1), (6, 1, None), (6, 3, None), (6, 1, 1), (6, 3,
 
 
 def random_matrix(n, directed, seed=0):
-    """A pattern [N, N] with an isolated node and, where directed, rows that nobody sees."""
+    """A pattern [N, N] with an isolated node and, where directed, rows without incoming edges."""
     rng = np.random.default_rng(seed)
     pattern = np.triu(rng.random((n, n)) < 0.15, 1)
     pattern[5], pattern[:, 5] = False, False

@@ -18,7 +18,7 @@ def lines(n: int) -> Graph:
 
 
 def length(instance: zoo.Instance, nodes: list[int]) -> float:
-    """Of the way from the last node to the first: f(i) = f(j) + 1/(ρ(i)√w(i, j)) up each edge."""
+    """Of the path from the last node to the first: f(i) = f(j) + 1/(ρ(i)√w(i, j)) up each edge."""
     w, rho = instance.dense, instance.rho
     return sum(1 / (float(rho[i]) * math.sqrt(w[i, j])) for j, i in itertools.pairwise(nodes))
 

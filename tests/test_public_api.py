@@ -1,164 +1,205 @@
 """What the package offers: its names, their documentation, and an import that loads and compiles nothing needless."""
 
+from __future__ import annotations
+
+import ast
 import doctest
 import importlib
 import inspect
 import json
-import os
 import pkgutil
+import re
 import subprocess
 import sys
+from collections import Counter
+from enum import Enum
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
 import lggd
+from lggd import baselines
 
-NAMES = [
-    "ChebNet",
-    "Checkpoint",
-    "DegreePotential",
-    "Depth",
-    "Dijkstra",
-    "Euler",
-    "Evolution",
-    "FastIterative",
-    "FastMarching",
-    "GAT",
-    "GCN",
-    "GGD",
-    "Graph",
-    "JKNet",
-    "LGGD",
-    "LGGDClassifier",
-    "LGGDPlus",
-    "LearnedEdgeWeights",
-    "LearnedPotential",
-    "LearnedTimeScale",
-    "MLP",
-    "MaxScale",
-    "Memory",
-    "Optimization",
-    "Progress",
-    "PropagatedMLP",
-    "RK4",
-    "SSPRK3",
-    "SoftmaxScale",
-    "Solution",
-    "Standardize",
-    "Statistics",
-    "Status",
-    "Symmetrize",
-    "TorchDiffEq",
-    "Unscaled",
-    "depth",
-    "distance",
-    "estimate_memory",
-    "evolve",
-    "evolve_to_steady_state",
-    "fit_together",
-    "load",
-    "shortest_path",
-]
+ROOT, SOURCE = Path(__file__).parents[1], Path(lggd.__file__).parent
+LONGEST_TEST_FILE = 400
 CONSTRUCTORS = ["from_edges", "from_grid", "from_networkx", "from_points", "from_pyg", "from_scipy"]
-SHOWN = [
-    "ChebNet", "DegreePotential", "Evolution", "GAT", "GCN", "GGD", "Graph", "JKNet", "LGGD", "LGGDClassifier",
-    "depth", "distance", "estimate_memory", "evolve", "fit_together", "load", "shortest_path",
-]  # fmt: skip
+PUBLIC = {
+    **{f"lggd.{name}": getattr(lggd, name) for name in lggd.__all__},
+    **{f"lggd.baselines.{name}": getattr(baselines, name) for name in baselines.__all__},
+    **{f"lggd.Graph.{name}": getattr(lggd.Graph, name) for name in CONSTRUCTORS},
+}
+# Types that functions return and that people read, but do not construct.
+RESULTS = {"lggd.Depth", "lggd.Memory", "lggd.Progress", "lggd.Solution", "lggd.Statistics"}
+# Parameters whose strings are names that the user chooses, not one of a few choices.
+NAMES_NOT_CHOICES = {"attr_name", "metric", "key"}
 MODULES = sorted(
     module.name for module in pkgutil.walk_packages(lggd.__path__, "lggd.") if not module.name.startswith("lggd.cli")
 )
 NEEDLESS = ["matplotlib", "networkx", "pandas", "pyarrow", "rich", "sklearn", "torch_geometric", "torchdiffeq", "typer"]
 
+# Rules that hold once all branches of the redesign are merged.
+UNTIL_MERGED = pytest.mark.xfail(reason="until all branches are merged", strict=False)
 
-def members(owner):
+
+def members(owner: type) -> list[tuple[str, Any]]:
     """The public functions and properties that a class defines itself."""
-    for name, value in vars(owner).items():
-        if not name.startswith("_") and (callable(value) or isinstance(value, (classmethod, property))):
-            yield name, value
+    return [
+        (name, value)
+        for name, value in vars(owner).items()
+        if not name.startswith("_") and (callable(value) or isinstance(value, (classmethod, property)))
+    ]
 
 
-def test_the_names_are_these():
-    assert sorted(lggd.__all__) == NAMES
-    assert all(hasattr(lggd, name) for name in NAMES)
+def parameters(value: Any) -> list[inspect.Parameter]:
+    """The parameters of a function or of a constructor; none of an abstract class or an enum."""
+    if inspect.isclass(value) and (issubclass(value, Enum) or inspect.isabstract(value)):
+        return []
+    return [one for one in inspect.signature(value).parameters.values() if one.name not in ("self", "cls", "_")]
+
+
+def section(doc: str, name: str) -> str:
+    """A section of a docstring in NumPy style; "" without it."""
+    found = re.search(rf"^{name}\n-{{{len(name)}}}\n(.*?)(?=^\w[\w ]*\n-+\n|\Z)", doc, re.S | re.M)
+    return found[1] if found else ""
+
+
+def documented(doc: str) -> set[str]:
+    """The names in the section Parameters; several may share one entry."""
+    entries = re.findall(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: :|$)", section(doc, "Parameters"), re.M)
+    return {name.lstrip("*") for entry in entries for name in entry.split(", ")}
+
+
+# -- names --------------------------------------------------------------------------------------------------------
+
+
+def test_names_are_loaded_on_first_use_from_where_type_checkers_find_them() -> None:
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    seen = {alias.name: node.module.removeprefix("lggd.") for node in imports for alias in node.names if node.module}
+    submodules = {name: seen.pop(name) for name in lggd._SUBMODULES}
+    assert set(submodules.values()) == {"lggd"}
+    assert seen == lggd._MODULE_OF
+    assert sorted(lggd.__all__) == sorted(seen)
+    assert set(lggd.__all__) < set(dir(lggd))
     assert isinstance(lggd.__version__, str)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_each_name_is_documented(name):
-    doc = getattr(lggd, name).__doc__
-    assert doc
-    assert not doc.startswith(f"{name}("), "a dataclass's own signature is no documentation"
+def test_unknown_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="module 'lggd' has no attribute 'nothing'"):
+        _ = lggd.nothing
+    with pytest.raises(ImportError):
+        exec("from lggd import nothing")
 
 
-@pytest.mark.parametrize("name", ["Graph", "Evolution"])
-def test_the_methods_people_call_are_documented(name):
-    told_by_their_name = {"num_nodes", "is_directed", "is_weighted", "device"}
-    silent = {member for member, value in members(getattr(lggd, name)) if not inspect.getdoc(value)}
-    assert silent <= told_by_their_name
-
-
-@pytest.mark.parametrize("name", SHOWN)
-def test_what_people_call_shows_an_example(name):
-    assert ">>> " in getattr(lggd, name).__doc__
-
-
-@pytest.mark.parametrize("name", CONSTRUCTORS)
-def test_each_constructor_shows_an_example(name):
-    assert ">>> " in getattr(lggd.Graph, name).__doc__
-
-
-def test_the_constructors_are_these():
+def test_the_constructors_are_these() -> None:
     assert sorted(name for name, _ in members(lggd.Graph) if name.startswith("from_")) == CONSTRUCTORS
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_each_module_says_what_it_is(name):
-    module = importlib.import_module(name)
-    assert module.__doc__ or Path(module.__file__).stat().st_size == 0
+# -- documentation ------------------------------------------------------------------------------------------------
+
+
+@UNTIL_MERGED
+@pytest.mark.parametrize("name", PUBLIC)
+def test_docstrings_are_in_numpy_style(name: str) -> None:
+    value, doc = PUBLIC[name], inspect.getdoc(PUBLIC[name]) or ""
+    first = doc.split("\n\n")[0]
+    assert first.endswith("."), "a summary in one sentence"
+    assert not doc.startswith(f"{name.split('.')[-1]}("), "a dataclass's own signature is no documentation"
+    if parameters(value) and name not in RESULTS:
+        assert documented(doc) == {one.name for one in parameters(value)}
+    if inspect.isfunction(value) or inspect.ismethod(value):
+        assert section(doc, "Returns")
+        assert ">>> " in section(doc, "Examples")
+
+
+@pytest.mark.parametrize("name", ["Graph", "Evolution"])
+def test_the_methods_people_call_are_documented(name: str) -> None:
+    clear_from_their_names = {"num_nodes", "is_directed", "is_weighted", "device"}
+    silent = {member for member, value in members(getattr(lggd, name)) if not inspect.getdoc(value)}
+    assert silent <= clear_from_their_names
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_in_the_documentation_are_true(name):
+def test_modules_are_documented_and_their_examples_run(name: str) -> None:
     module = importlib.import_module(name)
+    assert module.__doc__ or Path(str(module.__file__)).stat().st_size == 0
     assert doctest.testmod(module).failed == 0
 
 
+# -- rules --------------------------------------------------------------------------------------------------------
+
+
+@UNTIL_MERGED
+def test_no_class_name_is_used_twice() -> None:
+    trees = (ast.parse(path.read_text()) for path in SOURCE.rglob("*.py"))
+    names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def is_choice(parameter: inspect.Parameter, annotation: Any) -> bool:
+    """Whether a parameter is chosen by a string."""
+    if isinstance(parameter.default, str) and not isinstance(parameter.default, Enum):
+        return parameter.name not in NAMES_NOT_CHOICES
+    parts = {annotation, *get_args(annotation)}
+    return any(get_origin(part) is Literal and any(isinstance(x, str) for x in get_args(part)) for part in parts)
+
+
+@UNTIL_MERGED
+@pytest.mark.parametrize("name", [name for name, value in PUBLIC.items() if inspect.isclass(value)])
+def test_choices_of_constructors_are_objects(name: str) -> None:
+    value = PUBLIC[name]
+    hints = {**get_type_hints(value.__init__), **get_type_hints(value)}
+    found = [one.name for one in parameters(value) if is_choice(one, hints.get(one.name))]
+    assert found == []
+
+
+def test_a_planted_choice_is_found() -> None:
+    def build(mode: Literal["a", "b"], way: str = "fast", attr_name: str = "x", size: int = 3) -> None: ...
+
+    hints = get_type_hints(build)
+    assert [one.name for one in parameters(build) if is_choice(one, hints[one.name])] == ["mode", "way"]
+
+
+@UNTIL_MERGED
+def test_no_test_file_is_long() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in ROOT.glob("tests/**/*.py")}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_TEST_FILE} == {}
+
+
+# -- import -------------------------------------------------------------------------------------------------------
+
 LOOK = """
-import gc, json, sys
+import gc, json, sys, time
+began = time.perf_counter()
 import lggd
+seconds, cheap = time.perf_counter() - began, list(sys.modules)
+public = [getattr(lggd, name) for name in lggd.__all__]
 loaded = list(sys.modules)
 from numba.core.registry import CPUDispatcher
 mine = [x for x in gc.get_objects() if type(x) is CPUDispatcher and x.py_func.__module__.startswith("lggd")]
-print(json.dumps({"loaded": loaded, "functions": len(mine), "compiled": [str(x) for x in mine if x.signatures]}))
-"""
+print(json.dumps({"cheap": cheap, "loaded": loaded, "functions": len(mine), "compiled": [str(x) for x in mine if x.signatures]}))
+"""  # noqa: E501
 
 
 @pytest.fixture(scope="module")
-def after_import():
+def after_import() -> dict[str, Any]:
     done = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    return json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
-def test_importing_compiles_nothing(after_import):
+def test_importing_is_cheap(after_import: dict[str, Any]) -> None:
+    assert not {"torch", "numpy", "numba", "scipy"} & set(after_import["cheap"])
+
+
+def test_loading_all_names_compiles_nothing(after_import: dict[str, Any]) -> None:
     assert after_import["functions"] > 0
     assert after_import["compiled"] == []
 
 
 @pytest.mark.parametrize("package", NEEDLESS)
-def test_importing_loads_no_optional_package(after_import, package):
+def test_loading_all_names_imports_no_optional_package(after_import: dict[str, Any], package: str) -> None:
     assert package not in after_import["loaded"]
-
-
-@pytest.mark.parametrize(
-    ("before", "given", "expected"),
-    [("", None, "10000"), ("", "5", "5"), ("torch, ", None, "None")],
-    ids=["by itself", "as the user said", "not after torch"],
-)
-def test_threads_spin_briefly_where_nobody_said_otherwise(before, given, expected):
-    environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
-    environment |= {} if given is None else {"GOMP_SPINCOUNT": given}
-    code = f"import {before}lggd, os; print(os.environ.get('GOMP_SPINCOUNT'))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.strip() == expected

@@ -69,7 +69,7 @@ class Instance:
 
     @property
     def reachable(self) -> list[bool]:
-        """Which nodes can walk to the boundary."""
+        """Which nodes can reach the boundary."""
         w, seen = self.dense, set(self.sources)
         while more := {i for i in range(self.num_nodes) if i not in seen and any(w[i, j] > 0 for j in seen)}:
             seen |= more
@@ -204,7 +204,7 @@ def _cases() -> list[Case]:
             ps=(1, 2),
         ),
         _case("shadow", 3, [(0, 1), (0, 2), (1, 2)], [0], lambda p: [0, 1, shadow[p]], (1, 1 / 16, 1), ps=(1, 2, inf)),
-        # Where there is no way there is no distance.
+        # Unreachable nodes are at distance inf.
         _case("two_components", 6, [(0, 1), (1, 2), (3, 4), (4, 5)], [1], lambda p: [1, 0, 1, inf, inf, inf]),
         _case("isolated", 3, [(0, 1)], [0], lambda p: [0, 1, inf]),
         _case("isolated_source", 3, [(0, 1)], [2], lambda p: [inf, inf, 0]),
@@ -267,7 +267,7 @@ def check_boundary(instance: Instance, solver: Any) -> None:
 
 
 def check_reach(instance: Instance, solver: Any) -> None:
-    """Finite exactly where there is a way."""
+    """Finite exactly where the boundary can be reached."""
     assert torch.isfinite(solve(instance, solver)).tolist() == instance.reachable
 
 
@@ -335,7 +335,7 @@ def check_same_bits(run: Callable[[], Tensor]) -> None:
 
 
 def check_never_undershoots(instance: Instance, scheme: Any, rise: Tensor | None = None, steps: int = 20) -> None:
-    """From 10⁶, or from the distance plus `rise`, no node ever falls below the distance it comes down to."""
+    """From 10⁶, or from the distance plus `rise`, no node ever falls below the distance it converges to."""
     exact = solve(instance, None)
     reached = torch.isfinite(exact)
     start = torch.full_like(exact, 1e6) if rise is None else exact.nan_to_num(posinf=1e6) + rise

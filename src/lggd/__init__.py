@@ -1,40 +1,84 @@
-"""Learned generalized geodesic distances on graphs."""
+"""Learned generalized geodesic distances on graphs.
 
+Importing `lggd` is cheap and has no side effects: each public name loads its module, and torch, when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
 
-from lggd import _waiting as _waiting  # first: it must come before torch
-from lggd.backbones import GAT, GCN, ChebNet, JKNet
-from lggd.data.datasets import load
-from lggd.distances import Depth, depth, distance, shortest_path
-from lggd.equation.potential import DegreePotential
-from lggd.estimator import fit_together
-from lggd.features import GGD, LGGD
-from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
-from lggd.graph import Graph, Symmetrize
-from lggd.learning.networks import MLP, PropagatedMLP
-from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
-from lggd.memory import Memory
-from lggd.models import (
-    BackboneReadout,
-    Ensemble,
-    LGGDClassifier,
-    LGGDPlus,
-    MeanReadout,
-    NearestClass,
-    SelfTraining,
-    load_model,
-)
-from lggd.models.memory_estimate import estimate_memory
-from lggd.solvers.dijkstra import Dijkstra
-from lggd.solvers.evolution import Evolution, evolve
-from lggd.solvers.iterative import FastIterative
-from lggd.solvers.marching import FastMarching
-from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
-from lggd.solvers.solution import Solution, Statistics, Status
-from lggd.solvers.steady_state import evolve_to_steady_state
-from lggd.training.checkpoint import Checkpoint
-from lggd.training.optimization import Optimization
-from lggd.training.progress import Progress
+if TYPE_CHECKING:
+    from lggd import baselines as baselines
+    from lggd import diffusion as diffusion
+    from lggd import sklearn as sklearn
+    from lggd.backbones import GAT, GCN, ChebNet, JKNet
+    from lggd.data.datasets import load
+    from lggd.distances import Depth, depth, distance, shortest_path
+    from lggd.equation.potential import DegreePotential
+    from lggd.errors import InputError
+    from lggd.estimator import NodeClassifier, fit_together
+    from lggd.features import GGD, LGGD
+    from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
+    from lggd.graph import Graph, Symmetrize
+    from lggd.learning.networks import MLP, PropagatedMLP
+    from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
+    from lggd.memory import Memory
+    from lggd.models import (
+        BackboneReadout,
+        Ensemble,
+        LGGDClassifier,
+        LGGDPlus,
+        MeanReadout,
+        NearestClass,
+        SelfTraining,
+        load_model,
+    )
+    from lggd.models.memory_estimate import estimate_memory
+    from lggd.solvers.dijkstra import Dijkstra
+    from lggd.solvers.evolution import Evolution, evolve
+    from lggd.solvers.iterative import FastIterative
+    from lggd.solvers.marching import FastMarching
+    from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
+    from lggd.solvers.solution import Solution, Statistics, Status
+    from lggd.solvers.steady_state import evolve_to_steady_state
+    from lggd.training.checkpoint import Checkpoint
+    from lggd.training.optimization import Optimization
+    from lggd.training.progress import Progress
+
+# Module → the public names that it defines. Type checkers read the imports above instead; a test compares the two.
+_EXPORTS = {
+    "backbones": ("GAT", "GCN", "ChebNet", "JKNet"),
+    "data.datasets": ("load",),
+    "distances": ("Depth", "depth", "distance", "shortest_path"),
+    "equation.potential": ("DegreePotential",),
+    "errors": ("InputError",),
+    "estimator": ("NodeClassifier", "fit_together"),
+    "features": ("GGD", "LGGD"),
+    "features.scaling": ("MaxScale", "SoftmaxScale", "Standardize", "Unscaled"),
+    "graph": ("Graph", "Symmetrize"),
+    "learning.networks": ("MLP", "PropagatedMLP"),
+    "learning.parameters": ("LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale"),
+    "memory": ("Memory",),
+    "models": (
+        "BackboneReadout", "Ensemble", "LGGDClassifier", "LGGDPlus", "MeanReadout", "NearestClass", "SelfTraining",
+        "load_model",
+    ),
+    "models.memory_estimate": ("estimate_memory",),
+    "solvers.dijkstra": ("Dijkstra",),
+    "solvers.evolution": ("Evolution", "evolve"),
+    "solvers.iterative": ("FastIterative",),
+    "solvers.marching": ("FastMarching",),
+    "solvers.scheme": ("RK4", "SSPRK3", "Euler", "TorchDiffEq"),
+    "solvers.solution": ("Solution", "Statistics", "Status"),
+    "solvers.steady_state": ("evolve_to_steady_state",),
+    "training.checkpoint": ("Checkpoint",),
+    "training.optimization": ("Optimization",),
+    "training.progress": ("Progress",),
+}  # fmt: skip
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
+_SUBMODULES = ("baselines", "diffusion", "sklearn")
 
 try:
     __version__ = version("lggd")
@@ -42,54 +86,26 @@ except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
 
 __all__ = [
-    "GAT",
-    "GCN",
-    "GGD",
-    "LGGD",
-    "MLP",
-    "RK4",
-    "SSPRK3",
-    "BackboneReadout",
-    "ChebNet",
-    "Checkpoint",
-    "DegreePotential",
-    "Depth",
-    "Dijkstra",
-    "Ensemble",
-    "Euler",
-    "Evolution",
-    "FastIterative",
-    "FastMarching",
-    "Graph",
-    "JKNet",
-    "LGGDClassifier",
-    "LGGDPlus",
-    "LearnedEdgeWeights",
-    "LearnedPotential",
-    "LearnedTimeScale",
-    "MaxScale",
-    "MeanReadout",
-    "Memory",
-    "NearestClass",
-    "Optimization",
-    "Progress",
-    "PropagatedMLP",
-    "SelfTraining",
-    "SoftmaxScale",
-    "Solution",
-    "Standardize",
-    "Statistics",
-    "Status",
-    "Symmetrize",
-    "TorchDiffEq",
-    "Unscaled",
-    "depth",
-    "distance",
-    "estimate_memory",
-    "evolve",
-    "evolve_to_steady_state",
-    "fit_together",
-    "load",
-    "load_model",
-    "shortest_path",
-]
+    "GAT", "GCN", "GGD", "LGGD", "MLP", "RK4", "SSPRK3", "BackboneReadout", "ChebNet", "Checkpoint",
+    "DegreePotential", "Depth", "Dijkstra", "Ensemble", "Euler", "Evolution", "FastIterative", "FastMarching",
+    "Graph", "InputError", "JKNet", "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential",
+    "LearnedTimeScale", "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier", "Optimization",
+    "Progress", "PropagatedMLP", "SelfTraining", "SoftmaxScale", "Solution", "Standardize", "Statistics", "Status",
+    "Symmetrize", "TorchDiffEq", "Unscaled", "depth", "distance", "estimate_memory", "evolve",
+    "evolve_to_steady_state", "fit_together", "load", "load_model", "shortest_path",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name on first use (PEP 562)."""
+    if name in _SUBMODULES:
+        return import_module(f"lggd.{name}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'lggd' has no attribute {name!r}")
+    value = getattr(import_module(f"lggd.{_MODULE_OF[name]}"), name)
+    globals()[name] = value  # found directly from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBMODULES})

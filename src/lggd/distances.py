@@ -101,8 +101,10 @@ def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, col
     if not 0 <= target < graph.num_nodes:
         raise InputError("target", f"name a node 0..{graph.num_nodes - 1}", target)
     if not math.isfinite(float(f[target])):
-        found = f"node {target} cannot reach the boundary"
-        raise InputError("target", "be reachable", but=found, remedy="Pick another one.")
+        remedy = "Pick another one."
+        raise InputError(
+            "target", "be reachable", but="node {0} has no path to a source", remedy=remedy, nodes=[target]
+        )
     layout = graph.layout()
     csr, height = layout.csr, layout.into_rows(f)
     at = target if layout.rank is None else int(layout.rank[target])

@@ -1,8 +1,8 @@
-"""The errors that users can mend: each names the argument, the rule it breaks, the value received and the remedy."""
+"""Errors that users can fix: each names the argument, the rule it breaks, the value received and the remedy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -12,23 +12,31 @@ _MISSING = object()
 class InputError(ValueError):
     """An argument, a file or a setting breaks a rule.
 
-    The message reads "`argument` must rule, got value. remedy". Where a clause says more than the value does, `but`
-    takes the place of "got value".
+    The message reads "`argument` must rule, got value. remedy".
 
     Parameters
     ----------
-    argument : str
-        The name of what is wrong: an argument, an attribute of the data, a path.
+    argument : str or path
+        Name of what is wrong: an argument, an attribute of the data, a path.
     rule : str
         What must hold, as it follows "must".
     value : object, optional
         What was received instead, as it follows "got".
     remedy : str, optional
-        What to do about it, in whole sentences.
+        How to fix it, in full sentences.
     but : str, optional
-        A clause in place of "got value".
+        A clause that replaces "got value".
     context : str, optional
-        Where it happened, such as the model's name; it stands before the message.
+        Where it happened, such as the name of a model; printed before the message.
+    nodes : sequence, optional
+        Node ids that the texts refer to as `{0}`, `{1}`, and so on.
+    hints : mapping of str to str, optional
+        Python spellings that the texts refer to by name, as in `{directed}` for "directed=True".
+
+    Notes
+    -----
+    An interface with words of its own replaces the parts of an error instead of editing its message. The command line
+    replaces `argument` by a flag, `nodes` by their names and `hints` by flags, with `replace`.
 
     Examples
     --------
@@ -36,31 +44,51 @@ class InputError(ValueError):
     Traceback (most recent call last):
     ...
     lggd.errors.InputError: `p` must lie in [1, inf], got 0.5. Use p=math.inf for shortest paths.
+    >>> error = InputError("target", "be reachable", but="node {0} is not", remedy="Use {symmetrize}.",
+    ...                    nodes=[4], hints={"symmetrize": "symmetrize='max'"})
+    >>> print(error)
+    `target` must be reachable, but node 4 is not. Use symmetrize='max'.
+    >>> print(error.replace(argument="--to", nodes=["home"], hints={"symmetrize": "--symmetrize max"}))
+    `--to` must be reachable, but node home is not. Use --symmetrize max.
     """
 
+    _PARTS = ("argument", "rule", "value", "remedy", "but", "context", "nodes", "hints")
+
     def __init__(
-        self, argument: str, rule: str, value: object = _MISSING, remedy: str = "", *, but: str = "", context: str = ""
+        self,
+        argument: object,
+        rule: str,
+        value: object = _MISSING,
+        remedy: str = "",
+        *,
+        but: str = "",
+        context: str = "",
+        nodes: Sequence[object] = (),
+        hints: Mapping[str, str] | None = None,
     ) -> None:
-        self.argument, self.rule, self.value, self.remedy = argument, rule, value, remedy
-        self.but, self.context = but, context
+        self.argument, self.rule, self.value, self.remedy = str(argument), rule, value, remedy
+        self.but, self.context, self.nodes, self.hints = but, context, tuple(nodes), dict(hints or {})
         super().__init__(str(self))
 
     def __str__(self) -> str:
         found = f", but {self.but}" if self.but else "" if self.value is _MISSING else f", got {self.value}"
         ending = "" if found.endswith(("?", ".")) else "."
-        before = f"{self.context}: " if self.context else ""
-        return f"{before}`{self.argument}` must {self.rule}{found}{ending} {self.remedy}".rstrip()
+        text = f"must {self.rule}{found}{ending} {self.remedy}".rstrip()
+        if self.nodes or self.hints:
+            text = text.format(*self.nodes, **self.hints)
+        return f"{self.context}: `{self.argument}` {text}" if self.context else f"`{self.argument}` {text}"
 
     def replace(self, **changes: Any) -> Self:
-        """The same error with another argument, rule, value, remedy, clause or context."""
-        given = {name: getattr(self, name) for name in ("argument", "rule", "value", "remedy", "but", "context")}
-        return type(self)(**{**given, **changes})
+        """Returns the same error with some of its parts changed, named as in the constructor."""
+        return type(self)(**{**{name: getattr(self, name) for name in self._PARTS}, **changes})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        given = {name: getattr(self, name) for name in ("argument", "rule", "remedy", "but", "context")}
-        if self.value is not _MISSING:
-            given["value"] = str(self.value)
-        return _restored, (type(self), given)
+        parts = {name: getattr(self, name) for name in self._PARTS}
+        if self.value is _MISSING:
+            del parts["value"]
+        else:
+            parts["value"] = str(self.value)
+        return _restored, (type(self), parts)
 
 
 class InputTypeError(InputError, TypeError):
@@ -72,20 +100,31 @@ class NotSymmetricError(InputError):
 
 
 class InputFileError(InputError, OSError):
-    """A file or a folder is missing, is there already, or cannot be read or written."""
+    """A file or a folder is missing, exists already, or cannot be read or written."""
+
+
+class InputWarning(UserWarning):
+    """A warning about the input. `{0}` in the message stands for the first of `nodes`, as in `InputError`."""
+
+    def __init__(self, message: str, nodes: Sequence[object] = ()) -> None:
+        super().__init__(message, tuple(nodes))
+        self.message, self.nodes = message, tuple(nodes)
+
+    def __str__(self) -> str:
+        return self.message.format(*self.nodes) if self.nodes else self.message
 
 
 class NotEnoughMemoryError(MemoryError):
-    """A computation does not fit; the message says how much it takes, how much is free, and the remedy."""
+    """A computation does not fit into memory; the message names the need, what is free, and the remedy."""
 
 
-def _restored(kind: type[InputError], given: dict[str, Any]) -> InputError:
-    return kind(**given)
+def _restored(kind: type[InputError], parts: dict[str, Any]) -> InputError:
+    return kind(**parts)
 
 
 @contextmanager
 def error_context(name: str) -> Iterator[None]:
-    """Prefixes errors from inside with the name of the model or table row that they concern; "" leaves them alone."""
+    """Prefixes errors with the name of the model or table row that they concern; "" leaves them unchanged."""
     try:
         yield
     except InputError as error:

@@ -69,6 +69,14 @@ def check_choice(name: str, value: T, choices: Collection[T]) -> T:
     return value
 
 
+def check_name(argument: str, name: Any, known: Collection[str]) -> str:
+    """One of the known names; the error suggests the closest one."""
+    if name not in known:
+        rule = f"be one of {', '.join(known)}"
+        raise InputError(argument, rule, repr(name), suggestion(str(name), list(known)))
+    return str(name)
+
+
 def check_instance(name: str, value: Any, kinds: type | tuple[type, ...], description: str, remedy: str = "") -> Any:
     """An object of some class; `description` is what errors call it, as in "an Optimization()"."""
     if not isinstance(value, kinds):
@@ -87,7 +95,10 @@ def check_entries(name: str, values: Tensor, valid: Tensor, rule: str, place: st
     """A matrix whose entries are all `valid`; the error gives the first that is not, as in "-1 at node 3, column 0"."""
     if not bool(valid.all()):
         row, column = (int(x) for x in (~valid).nonzero()[0])
-        raise InputError(name, rule, f"{float(values[row, column]):g} at {place} {row}, column {column}", remedy)
+        found = f"{float(values[row, column]):g} at {place} "
+        if place == "node":
+            raise InputError(name, rule, f"{found}{{0}}, column {column}", remedy, nodes=[row])
+        raise InputError(name, rule, f"{found}{row}, column {column}", remedy)
 
 
 def check_same_length(name: str, values: Sequence[Any], count: int, of: str) -> None:

@@ -5,9 +5,10 @@ import torch
 
 from baseline_cases import CASES, FEW, check_together, dense_matrix, graph, identity, networks, weighted_or_not
 from lggd import GAT, GCN, ChebNet, JKNet, LGGDClassifier
-from lggd.backbones import layers
+from lggd.backbones.layers import scaled_laplacian
 from lggd.baselines import DropEdge, dropedge
 from lggd.baselines.dropedge import SubsampledAdjacency, SubsampledLaplacian
+from lggd.graph.sparse import normalized_adjacency
 from small_data import changed, random
 
 
@@ -23,7 +24,7 @@ def test_dropping_nothing_is_the_backbone(backbone, weighted):
 
 @weighted_or_not
 @pytest.mark.parametrize(
-    ("kind", "reader"), [(SubsampledAdjacency, layers.gcn_adjacency), (SubsampledLaplacian, layers.scaled_laplacian)]
+    ("kind", "reader"), [(SubsampledAdjacency, normalized_adjacency), (SubsampledLaplacian, scaled_laplacian)]
 )
 def test_kept_edges_are_normalized_as_by_pyg(kind, reader, weighted):
     data = graph(weighted)
@@ -35,11 +36,11 @@ def test_kept_edges_are_normalized_as_by_pyg(kind, reader, weighted):
     loop = data.edge_index[0] == data.edge_index[1]
     for one, entries in zip(kept, made.entries(kept), strict=True):
         is_kept = torch.zeros(n, n, dtype=torch.bool)
-        is_kept[made.edges.source[one], made.edges.target[one]] = True
+        is_kept[made.pattern.columns[one], made.pattern.rows[one]] = True
         chosen = loop | is_kept[data.edge_index[0], data.edge_index[1]]
         expected = reader(data.edge_index[:, chosen], None if weights is None else weights[chosen], n, torch.float32)
-        found = dense_matrix(made.edges.source, made.edges.target, entries, n)
-        torch.testing.assert_close(found, expected.matrix.to_dense())
+        found = dense_matrix(made.pattern.columns, made.pattern.rows, entries, n)
+        torch.testing.assert_close(found, expected.csr.to_dense())
 
 
 def test_fraction_of_dropped_edges():
@@ -73,7 +74,7 @@ def test_evaluation_uses_all_edges():
 def test_check_finds_dropped_edges_in_evaluation(monkeypatch):
     def planted(self, drop):
         entries = self.matrix.entries(self._sample_kept())
-        propagate = lambda values: dropedge.spread_each(values, entries, self.matrix.edges)  # noqa: E731
+        propagate = lambda values: dropedge.multiply_each(values, entries, self.matrix.pattern)  # noqa: E731
         return self.modules[0].logits(self.stacked, self.x, propagate, drop)
 
     monkeypatch.setattr(dropedge._EdgeDropout, "_forward", planted)

@@ -6,7 +6,6 @@ from torch.nn import functional
 
 from baseline_cases import CASES, EXACT, FEW, check_together
 from lggd import Optimization
-from lggd.backbones.layers import gcn_adjacency
 from lggd.baselines import GOAL, Complement
 from lggd.baselines.baseline import BaselineData
 from lggd.baselines.goal import (
@@ -16,6 +15,7 @@ from lggd.baselines.goal import (
     normalized_complements,
     normalized_rows,
 )
+from lggd.graph.sparse import normalized_adjacency
 from small_data import CLASSES, blocks, changed, garbled, random, splits
 
 F64 = torch.float64
@@ -40,7 +40,7 @@ def test_complements_are_normalized_with_multiplicity_and_without_self_loops():
             dense[j, i] += 1
         root = dense.sum(1).clamp(min=1).rsqrt()
         expected[5 * q : 5 * q + 5, 5 * q : 5 * q + 5] = root[:, None] * dense * root
-    close(normalized_complements(graphs, num_nodes=5).matrix.to_dense(), expected)
+    close(normalized_complements(graphs, num_nodes=5).csr.to_dense(), expected)
     assert expected[4].sum() == 0
 
 
@@ -52,8 +52,8 @@ class Convolutions:
         self.weights, self.x = weights, data.x if x is None else x
         if graphs is None:
             graphs = [torch.randint(NODES, (2, 50), generator=random(q)) for q in range(PROBLEMS)]
-        near, far = gcn_adjacency(data.edge_index, None, NODES, torch.float32), normalized_complements(graphs, NODES)
-        self.near, self.far = near.matrix.to_dense(), far.matrix.to_dense()
+        near, far = normalized_adjacency(data.edge_index, None, NODES), normalized_complements(graphs, NODES)
+        self.near, self.far = near.csr.to_dense(), far.csr.to_dense()
         modules = [_ConvolutionNetwork(GOAL(hidden=HIDDEN), FEATURES, CLASSES, seed) for seed in range(PROBLEMS)]
         self.parameters = {
             name: torch.stack([getattr(module, name).detach() for module in modules]).requires_grad_()

@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from lggd.compare.claims import FILE, Claims
-
-HOLD = """
-import sys
-from lggd.compare.claims import Claims
-with Claims(sys.argv[1]).on(sys.argv[2], wait=True):
-    print("held", flush=True)
-    sys.stdin.readline()
-"""
+from other_process import claimed_elsewhere
 
 
-@contextmanager
-def held_elsewhere(folder: Path, name: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds a claim until it hears a line, or dies."""
-    command = [sys.executable, "-c", HOLD, str(folder), name]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        try:
-            yield other
-        finally:
-            other.kill()
-
-
-def test_what_another_process_holds_is_not_ours(tmp_path: Path) -> None:
+def test_a_claim_held_by_another_process_is_not_granted(tmp_path: Path) -> None:
     claims = Claims(tmp_path)
-    with held_elsewhere(tmp_path, "a") as other:
+    with claimed_elsewhere(tmp_path, "a") as other:
         with claims.on("a") as mine, claims.on("b") as also_mine:
             assert (mine, also_mine) == (False, True)
         other.communicate("enough\n")
@@ -49,16 +25,16 @@ def test_what_another_process_holds_is_not_ours(tmp_path: Path) -> None:
 
 def test_claims_end_with_their_process(tmp_path: Path) -> None:
     claims = Claims(tmp_path)
-    with held_elsewhere(tmp_path, "a") as other:
+    with claimed_elsewhere(tmp_path, "a") as other:
         other.send_signal(signal.SIGKILL)
         other.wait()
         with claims.on("a") as mine:
             assert mine
 
 
-def test_one_may_wait_for_a_claim(tmp_path: Path) -> None:
+def test_claims_can_be_waited_for(tmp_path: Path) -> None:
     claims = Claims(tmp_path)
-    with held_elsewhere(tmp_path, "a") as other:
+    with claimed_elsewhere(tmp_path, "a") as other:
         assert other.stdin is not None
         other.stdin.write("enough\n")
         other.stdin.flush()
@@ -66,11 +42,11 @@ def test_one_may_wait_for_a_claim(tmp_path: Path) -> None:
             assert mine
 
 
-@pytest.mark.parametrize("wrong", [KeyboardInterrupt, ValueError])
-def test_claims_are_given_back_whatever_happens(tmp_path: Path, wrong: type[BaseException]) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_claims_are_released_on_any_error(tmp_path: Path, error: type[BaseException]) -> None:
     claims = Claims(tmp_path)
-    with pytest.raises(wrong), claims.on("a"):
-        raise wrong
-    with held_elsewhere(tmp_path, "a"), claims.on("a") as mine:
+    with pytest.raises(error), claims.on("a"):
+        raise error
+    with claimed_elsewhere(tmp_path, "a"), claims.on("a") as mine:
         assert not mine
     claims.close()

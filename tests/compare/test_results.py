@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lggd.compare.results import Results
+from lggd.errors import InputFileError
 
 # Imports nothing heavy: the module is read from its file.
 WRITER = """
@@ -73,7 +74,7 @@ def test_what_json_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> 
 
 def test_wrong_places_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(NotADirectoryError, match="must be a folder"):
+    with pytest.raises(InputFileError, match="must be a folder"):
         Results(tmp_path / "file")
     with pytest.raises(ValueError, match="`experiment`"):
         Results(tmp_path).path("../table1")

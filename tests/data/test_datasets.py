@@ -15,6 +15,7 @@ from lggd import Graph
 from lggd.data.datasets import DATASETS, load
 from lggd.data.raw_files import RawDataset
 from lggd.data.splits import fingerprint
+from lggd.errors import InputFileError
 from real_data import REAL_DATA, needs_real_data
 
 EMBEDDED = ("digits", "moons", "karate")
@@ -76,7 +77,7 @@ def test_embedded_datasets(name, nodes, features, classes):
     assert same(data, load(name))
 
 
-def test_digits_are_pixels_joined_to_their_neighbours():
+def test_digits_are_a_neighbour_graph_of_pixels():
     data = load("digits", labels_per_class=2, split=3)
     assert data.class_names == list("0123456789")
     pixels = torch.from_numpy(load_digits().data)
@@ -105,7 +106,7 @@ def test_karate_is_the_club_without_weights():
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_the_split_is_its_number_and_nothing_else(name):
+def test_split_depends_on_its_number_only(name):
     before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     prints = [fingerprint(load(name, split=split)) for split in range(3)]
     assert len(set(prints)) == 3
@@ -118,30 +119,32 @@ def test_the_split_is_its_number_and_nothing_else(name):
 # -- mistakes -------------------------------------------------------------------------------------------------------
 
 
-def refused(said, name, kind=ValueError, **options):
-    with pytest.raises(kind, match=re.escape(said)):
+def rejected(message, name, kind=ValueError, **options):
+    with pytest.raises(kind, match=re.escape(message)):
         load(name, **options)
 
 
-def test_unknown_names_are_answered():
+def test_unknown_names_suggest_known_ones():
     known = "`name` must be one of digits, moons, karate, cora, citeseer, pubmed, computers, photo, got"
     assert DATASETS == ("digits", "moons", "karate", "cora", "citeseer", "pubmed", "computers", "photo")
-    refused(f"{known} 'pubmde'. Did you mean 'pubmed'?", "pubmde")
-    refused(f"{known} 'Digit'. Did you mean 'digits'?", "Digit")
-    refused(f"{known} 'zzz'.", "zzz")
-    refused(f"{known} None.", None)
+    rejected(f"{known} 'pubmde'. Did you mean 'pubmed'?", "pubmde")
+    rejected(f"{known} 'Digit'. Did you mean 'digits'?", "Digit")
+    rejected(f"{known} 'zzz'.", "zzz")
+    rejected(f"{known} None.", None)
 
 
 def test_options_that_do_not_apply():
-    refused("`dynamic` must be False for digits. Labels arrive later in cora, citeseer, pubmed", "digits", dynamic=True)
-    refused("`labels_per_class` must be left out for cora, got 5: the paper's", "cora", labels_per_class=5)
-    refused(
+    rejected(
+        "`dynamic` must be False for digits. Labels arrive later in cora, citeseer, pubmed", "digits", dynamic=True
+    )
+    rejected("`labels_per_class` must be omitted for cora, got 5: the paper's", "cora", labels_per_class=5)
+    rejected(
         "`labels_per_class` must be below 17, the size of the smallest class of karate", "karate", labels_per_class=17
     )
-    refused("`labels_per_class` must be a whole number of at least 1, got 0.", "moons", labels_per_class=0)
-    refused("`labels_per_class` must be a whole number of at least 1, got 2.5.", "moons", labels_per_class=2.5)
+    rejected("`labels_per_class` must be a whole number from 1, got 0.", "moons", labels_per_class=0)
+    rejected("`labels_per_class` must be a whole number from 1, got 2.5.", "moons", labels_per_class=2.5)
     for split in (-1, 0.5, True, "0", None):
-        refused(f"`split` must be a whole number of at least 0, got {split!r}.", "moons", split=split)
+        rejected(f"`split` must be a whole number from 0, got {split!r}.", "moons", split=split)
 
 
 # -- files of the paper's datasets ----------------------------------------------------------------------------------
@@ -163,7 +166,7 @@ def small_photo(folder, nodes=120):
 
 @pytest.mark.parametrize("layout", ["Amazon/Photo/raw", "Photo/raw"])
 @pytest.mark.parametrize("named_by", ["root", "variable"])
-def test_a_named_folder_is_read(tmp_path, monkeypatch, capfd, layout, named_by):
+def test_files_are_read_from_a_named_folder(tmp_path, monkeypatch, capfd, layout, named_by):
     small_photo(tmp_path / layout)
     if named_by == "variable":
         monkeypatch.setenv("LGGD_DATA", str(tmp_path))
@@ -178,7 +181,7 @@ def test_a_named_folder_is_read(tmp_path, monkeypatch, capfd, layout, named_by):
     assert not (tmp_path / "cache").exists()
 
 
-def test_root_counts_more_than_the_variable(tmp_path, monkeypatch):
+def test_root_takes_precedence_over_the_variable(tmp_path, monkeypatch):
     small_photo(tmp_path / "a/Photo/raw", nodes=120)
     small_photo(tmp_path / "b/Photo/raw", nodes=160)
     monkeypatch.setenv("LGGD_DATA", str(tmp_path / "a"))
@@ -188,28 +191,28 @@ def test_root_counts_more_than_the_variable(tmp_path, monkeypatch):
     assert load("photo").num_nodes == 200
 
 
-def test_files_that_are_missing_are_named(tmp_path, monkeypatch):
+def test_missing_files_are_listed(tmp_path, monkeypatch):
     every = ", ".join(CORA_FILES)
     raw = tmp_path / "Planetoid" / "Cora" / "raw"
-    said = f"`root` must be a folder that holds Cora, got {tmp_path}. Put into {raw}: {every}."
-    refused(said, "cora", FileNotFoundError, root=tmp_path)
+    message = f"`root` must be a folder that holds Cora, got {tmp_path}. Put into {raw}: {every}."
+    rejected(message, "cora", InputFileError, root=tmp_path)
     monkeypatch.setenv("LGGD_DATA", str(tmp_path))
-    refused(said.replace("root", "LGGD_DATA", 1), "cora", FileNotFoundError)
+    rejected(message.replace("root", "LGGD_DATA", 1), "cora", InputFileError)
     halfway = tmp_path / "Cora" / "raw"
     halfway.mkdir(parents=True)
     for name in CORA_FILES[:-2]:
         (halfway / name).touch()
-    refused(f"Put into {halfway}: ind.cora.graph, ind.cora.test.index.", "cora", FileNotFoundError)
+    rejected(f"Put into {halfway}: ind.cora.graph, ind.cora.test.index.", "cora", InputFileError)
 
 
 @pytest.mark.parametrize("name", ["cora", "photo"])
-def test_torn_files_are_named(tmp_path, name):
+def test_damaged_files_are_reported(tmp_path, name):
     raw = RawDataset("Planetoid", "Cora") if name == "cora" else RawDataset("Amazon", "Photo")
     folder = tmp_path / raw.title / "raw"
     folder.mkdir(parents=True)
     for file in raw.files:
         (folder / file).write_bytes(b"torn")
-    refused(f"`{folder}` must hold {raw.title} as it was published, but it reads:", name, root=tmp_path)
+    rejected(f"`{folder}` must hold {raw.title} as it was published, but it reads:", name, root=tmp_path)
 
 
 class FakeDownload:
@@ -237,20 +240,20 @@ def test_files_are_downloaded_once(tmp_path, monkeypatch, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_without_a_network_it_says_what_to_do(tmp_path, monkeypatch):
+def test_failed_download_names_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr(FakeDownload, "failure", OSError("Name or service not known"))
     monkeypatch.setattr("torch_geometric.datasets.Amazon", FakeDownload)
     folder = tmp_path / "cache" / "lggd" / "Amazon" / "Photo" / "raw"
-    refused(
+    rejected(
         "`Photo` must be downloaded first, which failed: Name or service not known. Connect to a network, or put into "
-        f"{folder}: amazon_electronics_photo.npz. They may also lie in DIR/Amazon/Photo/raw; then set LGGD_DATA=DIR.",
+        f"{folder}: amazon_electronics_photo.npz. They may also be in DIR/Amazon/Photo/raw; then set LGGD_DATA=DIR.",
         "photo",
         ConnectionError,
     )
     assert [path for path in folder.parent.rglob("*") if path.is_file()] == []
 
 
-def test_the_cache_lies_in_the_home_folder_unless_told(tmp_path, monkeypatch):
+def test_default_cache_folder(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     small_photo(tmp_path / ".cache/lggd/Amazon/Photo/raw", nodes=80)
@@ -300,7 +303,7 @@ def test_cora_has_64_labels_in_every_split():
 
 
 @needs_real_data
-def test_a_folder_that_may_not_be_written_to(tmp_path, capfd):
+def test_read_only_folder(tmp_path, capfd):
     source = next(place for place in (REAL_DATA / "Planetoid/Cora/raw", REAL_DATA / "Cora/raw") if place.is_dir())
     raw = tmp_path / "Cora" / "raw"
     shutil.copytree(source, raw)

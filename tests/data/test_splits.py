@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lggd.data.splits import by_count, by_share, fingerprint
+from lggd.data.splits import by_count, by_fraction, fingerprint
 
 LABELS = torch.tensor([0, 1, 2]).repeat_interleave(torch.tensor([100, 57, 23]))
 TWO = (0.025, 0.025)
@@ -18,16 +18,16 @@ def counts(mask, y=LABELS):
     return torch.bincount(y[mask], minlength=int(y.max()) + 1).tolist()
 
 
-def test_shares_are_rounded_down_but_never_to_none():
-    train, validation, test = by_share(LABELS, TWO, 0)
+def test_fractions_are_rounded_down_to_at_least_one():
+    train, validation, test = by_fraction(LABELS, TWO, 0)
     assert counts(train) == counts(validation) == [2, 1, 1]
     assert counts(test) == [96, 55, 21]
-    assert [counts(part) for part in by_share(LABELS, FIVE, 0)[2:5]] == [[10, 5, 2]] * 3
+    assert [counts(part) for part in by_fraction(LABELS, FIVE, 0)[2:5]] == [[10, 5, 2]] * 3
 
 
-def test_shares_mean_what_their_digits_say():
+def test_fractions_are_exact_decimals():
     """0.29 * 100 is 28.999999999999996."""
-    part, rest = by_share(torch.zeros(100, dtype=torch.long), (0.29,), 0)
+    part, rest = by_fraction(torch.zeros(100, dtype=torch.long), (0.29,), 0)
     assert (int(part.sum()), int(rest.sum())) == (29, 71)
 
 
@@ -42,71 +42,73 @@ def test_counts_are_the_same_in_every_class():
     y=st.lists(st.integers(-1, 3), min_size=1, max_size=80).map(lambda few: torch.tensor(few + [0, 1, 2, 3] * 5)),
     seed=st.integers(0, 2**63 - 1),
 )
-@pytest.mark.parametrize("split", [lambda y, s: by_share(y, FIVE, s), lambda y, s: by_count(y, 5, s)])
-def test_parts_are_disjoint_and_cover_what_is_labelled(split, y, seed):
+@pytest.mark.parametrize("split", [lambda y, s: by_fraction(y, FIVE, s), lambda y, s: by_count(y, 5, s)])
+def test_parts_partition_the_labelled_nodes(split, y, seed):
     masks = split(y, seed)
     assert all(mask.dtype == torch.bool and mask.shape == y.shape for mask in masks)
     assert torch.equal(torch.stack(masks).sum(0), (y >= 0).long())
     assert all(torch.equal(a, b) for a, b in zip(masks, split(y, seed), strict=True))
 
 
-def test_more_shares_leave_the_first_ones_alone():
+def test_further_fractions_do_not_change_the_first():
     for seed in range(3):
-        plain, dynamic = by_share(LABELS, TWO, seed), by_share(LABELS, FIVE, seed)
+        plain, dynamic = by_fraction(LABELS, TWO, seed), by_fraction(LABELS, FIVE, seed)
         assert torch.equal(plain[0], dynamic[0])
         assert torch.equal(plain[1], dynamic[1])
         assert torch.equal(plain[2], torch.stack(dynamic[2:]).any(0))
 
 
-def test_seeds_differ_and_the_global_generator_is_left_alone():
+def test_seeds_differ_and_global_generator_is_untouched():
     before = torch.random.get_rng_state()
-    found = [by_share(LABELS, TWO, seed)[0] for seed in range(10)]
+    found = [by_fraction(LABELS, TWO, seed)[0] for seed in range(10)]
     assert len({tuple(mask.tolist()) for mask in found}) == 10
     assert torch.equal(torch.random.get_rng_state(), before)
     torch.manual_seed(1)
-    assert torch.equal(by_share(LABELS, TWO, 0)[0], found[0])
+    assert torch.equal(by_fraction(LABELS, TWO, 0)[0], found[0])
 
 
-def test_a_split_is_the_one_it_has_always_been():
+def test_splits_are_stable_across_versions():
     """One generator visits the classes in order: written out once more, without the library."""
     generator = torch.Generator().manual_seed(7)
     expected = torch.zeros(len(LABELS), dtype=torch.bool)
     for label, size in enumerate([2, 1, 1]):
         members = (label == LABELS).nonzero().flatten()
         expected[members[torch.randperm(len(members), generator=generator)[:size]]] = True
-    assert torch.equal(by_share(LABELS, TWO, 7)[0], expected)
+    assert torch.equal(by_fraction(LABELS, TWO, 7)[0], expected)
 
 
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.0, 0.1), (-0.1,), (1.5,)])
-def test_shares_must_leave_a_rest(shares):
-    with pytest.raises(ValueError, match=r"`shares` must be positive and sum to less than 1, got \("):
-        by_share(LABELS, shares, 0)
+def test_fractions_must_leave_a_remainder(shares):
+    with pytest.raises(ValueError, match=r"`fractions` must be positive and sum to less than 1, got \("):
+        by_fraction(LABELS, shares, 0)
 
 
-def test_classes_too_small_are_named():
-    with pytest.raises(ValueError, match="`y` must have a node of every class for every share, got 1 of class 1 for 2"):
-        by_share(torch.tensor([0, 0, 0, 1]), TWO, 0)
+def test_classes_that_are_too_small_are_reported():
+    with pytest.raises(
+        ValueError, match="`y` must have a node of every class for every fraction, got 1 of class 1 for 2"
+    ):
+        by_fraction(torch.tensor([0, 0, 0, 1]), TWO, 0)
     with pytest.raises(ValueError, match="`per_class` must be at most 23, the size of class 2, got 24"):
         by_count(LABELS, 24, 0)
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "0", None, True, 2**63])
-def test_seeds_are_whole_numbers(seed):
-    with pytest.raises(ValueError, match="`seed` must be a whole number of at least 0, got"):
-        by_share(LABELS, TWO, seed)
+def test_seeds_must_be_nonnegative_integers(seed):
+    with pytest.raises(ValueError, match=r"`seed` must be a whole number from 0.*, got"):
+        by_fraction(LABELS, TWO, seed)
 
 
 @pytest.mark.parametrize("y", [torch.zeros(3), torch.zeros(3, 2, dtype=torch.long), torch.zeros(3, dtype=torch.bool)])
-def test_labels_are_integers(y):
+def test_labels_must_be_integers(y):
     with pytest.raises(ValueError, match=r"`y` must be the class of each node, integers \[N\], got torch"):
         by_count(y, 1, 0)
-    with pytest.raises(ValueError, match="`per_class` must be a whole number of at least 1, got 0"):
+    with pytest.raises(ValueError, match="`per_class` must be a whole number from 1, got 0"):
         by_count(LABELS, 0, 0)
 
 
-def test_fingerprints_tell_splits_apart():
+def test_fingerprints_distinguish_splits():
     def data(seed, **more):
-        train, validation, test = by_share(LABELS, TWO, seed)
+        train, validation, test = by_fraction(LABELS, TWO, seed)
         return SimpleNamespace(train_mask=train, val_mask=validation, test_mask=test, y=LABELS, **more)
 
     prints = [fingerprint(data(seed)) for seed in range(10)]

@@ -1,12 +1,13 @@
-"""The labels that may be seen: how they are read, held out and added to."""
+"""The labels that a model may see: how they are read, held out and added to."""
 
 import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
 
+from lggd.errors import InputError, InputTypeError
 from lggd.estimator import labels as reading
-from lggd.estimator.labels import ENOUGH_TO_HOLD_OUT, Labels, merge_labels
+from lggd.estimator.labels import FEWEST_TO_HOLD_OUT, LabelConflictError, Labels, accuracy, merge_labels
 from small_data import blocks, changed, garbled, random
 
 
@@ -32,7 +33,7 @@ def test_unlabelled_nodes_are_minus_one(dtype):
     assert (labels.num_classes, labels.held_out, labels.has_validation) == (3, False, False)
 
 
-def test_masks_say_what_may_be_seen():
+def test_masks_select_the_labels_that_may_be_seen():
     masks = {"train_mask": [True, True, False, False], "val_mask": [False, False, True, False]}
     labels = Labels.read(data_of([0, 1, 1, 7], **masks))
     assert (labels.train.tolist(), labels.validation.tolist()) == ([0, 1, -1, -1], [-1, -1, 1, -1])
@@ -64,17 +65,17 @@ def test_hidden_labels_are_never_read():
     check_hidden_labels(changed(blocks(), y=blocks().y.clamp(max=1)))
 
 
-@pytest.mark.parametrize("mistake", ["counts classes of all", "learns from all"])
-def test_the_check_on_hidden_labels_catches_a_look_at_them(mistake, monkeypatch):
-    right = Labels.read
+@pytest.mark.parametrize("mistake", ["counts classes of all", "trains on all"])
+def test_the_check_on_hidden_labels_catches_a_leak(mistake, monkeypatch):
+    read = Labels.read
 
-    def peeking(data):
-        labels = right(data)
+    def leak(data):
+        labels = read(data)
         if mistake == "counts classes of all":
             return Labels(labels.train, labels.validation, int(data.y.max()) + 1)
         return Labels(data.y, labels.validation, labels.num_classes)
 
-    monkeypatch.setattr(Labels, "read", peeking)
+    monkeypatch.setattr(Labels, "read", leak)
     with pytest.raises(AssertionError):
         check_hidden_labels(blocks())
 
@@ -89,46 +90,46 @@ def test_the_check_on_hidden_labels_catches_a_look_at_them(mistake, monkeypatch)
     ],
 )
 def test_classes_are_numbered_without_gaps(y, message):
-    with pytest.raises(ValueError, match=rf"`data.y`.*{message}"):
+    with pytest.raises(InputError, match=rf"`data.y`.*{message}"):
         Labels.read(data_of(y))
 
 
-def test_validation_labels_need_classes_that_are_learned():
+def test_validation_labels_need_classes_with_training_labels():
     masks = {"train_mask": [True, True, False, False], "val_mask": [False, False, True, True]}
-    with pytest.raises(ValueError, match=r"`data.y`.*class 2 at node 3"):
+    with pytest.raises(InputError, match=r"`data.y`.*class 2 at node 3"):
         Labels.read(data_of([0, 1, 1, 2], **masks))
-    with pytest.raises(ValueError, match=r"`data.y`.*-3 at the validation node 2"):
+    with pytest.raises(InputError, match=r"`data.y`.*-3 at the validation node 2"):
         Labels.read(data_of([0, 1, -3, 1], **masks))
 
 
 def test_masks_must_not_overlap():
     masks = {"train_mask": [True, True, False], "val_mask": [False, True, True]}
-    with pytest.raises(ValueError, match=r"`data.val_mask`.*node 1"):
+    with pytest.raises(InputError, match=r"`data.val_mask`.*node 1"):
         Labels.read(data_of([0, 1, 1], **masks))
 
 
-def test_validation_needs_something_to_learn_from():
-    with pytest.raises(ValueError, match=r"`data.val_mask`.*train_mask"):
+def test_validation_nodes_need_training_nodes():
+    with pytest.raises(InputError, match=r"`data.val_mask`.*train_mask"):
         Labels.read(data_of([0, 1, 1], val_mask=[False, True, True]))
-    with pytest.raises(ValueError, match=r"`data.y`.*at least one training node"):
+    with pytest.raises(InputError, match=r"`data.y`.*at least one training node"):
         Labels.read(data_of([0, 1, 1], train_mask=[False] * 3, val_mask=[True] * 3))
 
 
 @pytest.mark.parametrize("y", [[0.0, 1.0], [True, False]])
 def test_labels_are_whole_numbers(y):
-    with pytest.raises(TypeError, match=r"`data.y`.*whole numbers"):
+    with pytest.raises(InputTypeError, match=r"`data.y`.*whole numbers"):
         Labels.read(data_of(y))
 
 
 @pytest.mark.parametrize("y", [None, [0, 1], np.array([0, 1])])
 def test_labels_are_a_tensor(y):
-    with pytest.raises(TypeError, match=r"`data.y`"):
+    with pytest.raises(InputTypeError, match=r"`data.y`"):
         Labels.read(Data(y=y, num_nodes=2))
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 1), (), (2, 2)])
-def test_labels_are_one_a_node(shape):
-    with pytest.raises(ValueError, match=r"`data.y`.*\[2\]"):
+def test_there_is_one_label_per_node(shape):
+    with pytest.raises(InputError, match=r"`data.y`.*\[2\]"):
         Labels.read(Data(y=torch.zeros(shape, dtype=torch.int64), num_nodes=2))
 
 
@@ -143,15 +144,15 @@ def test_labels_are_one_a_node(shape):
         [True] * 3,
     ],
 )
-def test_masks_are_one_bool_a_node(name, mask):
+def test_masks_hold_one_bool_per_node(name, mask):
     masks = {"train_mask": torch.tensor([True, False, False]), name: mask}
-    with pytest.raises(ValueError, match=rf"`data.{name}`.*mask.*\[3\]"):
+    with pytest.raises(InputError, match=rf"`data.{name}`.*mask.*\[3\]"):
         Labels.read(Data(y=torch.tensor([0, 0, 0]), num_nodes=3, **masks))
 
 
 @pytest.mark.parametrize("many", [10**15, 2**61])
 def test_a_class_of_any_size_is_refused_without_counting_up_to_it(many):
-    with pytest.raises(ValueError, match=r"`data.y`"):
+    with pytest.raises(InputError, match=r"`data.y`"):
         Labels.read(data_of([0, 1, many]))
 
 
@@ -172,32 +173,32 @@ def plenty(counts=(20, 30, 41), seed=0):
     return Labels.read(data_of(y[torch.randperm(len(y), generator=random(seed))]))
 
 
-@pytest.mark.parametrize("share", [0.1, 0.2, 0.5])
-def test_a_share_of_each_class_is_held_out(share):
+@pytest.mark.parametrize("fraction", [0.1, 0.2, 0.5])
+def test_a_fraction_of_each_class_is_held_out(fraction):
     labels = plenty()
-    boundary_mask = labels.hold_out(share, random())
-    assert boundary_mask.held_out
-    assert boundary_mask.num_classes == 3
+    split = labels.hold_out(fraction, random())
+    assert split.held_out
+    assert split.num_classes == 3
     for k, count in enumerate((20, 30, 41)):
-        assert int((boundary_mask.validation == k).sum()) == int(share * count)
-        assert int((boundary_mask.train == k).sum()) == count - int(share * count)
-    assert not bool(((boundary_mask.train >= 0) & (boundary_mask.validation >= 0)).any())
-    assert torch.equal(torch.maximum(boundary_mask.train, boundary_mask.validation), labels.train)
+        assert int((split.validation == k).sum()) == int(fraction * count)
+        assert int((split.train == k).sum()) == count - int(fraction * count)
+    assert not bool(((split.train >= 0) & (split.validation >= 0)).any())
+    assert torch.equal(torch.maximum(split.train, split.validation), labels.train)
 
 
-def test_a_small_share_holds_out_one_of_each():
-    boundary_mask = plenty().hold_out(0.01, random())
-    assert [int((boundary_mask.validation == k).sum()) for k in range(3)] == [1, 1, 1]
+def test_a_small_fraction_holds_out_one_of_each():
+    split = plenty().hold_out(0.01, random())
+    assert [int((split.validation == k).sum()) for k in range(3)] == [1, 1, 1]
 
 
 def test_nothing_is_held_out_where_a_class_has_few_labels():
-    assert ENOUGH_TO_HOLD_OUT == 20
+    assert FEWEST_TO_HOLD_OUT == 20
     few = plenty((19, 100, 100))
     assert few.hold_out(0.2, random()) is few
     assert plenty((20, 100, 100)).hold_out(0.2, random()).held_out
 
 
-def test_nothing_is_held_out_where_validation_was_given_or_nothing_asked():
+def test_nothing_is_held_out_where_validation_nodes_are_given_or_the_fraction_is_0():
     labels = plenty()
     given = Labels(
         labels.train.masked_fill(torch.arange(98) == 0, -1), labels.train.masked_fill(torch.arange(98) > 0, -1), 3
@@ -241,19 +242,18 @@ def test_labels_are_added_by_number_or_mask(nodes, labels):
     assert torch.equal(KNOWN, before)
 
 
-def test_one_label_for_all():
-    assert merge_labels(KNOWN, [1, 3], 1, 3).tolist() == [0, 1, 2, 1, 1, -1]
+def test_a_single_node_and_label_need_no_list():
     assert merge_labels(KNOWN, 3, 0, 3).tolist() == [0, -1, 2, 0, 1, -1]
 
 
 @pytest.mark.parametrize(
-    ("nodes", "labels"), [([], []), (torch.zeros(6, dtype=torch.bool), []), (torch.zeros(6, dtype=torch.bool), 1)]
+    ("nodes", "labels"), [([], []), (torch.zeros(6, dtype=torch.bool), []), (np.zeros(6, dtype=bool), np.empty(0))]
 )
 def test_no_labels_change_nothing(nodes, labels):
     assert merge_labels(KNOWN, nodes, labels, 3).tolist() == KNOWN.tolist()
 
 
-def test_what_is_known_may_be_said_again():
+def test_known_labels_may_be_repeated():
     assert merge_labels(KNOWN, [0, 2, 1], [0, 2, 1], 3).tolist() == [0, 1, 2, -1, 1, -1]
 
 
@@ -267,33 +267,48 @@ def test_what_is_known_may_be_said_again():
         ([1], [-1], r"`labels`.*0\.\.2, got -1"),
         ([6], [0], r"`nodes`.*0\.\.5, got 6"),
         ([-1], [0], r"`nodes`.*0\.\.5, got -1"),
-        ([1, 3], [0, 1, 2], "`labels`.*2 nodes, got 3"),
+        ([1, 3], [0, 1, 2], "`labels` must hold one class for each of the 2 nodes, got 3"),
+        ([1, 3], 1, "`labels` must hold one class for each of the 2 nodes, got 1"),
+        (torch.zeros(6, dtype=torch.bool), 1, "`labels` must hold one class for each of the 0 nodes, got 1"),
         ([True, False], [0], r"`nodes`.*\[6\].*\[2\]"),
     ],
 )
 def test_wrong_labels_are_refused(nodes, labels, message):
     before = KNOWN.clone()
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError, match=message):
         merge_labels(KNOWN, nodes, labels, 3)
     assert torch.equal(KNOWN, before)
 
 
 @pytest.mark.parametrize(
-    ("nodes", "labels"),
-    [([1.0], [0]), ([1], [0.0]), ([1], [True]), (["one"], [0]), ([1], ["red"]), ([None], [0])],
+    ("nodes", "labels", "argument"),
+    [
+        ([1.0], [0], "nodes"),
+        ([1], [0.0], "labels"),
+        ([1], [True], "labels"),
+        (["one"], [0], "nodes"),
+        ([1], ["red"], "labels"),
+        ([None], [0], "nodes"),
+    ],
 )
-def test_labels_and_nodes_are_whole_numbers(nodes, labels):
-    with pytest.raises(TypeError, match="`nodes` and `labels` must be whole numbers"):
+def test_labels_and_nodes_are_whole_numbers(nodes, labels, argument):
+    with pytest.raises(InputTypeError, match=f"`{argument}` must be whole numbers"):
         merge_labels(KNOWN, nodes, labels, 3)
 
 
-def check_contradiction():
-    with pytest.raises(ValueError, match="two labels"):
+def test_a_conflict_names_the_node_and_both_labels():
+    with pytest.raises(LabelConflictError) as caught:
+        merge_labels(KNOWN, [1, 4], [1, 2], 3)
+    assert (caught.value.node, caught.value.label, caught.value.known) == (4, 2, 1)
+
+
+def check_conflict():
+    with pytest.raises(InputError, match="two labels"):
         merge_labels(KNOWN, [0], [1], 3)
 
 
-def test_the_check_on_contradictions_catches_an_overwrite(monkeypatch):
-    check_contradiction()
+def test_the_check_on_conflicts_catches_an_overwrite(monkeypatch):
+    check_conflict()
 
     def overwrite(known, nodes, labels, num_classes):
         merged = known.clone()
@@ -302,8 +317,40 @@ def test_the_check_on_contradictions_catches_an_overwrite(monkeypatch):
 
     monkeypatch.setitem(globals(), "merge_labels", overwrite)
     with pytest.raises(pytest.fail.Exception):
-        check_contradiction()
+        check_conflict()
 
 
-def test_the_number_that_means_unlabelled_is_the_one_in_the_documentation():
+def test_unlabelled_is_minus_one_as_documented():
     assert reading.UNLABELLED == -1
+
+
+# -- Accuracy ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_accuracy_is_over_the_mask_or_the_test_nodes_or_the_unknown_labels():
+    data, predicted = blocks(), blocks().y.clone()
+    predicted[::2] = (predicted[::2] + 1) % 3
+    known = torch.where(data.train_mask, data.y, -1)
+    correct = (predicted == data.y).float()
+    assert accuracy(predicted, data, data.val_mask, known) == pytest.approx(float(correct[data.val_mask].mean()))
+    assert accuracy(predicted, data, None, known) == pytest.approx(float(correct[data.test_mask].mean()))
+    without = changed(data, test_mask=None)
+    assert accuracy(predicted, without, None, known) == pytest.approx(float(correct[~data.train_mask].mean()))
+    y = data.y.clone()
+    y[data.test_mask.nonzero()[:3, 0]] = -1
+    partly = accuracy(predicted, changed(data, y=y), None, known)
+    assert partly == pytest.approx(float(correct[data.test_mask & (y >= 0)].mean()))
+
+
+def test_the_accuracy_needs_labels_and_a_mask_that_fits():
+    data = blocks()
+    for other, mask, argument in (
+        (data, torch.zeros(36, dtype=torch.bool), "mask"),
+        (changed(data, y=torch.full_like(data.y, -1)), None, "mask"),
+        (data, torch.ones(5, dtype=torch.bool), "mask"),
+        (data, torch.ones(36), "mask"),
+        (changed(data, y=None), None, "data.y"),
+    ):
+        with pytest.raises(InputError) as caught:
+            accuracy(data.y, other, mask, data.y)
+        assert caught.value.argument == argument

@@ -137,7 +137,7 @@ def test_unbounded_allows_any_positive_weight():
 
 
 @pytest.mark.parametrize(
-    ("weight", "asked", "expected"),
+    ("weight", "dtype", "expected"),
     [
         (None, None, torch.float32),
         (np.full(2, 0.5, np.float32), None, torch.float32),
@@ -149,8 +149,8 @@ def test_unbounded_allows_any_positive_weight():
         (None, torch.float64, torch.float64),
     ],
 )
-def test_dtype_follows_the_weights_unless_given(weight, asked, expected):
-    graph = Graph.from_edges([(0, 1), (1, 0)], weight, dtype=asked)
+def test_dtype_follows_the_weights_unless_given(weight, dtype, expected):
+    graph = Graph.from_edges([(0, 1), (1, 0)], weight, dtype=dtype)
     assert graph.dtype == graph.weight.dtype == graph.degree.dtype == expected
 
 

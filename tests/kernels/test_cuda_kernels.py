@@ -139,7 +139,7 @@ def test_graphs_without_edges_and_states_without_columns(device, p):
 @devices
 @pytest.mark.parametrize("wrong", ["weights", "numbers", "mirror"])
 def test_a_planted_bug_is_caught(device, wrong, monkeypatch):
-    """What the comparisons above would miss, they would not be worth making for."""
+    """The comparisons above must catch these."""
     field, y = a_field(device, 2.0, torch.float64, (6, 3, 3), symmetric=False)
     target = [reference.norm(field, y), *reference.vjp(field, y, [y], [1.0], True, True)]
     if wrong == "weights":
@@ -285,7 +285,7 @@ class TestOnAGPU:
 
 
 def evolve_unchecked(graph, start, potential):
-    """Two RK4 steps without the checks of `evolve`, which look at numbers."""
+    """Two RK4 steps without the checks of `evolve`, which synchronize."""
     from lggd.solvers.adjoint import EvolveFunction
     from lggd.solvers.plan import Plan
 

@@ -205,6 +205,6 @@ def test_no_solver_allocates_memory_proportional_to_the_edges(tmp_path):
     edges, state = csr.num_edges * 4 / 2**20, csr.num_nodes * 16 * 4 / 2**20  # ten columns are carried as sixteen
     assert added["steps"] == 3
     assert edges > 35
-    # One float32 number an edge would be 38 MiB, and 381 MiB with the ten columns of the evolution; a state is 12 MiB.
+    # One float32 number per edge would be 38 MiB, and 381 MiB with the ten columns of the evolution; a state is 12 MiB.
     assert 0 < added["distance"] < 32
     assert state < added["evolve"] < 12 * state

@@ -35,7 +35,7 @@ def draw(seed: int, *shape: int) -> Tensor:
 
 
 def learned(graph: Graph, potentials: int = 2, weights: int = 2) -> tuple[Tensor, Tensor, Tensor]:
-    """A start a column; a potential and a weight (not the same both ways) a column, or without that axis where 0."""
+    """A start, a potential and an asymmetric weight per column; the last two without that axis where 0."""
     n, e = graph.num_nodes, graph.num_edges
     return (
         draw(1, n, 2),
@@ -94,7 +94,7 @@ def test_gradients_through_the_graphs_own_weights(p, weighted, directed):
 @pytest.mark.parametrize("p", P)
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("sources", [SOURCES, None], ids=["held", "free"])
+@pytest.mark.parametrize("sources", [SOURCES, None], ids=["boundary", "free"])
 def test_adjoint_is_autograd_through_the_scheme(p, scheme, directed, sources):
     graph = graph_of(directed)
     inputs = start, rho, weight = learned(graph)
@@ -191,13 +191,13 @@ def test_gradients_in_float32_are_those_in_float64_but_for_rounding(p):
 
 
 @pytest.mark.parametrize("p", P)
-@pytest.mark.parametrize(("dtype", "fall"), [(torch.float32, 1e-23), (torch.float64, 1e-170)])
-def test_a_difference_whose_square_underflows_has_a_finite_gradient(p, dtype, fall):
+@pytest.mark.parametrize(("dtype", "difference"), [(torch.float32, 1e-23), (torch.float64, 1e-170)])
+def test_a_difference_whose_square_underflows_has_a_finite_gradient(p, dtype, difference):
     graph = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max", dtype=dtype)
-    start = torch.tensor([0, fall, 1], dtype=dtype, requires_grad=True)
+    start = torch.tensor([0, difference, 1], dtype=dtype, requires_grad=True)
     f = evolve(graph, [0], start=start, times=[0.125], p=p, scheme=Euler(step=0.125)).value
     (grad,) = torch.autograd.grad(f.sum(), start)
-    # f(1) falls to the boundary at rate f(1), f(2) to f(1) at rate f(2) − f(1).
+    # ∂f(1)/∂t = 1 − f(1) and ∂f(2)/∂t = 1 − (f(2) − f(1)).
     assert grad.tolist() == [0, 1, 0.875]
 
 
@@ -273,7 +273,7 @@ def test_a_transposed_output_gradient_is_accepted():
         (back,) = torch.autograd.grad(outputs, start, gradient, retain_graph=True)
         found.append((back, len(compiled.signatures)))
     torch.testing.assert_close(found[0][0], found[1][0])
-    assert found[0][1] == found[1][1]  # nothing was compiled anew for another layout
+    assert found[0][1] == found[1][1]  # no other layout was compiled
 
 
 @pytest.mark.parametrize(("steps", "most"), [(1, 1), (10, 4), (100, 10), (1000, 33)])
@@ -281,6 +281,6 @@ def test_checkpoints_save_about_the_root_of_the_number_of_steps(steps, most):
     graph = Graph.from_edges([(0, 1)], symmetrize="max", dtype=torch.float64)
     problem = CauchyProblem(graph, [0], None, 1, None, None, 1.0)
     for checkpoints, bound in ((True, most), (False, steps)):
-        kept = []
-        adjoint.run(problem.field, make_plan(RK4(), (float(steps),), 1.0, checkpoints), problem.start, kept)
-        assert len(kept) <= bound
+        saved = []
+        adjoint.run(problem.field, make_plan(RK4(), (float(steps),), 1.0, checkpoints), problem.start, saved)
+        assert len(saved) <= bound

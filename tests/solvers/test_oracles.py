@@ -20,9 +20,11 @@ def scattered(request) -> tuple[Graph, torch.Tensor]:
     """A random weighted graph with some nodes out of reach, and a potential."""
     rng = np.random.default_rng(1)
     edges, weight = rng.integers(0, 300, (2, 500)), rng.uniform(0.01, 1, 500)
-    kept = edges[0] != edges[1]
+    distinct = edges[0] != edges[1]
     how = {"directed": True} if request.param else {"symmetrize": "max"}
-    return Graph.from_edges(edges[:, kept], weight[kept], num_nodes=300, **how), zoo.f64(rng.uniform(0.5, 2, 300))
+    return Graph.from_edges(edges[:, distinct], weight[distinct], num_nodes=300, **how), zoo.f64(
+        rng.uniform(0.5, 2, 300)
+    )
 
 
 def lengths(graph: Graph, rho: torch.Tensor) -> sp.csr_array:
@@ -35,7 +37,7 @@ def lengths(graph: Graph, rho: torch.Tensor) -> sp.csr_array:
 @pytest.mark.parametrize("solver", zoo.solvers_for(zoo.inf), ids=lambda s: type(s).__name__)
 def test_shortest_paths_agree_with_scipy(scattered, solver):
     graph, rho = scattered
-    # f(i) looks along (i, j) towards the boundary; SciPy walks away from it, against the arrows.
+    # f(i) depends on f(j) through (i, j); SciPy measures from the boundary, against the edge directions.
     expected = dijkstra(lengths(graph, rho).T.tocsr(), indices=SOURCES, min_only=True)
     assert np.isinf(expected).any()
     zoo.assert_close(distance(graph, SOURCES, p=zoo.inf, potential=rho, solver=solver).value, expected)
@@ -44,9 +46,9 @@ def test_shortest_paths_agree_with_scipy(scattered, solver):
 def test_shortest_paths_agree_with_networkx(scattered):
     nx = pytest.importorskip("networkx")
     graph, rho = scattered
-    walked = nx.from_scipy_sparse_array(lengths(graph, rho).T.tocsr(), create_using=nx.DiGraph)
+    reversed_edges = nx.from_scipy_sparse_array(lengths(graph, rho).T.tocsr(), create_using=nx.DiGraph)
     expected = np.full(300, np.inf)
-    for node, length in nx.multi_source_dijkstra_path_length(walked, set(SOURCES)).items():
+    for node, length in nx.multi_source_dijkstra_path_length(reversed_edges, set(SOURCES)).items():
         expected[node] = length
     zoo.assert_close(distance(graph, SOURCES, p=zoo.inf, potential=rho).value, expected)
 

@@ -1,4 +1,4 @@
-"""Every check is shown a right solver, which it must let pass, and a wrong one, which it must catch."""
+"""Every check must pass a correct solver and catch a wrong one."""
 
 from dataclasses import dataclass, replace
 from typing import Any

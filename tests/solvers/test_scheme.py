@@ -27,7 +27,7 @@ pair = zoo.Instance(5, ((0, 3), (0, 4), (1, 4), (2, 3), (2, 4), (3, 4)), (1.0,) 
 @pytest.mark.parametrize(("scheme", "order"), [(Euler, 1), (SSPRK3, 3), (RK4, 4)])
 def test_order_of_convergence_in_time(p, scheme, order):
     graph = zoo.case("grid_corner").graph
-    # Five times the hops: so steep that in this time no node overtakes another, and nothing has a kink.
+    # Five times the hops: so steep that no two nodes change order in this time, and the solution is smooth.
     start = 5 * distance(graph, [0], p=zoo.inf).value
     i, j = graph.edge_index
     span = 0.25
@@ -65,7 +65,7 @@ def test_automatic_step_never_undershoots_from_any_start_above_the_distance(sche
 @schemes
 @pytest.mark.parametrize("p", [1, 2, zoo.inf])
 def test_a_high_node_does_not_pull_a_steady_one_below_its_distance(scheme, p):
-    # A single node falls to 0 by stages; at the fourth one of RK4 it stands at (1 − z)(1 + z²/3) of where it began.
+    # A single node decreases to 0; at RK4's fourth stage it is (1 − z)(1 + z²/3) times its start.
     triangle = zoo.Instance(3, ((0, 1), (0, 2), (1, 2)), (1.0,) * 3, (0,), p)
     zoo.check_never_undershoots(triangle, scheme(), f64([0, 0, 1e6]))
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from lggd.backbones import GCN, ChebNet, JKNet
-from lggd.backbones.network import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.baselines.initialization import build_backbones, check_backbone, stacked_backbones
+from lggd.baselines.initialization import build_backbones, check_backbone_kind, stacked_backbones
 from lggd.graph.sparse import SparsePattern, multiply_each
 from lggd.training.progress import Callback
 from lggd.training.targets import Targets
@@ -47,25 +46,26 @@ class DropEdge(Baseline):
 
     def _check(self) -> None:
         check_real("p", self.p, 0, 1, remedy="It is the probability of dropping an edge.")
-        check_backbone(self.backbone, (GCN, JKNet, ChebNet), "Only their edge weights can be normalized again.")
+        check_backbone_kind(self.backbone, (GCN, JKNet, ChebNet), "Only their edge weights can be normalized again.")
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         if self.p == 0:
             return stacked_backbones(self.backbone, data, problems, data.edge_index, data.edge_weight)
-        return _EdgeDropout(*build_backbones(self.backbone, data, problems), data, self.p)
+        return _EdgeDropout(self, data, problems)
 
 
 class _EdgeDropout(StackedBackbones):
     """Networks trained on random subsets of the edges, each on its own."""
 
-    def __init__(self, modules: Sequence[Network], seeds: Sequence[int], data: BaselineData, p: float) -> None:
+    def __init__(self, model: DropEdge, data: BaselineData, problems: Problems) -> None:
+        modules, seeds = build_backbones(model.backbone, data, problems)
         super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
-        matrix = SubsampledLaplacian if isinstance(modules[0].choice, ChebNet) else SubsampledAdjacency
-        self.p, self.matrix = p, matrix(data.edge_index, data.edge_weight, data.num_nodes)
+        matrix = SubsampledLaplacian if isinstance(model.backbone, ChebNet) else SubsampledAdjacency
+        self.p, self.matrix = model.p, matrix(data.edge_index, data.edge_weight, data.num_nodes)
 
     def _training_losses(self, targets: Targets) -> Tensor:
         entries = self.matrix.entries(self._sample_kept())
-        propagate = lambda values: multiply_each(values, entries, self.matrix.edges)  # noqa: E731
+        propagate = partial(multiply_each, values=entries, pattern=self.matrix.pattern)
         return targets.losses(self.modules[0].logits(self.stacked, self.x, propagate, self._dropout))
 
     def _sample_kept(self) -> Tensor:
@@ -81,14 +81,14 @@ class SubsampledAdjacency:
         from torch_geometric.utils import add_remaining_self_loops
 
         index, weight = add_remaining_self_loops(edge_index, _weights(edge_index, edge_weight), 1.0, num_nodes)
-        self.edges = SparsePattern.from_edges(index, num_nodes)
-        self.weight = weight[self.edges.order]
-        self._loop = self.edges.columns == self.edges.rows
+        self.pattern = SparsePattern.from_edges(index, num_nodes)
+        self.weight = weight[self.pattern.order]
+        self._loop = self.pattern.columns == self.pattern.rows
 
     def entries(self, kept: Tensor) -> Tensor:
-        """The entries `[Q, E]` in the order of `edges`, from bool `[Q, E]`; 0 where an edge is dropped."""
+        """The entries `[Q, E]` in the order of `pattern`, from bool `[Q, E]`; 0 where an edge is dropped."""
         weight = (self.weight * (kept | self._loop)).t().contiguous()
-        return _normalized(weight, self.edges.row_sum(weight), self.edges)
+        return _normalized(weight, self.pattern.row_sum(weight), self.pattern)
 
 
 class SubsampledLaplacian:
@@ -98,21 +98,21 @@ class SubsampledLaplacian:
         from torch_geometric.utils import remove_self_loops
 
         index, weight = remove_self_loops(edge_index, _weights(edge_index, edge_weight))
-        self.edges = SparsePattern.from_edges(index, num_nodes)
-        self.weight = weight[self.edges.order]  # type: ignore[index]
+        self.pattern = SparsePattern.from_edges(index, num_nodes)
+        self.weight = weight[self.pattern.order]  # type: ignore[index]
 
     def entries(self, kept: Tensor) -> Tensor:
-        """The entries `[Q, E]` in the order of `edges`, from bool `[Q, E]`; 0 where an edge is dropped."""
+        """The entries `[Q, E]` in the order of `pattern`, from bool `[Q, E]`; 0 where an edge is dropped."""
         weight = (self.weight * kept).t().contiguous()
-        return -_normalized(weight, self.edges.column_sum(weight), self.edges)
+        return -_normalized(weight, self.pattern.column_sum(weight), self.pattern)
 
 
 def _weights(edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
     return torch.ones(edge_index.shape[1], device=edge_index.device) if edge_weight is None else edge_weight.float()
 
 
-def _normalized(weight: Tensor, degree: Tensor, edges: SparsePattern) -> Tensor:
+def _normalized(weight: Tensor, degree: Tensor, pattern: SparsePattern) -> Tensor:
     """weight / √(degree of the source · degree of the target), 0 where a degree is 0: `[E, Q]` → `[Q, E]`."""
     root = degree.pow(-0.5)
     root = root.masked_fill(root.isinf(), 0)
-    return (root.index_select(0, edges.columns) * weight * root.index_select(0, edges.rows)).t().contiguous()
+    return (root.index_select(0, pattern.columns) * weight * root.index_select(0, pattern.rows)).t().contiguous()

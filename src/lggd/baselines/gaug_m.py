@@ -11,7 +11,7 @@ from torch import Tensor
 from lggd.backbones import GCN, Backbone
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.graph_autoencoder import VariationalGraphAutoencoder, row_blocks, undirected_edges
-from lggd.baselines.initialization import check_backbone, stacked_backbones
+from lggd.baselines.initialization import check_backbone_kind, stacked_backbones
 from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
 from lggd.learning.node_features import check_node_features
 from lggd.training.cache import Cache, content_key
@@ -69,7 +69,7 @@ class GAugM(Baseline):
         check_real("add", self.add, 0, closed="left", rule="be 0 or above", remedy="It is a multiple of the edges.")
         check_int("predictor_epochs", self.predictor_epochs, 1, "Use 200.")
         check_int("predictor_seed", self.predictor_seed, 0, "Use 7.")
-        check_backbone(self.backbone)
+        check_backbone_kind(self.backbone)
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         edges = self._modified(data.x, data.edge_index, data.edge_weight, callback)

@@ -20,7 +20,7 @@ from lggd.baselines.graph_autoencoder import (
     minimize,
     undirected_edges,
 )
-from lggd.baselines.initialization import adam_without_decay_of, build_backbones, check_backbone, derived_seeds
+from lggd.baselines.initialization import adam_without_decay_of, build_backbones, check_backbone_kind, derived_seeds
 from lggd.baselines.sampled_graphs import SampledGraphs
 from lggd.graph.edge_index import check_symmetric
 from lggd.memory import free_memory
@@ -91,7 +91,7 @@ class GAugO(Baseline):
             check_int(name, getattr(self, name), 0)
         for name in ("predictor_hidden", "predictor_size"):
             check_int(name, getattr(self, name), 1)
-        check_backbone(self.backbone, (GCN,), "Only it is written for dense graphs.")
+        check_backbone_kind(self.backbone, (GCN,), "Only it is written for dense graphs.")
 
     def _capacity(self, data: BaselineData) -> int:
         free, size = free_memory(data.x.device), data.num_nodes

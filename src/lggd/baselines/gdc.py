@@ -7,10 +7,10 @@ from typing import Any
 
 from lggd.backbones import GCN, Backbone, JKNet
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.baselines.initialization import check_backbone, stacked_backbones
+from lggd.baselines.initialization import check_backbone_kind, stacked_backbones
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError
-from lggd.graph.sparse import SparseMatrix, SparsePattern
+from lggd.graph.sparse import SparseMatrix
 from lggd.training.progress import Callback
 
 
@@ -59,13 +59,12 @@ class GDC(Baseline):
             raise error.replace(argument="k" if error.argument == "neighbours" else error.argument) from None
 
     def _check(self) -> None:
-        check_backbone(self.backbone)
+        check_backbone_kind(self.backbone)
         _ = self._diffusion
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         edge_index, weight = self._diffusion.diffuse(data.edge_index, data.edge_weight, data.num_nodes)
         stack = stacked_backbones(self.backbone, data, problems, edge_index, weight)
         if isinstance(self.backbone, (GCN, JKNet)):
-            edges = SparsePattern.from_edges(edge_index, data.num_nodes)
-            stack.graph = SparseMatrix(edges, weight[edges.order])
+            stack.graph = SparseMatrix.from_edges(edge_index, weight, data.num_nodes)
         return stack

@@ -142,9 +142,9 @@ def normalized_complements(graphs: Sequence[Tensor], num_nodes: int) -> SparseMa
     Duplicate edges count as often as they occur. A node without edges has a row of zeros.
     """
     blocks = torch.cat([edges + q * num_nodes for q, edges in enumerate(graphs)], dim=1)
-    edges = SparsePattern.from_edges(torch.cat([blocks, blocks.flip(0)], dim=1), len(graphs) * num_nodes)
-    root = torch.diff(edges.row_starts).clamp(min=1).float().rsqrt()
-    return SparseMatrix(edges, root[edges.columns] * root[edges.rows])
+    pattern = SparsePattern.from_edges(torch.cat([blocks, blocks.flip(0)], dim=1), len(graphs) * num_nodes)
+    root = torch.diff(pattern.row_starts).clamp(min=1).float().rsqrt()
+    return SparseMatrix(pattern, root[pattern.columns] * root[pattern.rows])
 
 
 class GOALGraph:

@@ -72,8 +72,7 @@ class GPRGNN(Baseline):
         return max_problems_with_input_dropout(data)
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        build = partial(_PolynomialNetwork, self, data.x.shape[1], data.num_classes)
-        return _PolynomialTraining(*build_modules(problems, build, data.x.device), data, self.propagation_dropout)
+        return _PolynomialTraining(self, data, problems)
 
 
 def pagerank_coefficients(alpha: float, hops: int) -> Tensor:
@@ -116,19 +115,16 @@ def _polynomial(scores: Tensor, gamma: Tensor, adjacency: SparseMatrix) -> Tenso
 class _PolynomialTraining(StackedBackbones):
     """Networks with a separate dropout of the scores, whose γ has no weight decay."""
 
-    def __init__(
-        self, modules: Sequence[Network], seeds: Sequence[int], data: BaselineData, propagation_dropout: float
-    ) -> None:
+    def __init__(self, model: GPRGNN, data: BaselineData, problems: Problems) -> None:
+        build = partial(_PolynomialNetwork, model, data.x.shape[1], data.num_classes)
+        modules, seeds = build_modules(problems, build, data.x.device)
         super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
-        self.score_keep_level = keep_level(propagation_dropout)
+        self.score_keep_level = keep_level(model.propagation_dropout)
 
     def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
         """Adam without weight decay of γ."""
         return adam_without_decay_of(("gamma",), self.stacked, optimizations[0])
 
     def _training_losses(self, targets: Targets) -> Tensor:
-        scores = self._score_dropout(_scores(self.stacked, self.x, self._dropout))
+        scores = dropout(_scores(self.stacked, self.x, self._dropout), self.generators, self.score_keep_level)
         return targets.losses(_polynomial(scores, self.stacked["gamma"], self.graph))
-
-    def _score_dropout(self, scores: Tensor) -> Tensor:
-        return dropout(scores, self.generators, self.score_keep_level)

@@ -71,7 +71,7 @@ class ReconstructionLoss:
 
     def __init__(self, pairs: Tensor, num_nodes: int) -> None:
         loops = torch.arange(num_nodes, device=pairs.device).expand(2, -1)
-        self.edges = SparsePattern.from_edges(torch.cat([pairs, pairs.flip(0), loops], dim=1), num_nodes)
+        self.pattern = SparsePattern.from_edges(torch.cat([pairs, pairs.flip(0), loops], dim=1), num_nodes)
         positives = 2 * pairs.shape[1] + num_nodes
         # At least 1, so that the loss of a complete graph is finite.
         negatives = max(1, num_nodes**2 - positives)
@@ -117,11 +117,11 @@ def _all_pairs(z: Tensor) -> tuple[Tensor, Tensor]:
 
 def _edge_correction(z: Tensor, loss: ReconstructionLoss) -> tuple[Tensor, Tensor]:
     """What edges add to both, as their loss is p · softplus(-zᵢ·zⱼ) instead."""
-    edges, weight = loss.edges, loss.positive_weight
-    score = (z.index_select(1, edges.columns) * z.index_select(1, edges.rows)).sum(2)
+    pattern, weight = loss.pattern, loss.positive_weight
+    score = (z.index_select(1, pattern.columns) * z.index_select(1, pattern.rows)).sum(2)
     added = weight * functional.softplus(-score) - functional.softplus(score)
     grad_score = -weight * torch.sigmoid(-score) - torch.sigmoid(score)
-    return added.sum(1), multiply_each(z, grad_score, edges)
+    return added.sum(1), multiply_each(z, grad_score, pattern)
 
 
 class VariationalGraphAutoencoder:

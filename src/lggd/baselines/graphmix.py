@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -82,9 +82,7 @@ class GraphMix(Baseline):
         return max_problems_with_input_dropout(data)
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        build = partial(_SharedNetwork, self, data.x.shape[1], data.num_classes)
-        train = torch.stack([problem.train for problem in problems])
-        return _AlternatingTraining(*build_modules(problems, build, data.x.device), data, train, self)
+        return _AlternatingTraining(self, data, problems)
 
 
 class _SharedNetwork(Network):
@@ -116,11 +114,11 @@ class _AlternatingTraining(StackedBackbones):
     Node n of problem q has the position q·N + n. Each problem mixes as many nodes as it has training nodes.
     """
 
-    def __init__(
-        self, modules: Sequence[Network], seeds: Sequence[int], data: BaselineData, train: Tensor, model: GraphMix
-    ) -> None:
+    def __init__(self, model: GraphMix, data: BaselineData, problems: Problems) -> None:
+        build = partial(_SharedNetwork, model, data.x.shape[1], data.num_classes)
+        modules, seeds = build_modules(problems, build, data.x.device)
         super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
-        self.model = model
+        self.model, train = model, torch.stack([problem.train for problem in problems])
         self.epoch = torch.zeros(len(train), dtype=torch.int64, device=train.device)
         position = torch.arange(train.numel(), device=train.device).view(train.shape)
         labelled = train >= 0

@@ -22,7 +22,7 @@ Module = TypeVar("Module", bound=Network)
 DROPOUT_ENTRIES = 2**29
 
 
-def check_backbone(backbone: object, kinds: tuple[type, ...] = get_args(Backbone), remedy: str = "") -> None:
+def check_backbone_kind(backbone: object, kinds: tuple[type, ...] = get_args(Backbone), remedy: str = "") -> None:
     """Raises unless `backbone` is an object of one of these classes."""
     *others, last = (f"{kind.__name__}()" for kind in kinds)
     check_instance("backbone", backbone, kinds, f"{', '.join(others)} or {last}" if others else last, remedy)

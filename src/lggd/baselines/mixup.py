@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,10 +10,9 @@ from torch.nn import functional
 
 from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear
-from lggd.backbones.network import Network
 from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.baselines.initialization import build_backbones, check_backbone
+from lggd.baselines.initialization import build_backbones, check_backbone_kind
 from lggd.graph.sparse import SparseMatrix
 from lggd.training.progress import Callback
 from lggd.training.targets import Targets
@@ -55,32 +53,25 @@ class MixUp(Baseline):
 
     def _check(self) -> None:
         check_positive("alpha", self.alpha, "Use 1 for a uniform λ.")
-        check_backbone(self.backbone, (GCN,), "Mixing is only written for its layers.")
+        check_backbone_kind(self.backbone, (GCN,), "Mixing is only written for its layers.")
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        modules, seeds = build_backbones(self.backbone, data, problems)
-        return _MixtureTraining(modules, seeds, data, [problem.train for problem in problems], self.alpha)
+        return _MixtureTraining(self, data, problems)
 
 
 class _MixtureTraining(StackedBackbones):
     """GCNs trained on mixtures, each on its own."""
 
-    def __init__(
-        self,
-        modules: Sequence[Network],
-        seeds: Sequence[int],
-        data: BaselineData,
-        train: Sequence[Tensor],
-        alpha: float,
-    ) -> None:
+    def __init__(self, model: MixUp, data: BaselineData, problems: Problems) -> None:
+        modules, seeds = build_backbones(model.backbone, data, problems)
         super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
-        self.train_nodes = [(labels >= 0).nonzero().squeeze(1) for labels in train]
-        self.nodes = torch.arange(data.num_nodes, device=self.x.device).repeat(len(train), 1)
-        self.alphas = torch.full((2,), float(alpha), dtype=torch.float64, device=self.x.device)
-        edges, entry = self.graph.pattern, self.graph.values
-        loop = edges.columns == edges.rows
-        self.off_diagonal = SparseMatrix(edges, entry.masked_fill(loop, 0))
-        self.diagonal = edges.row_sum((entry * loop).unsqueeze(1))
+        self.train_nodes = [(problem.train >= 0).nonzero().squeeze(1) for problem in problems]
+        self.nodes = torch.arange(data.num_nodes, device=self.x.device).repeat(len(problems), 1)
+        self.alphas = torch.full((2,), float(model.alpha), dtype=torch.float64, device=self.x.device)
+        pattern, values = self.graph.pattern, self.graph.values
+        is_loop = pattern.columns == pattern.rows
+        self.off_diagonal = SparseMatrix(pattern, values.masked_fill(is_loop, 0))
+        self.diagonal = pattern.row_sum((values * is_loop).unsqueeze(1))
 
     def _training_losses(self, targets: Targets) -> Tensor:
         ratio, partner = self._sample_ratios(), self._sample_partners()

@@ -1,47 +1,35 @@
-"""lggd features: distances to the labelled nodes as a table, for whatever you train yourself."""
+"""lggd features: distances to the labelled nodes as a table of node features, for models of your own."""
 
 from __future__ import annotations
 
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli import graph_source as source
-from lggd.cli.stages import Device, DeviceName, Preset, PresetName, chosen_device, stages_shown
-from lggd.cli.terminal import AsJson, Debug, Terminal, summary
+from lggd.cli import options
+from lggd.cli.terminal import AsJson, Debug, Terminal, flags, summary
 from lggd.errors import InputError
 
-if TYPE_CHECKING:
-    from lggd import GGD, LGGD
-    from lggd.runs.subject import Subject
 
-
-class MethodName(StrEnum):
+class FeaturesName(StrEnum):
     LGGD = "lggd"
     GGD = "ggd"
 
 
+@options.expand_options
 def features_command(
-    dataset: source.DatasetName = None,
-    edges: source.Edges = None,
-    nodes: source.Nodes = None,
-    label: source.LabelColumn = None,
-    id_column: source.IdColumn = None,
-    split_column: source.SplitColumn = None,
-    ignore: source.Ignore = None,
+    graph: options.GraphOptions,
     method: Annotated[
-        MethodName, typer.Option(help="lggd learns from node features; ggd needs none and learns nothing.")
-    ] = MethodName.LGGD,
-    preset: Preset = PresetName.DEFAULT,
-    split: source.Split = None,
-    labels_per_class: source.LabelsPerClass = None,
-    seed: Annotated[int, typer.Option(min=0, help="What learning depends on by chance.")] = 0,
-    device: Device = DeviceName.AUTO,
+        FeaturesName, typer.Option(help="lggd learns from node features; ggd uses the graph alone.")
+    ] = FeaturesName.LGGD,
+    preset: options.Preset = options.PresetName.DEFAULT,
+    seed: options.Seed = 0,
+    device: options.Device = options.DeviceName.AUTO,
     out: Annotated[Path, typer.Option(metavar="FILE", help="A .parquet, .csv or .tsv file.", show_default=True)] = Path(
         "features.parquet"
     ),
@@ -50,75 +38,55 @@ def features_command(
 ) -> None:
     """Write the distances of every node to the labelled nodes of each class, as features.
 
-    The file has a column node, one for each class and time, called
-    "class red, t=1", and one called reachable: whether a label is in reach.
+    The file has a column node, one column per class and time, such as
+    "class red, t=1", and a column reachable: whether any label is reachable.
     Every label that is not marked as test is used.
 
     Example, which needs no files:
 
         lggd features digits --out digits.parquet
 
-    Example, with tables of your own and nothing learned:
+    Example, with your own tables and without training:
 
         lggd features --edges edges.csv --nodes nodes.csv --label kind --method ggd --out features.csv
     """
-    with Terminal(as_json=as_json, debug=debug, flags=source.FLAGS) as terminal:
+    with Terminal(as_json=as_json, debug=debug, flags=options.GRAPH_FLAGS | flags("method", "preset")) as terminal:
         began = time.perf_counter()
-        meant = source.GraphSource(
-            dataset, edges, nodes, label, id_column, split_column, ignore, split, labels_per_class, None
-        )
+        graph.check()
         with terminal.working("Loading lggd"):
-            from lggd.data.rows import TABLES, check_ending
-            from lggd.data.tables import write_features
+            from lggd.data.output_files import write_features
+            from lggd.data.table import TABLES, check_extension
             from lggd.files import check_writable
+            from lggd.runs.methods import build_model
             from lggd.runs.run import feature_names
-        check_ending(out, TABLES)
+        check_extension(out, TABLES)
         check_writable(out)
-        where = chosen_device(device)
-        with terminal.working(f"Reading {meant.called}"):
-            subject = meant.read(hold_out=False)
-        terminal.node_names = subject.ids
-        chosen = _method(method, preset, seed, subject)
-        data = subject.data.to(where)
-        with stages_shown(terminal) as progress:
-            chosen.fit(data, callback=lambda told: progress("lggd", told))
-        names = feature_names(chosen, subject.classes)
-        write_features(out, subject.ids, names, chosen.features(data).cpu())
+        where = options.chosen_device(device)
+        with terminal.working(f"Reading {graph}"):
+            run_input = graph.read(test_share=0)
+        terminal.node_names = run_input.ids
+        if method is FeaturesName.LGGD and not run_input.has_features:
+            raise InputError("--method", "be ggd for nodes without features", "lggd", "Add --method ggd.")
+        features = build_model(method.value, preset=preset.value, seed=seed).features
+        data = run_input.data.to(where)
+        with terminal.training({"": method.value.upper()}) as callback:
+            features.fit(data, callback=lambda progress: callback("", progress))
+        names = feature_names(features, run_input.classes)
+        write_features(out, run_input.ids, names, features.features(data).cpu())
         facts = {
-            "dataset": subject.name,
-            "method": method.value,
-            "preset": preset.value if method is MethodName.LGGD else None,
-            "seed": seed,
-            "nodes": len(subject.ids),
-            "classes": subject.classes,
-            "labelled": int((chosen.labels_ >= 0).sum()),
-            "features": names,
-            "notes": list(subject.notes),
-            "seconds": time.perf_counter() - began,
-            "out": str(out),
-        }
+            "dataset": run_input.name, "method": method.value, "seed": seed, "nodes": len(run_input.ids),
+            "preset": preset.value if method is FeaturesName.LGGD else None, "classes": run_input.classes,
+            "labelled": int((features.labels_ >= 0).sum()), "features": names, "notes": list(run_input.notes),
+            "seconds": time.perf_counter() - began, "out": str(out),
+        }  # fmt: skip
         terminal.answer(facts, _shown(facts))
-
-
-def _method(name: MethodName, preset: PresetName, seed: int, subject: Subject) -> GGD | LGGD:
-    from lggd import GGD, LGGD
-
-    if name is MethodName.GGD:
-        if preset is not PresetName.DEFAULT:
-            raise InputError("--preset", "be left out with --method ggd", f"{preset.value}: it is for lggd")
-        return GGD(seed=seed)
-    if not subject.has_contents:
-        raise InputError(
-            "--method", "be ggd for nodes without features", "lggd, which learns from them", "Add --method ggd."
-        )
-    return LGGD(preset=preset.value, seed=seed)
 
 
 def _shown(facts: dict[str, Any]) -> list[Table | Text]:
     about = summary(
         {
             "graph": f"{facts['dataset']}: {facts['nodes']:,} nodes, {len(facts['classes'])} classes",
-            "labels": f"{facts['labelled']:,} given",
+            "labels": f"{facts['labelled']:,}",
             "features": f"{len(facts['features']):,}, such as {facts['features'][0]!r}",
             "seconds": f"{facts['seconds']:.3g}",
         }

@@ -1,7 +1,8 @@
-"""lggd predict and lggd add-labels: what a saved model says, and how it takes in what people have found out since."""
+"""lggd predict and lggd add-labels: predictions of a saved model, and labels added to it."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from lggd.cli.terminal import AsJson, Debug, Terminal, summary
 
 LEAST_CERTAIN = 10
 PREDICTIONS = "predictions.csv"
-FLAGS = {"`features`": "The model's features"}
+FLAGS = {"model": "MODEL"}
 
 ModelFolder = Annotated[
     Path,
@@ -31,14 +32,14 @@ def predict_command(
 ) -> None:
     """Predict the class of every node with a saved model.
 
-    Shows how many nodes are of each class, and those it is least sure of:
-    their labels would teach it most.
+    Prints the number of nodes of each class, and the least certain nodes:
+    their labels would help most.
 
     Example, after lggd run digits:
 
         lggd predict out/digits
 
-    Example, all of them into a file:
+    Example, with all predictions in a file:
 
         lggd predict out/digits --out predictions.csv
     """
@@ -53,15 +54,12 @@ def predict_command(
             saved.write(out, probabilities)
         predicted = probabilities.argmax(1).tolist()
         facts: dict[str, Any] = {
-            "dataset": saved.dataset,
-            "nodes": len(saved.ids),
-            "classes": saved.classes,
-            "labelled": saved.labelled,
-            "counts": saved.counts(probabilities),
+            "dataset": saved.dataset, "nodes": len(saved.ids), "classes": saved.classes,
+            "labelled": saved.num_labelled, "counts": saved.counts(probabilities),
             "least_certain": saved.least_certain(probabilities, LEAST_CERTAIN),
             "out": None if out is None else str(out),
-        }
-        # A file that holds the predictions already is answer enough.
+        }  # fmt: skip
+        # Predictions that are in a file are not repeated.
         by_name = {name: saved.classes[k] for name, k in zip(saved.ids, predicted, strict=True)}
         terminal.answer(facts | {"predictions": by_name if out is None else None}, _predictions(facts))
 
@@ -76,22 +74,22 @@ def add_labels_command(
         typer.Option(
             metavar="FILE",
             help="Write the new predictions here: .csv, .tsv or .parquet.",
-            show_default=f"{PREDICTIONS} beside the model",
+            show_default=f"{PREDICTIONS} next to the model",
         ),
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Give a saved model more labels, and predict anew at once. Nothing is trained again.
+    """Add labels to a saved model and predict again, without training.
 
-    LABELS has the columns id and label, with or without that first line. The
+    LABELS has the columns id and label; the header line is optional. The
     model is saved with its new labels; adding them twice changes nothing.
 
     Example, after lggd run digits:
 
         lggd add-labels out/digits labels.csv
 
-    Example, where labels.csv says what the nodes 17 and 42 are:
+    Example of labels.csv, with the labels of the nodes 17 and 42:
 
         id,label
         17,3
@@ -103,40 +101,32 @@ def add_labels_command(
         _check_table(out)
         with terminal.working(f"Reading {model}"):
             saved = SavedModel(model)
-        written = _beside(saved.folder) if out is None else out
+        written = _default_out(saved.folder) if out is None else out
         _check_table(written)
         with terminal.working(f"Adding {labels}"):
             added, probabilities = saved.add_labels(labels)
             if added.new:
                 saved.save()
-            # Last, because it can be had again at any time with lggd predict.
+            # Last, because lggd predict can write it again at any time.
             saved.write(written, probabilities)
         facts = {
-            "dataset": saved.dataset,
-            "nodes": len(saved.ids),
-            "labels": added.told,
-            "new": added.new,
-            "labelled": saved.labelled,
-            "changed": added.changed,
-            "milliseconds": added.milliseconds,
-            "additions": len(saved.model.additions_),
-            "model": str(saved.folder),
-            "out": str(written),
-        }
+            "dataset": saved.dataset, "nodes": len(saved.ids), **asdict(added), "labelled": saved.num_labelled,
+            "additions": len(saved.model.additions_), "model": str(saved.folder), "out": str(written),
+        }  # fmt: skip
         terminal.answer(facts, _added(facts))
 
 
-def _beside(folder: Path) -> Path:
+def _default_out(folder: Path) -> Path:
     parent = folder.parent if folder.name not in ("", "..") else folder.resolve().parent
     return parent / PREDICTIONS
 
 
 def _check_table(out: Path | None) -> None:
-    from lggd.data.rows import TABLES, check_ending
+    from lggd.data.table import TABLES, check_extension
     from lggd.files import check_writable
 
     if out is not None:
-        check_ending(out, TABLES)
+        check_extension(out, TABLES)
         check_writable(out)
 
 
@@ -144,7 +134,7 @@ def _predictions(facts: dict[str, Any]) -> list[Table | Text]:
     about = summary(
         {
             "graph": f"{facts['dataset']}: {facts['nodes']:,} nodes, {len(facts['classes'])} classes",
-            "labels": f"{facts['labelled']:,} known",
+            "labels": f"{facts['labelled']:,}",
         }
     )
     counts = Table("class", "nodes")
@@ -154,11 +144,11 @@ def _predictions(facts: dict[str, Any]) -> list[Table | Text]:
     if facts["out"] is not None:
         return [*parts, Text(f"Wrote {facts['out']}")]
     if facts["least_certain"]:
-        doubts = Table("node", "predicted", "or else", title="Least certain", title_justify="left")
+        uncertain = Table("node", "predicted", "second", title="Least certain", title_justify="left")
         for row in facts["least_certain"]:
             pairs = zip(row["classes"], row["probabilities"], strict=True)
-            doubts.add_row(Text(row["node"]), *(Text(f"{name} {100 * p:.1f} %") for name, p in pairs))
-        parts.append(doubts)
+            uncertain.add_row(Text(row["node"]), *(Text(f"{name} {100 * p:.1f} %") for name, p in pairs))
+        parts.append(uncertain)
     return [*parts, Text("Write all predictions with --out FILE.")]
 
 
@@ -166,7 +156,7 @@ def _added(facts: dict[str, Any]) -> list[Table | Text]:
     known = "" if facts["new"] == facts["labels"] else f" of {facts['labels']:,}; the others were known"
     about = summary(
         {
-            "labels": f"{facts['new']:,} new{known}; {facts['labelled']:,} now",
+            "labels": f"{facts['new']:,} new{known}; {facts['labelled']:,} in total",
             "changed": f"{facts['changed']:,} of {facts['nodes']:,} predictions",
             "milliseconds": f"{facts['milliseconds']:.3g} to add and predict",
             "history": f"{facts['additions']:,} addition{'s' * (facts['additions'] != 1)} so far",

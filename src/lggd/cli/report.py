@@ -1,46 +1,34 @@
-"""lggd report: all results on one page, with figures, tests and what they show."""
+"""lggd report: all results in one report, with figures and statistical tests."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from lggd.cli.terminal import AsJson, Debug, Terminal
+from lggd.cli.options import Configs
+from lggd.cli.terminal import AsJson, Debug, Terminal, flags
 
-FLAGS = {"`results`": "`--results`"}
-PAGE = "REPORT.md"
+FLAGS = flags("results")
 
 
 def report_command(
-    results: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Where the .jsonl files of the experiments lie, and notes.toml.")
-    ] = Path("results"),
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the measurements.")] = Path("results"),
     out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The page to write; its figures go into figures/ beside it.",
-            show_default="REPORT.md among the results",
-        ),
+        Path | None, typer.Option(metavar="FILE", help="Markdown file to write.", show_default="DIR/REPORT.md")
     ] = None,
-    configs: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Where chosen/ tells how many settings were tried.", show_default="lggd's own"
-        ),
-    ] = None,
+    configs: Configs = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write a page about all results: beside the paper's, beside each other, and whether they show what they should.
+    """Write a report of all results: compared with the paper, and with each other.
 
-    Reads every line that was measured, and writes Markdown and figures. The
-    same lines give the same page. Where a result lies below the paper's, the
-    page prints the explanation from notes.toml, under "row.dataset" or "row".
+    Reads DIR/*.jsonl and writes a Markdown file with tables and paired tests,
+    and its figures to figures/ next to it. The same measurements give the same
+    report. Where a result differs from the paper's, the report shows the
+    explanation that DIR/notes.toml has under "row.dataset" or "row".
 
     Example:
 
@@ -49,26 +37,11 @@ def report_command(
     with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
         with terminal.working("Loading lggd"):
             from lggd.files import check_writable
-            from lggd.paper.report_files import write_report
-        _check_folder(results)
-        page = check_writable(out or results / PAGE)
+            from lggd.paper.report import write_report
+        page = results / "REPORT.md" if out is None else check_writable(out)
         with terminal.working(f"Writing {page}"):
-            facts = write_report(results, page, configs)
-        facts |= {"out": str(page)}
-        terminal.answer(facts, _shown(facts))
-
-
-def _check_folder(results: Path) -> None:
-    if not results.is_dir():
-        what = "a file" if results.exists() else "nothing there"
-        raise NotADirectoryError(f"`results` must be a folder with results, got {what} at {results}.")
-
-
-def _shown(facts: dict[str, Any]) -> list[Table | Text]:
-    table = Table(title="What was to be shown", title_justify="left")
-    for column in ("", "what", "because"):
-        table.add_column(column, overflow="fold")
-    for bar in facts["bars"]:
-        style = "green" if bar["reached"] else "red"
-        table.add_row(Text("reached" if bar["reached"] else "missed", style), Text(bar["what"]), Text(bar["because"]))
-    return [table, Text(f"Wrote {facts['out']} and {len(facts['figures'])} figures")]
+            numbers = write_report(results, page, configs) | {"out": str(page)}
+        measured, missing = len(numbers["table1"]), len(numbers["missing"])
+        below = sum(each["difference"] < 0 for each in numbers["deviations"])
+        summary = f"Table 1: {measured} cells measured, {missing} missing, {below} below the paper by more than one sd"
+        terminal.answer(numbers, [Text(summary), Text(f"Wrote {page} and {len(numbers['figures'])} figures")])

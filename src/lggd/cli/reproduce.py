@@ -1,28 +1,31 @@
-"""lggd reproduce: the paper's tables and figures, made anew."""
+"""lggd reproduce: measures the tables and figures of the paper."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from lggd.cli.stages import Datasets, Device, DeviceName, Rows, chosen_device, named, use_fast_products
-from lggd.cli.terminal import FAILED, AsJson, Debug, Terminal
+from lggd.cli.options import Configs, Datasets, Device, DeviceName, Rows, Seed, chosen_device, named, use_fast_products
+from lggd.cli.terminal import FAILED, AsJson, Debug, Terminal, flags
+from lggd.report.formatting import counted
 
 if TYPE_CHECKING:
     from lggd.paper.jobs import Job
-    from lggd.paper.reproduce import Outcome
+    from lggd.paper.reproduce import JobListener
     from lggd.training import progress as training
 
 SPLITS, QUICK_SPLITS = 10, 3
-FLAGS = {"`rows`": "`--rows`", "`name`": "`--datasets`", "`datasets`": "`--datasets`", "`root`": "`--data`"}
+FLAGS = flags("rows", "datasets", name="--datasets", root="--data")
 
 
 class Experiment(StrEnum):
@@ -36,37 +39,32 @@ class Experiment(StrEnum):
 
 
 def reproduce_command(
-    experiment: Annotated[Experiment, typer.Argument(help="Which table or figure.", show_default=False)],
+    experiment: Annotated[Experiment, typer.Argument(help="Table or figure to measure.", show_default=False)],
     rows: Rows = None,
     datasets: Datasets = None,
     splits: Annotated[
-        int | None, typer.Option(min=1, help="How many random splits to average over.", show_default=str(SPLITS))
+        int | None, typer.Option(min=1, help="Number of random splits to average over.", show_default=str(SPLITS))
     ] = None,
     device: Device = DeviceName.AUTO,
-    seed: Annotated[int, typer.Option(min=0, help="What training depends on by chance.")] = 0,
-    results: Annotated[Path, typer.Option(metavar="DIR", help="The folder that results are added to.")] = Path(
-        "results"
-    ),
-    configs: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="The folder with rows/ and chosen/.", show_default="that of the package"),
-    ] = None,
+    seed: Seed = 0,
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder to append results to.")] = Path("results"),
+    configs: Configs = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder of the datasets.", show_default="LGGD_DATA")
+        Path | None, typer.Option(metavar="DIR", help="Folder of the datasets.", show_default="LGGD_DATA")
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Measure anew what has been measured before.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Repeat measurements that exist already.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Cora, three splits and a few rows, within minutes.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Make a table or a figure of the paper anew, beside its baselines.
+    """Measure a table or a figure of the paper, with its baselines.
 
-    Each result is a line of JSON in DIR/EXPERIMENT.jsonl, with all its settings,
-    its splits, versions and machine. What is there already is not measured
-    again, so an interrupted command is simply repeated. Started several times,
-    it shares the work among the processes.
+    Every measurement is one line of JSON in DIR/EXPERIMENT.jsonl, with all
+    settings, split hashes, versions and the machine. Existing measurements are
+    not repeated: after an interruption, run the same command again. Started
+    several times, the processes share the work.
 
-    Example, a look at everything within minutes:
+    Example, an overview within minutes:
 
         lggd reproduce table1 --quick
 
@@ -77,116 +75,81 @@ def reproduce_command(
     with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
         with terminal.working("Loading lggd"):
             from lggd.compare.results import Results
-            from lggd.paper.jobs import Setup
-            from lggd.paper.reproduce import Wish, plan, reproduce
+            from lggd.paper.experiments import Selection, plan
+            from lggd.paper.jobs import JobOptions
+            from lggd.paper.reproduce import reproduce
         count = splits or (QUICK_SPLITS if quick else SPLITS)
-        setup = Setup(Results(results), count, chosen_device(device), seed, data)
-        use_fast_products(setup.device)
-        jobs = plan(experiment.value, Wish(named(rows), named(datasets), configs, quick))
-        with _progress_shown(terminal) as watcher:
-            outcome = reproduce(jobs, setup, again=again, watcher=watcher)
-        facts = _facts(outcome, results)
-        terminal.answer(facts, _shown(facts))
-        for failure in outcome.failures:
+        options = JobOptions(Results(results), count, chosen_device(device), seed, data)
+        use_fast_products(options.device)
+        jobs = plan(experiment.value, Selection(named(rows), named(datasets), configs, quick))
+        with _progress_bars(terminal) as listener:
+            result = reproduce(jobs, options, again=again, listener=listener)
+        facts = {
+            "results": str(results),
+            "measured": len(result.lines) - result.reused,
+            "reused": result.reused,
+            "failed": [{"job": title, "error": terminal.message(error)} for title, error in result.failures],
+            "lines": result.lines,
+        }
+        terminal.answer(facts, _tables(facts))
+        for title, error in result.failures:
             if terminal.debug:
-                terminal.err.print("".join(_traceback(failure.error)), markup=False, highlight=False)
-            terminal.say(f"{failure.title} failed: {_reason(failure.error)}", "red")
-        if outcome.failures:
+                terminal.err.print("".join(traceback.format_exception(error)), markup=False, highlight=False)
+            terminal.say(f"{title} failed: {terminal.message(error)}", "red")
+        if result.failures:
             raise typer.Exit(FAILED)
 
 
-class _Bars:
-    """A bar for the jobs, and below it one for the epochs of the job that is running."""
-
-    def __init__(self, shown: Progress) -> None:
-        self.shown = shown
-        self.jobs = shown.add_task("Reading data", total=None)
-        self.epochs: TaskID | None = None
-
-    def begin(self, job: Job, number: int, total: int) -> training.Callback:
-        if self.epochs is not None:
-            self.shown.remove_task(self.epochs)
-        self.shown.update(self.jobs, description=job.title, completed=number, total=total)
-        epochs = self.epochs = self.shown.add_task("", total=None)
-
-        def move(told: training.Progress) -> None:
-            self.shown.update(epochs, description=f"  {told.stage}", completed=told.epoch, total=told.epochs)
-
-        return move
-
-
 @contextmanager
-def _progress_shown(terminal: Terminal) -> Iterator[_Bars]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=terminal.err, transient=True, disable=not terminal.err.is_terminal) as shown:
-        yield _Bars(shown)
+def _progress_bars(terminal: Terminal) -> Iterator[JobListener]:
+    """A bar for the jobs, and below it one for the epochs of the current job."""
+    with terminal.bars() as bars:
+        jobs, epochs = bars.add_task("Reading data", total=None), bars.add_task("", total=None)
+
+        def start(job: Job, number: int, total: int) -> training.Callback:
+            bars.update(jobs, description=job.title, completed=number, total=total)
+            bars.reset(epochs, description="", total=None)
+            return lambda now: bars.update(epochs, description=f"  {now.stage}", completed=now.epoch, total=now.epochs)
+
+        yield start
 
 
-def _facts(outcome: Outcome, results: Path) -> dict[str, Any]:
-    return {
-        "results": str(results),
-        "measured": len(outcome.lines) - outcome.kept,
-        "kept": outcome.kept,
-        "failed": [{"job": one.title, "error": _reason(one.error)} for one in outcome.failures],
-        "lines": outcome.lines,
-    }
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
-
-
-def _traceback(error: Exception) -> list[str]:
-    import traceback
-
-    return traceback.format_exception(error)
-
-
-# -- what is shown ----------------------------------------------------------------------------------------------------
-
-
-def _shown(facts: Mapping[str, Any]) -> list[Table | Text]:
-    by_experiment: dict[str, list[dict[str, Any]]] = {}
-    for line in facts["lines"]:
-        by_experiment.setdefault(line["experiment"], []).append(line)
+def _tables(facts: Mapping[str, Any]) -> list[Table | Text]:
     parts: list[Table | Text] = []
-    for experiment, lines in by_experiment.items():
-        parts += _accuracies(experiment, lines) if "test" in lines[0] else [_numbers(line) for line in lines]
-    told = f"{facts['measured']} measured, {facts['kept']} found in {facts['results']}"
-    return [*parts, Text(f"{told}, {len(facts['failed'])} failed." if facts["failed"] else f"{told}.")]
+    for experiment, group in groupby(facts["lines"], itemgetter("experiment")):
+        lines = list(group)
+        parts += _accuracies(experiment, lines) if "test" in lines[0] else [_figure_numbers(line) for line in lines]
+    failed = f", {len(facts['failed'])} failed" if facts["failed"] else ""
+    return [*parts, Text(f"{facts['measured']} measured, {facts['reused']} found in {facts['results']}{failed}.")]
 
 
 def _accuracies(experiment: str, lines: Sequence[Mapping[str, Any]]) -> list[Table | Text]:
-    """Test accuracies, mean ± standard deviation, a row a method and a column a dataset."""
+    """Test accuracies as mean ± standard deviation, one row per method and one column per dataset."""
     splits = sorted({len(line["test"]) for line in lines})
-    title = Text(f"{experiment}: right in per cent, over {' or '.join(map(str, splits))} split{'s' * (splits != [1])}")
-    table = Table()
+    title = f"{experiment}: accuracy (%), {' or '.join(counted(count, 'split') for count in splits)}"
     datasets = list(dict.fromkeys(line["dataset"] for line in lines))
-    table.add_column("row")
-    for dataset in datasets:
-        table.add_column(dataset, justify="right", no_wrap=True)
+    table = Table("row", *(Column(dataset, justify="right", no_wrap=True) for dataset in datasets))
     cells: dict[str, dict[str, str]] = {}
     for line in lines:
-        cells.setdefault(_called(line), {})[line["dataset"]] = f"{line['mean']:.2f} ± {line['sd']:.2f}"
+        cells.setdefault(_row_name(line), {})[line["dataset"]] = f"{line['mean']:.2f} ± {line['sd']:.2f}"
     for name, cell in cells.items():
         table.add_row(Text(name), *(cell.get(dataset, "") for dataset in datasets))
-    return [title, table]
+    return [Text(title), table]
 
 
-def _called(line: Mapping[str, Any]) -> str:
+def _row_name(line: Mapping[str, Any]) -> str:
     parts = [f"{line['row'].split()[0]} {line['name']}"]
     if line["backbone"] != "gcn":
         parts.append(line["backbone"])
     if "variant" in line:
         parts.append(line["variant"])
     if "additions" in line:
-        parts.append(f"{line['additions']} addition{'s' * (line['additions'] != 1)}")
+        parts.append(counted(line["additions"], "addition"))
     return ", ".join(parts)
 
 
-def _numbers(line: Mapping[str, Any]) -> Text:
-    """A figure in a sentence."""
-    if "change" in line:
-        moved = (f"p = {one['p']}, n = {one['extra_edges']}: {100 * one['mean']:.2g} %" for one in line["change"])
-        return Text(f"{line['experiment']}: moved by wrong edges {'; '.join(moved)}. Drawn in {line['figure']}.")
-    return Text(f"{line['experiment']}: distance {line['distance']:.6g}. Drawn in {line['figure']}.")
+def _figure_numbers(line: Mapping[str, Any]) -> Text:
+    if "change" not in line:
+        return Text(f"{line['experiment']}: distance {line['distance']:.6g}. Figure: {line['figure']}.")
+    changes = (f"p = {one['p']}, n = {one['extra_edges']}: {100 * one['mean']:.2g} %" for one in line["change"])
+    return Text(f"{line['experiment']}: relative change {'; '.join(changes)}. Figure: {line['figure']}.")

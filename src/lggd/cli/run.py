@@ -1,4 +1,4 @@
-"""lggd run: classify the nodes of a graph, without LGGD and with it, and keep all that came out."""
+"""lggd run: train a model on a graph, measure it, and save everything."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli import graph_source as source
-from lggd.cli.stages import Device, DeviceName, Preset, PresetName, chosen_device, stages_shown
-from lggd.cli.terminal import AsJson, Debug, Terminal, summary
+from lggd.cli import options
+from lggd.cli.terminal import AsJson, Debug, Terminal, flags, summary
 
 if TYPE_CHECKING:
     from lggd.memory import Memory
-    from lggd.runs.run import Outcome, RunSettings
-    from lggd.runs.subject import Subject
-    from lggd.runs.training import UnfinishedTraining
 
 DEFAULT_PARENT = Path("out")
-# A run that takes less memory than this is over before one would wonder.
-WORTH_TELLING = 2**28
-FLAGS = source.FLAGS | {"without `resume`": "without --resume", "`resume`": "`--resume`", "`epochs`": "`--epochs`"}
+# Memory below this is not worth mentioning.
+LARGE_MEMORY = 2**28
+# The models of lggd.runs.methods, repeated because that module imports torch; a test compares them.
+METHODS = (
+    "lggd", "ggd", "lggd-plus", "gcn", "gat", "chebnet", "jknet", "mixup", "dropedge", "gaug-m", "gaug-o", "gdc-ppr",
+    "gdc-heat", "gpr-gnn", "goal", "graphmix",
+)  # fmt: skip
 
 
 class BackboneName(StrEnum):
@@ -36,94 +36,106 @@ class BackboneName(StrEnum):
     NONE = "none"
 
 
+@options.expand_options
 def run_command(
-    dataset: source.DatasetName = None,
-    edges: source.Edges = None,
-    nodes: source.Nodes = None,
-    label: source.LabelColumn = None,
-    id_column: source.IdColumn = None,
-    split_column: source.SplitColumn = None,
-    ignore: source.Ignore = None,
+    graph: options.GraphOptions,
     test_share: Annotated[
         float | None,
         typer.Option(
-            help="The share of labels to measure accuracy with, without a split column.",
-            show_default=str(source.TEST_SHARE),
-            rich_help_panel=source.TABLES,
+            help="Share of the labels to measure accuracy on, without a split column.",
+            show_default=str(options.TEST_SHARE),
+            rich_help_panel=options.TABLES,
         ),
     ] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help=f"Model to train: {', '.join(METHODS)}. The first three can add labels later without training.",
+            autocompletion=lambda: list(METHODS),
+        ),
+    ] = METHODS[0],
     backbone: Annotated[
-        BackboneName, typer.Option(help="The network to compare; none takes the nearest class by distance.")
-    ] = BackboneName.GCN,
-    preset: Preset = PresetName.DEFAULT,
-    split: source.Split = None,
-    labels_per_class: source.LabelsPerClass = None,
-    seed: Annotated[int, typer.Option(min=0, help="What training depends on by chance.")] = 0,
+        BackboneName | None,
+        typer.Option(help="Network of the method; none predicts the nearest class by distance.", show_default="gcn"),
+    ] = None,
+    preset: options.Preset = options.PresetName.DEFAULT,
+    seed: options.Seed = 0,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Train the backbone for at most so many epochs.", show_default="5000")
+        int | None, typer.Option(min=1, help="Maximum number of epochs of the backbone.", show_default="5000")
     ] = None,
-    device: Device = DeviceName.AUTO,
+    device: options.Device = options.DeviceName.AUTO,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="The folder for what comes out.", show_default="out/DATASET"),
+        Path | None, typer.Option(metavar="DIR", help="Folder for the results.", show_default="out/DATASET")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Leave out report.html.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Do not write report.html.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Classify the nodes of a graph: train a backbone without LGGD and with it, and compare.
+    """Classify the nodes of a graph: train a model and its backbone alone, and compare.
 
     DIR then holds predictions.csv, features.parquet, report.html (open it in
     a browser), model/ (for lggd predict and lggd add-labels), settings.json
-    and run.json. An earlier run there is replaced only when all is done.
+    and run.json. An earlier run there is replaced once this one has finished.
 
     Example, which needs no files:
 
         lggd run digits
 
-    Example, with tables of your own, where nodes.csv has the columns id and
-    kind, and all others are features:
+    Example, with your own tables, where nodes.csv has the columns id and
+    kind, and all other columns are features:
 
         lggd run --edges edges.csv --nodes nodes.csv --label kind
+
+    Example, with another model:
+
+        lggd run digits --method gdc-ppr --out out/gdc
 
     Example, after an interruption:
 
         lggd run digits --resume
     """
-    with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
-        meant = source.GraphSource(
-            dataset, edges, nodes, label, id_column, split_column, ignore, split, labels_per_class, test_share
-        )
+    known = options.GRAPH_FLAGS | flags("method", "backbone", "preset", "epochs", "resume")
+    with Terminal(as_json=as_json, debug=debug, flags=known) as terminal:
+        graph.check(test_share)
         with terminal.working("Loading lggd"):
-            from lggd.runs.folder import check_run_folder, run_facts, write_run
-            from lggd.runs.run import RunSettings, described
+            from lggd.runs.folder import check_run_folder, write_run
+            from lggd.runs.run import RunSettings, run, settings_of_run
             from lggd.runs.training import UnfinishedTraining
-        settings = RunSettings(backbone.value, preset.value, seed, epochs, chosen_device(device))
+        name = None if backbone is None else backbone.value
+        settings = RunSettings(method, name, preset.value, seed, epochs, options.chosen_device(device))
         if out is not None:
             check_run_folder(out)
-        with terminal.working(f"Reading {meant.called}"):
-            subject = meant.read()
-        terminal.node_names = subject.ids
+        with terminal.working(f"Reading {graph}"):
+            run_input = graph.read(test_share)
+        terminal.node_names = run_input.ids
+        settings = settings.for_input(run_input)
+        memory = settings.memory(run_input)
         if out is None:
-            out = DEFAULT_PARENT / subject.name
+            out = DEFAULT_PARENT / run_input.name
             DEFAULT_PARENT.mkdir(exist_ok=True)
             check_run_folder(out)
-        _tell_memory(terminal, settings.memory(subject))
-        unfinished = UnfinishedTraining(out, described(subject, settings))
-        outcome = _train(terminal, subject, settings, unfinished, resume)
-        facts = run_facts(outcome, out, report=not no_report)
+        _report_memory(terminal, memory)
+        unfinished = UnfinishedTraining(out, settings_of_run(run_input, settings))
+        try:
+            with terminal.training(settings.titles()) as callback:
+                result = run(run_input, settings, callback=callback, training=unfinished, resume=resume)
+        except KeyboardInterrupt:
+            if unfinished.is_saved:
+                terminal.say(f"Unfinished training is in {unfinished.folder}. Add --resume to continue.", "yellow")
+            raise
         with terminal.working(f"Writing {out}"):
-            write_run(out, outcome, facts, command=shlex.join(["lggd", *sys.argv[1:]]), report=not no_report)
+            facts = write_run(out, result, command=shlex.join(["lggd", *sys.argv[1:]]), report=not no_report)
             unfinished.remove()
         terminal.answer(facts, _shown(facts))
 
 
-def _tell_memory(terminal: Terminal, needed: Memory) -> None:
+def _report_memory(terminal: Terminal, needed: Memory | None) -> None:
     from lggd.features.training_memory import REMEDY
     from lggd.memory import size_in_words
 
-    if needed.total < WORTH_TELLING and needed.fits is not False:
+    if needed is None or (needed.total < LARGE_MEMORY and needed.fits is not False):
         return
     free = "" if needed.free is None else f"; {size_in_words(needed.free)} are free on {needed.device}"
     terminal.say(f"Learning distances takes {needed}{free}.", "dim")
@@ -131,27 +143,12 @@ def _tell_memory(terminal: Terminal, needed: Memory) -> None:
         terminal.say(f"That may be too much. {REMEDY}", "yellow")
 
 
-def _train(
-    terminal: Terminal, subject: Subject, settings: RunSettings, unfinished: UnfinishedTraining, resume: bool
-) -> Outcome:
-    from lggd.runs.run import run
-
-    try:
-        with stages_shown(terminal) as progress:
-            return run(subject, settings, progress=progress, training=unfinished, resume=resume)
-    except KeyboardInterrupt:
-        if unfinished.is_saved:
-            terminal.say(f"Training so far is kept in {unfinished.folder}. Add --resume to go on with it.", "yellow")
-        raise
-
-
 def _shown(facts: dict[str, Any]) -> list[Table | Text]:
     about = summary(
         {
             "graph": f"{facts['dataset']}: {facts['nodes']:,} nodes, {facts['edges']:,} edges, "
             f"{len(facts['classes'])} classes",
-            "labels": f"{facts['labelled']:,} given, {facts['heldout']:,} held out to measure with",
-            "backbone": facts["backbone"],
+            "labels": f"{facts['labelled']:,} for training, {facts['heldout']:,} held out to measure accuracy",
             "seconds": f"{facts['seconds']:.3g}",
         }
     )
@@ -159,25 +156,24 @@ def _shown(facts: dict[str, Any]) -> list[Table | Text]:
     if facts["additions"]:
         parts.append(_additions(facts["additions"]))
     parts += [Text(note) for note in facts["notes"]]
-    parts.append(Text(f"Wrote {facts['out']}: {', '.join(facts['files'])}"))
-    return parts
+    return [*parts, Text(f"Wrote {facts['out']}: {', '.join(facts['files'])}")]
 
 
 def _comparison(facts: dict[str, Any]) -> Table:
-    method = facts["features"].upper()
-    table = Table("", "right", "seconds to train")
-    for words, part in ((f"without {method}", "raw"), (f"with {method}", "lggd")):
-        right, seconds = facts["accuracy"][part], facts["training_seconds"][part]
+    table = Table("", "accuracy", "seconds to train")
+    accuracy = facts["accuracy"]
+    for part, title in facts["titles"].items():
+        seconds = facts["training_seconds"][part]
         if seconds is not None:
-            table.add_row(words, "unknown" if right is None else f"{right:.1f} %", f"{seconds:.3g}")
-    raw, lggd = facts["accuracy"]["raw"], facts["accuracy"]["lggd"]
-    if raw is not None and lggd is not None:
-        table.add_row("difference", f"{lggd - raw:+.1f} points", "")
+            shown = "unknown" if accuracy[part] is None else f"{accuracy[part]:.1f} %"
+            table.add_row(title, shown, f"{seconds:.3g}")
+    if accuracy["reference"] is not None and accuracy["model"] is not None:
+        table.add_row("difference", f"{accuracy['model'] - accuracy['reference']:+.1f} points", "")
     return table
 
 
 def _additions(additions: list[dict[str, Any]]) -> Table:
-    table = Table("labels", "right", "milliseconds", title="New labels, nothing trained again", title_justify="left")
+    table = Table("labels", "accuracy", "milliseconds", title="More labels, without training", title_justify="left")
     for row in additions:
         table.add_row(f"{row['labels']:,}", f"{row['accuracy']:.1f} %", f"{row['milliseconds']:.3g}")
     return table

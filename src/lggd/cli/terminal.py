@@ -1,36 +1,54 @@
-"""What commands say and how they end."""
+"""Output and exit codes of the commands."""
 
 from __future__ import annotations
 
 import json
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli.wording import on_command_line
+from lggd.errors import InputError, InputWarning
+
+if TYPE_CHECKING:
+    from lggd.training import progress as training
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-# A full disk is a failure; these are paths that cannot be right.
-WRONG_PATHS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+# Paths that the user can correct. Other OSErrors, such as a full disk, are failures.
+PATH_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+# The hints of library errors (`InputError.hints`) as options.
+HINTS = {
+    "symmetrize": "--symmetrize max or mean",
+    "directed": "--directed",
+    "unbounded": "--unbounded",
+    "p": "--p inf",
+    "solver": "--solver marching",
+    "resume": "--resume",
+}
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
 Debug = Annotated[bool, typer.Option("--debug", envvar="LGGD_DEBUG", help="Show the traceback of an error.")]
 
 
-class Terminal:
-    """Answers go to stdout, everything else to stderr. As a context it turns errors into a sentence and an exit code.
+def flags(*names: str, **others: str) -> dict[str, str]:
+    """Maps arguments of the library to options: `flags("test_share", name="DATASET")`."""
+    return {name: f"--{name.replace('_', '-')}" for name in names} | others
 
-    `flags` are the phrases of the library's errors that this command calls otherwise; `node_names` may be set later.
+
+class Terminal:
+    """Prints results to stdout and everything else to stderr; as a context manager, turns errors into exit codes.
+
+    `flags` maps arguments that library errors name to options of the command. Once the graph is read, set `node_names`
+    to have errors name nodes as the user does.
     """
 
     def __init__(self, *, as_json: bool, debug: bool, flags: Mapping[str, str]) -> None:
@@ -42,7 +60,7 @@ class Terminal:
     def __enter__(self) -> Terminal:
         self._warnings.__enter__()
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_: self.say(str(message), "yellow")
+        warnings.showwarning = lambda message, *_: self.say(self._warning(message), "yellow")
         return self
 
     def __exit__(
@@ -57,25 +75,34 @@ class Terminal:
             return
         if self.debug:
             self.err.print_exception()
-        if _is_about_input(error):
-            self.say(str(error), "red")
-            raise typer.Exit(BAD_INPUT) from error
-        if isinstance(error, MemoryError) and str(error):
-            self.say(str(error), "red")
-            raise typer.Exit(FAILED) from error
+        self.say(self.message(error), "red")
+        raise typer.Exit(BAD_INPUT if isinstance(error, (InputError, *PATH_ERRORS)) else FAILED) from error
+
+    def message(self, error: Exception) -> str:
+        """Returns the message of an error with options in place of arguments, and nodes by name."""
+        if isinstance(error, InputError):
+            argument = self.flags.get(error.argument, error.argument)
+            hints = {name: HINTS.get(name, text) for name, text in error.hints.items()}
+            return str(error.replace(argument=argument, hints=hints, nodes=self._names(error.nodes)))
+        if isinstance(error, PATH_ERRORS) or (isinstance(error, MemoryError) and str(error)):
+            return str(error)
         hint = "" if self.debug else " Run it again with --debug or LGGD_DEBUG=1 to see where."
-        self.say(
-            f"Failed unexpectedly with {type(error).__name__}: {str(error).rstrip('.') or 'no message'}.{hint}", "red"
-        )
-        raise typer.Exit(FAILED) from error
+        return f"Failed unexpectedly with {type(error).__name__}: {str(error).rstrip('.') or 'no message'}.{hint}"
+
+    def _warning(self, warning: Warning | str) -> str:
+        if isinstance(warning, InputWarning):
+            warning = InputWarning(warning.message, self._names(warning.nodes))
+        return str(warning)
+
+    def _names(self, nodes: Sequence[Any]) -> list[Any]:
+        return [node if self.node_names is None else self.node_names[node] for node in nodes]
 
     def say(self, sentence: str, style: str) -> None:
-        """One line on stderr, in the words of the command line."""
-        text = on_command_line(sentence, self.flags, self.node_names)
-        self.err.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        """Prints one line to stderr."""
+        self.err.print(sentence, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def answer(self, value: Mapping[str, Any], shown: Iterable[RenderableType]) -> None:
-        """Prints `value` as one JSON object if that was asked for, otherwise what is to be `shown`."""
+        """Prints the result: `value` as one JSON object with --json, otherwise the tables and sentences `shown`."""
         if self.as_json:
             typer.echo(json.dumps(value, allow_nan=False))
             return
@@ -83,20 +110,40 @@ class Terminal:
             self.out.print(part, highlight=False)
 
     def working(self, what: str) -> AbstractContextManager[Status]:
-        """A spinner on stderr, where that is a terminal."""
+        """Shows a spinner on stderr, if that is a terminal."""
         return self.err.status(Text(what))  # a path may look like markup
 
     @contextmanager
-    def counting(self, what: str) -> Iterator[Any]:
-        """A progress bar on stderr, moved by calling what it gives with the number done and the number of all."""
+    def bars(self) -> Iterator[Progress]:
+        """Shows progress bars on stderr, if that is a terminal."""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=self.err, transient=True, disable=not self.err.is_terminal) as bar:
-            task = bar.add_task(what, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+        with Progress(*columns, console=self.err, transient=True, disable=not self.err.is_terminal) as bars:
+            yield bars
+
+    @contextmanager
+    def counting(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """Shows one progress bar; yields a function that moves it, called with the number done and the total."""
+        with self.bars() as bars:
+            task = bars.add_task(what, total=None)
+            yield lambda done, total: bars.update(task, completed=done, total=total)
+
+    @contextmanager
+    def training(self, titles: Mapping[str, str]) -> Iterator[Callable[[str, training.Progress], None]]:
+        """Shows one progress bar per stage; yields a callback of the model's title in `titles` and the progress."""
+        tasks: dict[tuple[str, str], TaskID] = {}
+        with self.bars() as bars:
+
+            def move(model: str, progress: training.Progress) -> None:
+                stage = (model, progress.stage)
+                if stage not in tasks:
+                    tasks[stage] = bars.add_task(f"{titles[model]}: {progress.stage}", total=progress.epochs)
+                bars.update(tasks[stage], completed=progress.epoch)
+
+            yield move
 
 
 def summary(rows: Mapping[str, object]) -> Table:
-    """Names and values in two columns."""
+    """Returns a table of names and values in two columns."""
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
@@ -106,15 +153,10 @@ def summary(rows: Mapping[str, object]) -> Table:
 
 
 def json_number(value: float) -> float | None:
-    """JSON knows no infinity: None, which it calls null."""
+    """Returns None, null in JSON, for an infinite value."""
     return value if math.isfinite(value) else None
 
 
 def json_exponent(p: float) -> float | str:
-    """As people type it: 1, 1.5, "inf"."""
+    """Returns p as it is typed: 1, 1.5, "inf"."""
     return "inf" if math.isinf(p) else int(p) if float(p).is_integer() else p
-
-
-def _is_about_input(error: Exception) -> bool:
-    """Whether the user can mend it: a path that cannot be right, or an error that names the argument in backticks."""
-    return isinstance(error, WRONG_PATHS) or (isinstance(error, (ValueError, TypeError)) and "`" in str(error))

@@ -1,4 +1,4 @@
-"""Who works on what: processes that share a folder of results share the work, and do none of it twice."""
+"""Claims on work: processes that share a folder of results share the work, and do none of it twice."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ FILE = ".claims"
 
 
 class Claims:
-    """Claims on pieces of work, by name. A claim ends with the process that holds it, however that ends.
-
-    Each is a lock on one byte of a file that is and stays empty.
+    """Claims on pieces of work, by name: locks on single bytes of an empty file. They end with the process.
 
     >>> import tempfile
     >>> claims = Claims(tempfile.mkdtemp())
@@ -29,7 +27,7 @@ class Claims:
 
     @contextmanager
     def on(self, name: str, wait: bool = False) -> Iterator[bool]:
-        """Whether it is ours, which it stays inside of the block; `wait` until it is."""
+        """Yields whether the claim is ours, for as long as the block lasts; with `wait`, waits until it is."""
         place = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
         try:
             fcntl.lockf(self._handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, place)
@@ -42,5 +40,5 @@ class Claims:
             fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, place)
 
     def close(self) -> None:
-        """Gives all claims back."""
+        """Releases all claims."""
         os.close(self._handle)

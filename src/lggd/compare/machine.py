@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -15,31 +16,20 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 
 def versions() -> dict[str, str]:
-    """Of everything that numbers may depend on; Triton only where it is installed."""
+    """The versions of everything that numbers may depend on; of Triton only where it is installed."""
     found = installed_versions()
-    try:
-        return {**found, "triton": version("triton")}
-    except PackageNotFoundError:
-        return found
+    with suppress(PackageNotFoundError):
+        found = {**found, "triton": version("triton")}
+    return found
 
 
 def machine(device: str) -> dict[str, str | int]:
-    """The processor and how many cores of it we may use; the GPU where the device is one, and how it multiplies."""
-    found: dict[str, str | int] = {"cpu": _processor(), "cores": _cores()}
+    """The processor and the number of usable cores; for CUDA also the GPU and the precision of matrix products."""
+    info = CPU_INFO.read_text().splitlines() if CPU_INFO.exists() else []
+    models = [line.partition(":")[2].strip() for line in info if line.startswith("model name")]
+    cpu = models[0] if models else platform.processor() or platform.machine()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not device.startswith("cuda"):
-        return found
+        return {"cpu": cpu, "cores": cores}
     products = {"highest": "float32", "high": "TF32"}.get(torch.get_float32_matmul_precision(), "bfloat16")
-    return {**found, "gpu": torch.cuda.get_device_name(device), "products": products}
-
-
-def _processor() -> str:
-    if CPU_INFO.exists():
-        for line in CPU_INFO.read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    return platform.processor() or platform.machine()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {"cpu": cpu, "cores": cores, "gpu": torch.cuda.get_device_name(device), "products": products}

@@ -1,126 +1,114 @@
-"""Where strings become objects: the methods of the table by name, and their settings as files give them."""
+"""The methods that are compared, as files define them: a template, its settings, and what a search may vary."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from lggd.backbones import GAT, GCN, ChebNet, JKNet
-from lggd.baselines import Baseline
-from lggd.compare import baseline_methods as baseline
-from lggd.compare import distance_methods as distance
-from lggd.compare.making import AnyBackbone, Training, called, check_kind, check_named
-from lggd.compare.row import Setting
+from lggd.compare.choices import Choice, read_chosen
+from lggd.compare.configs import (
+    CHOSEN,
+    METHODS,
+    SOURCE_TREE,
+    Setting,
+    check_keys,
+    configs_folder,
+    read_settings,
+    read_table,
+    read_text,
+    read_toml,
+)
+from lggd.compare.search_space import SearchSpace, read_search_space
 from lggd.errors import InputError
-from lggd.models.classifier import LGGDClassifier
-from lggd.models.plus import LGGDPlus
-from lggd.training.optimization import Optimization
 from lggd.validation import suggestion
 
-Model = LGGDClassifier | LGGDPlus | Baseline
-
-BACKBONES: dict[str, AnyBackbone] = {"gcn": GCN(), "gat": GAT(), "chebnet": ChebNet(), "jknet": JKNet()}
-# Rows of x as they are, divided by their sum, or by their length. The runner does it, for every method alike.
-CONTENTS = ("raw", "sum", "length")
+KEYS = ("number", "name", "method", "settings", "search", "paper_search", "quick")
 
 
-def build(method: str, settings: Mapping[str, Setting], backbone: str, seed: int) -> Model:
-    """An unfitted model of a method of `METHODS`, with these settings; what is not among them is as usual.
+@dataclass(frozen=True)
+class Method:
+    """A template of `lggd.compare.templates` with settings, under the number and the name that tables give it.
 
-    Settings that its fit would refuse, whatever the data, are refused here: before anything long starts.
-
-    Every method knows `contents` (which the runner applies), `lr`, `weight_decay`, `max_epochs` and `patience`; and
-    `hidden` and `dropout`, of the backbone ("gcn", "gat", "chebnet" or "jknet") or of a network of its own.
-
-    >>> build("Backbone", {"dropout": 0.8}, backbone="gcn", seed=3).backbone
-    GCN(hidden=32, dropout=0.8)
+    `slug` is the name of its file, `folder` that of the files. `search` has the search space of each setting that
+    `lggd sweep` varies, `paper_search` the same as the method's paper reports it, where that differs; `chosen` has the
+    best settings by dataset. `quick` are settings for a quick look at methods that would take too long.
     """
-    settings = completed(method, settings, backbone)
-    training = Training(_backbone(method, backbone, settings), _optimization(settings), seed)
-    own = {name: settings[name] for name in _own_defaults(method)}
-    model = METHODS[method](training, **own)
-    with called(times="time"):
-        model._check()
-    return model
+
+    number: str
+    name: str
+    template: str
+    slug: str
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    search: Mapping[str, SearchSpace] = field(default_factory=dict)
+    paper_search: Mapping[str, SearchSpace] = field(default_factory=dict)
+    chosen: Mapping[str, Choice] = field(default_factory=dict)
+    quick: Mapping[str, Setting] = field(default_factory=dict)
+    folder: Path = SOURCE_TREE
+
+    def settings_for(self, dataset: str, quick: bool = False) -> dict[str, Setting]:
+        """The method's settings, overridden by those chosen for the dataset, and by those of a quick look."""
+        chosen = self.chosen[dataset].settings if dataset in self.chosen else None
+        return {**self.settings, **(chosen or {}), **(self.quick if quick else {})}
+
+    @property
+    def file(self) -> Path:
+        """The file that defines the method."""
+        return self.folder / METHODS / f"{self.slug}.toml"
+
+    @property
+    def chosen_file(self) -> Path:
+        """The file of the settings chosen for it, with a table for each dataset."""
+        return self.folder / CHOSEN / f"{self.slug}.toml"
+
+    def files_for(self, dataset: str) -> list[Path]:
+        """The files that `settings_for` depends on; none where the method was made without."""
+        files = [self.file, self.chosen_file] if dataset in self.chosen else [self.file]
+        return [path for path in files if path.is_file()]
 
 
-def completed(method: str, settings: Mapping[str, Setting], backbone: str) -> dict[str, Setting]:
-    """All settings of the method on that backbone, the usual values where none are given: what a result depends on."""
-    check_named("method", method, METHODS)
-    check_named("backbone", backbone, BACKBONES)
-    usual = {**_common_defaults(method, backbone), **_own_defaults(method)}
-    for key in settings:
-        if key not in usual:
-            close = suggestion(key, list(usual), "Remove it.")
-            raise ValueError(f"`settings` of {method} must be among {', '.join(usual)}, got {key!r}. {close}")
-        check_kind(method, key, settings[key], usual[key])
-    found = {**usual, **settings}
-    check_named("contents", found["contents"], CONTENTS)
-    return found
+def load_methods(folder: str | Path | None = None) -> list[Method]:
+    """All methods of a folder, by number."""
+    methods = [read_method(path) for path in sorted((configs_folder(folder) / METHODS).glob("*.toml"))]
+    seen: dict[str, str] = {}
+    for method in methods:
+        for text in (method.number, method.name.lower()):
+            if text in seen:
+                rule, but = "have a number and a name of its own", f"{text!r} is that of {seen[text]}.toml too"
+                raise InputError(str(method.file), rule, but=but, remedy="Change one of them.")
+            seen[text] = method.slug
+    return sorted(methods, key=lambda method: (method.number, method.slug))
 
 
-def works_on(method: str, backbone: str) -> bool:
-    """Whether the method can be trained on that backbone, whatever its other settings are.
-
-    >>> works_on("DropEdge", "jknet"), works_on("DropEdge", "gat")
-    (True, False)
-    """
-    try:
-        build(method, {}, backbone, seed=0)
-    except (TypeError, ValueError):  # with usual settings, there is nothing else that could be wrong
-        return False
-    return True
-
-
-# The methods that a row may name. Another one is a function like these: its keywords are its settings.
-METHODS: dict[str, Callable[..., Model]] = {
-    "Backbone": distance.alone,
-    "GGD": distance.ggd,
-    "LGGD": distance.lggd,
-    "LGGD+": distance.lggd_plus,
-    "MixUp": baseline.mix_up,
-    "DropEdge": baseline.drop_edge,
-    "GAugM": baseline.gaug_m,
-    "GAugO": baseline.gaug_o,
-    "GDC": baseline.gdc,
-    "GPRGNN": baseline.gpr_gnn,
-    "GOAL": baseline.goal,
-    "GraphMix": baseline.graph_mix,
-}
-# These bring a network of their own, and have no use for a backbone.
-OWN_NETWORK = ("GPRGNN", "GOAL", "GraphMix")
+def read_method(path: Path) -> Method:
+    """The method that a file in `rows/` defines, with what was chosen for it."""
+    found = read_toml(path)
+    check_keys(path, "", found, KEYS)
+    number, name, template = (read_text(path, found, key) for key in ("number", "name", "method"))
+    settings, quick = (read_settings(path, key, read_table(path, found, key)) for key in ("settings", "quick"))
+    search, paper_search = (
+        {one: read_search_space(path, one, value) for one, value in read_table(path, found, key).items()}
+        for key in ("search", "paper_search")
+    )
+    folder = path.parent.parent
+    chosen = read_chosen(folder / CHOSEN / path.name)
+    return Method(number, name, template, path.stem, settings, search, paper_search, chosen, quick, folder)
 
 
-def _backbone(method: str, name: str, settings: Mapping[str, Any]) -> AnyBackbone:
-    if method not in OWN_NETWORK:
-        return replace(BACKBONES[name], hidden=settings["hidden"], dropout=settings["dropout"])
-    if name != "gcn":
-        raise InputError("backbone", f"be gcn for {method}, which is a network of its own", name, "Leave it.")
-    return BACKBONES[name]
+def select_methods(methods: Sequence[Method], names: Sequence[str]) -> list[Method]:
+    """The methods with these numbers (07 or 7), slugs or names, in the order of the table."""
+    selected = set()
+    for name in names:
+        found = [method for method in methods if name.lower() in _names(method)]
+        if not found:
+            numbers = ", ".join(method.number for method in methods)
+            known = [text for method in methods for text in (method.slug, method.name)]
+            close = suggestion(name, known, "Name it by number, file or title.")
+            raise InputError("rows", f"be among {numbers}", repr(name), close)
+        selected |= {method.slug for method in found}
+    return [method for method in methods if method.slug in selected]
 
 
-def _optimization(settings: Mapping[str, Any]) -> Optimization:
-    with called(epochs="max_epochs"):
-        return Optimization(settings["lr"], settings["weight_decay"], settings["max_epochs"], settings["patience"])
-
-
-def _common_defaults(method: str, backbone: str) -> dict[str, Any]:
-    usual, choice = Optimization(), BACKBONES[backbone]
-    common = {
-        "contents": CONTENTS[0],
-        "lr": usual.lr,
-        "weight_decay": usual.weight_decay,
-        "max_epochs": usual.epochs,
-        "patience": usual.patience,
-    }
-    if method in OWN_NETWORK:
-        return common
-    return {**common, "hidden": choice.hidden, "dropout": choice.dropout}
-
-
-def _own_defaults(method: str) -> dict[str, Any]:
-    """What the method itself may be told, and what it does when it is not."""
-    parameters = inspect.signature(METHODS[method]).parameters.values()
-    return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+def _names(method: Method) -> tuple[str, ...]:
+    number = method.number.lower()
+    return number, number.lstrip("0"), method.slug.lower(), method.name.lower()

@@ -1,4 +1,4 @@
-"""The paper's datasets as they were published: where their files lie, how to fetch them, how to read them."""
+"""The paper's datasets as published: where their files are, how to download and read them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lggd.errors import InputError
+from lggd.errors import InputError, InputFileError
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-# The environment variable that names a folder of datasets.
+# Environment variable that names a folder of datasets.
 FOLDER_VARIABLE = "LGGD_DATA"
 PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 
 
 @dataclass(frozen=True)
 class RawDataset:
-    """What PyG calls a dataset and its family; its folders are called so too."""
+    """A dataset by the names that PyG gives to its class and its folder."""
 
     family: str
     title: str
@@ -39,10 +39,10 @@ class RawDataset:
         return [name for name in self.files if not (folder / name).is_file()]
 
     def read(self, root: str | Path | None) -> Data:
-        """x, edge_index and y as PyG reads them, from `root`, else $LGGD_DATA, else a cache that is filled first.
+        """Reads x, edge_index and y with PyG, from `root`, $LGGD_DATA, or a cache that is filled by a download.
 
-        A folder that someone named is taken at its word: only read from, and never replaced by a download. The files
-        of Planetoid are pickles, which run code as they are read: name only folders that you trust.
+        A folder that the user named is only read, and never replaced by a download. The files of Planetoid are pickles,
+        which can execute code: use only folders that you trust.
         """
         folder = self._find(root)
         from torch_geometric.io import read_npz, read_planetoid_data
@@ -52,13 +52,9 @@ class RawDataset:
                 if self.family == "Planetoid":
                     return read_planetoid_data(str(folder), self.title)
                 return read_npz(str(folder / self.files[0]))
-        except Exception as wrong:  # a torn pickle may raise anything
-            raise InputError(
-                folder,
-                f"hold {self.title} as it was published",
-                but=f"it reads: {wrong}",
-                remedy="Fetch the files anew.",
-            ) from wrong
+        except Exception as error:  # a truncated pickle may raise anything
+            rule, remedy = f"hold {self.title} as it was published", "Download the files again."
+            raise InputError(folder, rule, but=f"it reads: {error}", remedy=remedy) from error
 
     def _find(self, root: str | Path | None) -> Path:
         named = root or os.environ.get(FOLDER_VARIABLE)
@@ -71,26 +67,25 @@ class RawDataset:
                 return place
         place = next((place for place in places if place.is_dir()), places[0])
         argument = "root" if root else FOLDER_VARIABLE
-        raise FileNotFoundError(
-            f"`{argument}` must be a folder that holds {self.title}, got {base}. "
-            f"Put into {place}: {', '.join(self.missing(place))}."
-        )
+        remedy = f"Put into {place}: {', '.join(self.missing(place))}."
+        raise InputFileError(argument, f"be a folder that holds {self.title}", base, remedy)
 
     def _cached(self) -> Path:
-        folder = _cache() / self.family / self.title / "raw"
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lggd"
+        folder = cache / self.family / self.title / "raw"
         if self.missing(folder):
             try:
                 self._download(folder)
-            except Exception as wrong:  # PyG's ways to fetch fail in many ways
+            except Exception as error:  # PyG's downloads fail in many ways
                 raise ConnectionError(
-                    f"`{self.title}` must be downloaded first, which failed: {wrong or type(wrong).__name__}. "
+                    f"`{self.title}` must be downloaded first, which failed: {error or type(error).__name__}. "
                     f"Connect to a network, or put into {folder}: {', '.join(self.files)}. "
-                    f"They may also lie in DIR/{self.family}/{self.title}/raw; then set {FOLDER_VARIABLE}=DIR."
-                ) from wrong
+                    f"They may also be in DIR/{self.family}/{self.title}/raw; then set {FOLDER_VARIABLE}=DIR."
+                ) from error
         return folder
 
     def _download(self, folder: Path) -> None:
-        """Fetches all files before it shows any: half a download never looks like a dataset."""
+        """Downloads to a temporary folder first: a partial download never looks like a dataset."""
         import torch_geometric.datasets
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -100,13 +95,9 @@ class RawDataset:
                 (Path(temporary) / self.title / "raw" / name).replace(folder / name)
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lggd"
-
-
 @contextmanager
 def _silence() -> Iterator[None]:
-    """PyG prints its progress, and warns of what its users cannot change."""
+    """Hides what PyG prints, and warnings that users cannot act on."""
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         yield

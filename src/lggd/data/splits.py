@@ -1,10 +1,9 @@
-"""Which nodes teach, which choose and which test: random splits a class at a time, and their fingerprint."""
+"""Random splits into training, validation and test nodes, stratified by class, and their fingerprint."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-import operator
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
@@ -14,35 +13,34 @@ import torch
 from torch import Tensor
 
 from lggd.errors import InputError
+from lggd.training.randomness import read_seed
+from lggd.validation import check_int
 
-# The masks that say who was used for what. All of them together are a split.
+# All of these masks together are a split.
 MASKS = ("train_mask", "val_mask", "new_mask", "test_mask")
 FINGERPRINT_LENGTH = 12
 
 
-def by_share(y: Tensor, shares: Sequence[float], seed: int) -> list[Tensor]:
-    """Parts of `shares` of every class, and the rest: masks bool `[N]`, one more than there are shares.
+def by_fraction(y: Tensor, fractions: Sequence[float], seed: int) -> list[Tensor]:
+    """Splits every class by `fractions`; returns one mask bool `[N]` per fraction, and one for the remaining nodes.
 
-    Of a class of n nodes in random order, the first ⌊share · n⌋ (but at least one) are the first part, and so on. More
-    shares therefore change nothing in the parts before them. Nodes with a negative `y` are unlabelled and in no part.
+    Of a class of n nodes in random order, the first ⌊fraction · n⌋ (at least one) are the first part, and so on.
+    Further fractions therefore do not change the parts before them. Nodes with a negative `y` are in no part.
 
-    >>> train, validation, test = by_share(torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]), (0.25, 0.25), seed=0)
+    >>> train, validation, test = by_fraction(torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]), (0.25, 0.25), seed=0)
     >>> train.sum().item(), validation.sum().item(), test.sum().item()
     (2, 2, 4)
     """
-    exact = [Fraction(str(share)) for share in shares]  # 0.29 of 100 is 29, though 0.29 * 100 is a little less
-    if not all(0 < share < 1 for share in exact) or sum(exact) >= 1:
-        raise InputError("shares", "be positive and sum to less than 1", tuple(shares), "Leave out the rest.")
-    masks = _empty_masks(y, len(shares) + 1)
+    exact = [Fraction(str(fraction)) for fraction in fractions]  # 0.29 of 100 is 29, but 0.29 * 100 < 29
+    if not all(0 < fraction < 1 for fraction in exact) or sum(exact) >= 1:
+        raise InputError("fractions", "be positive and sum to less than 1", tuple(fractions), "Omit the remainder.")
+    masks = _empty_masks(y, len(fractions) + 1)
     for label, members in _shuffled_classes(y, seed):
-        sizes = [max(1, math.floor(share * len(members))) for share in exact]
+        sizes = [max(1, math.floor(fraction * len(members))) for fraction in exact]
         if sum(sizes) > len(members):
-            raise InputError(
-                "y",
-                "have a node of every class for every share",
-                f"{len(members)} of class {label} for {len(sizes)} shares",
-                "Use fewer shares, or leave the class out.",
-            )
+            value = f"{len(members)} of class {label} for {len(sizes)} fractions"
+            rule, remedy = "have a node of every class for every fraction", "Use fewer fractions, or remove the class."
+            raise InputError("y", rule, value, remedy)
         parts = torch.split(members, [*sizes, len(members) - sum(sizes)])
         for mask, part in zip(masks, parts, strict=True):
             mask[part] = True
@@ -50,7 +48,7 @@ def by_share(y: Tensor, shares: Sequence[float], seed: int) -> list[Tensor]:
 
 
 def by_count(y: Tensor, per_class: int, seed: int) -> list[Tensor]:
-    """`per_class` random nodes of every class, and the rest: two masks bool `[N]`.
+    """Draws `per_class` nodes of every class; returns their mask and that of the remaining nodes, bool `[N]`.
 
     Nodes with a negative `y` are unlabelled and in neither.
 
@@ -58,40 +56,26 @@ def by_count(y: Tensor, per_class: int, seed: int) -> list[Tensor]:
     >>> train.sum().item(), test.sum().item()
     (2, 4)
     """
-    per_class = check_whole(per_class, "per_class", least=1)
+    per_class = check_int("per_class", per_class, minimum=1)
     chosen, rest = _empty_masks(y, 2)
     for label, members in _shuffled_classes(y, seed):
         if len(members) < per_class:
-            raise InputError(
-                "per_class", f"be at most {len(members)}, the size of class {label}", per_class, "Take fewer."
-            )
+            raise InputError("per_class", f"be at most {len(members)}, the size of class {label}", per_class)
         chosen[members[:per_class]] = True
         rest[members[per_class:]] = True
     return [chosen.to(y.device), rest.to(y.device)]
 
 
 def fingerprint(data: Any) -> str:
-    """Twelve hexadecimal digits that differ wherever the masks of a PyG Data do: which split a result belongs to."""
-    digest = hashlib.sha256()
-    for name in MASKS:
-        mask = getattr(data, name, None)
-        if mask is not None:
-            digest.update(f"{name}{tuple(mask.shape)}".encode())
-            digest.update(np.packbits(mask.detach().cpu().numpy().astype(bool)).tobytes())
-    if all(getattr(data, name, None) is None for name in MASKS):
+    """Returns twelve hexadecimal digits that identify the masks of a PyG Data, to record the split of a result."""
+    masks = {name: mask for name in MASKS if (mask := getattr(data, name, None)) is not None}
+    if not masks:
         raise InputError("data", f"have one of {', '.join(MASKS)}", "none", "Split it first.")
+    digest = hashlib.sha256()
+    for name, mask in masks.items():
+        digest.update(f"{name}{tuple(mask.shape)}".encode())
+        digest.update(np.packbits(mask.detach().cpu().numpy().astype(bool)).tobytes())
     return digest.hexdigest()[:FINGERPRINT_LENGTH]
-
-
-def check_whole(value: int, argument: str, least: int) -> int:
-    """The whole number that was given, if it is at least `least` and fits 63 bits."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if isinstance(value, bool) or not least <= number < 2**63:
-        raise InputError(argument, f"be a whole number of at least {least}", repr(value))
-    return number
 
 
 def _empty_masks(y: Tensor, count: int) -> list[Tensor]:
@@ -101,8 +85,8 @@ def _empty_masks(y: Tensor, count: int) -> list[Tensor]:
 
 
 def _shuffled_classes(y: Tensor, seed: int) -> Iterator[tuple[int, Tensor]]:
-    """Each class in turn with its nodes in random order. One generator serves all, the global one is left alone."""
-    generator = torch.Generator().manual_seed(check_whole(seed, "seed", least=0))
+    """Yields each class with its nodes in random order, all drawn from one generator."""
+    generator = torch.Generator().manual_seed(read_seed(check_int("seed", seed, minimum=0)))
     labels = y.detach().cpu()
     for label in sorted(set(labels[labels >= 0].tolist())):
         members = (labels == label).nonzero().flatten()

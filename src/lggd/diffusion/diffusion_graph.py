@@ -12,7 +12,7 @@ from torch import Tensor
 from lggd.diffusion.kernels import PPR, TOLERANCE, Heat
 from lggd.estimator.storage import saveable
 from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
-from lggd.graph.sparse import SparsePattern
+from lggd.graph.sparse import SparsePattern, normalized_adjacency
 from lggd.training.cache import Cache, content_key
 from lggd.validation import check_choice, check_instance, check_int
 
@@ -71,10 +71,10 @@ class DiffusionGraph:
         node = torch.arange(num_nodes, device=edge_index.device).repeat_interleave(count)[nonzero]
         partner, strength = partner.flatten()[nonzero], strength.flatten()[nonzero]
         ends = [partner, node] if self.dim == 0 else [node, partner]
-        edges = SparsePattern.from_edges(torch.stack(ends), num_nodes)
-        strength = strength[edges.order]
-        total = edges.row_sum(strength.unsqueeze(1)).squeeze(1)
-        return torch.stack([edges.columns, edges.rows]), (strength / total[edges.rows]).float()
+        pattern = SparsePattern.from_edges(torch.stack(ends), num_nodes)
+        strength = strength[pattern.order]
+        total = pattern.row_sum(strength.unsqueeze(1)).squeeze(1)
+        return torch.stack([pattern.columns, pattern.rows]), (strength / total[pattern.rows]).float()
 
 
 # A comparison comes back to the same diffusion for every split, and for both values of `dim`.
@@ -84,12 +84,8 @@ _PARTNERS: Cache[tuple[Tensor, Tensor]] = Cache(capacity=8)
 def transition_matrix(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> Tensor:
     """T = D̃^-½ (A + I) D̃^-½ as float64 CSR `[N, N]`: symmetric, with eigenvalues in (-1, 1]."""
     check_symmetric(edge_index, edge_weight, num_nodes)
-    loops = torch.arange(num_nodes, device=edge_index.device).expand(2, -1)
-    edges = SparsePattern.from_edges(torch.cat([edge_index, loops], dim=1), num_nodes)
-    weight = torch.ones(edge_index.shape[1], device=loops.device) if edge_weight is None else edge_weight.detach()
-    weight = torch.cat([weight.double(), torch.ones(num_nodes, dtype=torch.float64, device=loops.device)])[edges.order]
-    scale = edges.row_sum(weight.unsqueeze(1)).squeeze(1).rsqrt()
-    return edges.csr(weight * scale[edges.columns] * scale[edges.rows])
+    weight = None if edge_weight is None else edge_weight.detach()
+    return normalized_adjacency(edge_index, weight, num_nodes, torch.float64).csr
 
 
 def strongest_partners(matrix: Tensor, coefficients: Sequence[float], count: int) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ def check_p(p: float) -> float:
     if isinstance(p, bool) or not isinstance(p, Real):
         raise InputTypeError("p", "be a number in [1, inf]", repr(p), "Use p=math.inf for shortest paths.")
     if not p >= 1:
-        raise InputError("p", "lie in [1, inf]", p, "Use p=math.inf for shortest paths.")
+        raise InputError("p", "lie in [1, inf]", p, "Use {p} for shortest paths.", hints={"p": "p=math.inf"})
     return float(p)
 
 

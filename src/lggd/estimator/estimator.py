@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -216,6 +217,14 @@ class NodeClassifier(ABC):
         if not isinstance(model, cls):
             remedy = f"Use {type(model).__name__}.load or lggd.load_model."
             raise InputError(str(folder), f"hold a saved {cls.__name__}", f"a {type(model).__name__}", remedy)
+        return model
+
+    def _restored(self, model: Any, data: Any, state: Mapping[str, Tensor]) -> Any:
+        """A copy of a model within this one that takes over its saved state."""
+        model = copy.copy(model)
+        model._start(data, self.num_classes_)
+        model.labels_ = self.labels_
+        model._restore(data, state)
         return model
 
     def _check_fitted(self) -> None:

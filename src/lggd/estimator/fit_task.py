@@ -107,7 +107,7 @@ def equal(one: Any, other: Any) -> bool:
         return _equal_tensors(one, other)
     if isinstance(one, tuple):
         return len(one) == len(other) and all(map(equal, one, other))
-    if is_dataclass(one):
+    if is_dataclass(one) and not isinstance(one, type):
         return all(equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
     return bool(one == other)
 

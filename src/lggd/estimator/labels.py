@@ -56,7 +56,7 @@ class Labels:
             return cls.checked(torch.where(train_mask, y, hidden), hidden)
         if bool((train_mask & val_mask).any()):
             node = int((train_mask & val_mask).nonzero()[0])
-            raise InputError("data.val_mask", "not overlap train_mask", but=f"both hold node {node}")
+            raise InputError("data.val_mask", "not overlap train_mask", but="both hold node {0}", nodes=[node])
         return cls.checked(torch.where(train_mask, y, hidden), torch.where(val_mask, y, hidden))
 
     @classmethod
@@ -66,8 +66,8 @@ class Labels:
             below = (labels < UNLABELLED).nonzero()
             if len(below):
                 node = int(below[0])
-                value = f"{int(labels[node])} at the {name} node {node}"
-                raise InputError("data.y", "hold classes from 0, or -1 for unlabelled nodes", value)
+                value = f"{int(labels[node])} at the {name} node {{0}}"
+                raise InputError("data.y", "hold classes from 0, or -1 for unlabelled nodes", value, nodes=[node])
         if not bool((train >= 0).any()):
             raise InputError("data.y", "label at least one training node", "none", "Distances need a boundary.")
         classes = torch.unique(train[train >= 0])
@@ -81,7 +81,7 @@ class Labels:
             node = int(unknown[0])
             rule = "not label validation nodes of a class without a training label"
             remedy = "Label a training node of that class."
-            raise InputError("data.y", rule, f"class {int(validation[node])} at node {node}", remedy)
+            raise InputError("data.y", rule, f"class {int(validation[node])} at node {{0}}", remedy, nodes=[node])
         return cls(train, validation, len(classes))
 
     @property
@@ -142,8 +142,8 @@ def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Te
     if bool(clash.any()):
         node, label = int(ids[clash][0]), int(classes[clash][0])
         other = int(known[node] if known[node] >= 0 else merged[node])
-        clause, remedy = f"node {node} has two labels: {label} and {other}", "Leave it out, or fit again."
-        error = LabelConflictError("labels", "agree with those known", but=clause, remedy=remedy)
+        clause, remedy = f"node {{0}} has two labels: {label} and {other}", "Leave it out, or fit again."
+        error = LabelConflictError("labels", "agree with those known", but=clause, remedy=remedy, nodes=[node])
         error.node, error.label, error.known = node, label, other
         raise error
     return merged

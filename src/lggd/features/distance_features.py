@@ -189,7 +189,7 @@ class DistanceFeatures(NodeClassifier):
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         graph = read_graph(data)
-        self.data_, self._solvers, self._solved = data, Cache(capacity=1), Cache(capacity=1)
+        self._solvers, self._solved = Cache(capacity=1), Cache(capacity=1)
         nodes = torch.empty(graph.num_nodes)
         self.priority_ = check_shape("priority", state["priority"], nodes).to(graph.device)
         like = self.scale.fit(torch.ones(1, len(check_times(self.times)), self.num_classes_, device=graph.device))

@@ -12,11 +12,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from lggd.errors import InputError, InputTypeError, NotSymmetricError
+from lggd.errors import InputError, InputTypeError, InputWarning, NotSymmetricError
 from lggd.graph.csr import CSR, merge_duplicates
 
 Ids = NDArray[np.int32]
 Weights = NDArray[np.floating]
+# The Python spellings that error messages refer to by name; the command line has flags instead.
+HINTS = {"symmetrize": 'symmetrize="max" or "mean"', "directed": "directed=True", "unbounded": "unbounded=True"}
 # Weights of the two directions that agree this closely differ by rounding alone and are averaged.
 ROUNDING = 1e-5
 
@@ -45,19 +47,15 @@ def read_edge_list(
     if symmetrize not in (None, *Symmetrize):
         raise InputError("symmetrize", 'be "max", "mean" or None', repr(symmetrize))
     if directed and symmetrize is not None:
-        rule = "be None with directed=True, which keeps edge directions"
-        raise InputError("symmetrize", rule, repr(str(symmetrize)), "Pass only one of the two.")
+        rule = "be None with {directed}, which keeps edge directions"
+        raise InputError("symmetrize", rule, repr(str(symmetrize)), "Pass only one of the two.", hints=HINTS)
     rows, columns = _read_pairs(edges)
     num_nodes = _check_ids(rows, columns, num_nodes)
     values = _read_weight(weight, rows, columns, unbounded)
     loops = rows == columns
     if loops.any():
-        warnings.warn(
-            f"Self-loops dropped: {int(loops.sum())}, the first at node {int(rows[loops][0])}. "
-            "A node's distance to itself is 0, so they have no effect.",
-            UserWarning,
-            stacklevel=3,
-        )
+        message = f"Self-loops dropped: {int(loops.sum())}, the first at node {{0}}. They have no effect on distances."
+        warnings.warn(InputWarning(message, nodes=rows[loops][:1].tolist()), stacklevel=3)
         rows, columns = rows[~loops], columns[~loops]
         values = None if values is None else values[~loops]
     precise = values is not None and values.dtype == np.float64
@@ -109,8 +107,9 @@ def _checked_symmetric(csr: CSR) -> CSR:
     if not torch.equal(reverse.indptr, csr.indptr) or not torch.equal(reverse.indices, csr.indices):
         i, j = _first_without_reverse(csr)
         raise NotSymmetricError(
-            "edges", "be symmetric", f"({i}, {j}) without ({j}, {i})",
-            'Pass symmetrize="max" or "mean" to add the missing direction, or directed=True to keep edge directions.',
+            "edges", "be symmetric", "({0}, {1}) without ({1}, {0})",
+            "Pass {symmetrize} to add the missing direction, or {directed} to keep edge directions.",
+            nodes=(i, j), hints=HINTS,
         )  # fmt: skip
     weight = csr.weight
     if weight is not None:
@@ -121,8 +120,8 @@ def _checked_symmetric(csr: CSR) -> CSR:
             i, j = int(csr.rows[e]), int(csr.indices[e])
             raise NotSymmetricError(
                 "weight", "be symmetric",
-                f"{float(weight[e]):g} on ({i}, {j}) and {float(backward[e]):g} on ({j}, {i})",
-                'Pass symmetrize="max" or "mean" to join them, or directed=True to keep both.',
+                f"{float(weight[e]):g} on ({{0}}, {{1}}) and {float(backward[e]):g} on ({{1}}, {{0}})",
+                "Pass {symmetrize} to join them, or {directed} to keep both.", nodes=(i, j), hints=HINTS,
             )  # fmt: skip
         weight = (weight + backward) / 2
     return CSR(csr.indptr, csr.indices, weight, symmetric=True)
@@ -184,10 +183,11 @@ def _read_weight(
     invalid, rule, remedy = ~(np.isfinite(values) & (values > 0)), "be positive and finite", "Omit edges of weight 0."
     if not invalid.any() and not unbounded:
         invalid, rule = values > 1, "lie in (0, 1]"
-        remedy = "Divide by the largest weight, or pass unbounded=True to allow any positive weight."
+        remedy = "Divide by the largest weight, or pass {unbounded} to allow any positive weight."
     if invalid.any():
         e = int(np.flatnonzero(invalid)[0])
-        raise InputError("weight", rule, f"{values[e]:g} on edge ({rows[e]}, {columns[e]})", remedy)
+        found, nodes = f"{values[e]:g} on edge ({{0}}, {{1}})", (int(rows[e]), int(columns[e]))
+        raise InputError("weight", rule, found, remedy, nodes=nodes, hints=HINTS)
     return values
 
 

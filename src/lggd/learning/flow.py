@@ -74,10 +74,13 @@ class Flow:
 
     def _by_row(self, rho: Tensor, root: Tensor | None, problem: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """ρ and √w in the order of the rows, with the columns of each `problem` where they differ."""
-        given = [rho] if root is None else [rho, root]
-        if problem is not None:
-            given = [x if x.shape[1] == 1 else x.index_select(1, problem) for x in given]
-        return self.layout.into_rows(given[0]), None if root is None else self.layout.edges_into_rows(given[1])
+        if problem is not None and rho.shape[1] > 1:
+            rho = rho.index_select(1, problem)
+        if root is None:
+            return self.layout.into_rows(rho), None
+        if problem is not None and root.shape[1] > 1:
+            root = root.index_select(1, problem)
+        return self.layout.into_rows(rho), self.layout.edges_into_rows(root)
 
     def _advance(
         self, plan: Plan, state: Tensor, rho: Tensor, root: Tensor | None, boundary_mask: Tensor | None, symmetric: bool
@@ -92,11 +95,11 @@ class Flow:
 
     def _parameters(self, rho: Tensor, root: Tensor | None, classes: int) -> tuple[Tensor, Tensor | None]:
         """Those that differ by problem, repeated for every column where memory allows it."""
-        given = [rho] if root is None else [rho, root]
-        wide = any(x.shape[1] > 1 and x.nbytes * classes > MAX_REPEATED_BYTES for x in given)
-        if self.graph.device.type == "cpu" and not wide:
-            given = [x if x.shape[1] == 1 else x.repeat_interleave(classes, 1) for x in given]
-        return given[0].contiguous(), None if root is None else given[1].contiguous()
+        by_problem = [x for x in (rho, root) if x is not None and x.shape[1] > 1]
+        if self.graph.device.type == "cpu" and all(x.nbytes * classes <= MAX_REPEATED_BYTES for x in by_problem):
+            rho = rho if rho.shape[1] == 1 else rho.repeat_interleave(classes, 1)
+            root = root if root is None or root.shape[1] == 1 else root.repeat_interleave(classes, 1)
+        return rho, root
 
 
 class ColumnSchedule:

@@ -148,10 +148,9 @@ class LGGDClassifier(NodeClassifier):
         return {**features, **module}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        self.features_, self.module_ = copy.copy(self.features), None
-        if self.features_ is not None:
-            self.features_.labels_, self.features_.num_classes_ = self.labels_, self.num_classes_
-            self.features_._restore(data, without_prefix("features.", state))
+        self.features_, self.module_ = None, None
+        if self.features is not None:
+            self.features_ = self._restored(self.features, data, without_prefix("features.", state))
         if self.backbone is not None:
             module = build_seeded(self.backbone, self._inputs(data).shape[1], self.num_classes_, seed=0)
             module.load_state_dict(without_prefix("backbone.", state))

@@ -120,7 +120,5 @@ class Ensemble(NodeClassifier):
         return {name: value for part in parts for name, value in part.items()}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        self.members_ = [copy.copy(self.model) for _ in range(self.members)]
-        for k, member in enumerate(self.members_):
-            member.labels_, member.num_classes_ = self.labels_, self.num_classes_
-            member._restore(data, without_prefix(f"members.{k}.", state))
+        parts = [without_prefix(f"members.{k}.", state) for k in range(self.members)]
+        self.members_ = [self._restored(self.model, data, part) for part in parts]

@@ -102,7 +102,6 @@ class LGGDPlus(NodeClassifier):
         return {**features, **with_prefix("readout.", self.readout_.state())}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        self.features_, self.readout_ = copy.copy(self.features), copy.copy(self.readout)
-        self.features_.labels_, self.features_.num_classes_ = self.labels_, self.num_classes_
-        self.features_._restore(data, without_prefix("features.", state))
+        self.features_ = self._restored(self.features, data, without_prefix("features.", state))
+        self.readout_ = copy.copy(self.readout)
         self.readout_.restore(self.features_, data, without_prefix("readout.", state))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -110,7 +110,9 @@ class BackboneReadout(Readout):
     ) -> FitSteps:
         """Trains the networks; seeds are drawn from the generator."""
         seeds = [read_seed(generator) for _ in range(self.members)]
-        data = features.data_
+        data, others = features.data_, sum(stage.endswith("backbone") for stage in history)
+        if others:  # curves and checkpoints of every readout need a name of their own
+            task = replace(task, prefix=f"{task.prefix}readout {others + 1} ")
         self.x_scale_ = float(features.features(data).norm(dim=1).mean())
         request = BackboneRequest(
             self.backbone, self._inputs(features, data), *self._edges(data), labels, self.optimization, seeds, task,

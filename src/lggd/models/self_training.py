@@ -127,6 +127,4 @@ class SelfTraining(NodeClassifier):
         return with_prefix("model.", self.model_._state())
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        self.model_ = copy.copy(self.model)
-        self.model_.labels_, self.model_.num_classes_ = self.labels_, self.num_classes_
-        self.model_._restore(data, without_prefix("model.", state))
+        self.model_ = self._restored(self.model, data, without_prefix("model.", state))

@@ -1,4 +1,4 @@
-"""Drawings of the experiments. Figures are made without pyplot, so nothing is shared with the caller's own plots."""
+"""Figures of the robustness and geodesic experiments. They avoid pyplot, which shares state with the caller's plots."""
 
 from __future__ import annotations
 
@@ -16,58 +16,57 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from lggd.errors import InputError
-from lggd.files import replacing
+from lggd.files import check_writable, replacing
 from lggd.paper.geodesic import Geodesic
 from lggd.paper.robustness import Robustness
 
 FORMATS = (".png", ".pdf", ".svg")
 DOTS_PER_INCH = 200
-# As in the paper: red at the boundary, yellow at the largest distance.
-COLOURS = "autumn"
+COLOURS = "autumn"  # as in the paper: red at the boundary, yellow at the largest distance
 INK, SHAPE_COLOUR, OUT_OF_REACH = "#222222", "#3a3a3a", "#cccccc"
-SOURCE_COLOUR, TARGET_COLOUR = "#1f6feb", "#0a9d58"
 
 
 def check_format(path: str | Path) -> Path:
-    """The path, if its name ends in a format that can be drawn."""
-    path = Path(path)
+    """The path, if a figure can be written there."""
+    path = check_writable(path)
     if path.suffix.lower() not in FORMATS:
-        raise InputError(path, f"end in {', '.join(FORMATS)}", repr(path.suffix), "Rename the figure.")
+        raise InputError(str(path), f"end in {', '.join(FORMATS)}", repr(path.suffix), "Choose one of these formats.")
     return path
 
 
 def save(figure: Figure, path: str | Path, dots_per_inch: int = DOTS_PER_INCH) -> None:
-    """Writes a whole `.png`, `.pdf` or `.svg` file, or none."""
+    """Writes a `.png`, `.pdf` or `.svg` file atomically."""
     path = check_format(path)
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=dots_per_inch, format=path.suffix[1:].lower(), facecolor="white")
 
 
 def draw_robustness(result: Robustness) -> Figure:
-    """One row an exponent, one column a number of wrong edges; the colours of a row share one scale."""
-    counts = (0, *result.extra_edges)
-    rows, columns = len(result.exponents), len(counts)
-    figure = _blank(2.35 * columns + 0.9, 2.6 * rows + 0.35)
+    """One row per exponent with a common colour scale, one column per number of wrong edges."""
+    counts, rows, columns = (0, *result.extra_edges), len(result.distances), 1 + len(result.extra_edges)
+    figure = new_figure(2.35 * columns + 0.9, 2.6 * rows + 0.35)
     panels = figure.subplots(rows, columns, squeeze=False)
     size = float(np.clip(50_000 / len(result.points), 0.6, 12))
-    for row, p in zip(panels, result.exponents, strict=True):
-        values = result.distances[p]
+    for row, (p, values) in zip(panels, result.distances.items(), strict=True):
         scale = Normalize(0, float(values[0][np.isfinite(values[0])].max()))
         means = (None, *result.mean_change(p))
         for panel, value, mean in zip(row, values, means, strict=True):
             _scatter(panel, result, value, scale, size)
-            panel.set_xlabel("no wrong edges" if mean is None else f"changed by {_percent(float(mean))}", fontsize=9)
-        row[0].set_ylabel(_row_name(p), fontsize=11, labelpad=8)
-        _quieten(figure.colorbar(ScalarMappable(scale, COLOURS), ax=list(row), shrink=0.78, pad=0.012, aspect=22))
+            panel.set_xlabel("no wrong edges" if mean is None else f"changed by {100 * float(mean):.2g} %", fontsize=9)
+        name = f"{_exponent(p)}\n(shortest path)" if math.isinf(p) else _exponent(p)
+        row[0].set_ylabel(name, fontsize=11, labelpad=8)
+        _style_colorbar(
+            figure.colorbar(ScalarMappable(scale, COLOURS), ax=list(row), shrink=0.78, pad=0.012, aspect=22)
+        )
     for panel, count in zip(panels[0], counts, strict=True):
         panel.set_title(f"n = {count}", fontsize=12)
     return figure
 
 
 def draw_geodesic(result: Geodesic) -> Figure:
-    """Three panels: the shape with its two ends, the distance from the source, and the geodesic over it."""
+    """Three panels: the shape with both end points, the distance from the source, and the geodesic."""
     height, width = result.shape.shape
-    figure = _blank(12.0, 4.0 * height / width + 0.75)
+    figure = new_figure(12.0, 4.0 * height / width + 0.75)
     panels = figure.subplot_mosaic(
         [["shape", "field", "path"], ["legend", "bar", "bar"]], height_ratios=[4.0 * height / width, 0.1]
     )
@@ -81,18 +80,22 @@ def draw_geodesic(result: Geodesic) -> Figure:
     field.contour(reached, levels=24, colors="white", linewidths=0.8, alpha=0.8)
     path.plot(result.path[:, 1], result.path[:, 0], color=INK, linewidth=2.2, solid_capstyle="round")
     length = f", {result.length:.0f} pixels long" if math.isinf(result.p) else ""
+    ends = {"source": (result.source, "o", 8, "#1f6feb"), "target": (result.target, "*", 14, "#0a9d58")}
     titles = ("shape", f"distance, {_exponent(result.p)}", f"geodesic{length}")
     for panel, title in zip((shape, field, path), titles, strict=True):
-        _mark_ends(panel, result)
+        for name, ((row, column), marker, size, colour) in ends.items():
+            style: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 1.2, "clip_on": False, "zorder": 5}
+            panel.plot(column, row, marker, markersize=size, color=colour, label=name, **style)
         panel.set_title(title, fontsize=12)
         _clear_frame(panel)
     panels["legend"].axis("off")
     panels["legend"].legend(*shape.get_legend_handles_labels(), loc="center", ncols=2, frameon=False, fontsize=10)
-    _quieten(figure.colorbar(image, cax=panels["bar"], orientation="horizontal"))
+    _style_colorbar(figure.colorbar(image, cax=panels["bar"], orientation="horizontal"))
     return figure
 
 
-def _blank(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure in inches, independent of pyplot."""
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
     FigureCanvasAgg(figure)
     return figure
@@ -105,36 +108,19 @@ def _scatter(panel: Axes, result: Robustness, value: np.ndarray, scale: Normaliz
     panel.scatter(x[~reached], y[~reached], color=OUT_OF_REACH, **dots)
     panel.scatter(x[reached], y[reached], c=value[reached], cmap=COLOURS, norm=scale, **dots)
     panel.set_aspect("equal")
-    panel.set_xlim(-1.03, 1.03)
-    panel.set_ylim(-1.03, 1.03)
+    panel.set(xlim=(-1.03, 1.03), ylim=(-1.03, 1.03))
     _clear_frame(panel)
 
 
-def _mark_ends(panel: Axes, result: Geodesic) -> None:
-    ends = (("source", result.source, "o", 8, SOURCE_COLOUR), ("target", result.target, "*", 14, TARGET_COLOUR))
-    for name, (row, column), marker, size, colour in ends:
-        rim: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 1.2}
-        panel.plot(column, row, marker, markersize=size, color=colour, label=name, clip_on=False, zorder=5, **rim)
-
-
 def _clear_frame(panel: Axes) -> None:
-    panel.set_xticks([])
-    panel.set_yticks([])
+    panel.set(xticks=[], yticks=[])
     panel.spines[:].set_visible(False)
 
 
-def _quieten(bar: Colorbar) -> None:
+def _style_colorbar(bar: Colorbar) -> None:
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=8, length=2, color=INK)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
-
-
 def _exponent(p: float) -> str:
     return "p = ∞" if math.isinf(p) else f"p = {p:g}"
-
-
-def _row_name(p: float) -> str:
-    return f"{_exponent(p)}\n(shortest path)" if math.isinf(p) else _exponent(p)

@@ -11,20 +11,21 @@ import torch
 from numpy.typing import NDArray
 
 from lggd.distances import distance, shortest_path
-from lggd.errors import InputError
+from lggd.errors import InputError, InputFileError
+from lggd.files import check_readable
 from lggd.graph import Graph
 from lggd.graph.geometry import dark_half
 
 Pixel = tuple[int, int]
-# How bright red, green and blue look (Rec. 601).
-BRIGHTNESS = np.array([0.299, 0.587, 0.114])
+LUMA = np.array([0.299, 0.587, 0.114])  # of red, green and blue (Rec. 601)
+DRAGON = Path(__file__).with_name("dragon.png")  # drawn by docs/draw_dragon.py
 
 
 @dataclass(frozen=True, eq=False)
 class Geodesic:
-    """A shape, the distance of its pixels from `source`, and the way from there to `target`.
+    """A shape, the distance of its pixels from `source`, and the path from there to `target`.
 
-    `distance` has the shape of `shape`, inf outside and out of reach. `path` is `[L, 2]`, rows and columns.
+    `distance` has the shape of `shape`, inf outside and where unreachable. `path` is `[L, 2]`, rows and columns.
     """
 
     shape: NDArray[np.bool_]
@@ -36,17 +37,17 @@ class Geodesic:
 
     @property
     def length(self) -> float:
-        """The distance of the target. For p = ∞ it is the length of the path in pixels, diagonal steps being √2."""
+        """The distance of the target. For p = ∞ it is the length of the path in pixels, with diagonal steps of √2."""
         return float(self.distance[self.target])
 
 
 def geodesic(
     shape: NDArray[np.generic], *, source: Pixel | None = None, target: Pixel | None = None, p: float = math.inf
 ) -> Geodesic:
-    """Walks from `source` to `target` inside a mask, or the dark half of an image; pixels touch at corners too.
+    """The path from `source` to `target` inside a mask, or the dark half of an image, with 8-connected pixels.
 
-    A missing end is the pixel farthest from the other one; where both are missing, they are two far ends of the largest
-    piece of the shape.
+    A missing end is the pixel farthest from the other one; if both are missing, they are two far ends of the largest
+    component.
     """
     inside = dark_half(np.asarray(shape))
     for name, pixel in (("source", source), ("target", target)):
@@ -54,79 +55,64 @@ def geodesic(
             _check_inside(inside, pixel, name)
     graph = Graph.from_grid(inside, connectivity=8, dtype=torch.float64)
     pixels = np.argwhere(inside)
-    number = np.full(inside.shape, -1, np.int64)
-    number[inside] = np.arange(len(pixels))
+    node = np.full(inside.shape, -1, np.int64)
+    node[inside] = np.arange(len(pixels))
+
+    def farthest(pixel: Pixel) -> Pixel:
+        """The reachable pixel with the longest shortest path to this one."""
+        away = distance(graph, [int(node[pixel])], p=math.inf).value
+        return _as_pixel(pixels[int(away.masked_fill(torch.isinf(away), -1).argmax())])
+
     if source is None:
-        start = _farthest(graph, number[target] if target is not None else _farthest(graph, _in_largest_piece(graph)))
-        source = _as_pixel(pixels[start])
-    if target is None:
-        target = _as_pixel(pixels[_farthest(graph, number[source])])
-    solution = distance(graph, [int(number[source])], p=p)
+        component = graph.components
+        start = _as_pixel(pixels[int((component == torch.bincount(component).argmax()).nonzero()[0])])
+        source = farthest(farthest(start) if target is None else target)
+    target = farthest(source) if target is None else target
+    solution = distance(graph, [int(node[source])], p=p)
     field = np.full(inside.shape, np.inf)
     field[inside] = solution.value.numpy()
     if not math.isfinite(field[target]):
-        nearest = _nearest(np.isfinite(field), target)
-        raise InputError(
-            "target",
-            "be joined to the source by the shape",
-            f"{_written(target)} in another piece of it",
-            f"The nearest pixel that is joined is {_written(nearest)}.",
-        )
-    path = pixels[shortest_path(graph, solution, int(number[target])).numpy()]
+        remedy = f"The nearest connected pixel is {_text(_nearest(np.isfinite(field), target))}."
+        raise InputError("target", "be connected to the source", f"{_text(target)} in another component", remedy)
+    path = pixels[shortest_path(graph, solution, int(node[target])).numpy()]
     return Geodesic(inside, field, path, source, target, p)
 
 
 def read_image(path: str | Path) -> NDArray[np.float64]:
-    """Grey values `[H, W]` from 0, black, to 1, white. What is transparent shows white paper."""
+    """Grey values `[H, W]` from 0 (black) to 1 (white). Transparent pixels are white."""
     from matplotlib.image import imread
 
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"`{path}` must be an image file, but there is none. Check the name and the folder.")
+    path = check_readable(path)
     try:
         pixels = np.asarray(imread(path))
-    except (ValueError, OSError, SyntaxError) as wrong:  # damaged PNG files are a SyntaxError to Pillow
-        raise InputError(path, "be an image such as a PNG or JPEG file", but="it cannot be read") from wrong
+    except (ValueError, OSError, SyntaxError) as error:  # damaged PNG files are a SyntaxError to Pillow
+        raise InputFileError(str(path), "be an image such as a PNG or JPEG file", but="it cannot be read") from error
     grey = pixels.astype(np.float64) / (np.iinfo(pixels.dtype).max if pixels.dtype.kind in "ui" else 1)
     if grey.ndim == 3:
         colours, opacity = grey[..., :3], grey[..., 3] if grey.shape[2] == 4 else 1.0
-        grey = (colours @ BRIGHTNESS) * opacity + (1 - opacity)
+        grey = (colours @ LUMA) * opacity + (1 - opacity)
+    if grey.min() == grey.max():
+        raise InputFileError(str(path), "show two colours", "one", "Draw a dark shape on a light background.")
     return grey
 
 
 def _check_inside(inside: NDArray[np.bool_], pixel: Pixel, name: str) -> None:
-    height, width = inside.shape
-    row, column = pixel
-    if 0 <= row < height and 0 <= column < width and inside[pixel]:
-        return
-    where = "outside the shape" if 0 <= row < height and 0 <= column < width else f"off the {height} x {width} image"
-    raise InputError(
-        name,
-        "be a pixel row,column inside the shape",
-        f"{_written(pixel)}, {where}",
-        f"The nearest one inside is {_written(_nearest(inside, pixel))}.",
-    )
+    (row, column), (height, width) = pixel, inside.shape
+    within_image = 0 <= row < height and 0 <= column < width
+    if not within_image or not inside[pixel]:
+        where = "outside the shape" if within_image else f"outside the {height} x {width} image"
+        remedy = f"The nearest pixel inside is {_text(_nearest(inside, pixel))}."
+        raise InputError(name, "be a pixel row,column inside the shape", f"{_text(pixel)}, {where}", remedy)
 
 
-def _nearest(among: NDArray[np.bool_], pixel: Pixel) -> Pixel:
-    candidates = np.argwhere(among)
-    return _as_pixel(candidates[((candidates - np.array(pixel)) ** 2).sum(1).argmin()])
-
-
-def _in_largest_piece(graph: Graph) -> int:
-    piece = graph.components
-    return int((piece == torch.bincount(piece).argmax()).nonzero()[0])
-
-
-def _farthest(graph: Graph, node: int | np.integer) -> int:
-    """The node with the longest shortest path to `node`, among those that have one."""
-    away = distance(graph, [int(node)], p=math.inf).value
-    return int(away.masked_fill(torch.isinf(away), -1).argmax())
+def _nearest(candidates: NDArray[np.bool_], pixel: Pixel) -> Pixel:
+    places = np.argwhere(candidates)
+    return _as_pixel(places[((places - np.array(pixel)) ** 2).sum(1).argmin()])
 
 
 def _as_pixel(place: NDArray[np.integer]) -> Pixel:
     return int(place[0]), int(place[1])
 
 
-def _written(pixel: Pixel) -> str:
+def _text(pixel: Pixel) -> str:
     return f"{pixel[0]},{pixel[1]}"

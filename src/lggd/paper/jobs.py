@@ -1,29 +1,35 @@
-"""What an experiment consists of: jobs that can be done, or found done, one by one."""
+"""The units of work of an experiment. Each produces some lines of results."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lggd.compare.methods import Model, build
+from matplotlib.figure import Figure
+
+from lggd.compare.configs import Setting
+from lggd.compare.methods import Method
+from lggd.compare.protocol import load_splits
 from lggd.compare.results import Results
-from lggd.compare.row import Row, Setting
-from lggd.compare.runner import Measured, ask, fitted, identity, line_of, measure
-from lggd.compare.splits import load_splits
+from lggd.compare.runner import fit_method, identity, measure, result_line, run_metadata, score_models
+from lggd.compare.templates import build
 from lggd.data.splits import fingerprint
 from lggd.errors import InputError, error_context
+from lggd.estimator import NodeClassifier
+from lggd.paper.figures import save
+from lggd.paper.measurements import ADDITIONS, RETRAINED, Line
 from lggd.training.progress import Callback
 
-ADDITIONS = range(4)
+DOTS_PER_INCH = 80  # figures of 80,000 points are committed; at full resolution they would outweigh all numbers
 
 
 @dataclass(frozen=True)
-class Setup:
-    """What all jobs of a call have in common. `splits` counts them; `root` is the folder of the datasets."""
+class JobOptions:
+    """Options common to all jobs of a command. `splits` is their number, `root` the folder of the datasets."""
 
     results: Results
     splits: int = 10
@@ -33,97 +39,81 @@ class Setup:
 
 
 class Job(ABC):
-    """Some lines of results, to be measured together."""
+    """Some lines of results that are measured together."""
 
     experiment: str
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """What people call it."""
+        """What users call it."""
 
     @property
-    def family(self) -> str:
-        """The same for jobs that one process should do: they have distances in common, or nothing to gain apart."""
+    def group(self) -> str:
+        """Jobs of one group run in the same process, for example because they share learned distances."""
         return self.title
 
     @abstractmethod
-    def identities(self, setup: Setup) -> list[dict[str, Any]]:
-        """How its lines begin. Asked before anything long starts: reads the data, refuses wrong settings."""
+    def identities(self, options: JobOptions) -> list[Line]:
+        """What identifies its lines. Reads the data and checks the settings, before anything long starts."""
 
     @abstractmethod
-    def lines(
-        self, setup: Setup, wanted: Sequence[Mapping[str, Any]], callback: Callback | None
-    ) -> Iterator[dict[str, Any]]:
-        """The lines that begin as `wanted`, each as soon as it is measured."""
+    def lines(self, options: JobOptions, missing: Sequence[Line], callback: Callback | None) -> Iterator[Line]:
+        """The lines with the identities in `missing`, each as soon as it is measured."""
 
-    def has_all(self, setup: Setup) -> bool:
-        """Whether what it leaves behind besides lines is there."""
+    def has_outputs(self, options: JobOptions) -> bool:
+        """Whether its outputs besides lines exist."""
         return True
 
 
 @dataclass(frozen=True)
-class Cell(Job):
-    """A row on a dataset: a cell of a table. `settings` are all that there are, `more` is what else its line says.
-
-    `file` is where those settings stand that are in no file of the row's, for errors to name.
-    """
+class CellJob(Job):
+    """A cell of a table: one row on one dataset. `variant` names an ablation, whose settings are in `file`."""
 
     experiment: str
-    row: Row
+    row: Method
     settings: Mapping[str, Setting]
     dataset: str
     backbone: str = "gcn"
-    more: Mapping[str, Any] | None = None
+    variant: str | None = None
     file: Path | None = None
 
     @property
     def title(self) -> str:
-        named = [self.row.name, *(self.more or {}).values()]
-        return f"{', '.join(map(str, named))} on {self.dataset}" + f" with {self.backbone}" * (self.backbone != "gcn")
+        variant = "" if self.variant is None else f", {self.variant}"
+        backbone = "" if self.backbone == "gcn" else f" with {self.backbone}"
+        return f"{self.row.name}{variant} on {self.dataset}{backbone}"
 
     @property
-    def family(self) -> str:
+    def group(self) -> str:
         return f"{self.row.name} on {self.dataset}"
 
-    def identities(self, setup: Setup) -> list[dict[str, Any]]:
-        files = self.row.files_for(self.dataset) + ([] if self.file is None else [self.file])
-        checked_model(self.title, files, self.row.method, self.settings, self.backbone, setup.seed)
-        datas = load_splits(self.dataset, range(setup.splits), device=setup.device, root=setup.root)
+    def identities(self, options: JobOptions) -> list[Line]:
+        files = [*self.row.files_for(self.dataset), *([] if self.file is None else [self.file])]
+        _build(self.title, files, self.row, self.settings, self.backbone, options.seed)
+        datas = load_splits(self.dataset, range(options.splits), device=options.device, root=options.root)
         hashes = [fingerprint(data) for data in datas]
-        more = self.more or {}
-        return [
-            identity(self.experiment, self.row, self.settings, self.dataset, hashes, self.backbone, setup.seed, **more)
-        ]
+        more: dict[str, Any] = {} if self.variant is None else {"variant": self.variant}
+        what = (self.experiment, self.row, self.settings, self.dataset)
+        return [identity(*what, hashes, self.backbone, options.seed, **more)]
 
-    def lines(
-        self, setup: Setup, wanted: Sequence[Mapping[str, Any]], callback: Callback | None
-    ) -> Iterator[dict[str, Any]]:
-        for one in wanted:
-            found = measure(
-                self.row,
-                self.settings,
-                self.dataset,
-                range(setup.splits),
-                setup.device,
-                self.backbone,
-                setup.seed,
-                setup.root,
-                callback,
-            )
-            yield line_of(one, found, setup.device)
+    def lines(self, options: JobOptions, missing: Sequence[Line], callback: Callback | None) -> Iterator[Line]:
+        for one in missing:
+            what, where = (self.row, self.settings, self.dataset), (options.device, self.backbone, options.seed)
+            found = measure(*what, range(options.splits), *where, options.root, callback)
+            yield result_line(one, found, options.device)
 
 
 @dataclass(frozen=True)
-class NewLabels(Job):
-    """A row on a dataset where labels arrive in three steps; a line for each number of `additions` so far.
+class NewLabelsJob(Job):
+    """A row on a dataset whose labels arrive in three steps, with one line per step.
 
-    Without `retrained`, the model is fitted once and then told of them; `seconds` are then those of telling it and
-    asking it again. With it, the method is fitted anew for every step, with the new labels among its training labels.
+    Without `retrained`, the model is fitted once and takes the labels with `add_labels`; `seconds` cover that and the
+    predictions. With it, the model is fitted again for every step, with the new labels in its training set.
     """
 
     experiment: str
-    row: Row
+    row: Method
     settings: Mapping[str, Setting]
     dataset: str
     retrained: bool
@@ -132,75 +122,77 @@ class NewLabels(Job):
     def title(self) -> str:
         return f"{self._row.name} on {self.dataset}"
 
-    def identities(self, setup: Setup) -> list[dict[str, Any]]:
-        files = self.row.files_for(self.dataset)
-        model = checked_model(self.title, files, self.row.method, self.settings, "gcn", setup.seed)
-        if not self.retrained and not takes_labels(model):
-            raise InputError(
-                "rows", "take in labels without training", but=f"{self.row.name} cannot", remedy="Leave it out."
-            )
-        hashes = [fingerprint(data) for data in self._datas(setup)]
-        return [
-            identity(
-                self.experiment, self._row, self.settings, self.dataset, hashes, seed=setup.seed, additions=additions
-            )
-            for additions in ADDITIONS
-        ]
+    def identities(self, options: JobOptions) -> list[Line]:
+        model = _build(self.title, self.row.files_for(self.dataset), self.row, self.settings, "gcn", options.seed)
+        if not self.retrained and not model.accepts_labels:
+            raise InputError("rows", "accept labels without training", but=f"{self.row.name} cannot", remedy="Omit it.")
+        hashes = [fingerprint(data) for data in self._load(options)]
+        what = (self.experiment, self._row, self.settings, self.dataset, hashes)
+        return [identity(*what, seed=options.seed, additions=additions) for additions in ADDITIONS]
 
-    def lines(
-        self, setup: Setup, wanted: Sequence[Mapping[str, Any]], callback: Callback | None
-    ) -> Iterator[dict[str, Any]]:
-        steps = {int(one["additions"]): one for one in wanted}
-        measured = self._retrained(setup, list(steps), callback) if self.retrained else self._told(setup, callback)
-        for additions, found in measured:
-            if additions in steps:
-                yield line_of(steps[additions], found, setup.device)
-
-    def _told(self, setup: Setup, callback: Callback | None) -> Iterator[tuple[int, Measured]]:
-        datas = self._datas(setup)
-        began = time.perf_counter()
-        models = fitted(self.row, self.settings, datas, range(setup.splits), "gcn", setup.seed, callback)
-        for additions in ADDITIONS:
-            if additions:
-                began = time.perf_counter()
+    def lines(self, options: JobOptions, missing: Sequence[Line], callback: Callback | None) -> Iterator[Line]:
+        wanted = {int(one["additions"]): one for one in missing}
+        datas, models = self._load(options), []
+        for additions in wanted if self.retrained else ADDITIONS:
+            start = time.perf_counter()
+            if self.retrained or additions == 0:
+                extended = [data.clone("train_mask") for data in datas]
+                for data in extended:
+                    data.train_mask |= data.new_mask[:, :additions].any(1)
+                splits = range(options.splits)
+                models = fit_method(self.row, self.settings, extended, splits, "gcn", options.seed, callback)
+            else:
                 for model, data in zip(models, datas, strict=True):
                     new = data.new_mask[:, additions - 1]
                     model.add_labels(new, data.y[new])  # type: ignore[union-attr]
-            yield additions, ask(models, datas, began)
+            found = score_models(models, datas, start)
+            if additions in wanted:
+                yield result_line(wanted[additions], found, options.device)
 
-    def _retrained(
-        self, setup: Setup, steps: Sequence[int], callback: Callback | None
-    ) -> Iterator[tuple[int, Measured]]:
-        datas = self._datas(setup)
-        for additions in steps:
-            told = [data.clone("train_mask") for data in datas]
-            for data in told:
-                data.train_mask = data.train_mask | data.new_mask[:, :additions].any(1)
-            began = time.perf_counter()
-            models = fitted(self.row, self.settings, told, range(setup.splits), "gcn", setup.seed, callback)
-            yield additions, ask(models, datas, began)
-
-    def _datas(self, setup: Setup) -> list[Any]:
-        return load_splits(self.dataset, range(setup.splits), device=setup.device, root=setup.root, dynamic=True)
+    def _load(self, options: JobOptions) -> list[Any]:
+        return load_splits(self.dataset, range(options.splits), device=options.device, root=options.root, dynamic=True)
 
     @property
-    def _row(self) -> Row:
-        """The row as results call it."""
-        if not self.retrained:
-            return self.row
-        return replace(self.row, number=f"{self.row.number} retrained", name=f"{self.row.name}, retrained")
+    def _row(self) -> Method:
+        """The row under the number and name that results use."""
+        retrained = replace(self.row, number=f"{self.row.number} {RETRAINED}", name=f"{self.row.name}, {RETRAINED}")
+        return retrained if self.retrained else self.row
 
 
-def checked_model(
-    title: str, files: Sequence[Path], method: str, settings: Mapping[str, Setting], backbone: str, seed: int
-) -> Model:
-    """A model as a job will fit it. Where its settings are wrong, the error names the job and where they stand."""
-    where = f" ({', '.join(map(str, files))})" if files else ""
-    with error_context(f"{title}{where}"):
-        return build(method, settings, backbone, seed)
+@dataclass(frozen=True)
+class FigureJob(Job):
+    """A figure and its numbers, both made by `draw(seed, callback, **config)`."""
+
+    experiment: str
+    draw: Callable[..., tuple[Figure, Line]]
+    config: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        return f"Figure: {self.experiment}"
+
+    def identities(self, options: JobOptions) -> list[Line]:
+        return [{"experiment": self.experiment, "config": dict(self.config), "seed": options.seed}]
+
+    def lines(self, options: JobOptions, missing: Sequence[Line], callback: Callback | None) -> Iterator[Line]:
+        start = time.perf_counter()
+        figure, numbers = self.draw(options.seed, callback, **self.config)
+        path = self._path(options)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save(figure, path, DOTS_PER_INCH)
+        place = {"figure": path.relative_to(options.results.folder).as_posix()}
+        yield {**missing[0], **numbers, **place, **run_metadata("cpu", time.perf_counter() - start)}
+
+    def has_outputs(self, options: JobOptions) -> bool:
+        return self._path(options).is_file()
+
+    def _path(self, options: JobOptions) -> Path:
+        return options.results.folder / "figures" / f"{self.experiment}.png"
 
 
-def takes_labels(model: object) -> bool:
-    """Whether a model can take in new labels without being trained again."""
-    # A backbone alone has the method, but nothing that labels could change.
-    return hasattr(model, "add_labels") and getattr(model, "features", model) is not None
+def _build(
+    title: str, files: Sequence[Path], row: Method, settings: Mapping[str, Setting], backbone: str, seed: int
+) -> NodeClassifier:
+    """The model of a job. Errors in its settings name the job and the files of these settings."""
+    with error_context(f"{title} ({', '.join(map(str, files))})" if files else title):
+        return build(row.template, settings, backbone, seed)

@@ -1,4 +1,4 @@
-"""Training curves by stage: which lines share a chart, how they are told apart, and where the best epoch was."""
+"""Training curves by stage: which lines share a chart, how they differ, and the best epoch."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from lggd.report.charts import Floats, Line, legend, line_chart
-from lggd.report.wording import count, counted, name, number, percent, text
+from lggd.report.charts import Line, legend, line_chart
+from lggd.report.formatting import counted, escape_name, escape_text, number, percent
 
 VALIDATION = "validation"
-# Training is grey, validation stands out; whatever else was measured follows.
-SERIES = ("var(--series-1)", "var(--series-2)", "var(--series-3)", "var(--series-4)")
+# Training is grey, validation stands out, other measures follow.
+COLOURS = ("var(--series-1)", "var(--series-2)", "var(--series-3)", "var(--series-4)")
 
 
 def curve_cards(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
-    """A card for each stage that recorded anything."""
+    """Returns one card per stage that recorded anything."""
     return "".join(_card(stage, measures) for stage, measures in curves.items() if any(map(len, measures.values())))
 
 
@@ -25,49 +25,48 @@ def _card(stage: str, measures: Mapping[str, Sequence[float]]) -> str:
     accuracies = [_in_percent(line) for line in lines if "accuracy" in line.name]
     losses = [line for line in lines if "accuracy" not in line.name]
     best = _best_epochs(losses, accuracies)
-    losses, accuracies = ([_marked(line, best) for line in group] for group in (losses, accuracies))
-    epochs = max(len(line.y) for line in lines)
-    charts = "".join(_panel(group, stage, up) for group, up in ((losses, "loss"), (accuracies, "accuracy, %")) if group)
-    told = _best_in_words(best, accuracies or losses)
+    losses, accuracies = ([_mark_best(line, best) for line in group] for group in (losses, accuracies))
+    panels = ((losses, "loss"), (accuracies, "accuracy (%)"))
+    charts = "".join(_panel(group, stage, y_label) for group, y_label in panels if group)
+    epochs = counted(max(len(line.y) for line in lines), "epoch")
     return (
-        f'<article class="card curves"><h3>{name(stage)}</h3>'
-        f'<p class="quiet">{counted(epochs, "epoch")}{told}</p>{charts}</article>'
+        f'<article class="card curves"><h3>{escape_name(stage)}</h3>'
+        f'<p class="quiet">{epochs}{_describe_best(best, accuracies or losses)}</p>{charts}</article>'
     )
 
 
-def _panel(lines: list[Line], stage: str, up: str) -> str:
-    ends = ", ".join(f"{line.name} ends at {number(_last_finite(line.y))}" for line in lines)
-    summary = f"{up} by epoch, {stage}: {ends}."
+def _panel(lines: list[Line], stage: str, y_label: str) -> str:
+    finals = [float(next((y for y in line.y[::-1] if np.isfinite(y)), np.nan)) for line in lines]
+    ends = ", ".join(f"{line.name} ends at {number(final)}" for line, final in zip(lines, finals, strict=True))
     readable = [replace(line, name=line.name.replace("_", " ")) for line in lines]
-    return line_chart(readable, across="epoch", up=up, summary=summary) + legend(_keys(readable))
+    chart = line_chart(readable, x_label="epoch", y_label=y_label, summary=f"{y_label} by epoch, {stage}: {ends}.")
+    return chart + legend(_legend_lines(readable))
 
 
-def _keys(lines: list[Line]) -> list[Line]:
-    """What to explain of the lines: each, or, of variants, each kind once and each variant once."""
+def _legend_lines(lines: list[Line]) -> list[Line]:
+    """Returns each line, or, where there are variants, one line per measure and one per variant."""
     if not any(_variant(line.name) for line in lines):
         return lines
-    kinds = {line.name.removesuffix(f" {_variant(line.name)}"): line for line in lines}
-    shades = {_variant(line.name): replace(line, dashed=False) for line in lines}
-    return [replace(line, name=kind, colour="var(--quiet)") for kind, line in kinds.items()] + [
-        replace(line, name=variant) for variant, line in shades.items() if variant
+    measures = {line.name.removesuffix(f" {_variant(line.name)}"): line for line in lines}
+    variants = {_variant(line.name): line for line in lines if _variant(line.name)}
+    return [replace(line, name=name, colour="var(--quiet)") for name, line in measures.items()] + [
+        replace(line, name=name, dashed=False) for name, line in variants.items()
     ]
 
 
 def _lines(measures: Mapping[str, Sequence[float]]) -> list[Line]:
-    """One line a measure. "train_loss t=1" is the variant t=1 of train_loss: shades tell variants, dashes kinds."""
+    """Returns one line per measure. "train_loss t=1" is the variant t=1 of train_loss: variants differ in shade."""
     variants = list(dict.fromkeys(_variant(measure) for measure in measures))
     lines = []
     for k, (measure, values) in enumerate(measures.items()):
         y = np.asarray(values, np.float64).reshape(-1)
-        x = np.arange(1, len(y) + 1, dtype=np.float64)
-        validating = VALIDATION in measure
+        is_validation = VALIDATION in measure
+        colour = COLOURS[1 if is_validation else 0 if "train" in measure else 2 + k % 2]
         if len(variants) > 1:
-            share = variants.index(_variant(measure)) / (len(variants) - 1)
-            colour = f"color-mix(in oklab,var(--shade-last) {100 * share:.0f}%,var(--shade-first))"
-            lines.append(Line(str(measure), x, y, colour, dashed=not validating))
-        else:
-            training = "train" in measure
-            lines.append(Line(str(measure), x, y, SERIES[1 if validating else 0 if training else 2 + k % 2]))
+            position = 100 * variants.index(_variant(measure)) / (len(variants) - 1)
+            colour = f"color-mix(in oklab,var(--shade-last) {position:.0f}%,var(--shade-first))"
+        dashed = len(variants) > 1 and not is_validation
+        lines.append(Line(str(measure), np.arange(1.0, len(y) + 1), y, colour, dashed))
     return lines
 
 
@@ -82,37 +81,29 @@ def _in_percent(line: Line) -> Line:
 
 
 def _best_epochs(losses: list[Line], accuracies: list[Line]) -> dict[str, int]:
-    """By variant, the position of the first epoch that validated best: by accuracy where there is one, else by loss."""
-    judges = [line for line in accuracies if VALIDATION in line.name] or [
-        line for line in losses if VALIDATION in line.name
-    ]
-    best = {}
-    for line in judges:
-        score: Floats = line.y if "accuracy" in line.name else -line.y
-        if np.isfinite(score).any():
-            best[_variant(line.name)] = int(np.where(np.isfinite(score), score, -np.inf).argmax())
-    return best
+    """Returns by variant the index of the best validation epoch: by accuracy if it was recorded, else by loss."""
+    scores = [(line.name, line.y) for line in accuracies if VALIDATION in line.name]
+    scores = scores or [(line.name, -line.y) for line in losses if VALIDATION in line.name]
+    return {
+        _variant(name): int(np.where(np.isfinite(score), score, -np.inf).argmax())
+        for name, score in scores
+        if np.isfinite(score).any()
+    }
 
 
-def _marked(line: Line, best: Mapping[str, int]) -> Line:
-    at = best.get(_variant(line.name))
-    return replace(line, best=at) if VALIDATION in line.name and at is not None and at < len(line.y) else line
+def _mark_best(line: Line, best: Mapping[str, int]) -> Line:
+    epoch = best.get(_variant(line.name))
+    return replace(line, best=epoch) if VALIDATION in line.name and epoch is not None and epoch < len(line.y) else line
 
 
-def _best_in_words(best: Mapping[str, int], judges: list[Line]) -> str:
+def _describe_best(best: Mapping[str, int], lines: list[Line]) -> str:
+    if len(best) > 1:
+        epochs = (f"{k + 1:,}\N{NO-BREAK SPACE}({escape_text(variant)})" for variant, k in best.items())
+        return f"; best validation at {', '.join(epochs)}"
     if not best:
         return ""
-    if len(best) > 1:
-        epochs = ", ".join(f"{count(at + 1)}\N{NO-BREAK SPACE}({text(variant)})" for variant, at in best.items())
-        return f"; best validated at {epochs}"
-    at = next(iter(best.values()))
-    values = [line.y[at] for line in judges if VALIDATION in line.name and at < len(line.y)]
-    told = (
-        f" with {percent(values[0]) if 'accuracy' in judges[0].name else 'loss ' + number(values[0])}" if values else ""
-    )
-    return f"; best validated at {count(at + 1)}{told}"
-
-
-def _last_finite(values: Floats) -> float:
-    finite = values[np.isfinite(values)]
-    return float(finite[-1]) if len(finite) else float("nan")
+    (epoch,) = best.values()
+    value = next((line.y[epoch] for line in lines if line.best == epoch), None)
+    is_accuracy = "accuracy" in lines[0].name
+    reached = "" if value is None else f": {percent(value) if is_accuracy else 'loss ' + number(value)}"
+    return f"; best validation at {epoch + 1:,}{reached}"

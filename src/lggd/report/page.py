@@ -1,75 +1,70 @@
-"""The report as one HTML page that needs nothing else: no network, no other file, no library."""
+"""The report as one HTML page that needs no network, no other file and no library."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 
 from lggd.files import replacing
 from lggd.report import sections
-from lggd.report.content import RunReport
-from lggd.report.embedding import Drawing, embed
-from lggd.report.wording import text
+from lggd.report.formatting import duration, escape_text, timestamp
+from lggd.report.map_data import DrawnGraph, embed
+from lggd.report.run_report import UNKNOWN, RunReport
+from lggd.report.sections import page_file
 
 # In this order: a script uses only what those before it define.
 SCRIPTS = ("colours.js", "data.js", "scatter.js", "legend.js", "map.js", "charts.js", "page.js")
 
 
 def render(report: RunReport) -> str:
-    """The whole page. The same report gives the same text."""
-    drawing = Drawing.of(report)
+    """Returns the page; the same report gives the same text."""
+    drawn = DrawnGraph.of(report)
     parts = [
         sections.result(report),
-        sections.maps(report, drawing),
+        sections.maps(report, drawn),
         sections.training(report),
         sections.confusion(report),
-        sections.doubts(report),
+        sections.uncertain(report),
         sections.additions(report),
         sections.settings(report),
         sections.notes(report),
     ]
-    script = _script()
-    return Template(_part("page.html")).substitute(
-        title=text(report.title),
-        policy=_policy(script),
-        style=_part("page.css"),
-        header=sections.header(report),
-        contents=_contents(parts),
-        main="\n".join(part for part in parts if part),
-        footer=sections.footer(report),
-        data=embed(report, drawing),
+    facts = {
+        "nodes": f"{report.num_nodes:,}",
+        "edges": f"{report.num_edges:,}",
+        "classes": f"{report.num_classes:,}",
+        "labelled nodes": f"{(report.labels != UNKNOWN).sum():,}",
+        "test nodes": f"{report.num_tested:,}",
+        "duration": duration(report.seconds),
+    }
+    main = "\n".join(part for part in parts if part)
+    headings = re.findall(r'<section id="(\w+)" .*?<h2[^>]*>(.*?)</h2>', main)
+    script = "(() => {\n'use strict';\n" + "\n".join(map(page_file, SCRIPTS)) + "\n})();"
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    return Template(page_file("page.html")).substitute(
+        title=escape_text(report.title),
+        # The browser runs this very script and loads nothing else.
+        policy=f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:",
+        style=page_file("page.css"),
+        dataset=escape_text(report.dataset),
+        model=escape_text(report.titles["model"]),
+        created=escape_text(report.created),
+        timestamp=escape_text(timestamp(report.created)),
+        facts="".join(f"<div><dt>{term}</dt><dd>{value}</dd></div>" for term, value in facts.items()),
+        contents="".join(f'<a href="#{key}">{title}</a>' for key, title in headings),
+        main=main,
+        version=escape_text(report.version),
+        machine=escape_text(report.machine),
+        data=embed(report, drawn),
         script=script,
     )
 
 
 def write(report: RunReport, path: str | Path) -> None:
-    """Writes the page to `path`, whole or not at all."""
+    """Writes the page to `path`, completely or not at all."""
     page = render(report)
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8", newline="\n")
-
-
-@cache
-def _part(name: str) -> str:
-    return (files("lggd.report") / "page" / name).read_text(encoding="utf-8")
-
-
-def _script() -> str:
-    return "(() => {\n'use strict';\n" + "\n".join(_part(name) for name in SCRIPTS) + "\n})();"
-
-
-def _policy(script: str) -> str:
-    """What the browser shall let this page do: run this very script, and fetch nothing from anywhere."""
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    return f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
-
-
-def _contents(parts: list[str]) -> str:
-    """Links to the parts that are there, read from their own headings."""
-    headings = re.findall(r'<section id="(\w+)" .*?<h2[^>]*>(.*?)</h2>', "\n".join(parts))
-    return "".join(f'<a href="#{key}">{title}</a>' for key, title in headings)

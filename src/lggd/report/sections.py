@@ -1,355 +1,257 @@
-"""The parts of the page, in the order in which it shows them. A part with nothing to show is empty or says why."""
+"""The sections of the page, in their order. A section with nothing to show is empty."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+from string import Template
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lggd.report.charts import Line, line_chart
-from lggd.report.content import UNKNOWN, Doubt, RunReport
 from lggd.report.curves import curve_cards
-from lggd.report.embedding import Drawing
-from lggd.report.wording import (
-    count,
-    counted,
-    duration,
-    flattened,
-    moment,
-    name,
-    number,
-    percent,
-    signed,
-    text,
-)  # fmt: skip
+from lggd.report.formatting import counted, escape_name, escape_text, flatten_settings, number, percent, signed
+from lggd.report.map_data import DrawnGraph
+from lggd.report.run_report import UNKNOWN, RunReport
 
-# Classes with a colour of their own in the style sheet; the hues of further ones are spread by the golden angle.
+# Classes with a colour in the style sheet; the hues of further ones are spread by the golden angle.
 STYLED_CLASSES = 12
-# Larger tables of confusion leave out the per cents: they would not be read.
-MOST_CLASSES_WITH_SHARES = 12
-MOST_CLASSES_IN_TABLE = 40
-# Small maps are drawn for this many classes; the large one shows any.
-MOST_SMALL_MAPS = 24
+# Larger confusion matrices omit percentages, and classes beyond the second number.
+MAX_CLASSES_WITH_PERCENT, MAX_CLASSES_IN_TABLE = 12, 40
+MAX_SMALL_MAPS = 24
 
 
-def class_colour(k: int) -> str:
-    """The colour of a class, in CSS. `colours.js` knows the same rule."""
-    return f"var(--class-{k})" if k < STYLED_CLASSES else f"oklch(62% 0.13 {137.508 * k % 360:.1f})"
+@cache
+def page_file(name: str) -> str:
+    """Returns a template, style sheet or script of the page."""
+    return (files("lggd.report") / "page" / name).read_text(encoding="utf-8")
 
 
 def _class(report: RunReport, k: int) -> str:
-    """A class by its colour and its name."""
+    """A class with its colour; `colours.js` has the same rule."""
     if k == UNKNOWN:
         return '<span class="quiet">–</span>'
-    return f'<span class="class"><i style="background:{class_colour(k)}"></i>{name(report.classes[k])}</span>'
+    colour = f"var(--class-{k})" if k < STYLED_CLASSES else f"oklch(62% 0.13 {137.508 * k % 360:.1f})"
+    return f'<span class="class"><i style="background:{colour}"></i>{escape_name(report.classes[k])}</span>'
 
 
 def _section(key: str, title: str, content: str, lead: str = "") -> str:
     lead = f'<p class="lead">{lead}</p>' if lead else ""
-    return (
-        f'<section id="{key}" aria-labelledby="{key}-title"><h2 id="{key}-title">{title}</h2>{lead}{content}</section>'
-    )
+    heading = f'<h2 id="{key}-title">{title}</h2>'
+    return f'<section id="{key}" aria-labelledby="{key}-title">{heading}{lead}{content}</section>'
 
 
-def header(report: RunReport) -> str:
-    facts = {
-        "nodes": count(report.num_nodes),
-        "edges": count(report.num_edges),
-        "classes": count(report.num_classes),
-        "labels given": count(report.labelled),
-        "nodes held out": count(report.heldout),
-        "time taken": duration(report.seconds),
-    }
-    listed = "".join(f"<div><dt>{term}</dt><dd>{value}</dd></div>" for term, value in facts.items())
-    return (
-        f'<header><p class="eyebrow">Learned geodesic distances</p><h1>{text(report.title)}</h1>'
-        f'<p class="byline"><span><b>{text(report.dataset)}</b></span><span>{text(report.backbone)}</span>'
-        f'<time datetime="{text(report.created)}">{text(moment(report.created))}</time></p>'
-        f'<dl class="facts">{listed}</dl></header>'
-    )
+def _table(kind: str, columns: str, rows: Iterable[str], label: str = "") -> str:
+    """A table that scrolls by itself; one with a label can be scrolled by keyboard."""
+    region = f' tabindex="0" role="region" aria-label="{label}"' if label else ""
+    head = f"<thead><tr>{columns}</tr></thead>" if columns else ""
+    return f'<div class="scroll"{region}><table class="{kind}">{head}<tbody>{"".join(rows)}</tbody></table></div>'
 
 
-# -- the result -------------------------------------------------------------------------------------------------------
+def _columns(*names: str) -> str:
+    return "".join(f'<th scope="col">{name}</th>' for name in names)
+
+
+# -- result -----------------------------------------------------------------------------------------------------------
 
 
 def result(report: RunReport) -> str:
-    """Both accuracies, their difference, and what it means in a sentence."""
-    if report.accuracy["lggd"] is None and report.accuracy["raw"] is None:
-        return _section(
-            "result", "Result", '<p class="card quiet">No accuracy is known: no held-out node has a known class.</p>'
-        )
-    figures = _accuracy(report, "lggd", "with LGGD") + _accuracy(report, "raw", "without")
-    return _section("result", "Result", f'<div class="card verdict">{figures}{_verdict(report)}</div>')
+    """Both accuracies, their difference and its uncertainty."""
+    if not report.num_tested or set(report.accuracy.values()) == {None}:
+        note = '<p class="card quiet">Accuracy is unknown: no held-out node has a known class.</p>'
+        return _section("result", "Result", note)
+    figures = "".join(_accuracy(report, part) for part in ("model", "reference"))
+    return _section("result", "Result", f'<div class="card verdict">{figures}{_comparison(report)}</div>')
 
 
-def _accuracy(report: RunReport, key: str, words: str) -> str:
-    value = report.accuracy[key]
+def _accuracy(report: RunReport, part: str) -> str:
+    value, title = report.accuracy[part], report.titles.get(part, part)
     shown = '<span class="quiet">unknown</span>' if value is None else percent(value)
     bar = "" if value is None else f'<span class="bar" aria-hidden="true"><i style="width:{value:.2f}%"></i></span>'
-    return f'<div class="accuracy {key}"><p class="value">{shown}</p><p class="what">right {words}</p>{bar}</div>'
+    label = f'<p class="what">accuracy of {escape_name(title)}</p>'
+    return f'<div class="accuracy {part}"><p class="value">{shown}</p>{label}{bar}</div>'
 
 
-def _verdict(report: RunReport) -> str:
-    difference = report.difference
-    if difference is None:
-        return (
-            '<div class="difference"><p>The other accuracy was not measured, so there is nothing to compare.</p></div>'
-        )
-    points = signed(difference)
-    if points == "0.0":
-        kind, said = "equal", "LGGD makes no difference here."
-    elif difference > 0:
-        kind, said = "better", "LGGD is better."
+def _comparison(report: RunReport) -> str:
+    gain, tested = report.gain, report.num_tested
+    if gain is None:
+        return '<div class="difference"><p>Only one accuracy was measured: there is no comparison.</p></div>'
+    model, reference = (escape_name(report.titles.get(part, part)) for part in ("model", "reference"))
+    points = signed(gain)
+    kind = "equal" if points == "0.0" else "better" if gain > 0 else "worse"
+    verdict = f"{model} and {reference} are equal." if kind == "equal" else f"{model} is {kind} than {reference}."
+    # Half a 95 % confidence interval of a binomial proportion.
+    best = max(report.accuracy["model"] or 0, report.accuracy["reference"] or 0) / 100
+    error = 100 * 1.96 * math.sqrt(max(best * (1 - best), 1e-4) / tested)
+    detail = f"Measured on {counted(tested, 'test node')}, each accuracy has an uncertainty of about ±{error:.1f}"
+    if abs(gain) < error:
+        detail += ", more than the difference."
     else:
-        kind, said = "worse", "LGGD is worse here."
+        nodes = counted(round(abs(gain) / 100 * tested), "node")
+        detail = f"It classifies {nodes} {'more' if gain > 0 else 'fewer'} correctly. {detail}."
     return (
         f'<div class="difference {kind}"><p class="value">{points}<small> points</small></p>'
-        f"<p><b>{said}</b> {_uncertainty(report, difference)}</p></div>"
+        f"<p><b>{verdict}</b> {detail}</p></div>"
     )
 
 
-def _uncertainty(report: RunReport, difference: float) -> str:
-    """How far an accuracy measured on so few nodes may be off: twice its binomial standard error."""
-    if report.heldout < 1:
-        return ""
-    right = min(max(report.accuracy["lggd"] or 0, report.accuracy["raw"] or 0), 100) / 100
-    error = 100 * 1.96 * math.sqrt(max(right * (1 - right), 1e-4) / report.heldout)
-    nodes = f"Measured on {counted(report.heldout, 'held-out node')}, either figure is uncertain by about ±{error:.1f}"
-    if abs(difference) < error:
-        return f"{nodes}, more than they differ."
-    more = round(abs(difference) / 100 * report.heldout)
-    return f"It gets {counted(more, 'node')} {'more' if difference > 0 else 'fewer'} right. {nodes}."
+# -- maps -------------------------------------------------------------------------------------------------------------
 
 
-# -- the maps ---------------------------------------------------------------------------------------------------------
-
-
-def maps(report: RunReport, drawing: Drawing) -> str:
+def maps(report: RunReport, drawn: DrawnGraph) -> str:
     """The large map with its controls, and a small one for each class. A script draws them."""
-    lead = (
-        "Every node has a distance to each class: how far it lies, along the edges, from the nodes labelled with that "
-        "class. These distances are the features that the backbone learns from."
-    )
-    return _section("maps", "Distance maps", _large_map(report, drawing) + _small_maps(report), lead)
-
-
-def _large_map(report: RunReport, drawing: Drawing) -> str:
-    options = "".join(f'<option value="{k}">{name(c)}</option>' for k, c in enumerate(report.classes))
-    last = len(report.times) - 1
-    slider = (
-        f'<label for="map-time">at time <output id="map-time-told" for="map-time">{number(report.times[last])}</output>'
-        f'</label><input id="map-time" type="range" min="0" max="{last}" step="1" value="{last}"'
-        f' aria-valuetext="{number(report.times[last])}">'
-    )
-    hidden = " hidden" if last == 0 else ""
-    edges = "" if drawing.omits_edges or not drawing.edges.size else " checked"
-    unusable = "" if drawing.edges.size else " disabled"
-    return (
-        '<div class="card map"><div class="controls">'
-        '<div class="control"><label for="map-colour">Colour by</label><select id="map-colour">'
-        '<option value="distance">distance</option><option value="predicted">predicted class</option>'
-        '<option value="truth">true class</option><option value="right">right or wrong</option>'
-        '<option value="certainty">certainty</option></select></div>'
-        f'<div class="control of-distance"><label for="map-class">to class</label>'
-        f'<select id="map-class">{options}</select></div><div class="control of-distance slider"{hidden}>{slider}</div>'
-        f'<div class="control check"><input id="map-edges" type="checkbox"{edges}{unusable}>'
-        '<label for="map-edges">edges</label></div></div>'
-        '<div class="stage"><div class="zoom" role="group" aria-label="Zoom">'
-        '<button type="button" id="map-in" aria-label="Zoom in">+</button>'
-        '<button type="button" id="map-out" aria-label="Zoom out">−</button>'
-        '<button type="button" id="map-fit" aria-label="Show everything">fit</button></div>'
-        '<canvas id="map" role="img" tabindex="0" aria-describedby="map-told"'
-        f' aria-label="Map of {counted(len(drawing.nodes), "node")}"></canvas><div id="tip" class="tip" hidden></div>'
-        "<noscript><p>The maps are drawn by a script, and scripts are turned off.</p></noscript></div>"
-        '<div id="map-legend" class="map-legend"></div>'
-        f'<p id="map-told" class="quiet">{_drawn_in_words(report, drawing)} Zoom with the wheel or the '
-        "buttons, drag to move; keys: + − 0 and the arrows.</p></div>"
-    )
-
-
-def _drawn_in_words(report: RunReport, drawing: Drawing) -> str:
-    shown, total = len(drawing.nodes), report.num_nodes
-    told = f"All {counted(total, 'node')}." if shown == total else (
-        f"{counted(shown, 'node')} of {count(total)} are drawn: labelled and uncertain ones, and others at random."
-    )  # fmt: skip
-    if drawing.omits_edges:
-        told += f" Of {counted(drawing.all_edges, 'edge')} between them, {count(drawing.edges.shape[1])} can be shown."
-    return told
-
-
-def _small_maps(report: RunReport) -> str:
-    labels = np.bincount(report.given[report.given != UNKNOWN], minlength=report.num_classes)
-    shown = min(report.num_classes, MOST_SMALL_MAPS)
-    last = number(report.times[-1])
-    buttons = "".join(
+    last, shown = len(report.times) - 1, min(report.num_classes, MAX_SMALL_MAPS)
+    time = number(report.times[last])
+    nodes, total = counted(len(drawn.nodes), "node"), report.num_nodes
+    description = f"All {nodes}."
+    if len(drawn.nodes) < total:
+        description = f"A sample of {nodes} of {total:,}: labelled and uncertain ones, and others at random."
+    if drawn.omits_edges:
+        description += f" {drawn.edges.shape[1]:,} of {counted(drawn.num_edges, 'edge')} between them can be shown."
+    labels = np.bincount(report.labels[report.labels != UNKNOWN], minlength=report.num_classes)
+    small_maps = (
         f'<button type="button" class="small-map" data-class="{k}"><canvas role="img" aria-label="Distances to class'
-        f' {name(report.classes[k])} at time {last}"></canvas>{_class(report, k)}'
+        f' {escape_name(report.classes[k])} at time {time}"></canvas>{_class(report, k)}'
         f"<small>{counted(int(labels[k]), 'label')}</small></button>"
         for k in range(shown)
     )
-    # Rows of equal length, of six at most.
-    columns = math.ceil(shown / math.ceil(shown / 6))
-    rest = "" if shown == report.num_classes else f" The first {shown} of {count(report.num_classes)} classes."
-    return (
-        f'<h3>Distance to each class at time {last}</h3><p class="quiet">The stronger the colour, the nearer. Rings are'
-        f' labelled nodes.{rest} Choose one to see it above.</p><div class="small-maps"'
-        f' style="--columns:{columns}">{buttons}</div>'
+    content = Template(page_file("map.html")).substitute(
+        classes="".join(f'<option value="{k}">{escape_name(name)}</option>' for k, name in enumerate(report.classes)),
+        slider=" hidden" if last == 0 else "",
+        last=last,
+        time=time,
+        edges=" disabled" if not drawn.edges.size else "" if drawn.omits_edges else " checked",
+        nodes=nodes,
+        description=description,
+        omitted="" if shown == report.num_classes else f" The first {shown} of {report.num_classes:,} classes.",
+        columns=math.ceil(shown / math.ceil(shown / 6)),  # rows of equal length, at most six
+        small_maps="".join(small_maps),
     )
-
-
-# -- how it was learned -----------------------------------------------------------------------------------------------
+    lead = (
+        "A node's distance to a class is the generalized geodesic distance along the edges to the nodes labelled with "
+        "that class. These distances are the input features of the classifier."
+    )
+    return _section("maps", "Distance maps", content, lead)
 
 
 def training(report: RunReport) -> str:
     cards = curve_cards(report.curves)
-    if not cards:
-        return ""
-    return _section("training", "Training", f'<div class="cards">{cards}</div>', "Dots mark the best validated epoch.")
+    content = f'<div class="cards">{cards}</div>'
+    return _section("training", "Training", content, "Dots mark the best validation epoch.") if cards else ""
 
 
-# -- where it errs ----------------------------------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------------------------------
 
 
 def confusion(report: RunReport) -> str:
-    """A table of true against predicted classes, and the commonest mistake in words."""
-    if not report.tested.any():
+    """The confusion matrix, and the most frequent error as text."""
+    if not report.num_tested:
         return ""
     table = report.confusion()
-    shown = _most_confused(table)
-    heads = "".join(f'<th scope="col"><span>{name(report.classes[k])}</span></th>' for k in shown)
-    rows = "".join(_confusion_row(report, k, table[k], shown) for k in shown)
-    size = "" if report.num_classes <= MOST_CLASSES_WITH_SHARES else " compact"
-    return _section(
-        "confusion", "Confusion",
-        f'<div class="card"><div class="scroll" tabindex="0" role="region" aria-label="Confusion of classes">'
-        f'<table class="confusion{size}"><thead><tr><th scope="col" class="corner">true ↓ predicted →</th>{heads}'
-        f'<th scope="col" class="right"><span>right</span></th></tr></thead><tbody>{rows}</tbody></table></div></div>',
-        _commonest_mistake(report, table)
-        + (f" The {len(shown)} classes with the most mistakes are shown." if len(shown) < len(table) else ""),
-    )  # fmt: skip
+    errors = table - np.diag(np.diag(table))
+    # All classes, or those with the most errors of either kind, in their own order.
+    shown = sorted(np.argsort(-(errors.sum(0) + errors.sum(1)), kind="stable")[:MAX_CLASSES_IN_TABLE].tolist())
+    names = (f"<span>{escape_name(report.classes[k])}</span>" for k in shown)
+    columns = '<th scope="col" class="corner">true ↓ predicted →</th>' + _columns(*names)
+    columns += '<th scope="col" class="recall"><span>accuracy (%)</span></th>'
+    rows = (_confusion_row(report, k, table[k], shown) for k in shown)
+    size = "" if report.num_classes <= MAX_CLASSES_WITH_PERCENT else " compact"
+    matrix = _table(f"confusion{size}", columns, rows, "Confusion matrix")
+    lead = f"All {counted(report.num_tested, 'test node')} are correct."
+    if errors.any():
+        true, predicted = divmod(int(errors.argmax()), report.num_classes)
+        lead = (
+            f"{errors.sum():,} of {counted(report.num_tested, 'test node')} are misclassified. Most frequent error: "
+            f"{escape_name(report.classes[true])} classified as {escape_name(report.classes[predicted])}, "
+            f"{counted(int(errors.max()), 'time')}."
+        )
+    if len(shown) < len(table):
+        lead += f" The table shows the {len(shown)} classes with the most errors."
+    return _section("confusion", "Confusion matrix", f'<div class="card">{matrix}</div>', lead)
 
 
-def _most_confused(table: np.ndarray) -> list[int]:
-    """All classes, or those with the most mistakes of either kind, in their own order."""
-    mistakes = table.sum(0) + table.sum(1) - 2 * np.diag(table)
-    return sorted(np.argsort(-mistakes, kind="stable")[:MOST_CLASSES_IN_TABLE].tolist())
-
-
-def _confusion_row(report: RunReport, k: int, row: np.ndarray, shown: list[int]) -> str:
+def _confusion_row(report: RunReport, k: int, row: NDArray[np.int64], shown: list[int]) -> str:
     total = int(row.sum())
-    cells = "".join(_confusion_cell(report, k, j, int(row[j]), total) for j in shown)
-    right = percent(100 * row[k] / total) if total else "–"
-    return f'<tr><th scope="row">{_class(report, k)}</th>{cells}<td class="right">{right}</td></tr>'
+    cells = ""
+    for j in shown:
+        count, fraction = int(row[j]), row[j] / max(total, 1)
+        if not count:
+            cells += '<td class="none">·</td>'
+            continue
+        kind = ("hit" if j == k else "miss") + (" dense" if fraction > 0.45 else "")
+        title = f"{escape_name(report.classes[k])} classified as {escape_name(report.classes[j])}"
+        share = "&lt;1 %" if fraction < 0.005 else percent(100 * fraction, 0)
+        # The root makes rare errors visible beside frequent hits.
+        cells += (
+            f'<td class="{kind}" style="--heat:{10 + 80 * math.sqrt(fraction):.0f}%"'
+            f' title="{title}: {count:,} of {total:,}">{count:,}<small>{share}</small></td>'
+        )
+    accuracy = f"{100 * row[k] / total:.1f}" if total else "–"
+    return f'<tr><th scope="row">{_class(report, k)}</th>{cells}<td class="recall">{accuracy}</td></tr>'
 
 
-def _confusion_cell(report: RunReport, k: int, j: int, found: int, total: int) -> str:
-    if not found:
-        return '<td class="none">·</td>'
-    share = found / total
-    kind = "hit" if j == k else "miss"
-    dense = " dense" if share > 0.45 else ""
-    # The root makes rare mistakes visible beside common hits.
-    return (
-        f'<td class="{kind}{dense}" style="--heat:{10 + 80 * math.sqrt(share):.0f}%"'
-        f' title="{name(report.classes[k])} taken for {name(report.classes[j])}: {found:,} of {total:,}">'
-        f"{found:,}<small>{_share(share)}</small></td>"
-    )
-
-
-def _share(share: float) -> str:
-    return "&lt;1 %" if share < 0.005 else percent(100 * share, 0)
-
-
-def _commonest_mistake(report: RunReport, table: np.ndarray) -> str:
-    tested, wrong = int(table.sum()), int(table.sum() - np.trace(table))
-    if not wrong:
-        return f"All {counted(tested, 'tested node')} are right."
-    mistakes = table - np.diag(np.diag(table))
-    truth, taken = divmod(int(mistakes.argmax()), report.num_classes)
-    often = counted(int(mistakes.max()), "time")
-    return (
-        f"{count(wrong)} of {counted(tested, 'tested node')} are wrong. The commonest mistake: "
-        f"{name(report.classes[truth])} taken for {name(report.classes[taken])}, {often}."
-    )
-
-
-def doubts(report: RunReport) -> str:
-    """The nodes that the model can least decide on."""
+def uncertain(report: RunReport) -> str:
+    """The nodes with the smallest margin between their two most probable classes."""
     if report.num_classes < 2:
         return ""
-    rows = "".join(_doubt(report, doubt) for doubt in report.least_certain())
-    return _section(
-        "doubts", "Least certain nodes",
-        '<div class="card"><div class="scroll" tabindex="0" role="region" aria-label="Least certain nodes">'
-        '<table class="doubts"><thead><tr><th scope="col">node</th><th scope="col" colspan="2">best</th>'
-        '<th scope="col" colspan="2">second</th><th scope="col">margin, points</th>'
-        '<th scope="col">truth</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div></div>",
-        "Their two best classes are almost equally probable. Labels for these are likely to help most.",
-    )  # fmt: skip
+    columns = _columns("node") + '<th scope="col" colspan="2">first</th><th scope="col" colspan="2">second</th>'
+    columns += _columns("margin (points)", "true class")
+    rows = (_uncertain_row(report, node) for node in report.least_certain())
+    table = _table("uncertain", columns, rows, "Least certain nodes")
+    lead = "Their two most probable classes are almost equally probable. Labelling these nodes is likely to help most."
+    return _section("uncertain", "Least certain nodes", f'<div class="card">{table}</div>', lead)
 
 
-def _doubt(report: RunReport, doubt: Doubt) -> str:
-    truth = int(report.truth[doubt.node])
-    judged = "" if truth == UNKNOWN else ' <b class="ok">✓</b>' if truth == doubt.first else ' <b class="wrong">✗</b>'
-    known = ' <small class="quiet">labelled</small>' if doubt.labelled else ""
+def _uncertain_row(report: RunReport, node: int) -> str:
+    (first, second), (p_first, p_second) = (values[node] for values in report.top_two)
+    true = int(report.y[node])
+    mark = "" if true == UNKNOWN else ' <b class="ok">✓</b>' if true == first else ' <b class="wrong">✗</b>'
+    label = "" if report.labels[node] == UNKNOWN else ' <small class="quiet">labelled</small>'
     return (
-        f'<tr><td><button type="button" class="show" data-node="{doubt.node}" title="Show on the map">'
-        f"{name(report.name_of(doubt.node))}</button>{known}</td>"
-        f"<td>{_class(report, doubt.first)}</td><td>{percent(100 * doubt.first_probability)}</td>"
-        f"<td>{_class(report, doubt.second)}</td><td>{percent(100 * doubt.second_probability)}</td>"
-        f"<td>{100 * doubt.margin:.1f}</td><td>{_class(report, truth)}{judged}</td></tr>"
+        f'<tr><td><button type="button" class="show" data-node="{node}" title="Show on the map">'
+        f"{escape_name(report.name_of(node))}</button>{label}</td>"
+        f"<td>{_class(report, first)}</td><td>{percent(100 * p_first)}</td>"
+        f"<td>{_class(report, second)}</td><td>{percent(100 * p_second)}</td>"
+        f"<td>{100 * (p_first - p_second):.1f}</td><td>{_class(report, true)}{mark}</td></tr>"
     )
 
 
-# -- what follows -----------------------------------------------------------------------------------------------------
+# -- labels, settings, notes ------------------------------------------------------------------------------------------
 
 
 def additions(report: RunReport) -> str:
-    """What further labels bring, with nothing retrained."""
+    """Accuracy with further labels, without retraining."""
     if not report.additions:
         return ""
-    rising = sorted(report.additions, key=lambda addition: addition.labels)
-    labels = np.array([addition.labels for addition in rising], np.float64)
-    right = np.array([addition.accuracy for addition in rising], np.float64)
-    line = Line("accuracy", labels, right, "var(--series-2)")
-    told = "; ".join(f"{count(a.labels)} labels {percent(a.accuracy)}" for a in rising)
-    chart = line_chart([line], across="labels", up="accuracy, %", summary=f"Accuracy by labels: {told}.", dots=True)
-    rows = "".join(
-        f'<tr><th scope="row">{count(a.labels)}</th><td>{percent(a.accuracy)}</td>'
-        f"<td>{'' if a is rising[0] else signed(a.accuracy - rising[0].accuracy)}</td>"
-        f"<td>{number(a.milliseconds)}</td></tr>"
-        for a in rising
+    steps = sorted(report.additions, key=lambda step: step.labels)
+    labels, accuracy = (np.array([getattr(step, k) for step in steps], np.float64) for k in ("labels", "accuracy"))
+    line = Line("accuracy", labels, accuracy, "var(--series-2)")
+    summary = "; ".join(f"{step.labels:,} labels {percent(step.accuracy)}" for step in steps)
+    summary = f"Accuracy by number of labels: {summary}."
+    chart = line_chart([line], x_label="labels", y_label="accuracy (%)", summary=summary, dots=True)
+    rows = (
+        f'<tr><th scope="row">{step.labels:,}</th><td>{step.accuracy:.1f}</td>'
+        f"<td>{'' if step is steps[0] else signed(step.accuracy - steps[0].accuracy)}</td>"
+        f"<td>{number(step.milliseconds)}</td></tr>"
+        for step in steps
     )
-    table = (
-        '<div class="scroll"><table class="additions"><thead><tr><th scope="col">labels</th><th scope="col">right</th>'
-        f'<th scope="col">change</th><th scope="col">ms</th></tr></thead><tbody>{rows}</tbody></table></div>'
-    )
-    return _section(
-        "additions", "Adding labels", f'<div class="card beside">{chart}{table}</div>',
-        "New labels change the distances at once. Nothing is trained again.",
-    )  # fmt: skip
+    table = _table("additions", _columns("labels", "accuracy (%)", "change", "ms"), rows)
+    lead = "New labels update the distances immediately. Nothing is retrained."
+    return _section("additions", "Adding labels", f'<div class="card beside">{chart}{table}</div>', lead)
 
 
 def settings(report: RunReport) -> str:
-    rows = "".join(
-        f'<tr><th scope="row">{text(key)}</th><td>{text(value)}</td></tr>' for key, value in flattened(report.settings)
-    )
-    if not rows:
+    pairs = flatten_settings(report.settings)
+    if not pairs:
         return ""
-    return _section(
-        "settings", "Settings",
-        f'<details class="card"><summary>{counted(rows.count("<tr>"), "setting")} of this run</summary>'
-        f'<div class="scroll"><table class="settings"><tbody>{rows}</tbody></table></div></details>',
-    )  # fmt: skip
+    rows = (f'<tr><th scope="row">{escape_text(key)}</th><td>{escape_text(value)}</td></tr>' for key, value in pairs)
+    summary = f"<summary>{counted(len(pairs), 'setting')} of this run</summary>"
+    return _section("settings", "Settings", f'<details class="card">{summary}{_table("settings", "", rows)}</details>')
 
 
 def notes(report: RunReport) -> str:
-    if not report.notes:
-        return ""
-    listed = "".join(f"<li>{text(note)}</li>" for note in report.notes)
-    return _section("notes", "Notes", f'<ul class="card notes">{listed}</ul>')
-
-
-def footer(report: RunReport) -> str:
-    return f"<footer><p>lggd {text(report.version)} · {text(report.machine)}</p></footer>"
+    items = "".join(f"<li>{escape_text(note)}</li>" for note in report.notes)
+    return _section("notes", "Notes", f'<ul class="card notes">{items}</ul>') if items else ""

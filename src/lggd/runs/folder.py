@@ -1,25 +1,26 @@
-"""The folder that a run leaves behind: predictions, features, the model, its settings and a report, all or none."""
+"""The folder of a run: predictions, features, the model, its settings and a report, written whole or not at all."""
 
 from __future__ import annotations
 
 import datetime
 import platform
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lggd.data.output_files import write_features, write_predictions
 from lggd.data.splits import fingerprint
-from lggd.data.tables import write_features, write_predictions
 from lggd.estimator import storage
 from lggd.estimator.fit_task import read_graph
 from lggd.files import check_folder_writable, replacing_folder
 from lggd.report import page
-from lggd.report.content import RunReport
-from lggd.report.placement import place
-from lggd.runs.run import Outcome, installed_versions
+from lggd.report.graph_layout import layout_graph
+from lggd.report.run_report import RunReport
+from lggd.runs.run import RunResult, distance_features, installed_versions
 
 MARKER = "run.json"
 PREDICTIONS, FEATURES, MODEL, SETTINGS, REPORT = (
@@ -28,118 +29,79 @@ PREDICTIONS, FEATURES, MODEL, SETTINGS, REPORT = (
 
 
 def check_run_folder(out: str | Path) -> Path:
-    """The path, if a run may be written there. Asked before training."""
+    """Returns the path if a run may be written there; called before training."""
     return check_folder_writable(out, MARKER)
 
 
-def write_run(out: str | Path, outcome: Outcome, facts: Mapping[str, Any], *, command: str, report: bool) -> None:
-    """Puts everything into the folder `out`, whole or not at all; it replaces an earlier run there."""
-    subject, model = outcome.subject, outcome.model
-    settings = settings_record(outcome, command)
+def write_run(out: str | Path, result: RunResult, *, command: str = "lggd run", report: bool = True) -> dict[str, Any]:
+    """Writes all files into the folder `out`, replacing an earlier run; returns the content of `run.json`."""
+    run_input, settings = result.input, settings_record(result, command)
+    facts = run_facts(result, out, report=report)
     with replacing_folder(out, MARKER) as folder:
-        write_predictions(
-            folder / PREDICTIONS, subject.ids, subject.classes, outcome.probabilities, given=outcome.given
-        )
-        write_features(folder / FEATURES, subject.ids, outcome.feature_names, outcome.features)
-        model.save(folder / MODEL)
+        write_predictions(folder / PREDICTIONS, run_input.ids, run_input.classes, result.probabilities, result.labels)
+        if result.features is not None:
+            names = result.model.metadata_["feature_names"]
+            write_features(folder / FEATURES, run_input.ids, names, result.features)
+        result.model.save(folder / MODEL)
         storage.write_json(folder / SETTINGS, settings)
-        if report:
-            page.write(run_report(outcome, settings), folder / REPORT)
+        if REPORT in facts["files"]:
+            page.write(run_report(result, settings), folder / REPORT)
         storage.write_json(folder / MARKER, facts)
+    return facts
 
 
-def run_facts(outcome: Outcome, out: str | Path, *, report: bool) -> dict[str, Any]:
-    """A run in short, as `run.json` keeps it."""
-    subject, settings = outcome.subject, outcome.settings
-    validation = getattr(subject.data, "val_mask", None)
+def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, Any]:
+    """Returns a summary of the run."""
+    run_input, settings = result.input, result.settings
+    validation = getattr(run_input.data, "val_mask", None)
+    files = [PREDICTIONS, *[FEATURES] * (result.features is not None), f"{MODEL}/", SETTINGS, MARKER]
     return {
-        "dataset": subject.name,
-        "backbone": settings.backbone,
-        "features": type(outcome.model.features_).__name__.lower(),
-        "preset": settings.preset,
-        "seed": settings.seed,
-        "device": settings.device,
-        "nodes": len(subject.ids),
-        "edges": subject.num_edges,
-        "classes": subject.classes,
-        "labelled": int((outcome.measured_given >= 0).sum()),
+        "dataset": run_input.name, "method": settings.method, "backbone": settings.backbone_name,
+        "preset": settings.preset, "seed": settings.seed, "device": settings.device,
+        "nodes": len(run_input.ids), "edges": run_input.num_edges, "classes": run_input.classes,
+        "labelled": int((result.measured_labels >= 0).sum()),
         "validation": 0 if validation is None else int(validation.sum()),
-        "heldout": int(subject.held_out.sum()),
-        "accuracy": dict(outcome.accuracy),
-        "seconds": outcome.seconds["all"],
-        "training_seconds": {name: outcome.seconds[name] for name in outcome.accuracy},
-        "additions": [
-            {"labels": a.labels, "accuracy": a.accuracy, "milliseconds": a.milliseconds} for a in outcome.additions
-        ],
-        "notes": list(outcome.notes),
-        "resumed": outcome.resumed,
-        "out": str(out),
-        "files": [PREDICTIONS, FEATURES, f"{MODEL}/", SETTINGS, MARKER, *[REPORT] * report],
-    }
+        "heldout": int(run_input.held_out.sum()),
+        "titles": settings.titles(), "accuracy": dict(result.accuracy), "seconds": result.seconds["all"],
+        "training_seconds": {part: result.seconds[part] for part in result.accuracy},
+        "additions": [asdict(addition) for addition in result.additions],
+        "notes": list(result.notes), "resumed": result.resumed, "out": str(out),
+        # The report shows maps of distances.
+        "files": files + [REPORT] * (report and result.distances is not None),
+    }  # fmt: skip
 
 
-def settings_record(outcome: Outcome, command: str) -> dict[str, Any]:
-    """Every setting as it was in the end, presets and defaults spelt out, and what else the numbers depend on."""
-    model, settings = outcome.model, outcome.settings
-    backbone = storage.to_plain(model.backbone, "backbone")
-    optimization = storage.to_plain(model.optimization, "optimization")
-    raw = None if outcome.accuracy["raw"] is None and outcome.seconds["raw"] is None else backbone
+def settings_record(result: RunResult, command: str) -> dict[str, Any]:
+    """Returns every setting with defaults spelt out, and everything else that the numbers depend on."""
+    settings = result.settings
     return {
-        "command": command,
-        "data": dict(outcome.subject.origin),
-        "split_fingerprint": fingerprint(outcome.subject.data),
-        "data_fingerprint": outcome.subject.fingerprint(),
-        "seed": settings.seed,
-        "device": settings.device,
-        "preset": settings.preset,
-        "lggd": {
-            "features": storage.to_plain(model.features_, "features"),
-            "backbone": backbone,
-            "optimization": optimization,
-        },
-        "raw": None if raw is None else {"backbone": raw, "optimization": optimization},
+        "command": command, "data": dict(result.input.origin), "split_fingerprint": fingerprint(result.input.data),
+        "data_fingerprint": result.input.fingerprint(), "seed": settings.seed, "device": settings.device,
+        "method": settings.method, "preset": settings.preset, "model": storage.to_plain(result.model, "model"),
+        "reference": None if result.seconds["reference"] is None else settings.reference_method,
         "versions": installed_versions(),
-    }
+    }  # fmt: skip
 
 
-def run_report(outcome: Outcome, settings: Mapping[str, Any]) -> RunReport:
-    """What the page shows: predictions as they were when the accuracy was measured."""
-    subject, model = outcome.subject, outcome.model
-    probabilities = outcome.measured_probabilities
+def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
+    """Returns what the page shows: predictions as they were when accuracy was measured."""
+    run_input, titles, probabilities = result.input, result.settings.titles(), result.measured_probabilities
+    data, times = run_input.data, distance_features(result.model.features_)[0].times  # type: ignore[attr-defined]
     return RunReport(
-        title=f"LGGD on {subject.name}",
-        dataset=subject.name,
-        backbone=outcome.settings.backbone,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        version=installed_versions()["lggd"],
-        machine=f"{platform.system()} {platform.machine()}, {outcome.settings.device}",
-        seconds=outcome.seconds["all"] or 0.0,
-        settings=settings,
-        num_nodes=len(subject.ids),
-        num_edges=subject.num_edges,
-        classes=subject.classes,
-        ids=subject.ids,
-        accuracy=outcome.accuracy,
-        heldout=int(subject.held_out.sum()),
-        labelled=int((outcome.measured_given >= 0).sum()),
-        curves=outcome.curves,
-        times=model.features_.settings.times,  # type: ignore[union-attr]
-        distances=outcome.distances.numpy(),
-        positions=_positions(subject.data),
-        edges=subject.data.edge_index.numpy(),
-        truth=subject.data.y.numpy(),
-        given=outcome.measured_given.numpy(),
-        predicted=probabilities.argmax(1).numpy(),
-        probabilities=probabilities.numpy(),
-        tested=subject.held_out.numpy(),
-        additions=outcome.additions,
-        notes=outcome.notes,
-    )
+        title=f"{titles['model']} on {run_input.name}", dataset=run_input.name, titles=titles,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), version=installed_versions()["lggd"],
+        machine=f"{platform.system()} {platform.machine()}, {result.settings.device}",
+        seconds=result.seconds["all"] or 0.0, settings=settings, num_edges=run_input.num_edges,
+        classes=run_input.classes, ids=run_input.ids, accuracy=result.accuracy, curves=result.curves, times=times,
+        distances=result.distances, positions=_positions(data), edges=data.edge_index, y=data.y,
+        labels=result.measured_labels, predicted=probabilities.argmax(1), probabilities=probabilities,
+        test_mask=run_input.held_out, additions=result.additions, notes=result.notes,
+    )  # type: ignore[arg-type]  # fmt: skip
 
 
 def _positions(data: Any) -> NDArray[np.float32]:
-    """Where the data say that nodes lie, if that is in the plane; else where their edges put them."""
+    """The coordinates in the data, if they are two-dimensional; else a layout of the graph."""
     given = getattr(data, "pos", None)
     if given is not None and given.shape[1] == 2:
         return np.asarray(given.cpu().numpy(), np.float32)
-    return place(read_graph(data))
+    return layout_graph(read_graph(data))

@@ -1,4 +1,4 @@
-"""One run on one graph: a backbone without LGGD and with it, on the same nodes, and what more labels would bring."""
+"""One run on one graph: a model, its backbone alone for reference, and what more labels would gain."""
 
 from __future__ import annotations
 
@@ -6,182 +6,206 @@ import copy
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.errors import InputError
-from lggd.features import GGD, LGGD
+from lggd.estimator.estimator import NodeClassifier
+from lggd.features.distance_features import DistanceFeatures
 from lggd.memory import Memory
-from lggd.models.classifier import LGGDClassifier
+from lggd.models import Ensemble, SelfTraining
 from lggd.models.memory_estimate import estimate_memory
-from lggd.report.content import Addition
-from lggd.runs.subject import FEWEST_HELD_OUT, Subject
+from lggd.report.run_report import LabelAddition
+from lggd.runs.methods import BACKBONES, METHODS, build_model
+from lggd.runs.run_input import FEWEST_HELD_OUT, RunInput
 from lggd.runs.training import UnfinishedTraining
-from lggd.training.optimization import Optimization
 from lggd.training.progress import History, Progress
+from lggd.validation import check_choice
 
-BACKBONES: dict[str, GCN | GAT | ChebNet | JKNet | None] = {
-    "gcn": GCN(),
-    "gat": GAT(),
-    "chebnet": ChebNet(),
-    "jknet": JKNet(),
-    "none": None,
-}
-# With fewer held-out nodes than this, what new labels bring would be lost in the noise.
-ENOUGH_TO_REVEAL = 100
-# What the stages of a fit are called beside those of the backbone alone.
-CURVES = {"distances": "distances", "backbone": "backbone with LGGD"}
+# With fewer held-out nodes than this, the gain of new labels would be lost in the noise.
+FEWEST_TO_REVEAL = 100
 REVEALED, REVEALED_SHARE = 3, 10  # three times a tenth of them
+DEFAULT_BACKBONE = "gcn"
 
-# Called after every epoch with the part of the run, "raw" or "lggd".
+# Called after every epoch with the part of the run, "reference" or "model".
 RunCallback = Callable[[str, Progress], None]
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What a run may be told. `epochs` bounds the training of the backbone; None leaves it as it is."""
+    """The choices of a run by name. `backbone` and `epochs` are those of the method where they are None."""
 
-    backbone: Literal["gcn", "gat", "chebnet", "jknet", "none"] = "gcn"
-    preset: Literal["default", "paper", "release"] = "default"
+    method: str = "lggd"
+    backbone: str | None = None
+    preset: str = "default"
     seed: int = 0
     epochs: int | None = None
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.backbone not in BACKBONES:
-            raise InputError("backbone", f"be one of {', '.join(BACKBONES)}", repr(self.backbone))
+        check_choice("method", self.method, METHODS)
+        if self.backbone is not None:
+            check_choice("backbone", self.backbone, BACKBONES)
+
+    def for_input(self, run_input: RunInput) -> RunSettings:
+        """Returns settings that suit the graph: LGGD learns from node features, so GGD replaces it without them."""
+        if run_input.has_features or not METHODS[self.method].needs_features:
+            return self
+        if self.method != "lggd":
+            raise InputError("method", "be ggd for nodes without features", self.method, "Add features, or use ggd.")
+        return RunSettings("ggd", self.backbone, "default", self.seed, self.epochs, self.device)
+
+    def model(self) -> NodeClassifier:
+        """Returns the model, unfitted."""
+        return build_model(self.method, self.backbone, self.preset, self.epochs, self.seed)
 
     @property
-    def optimization(self) -> Optimization:
-        return Optimization() if self.epochs is None else replace(Optimization(), epochs=self.epochs)
+    def backbone_name(self) -> str | None:
+        """The backbone of the method; None if it has none."""
+        return (self.backbone or DEFAULT_BACKBONE) if METHODS[self.method].has_backbone else None
 
-    def without_lggd(self) -> LGGDClassifier:
-        """The backbone on the node contents alone."""
-        return LGGDClassifier(None, BACKBONES[self.backbone], self.optimization, self.seed)
+    @property
+    def reference_method(self) -> str | None:
+        """The backbone alone, which the model is compared with; None without one, or if the model is one itself."""
+        name = self.backbone or DEFAULT_BACKBONE
+        return None if name == "none" or self.method in BACKBONES else name
 
-    def with_lggd(self, has_contents: bool) -> LGGDClassifier:
-        """The same backbone on distances: learned from node contents, or plain ones where there are none."""
-        features = LGGD(preset=self.preset, seed=self.seed) if has_contents else GGD(seed=self.seed)
-        return LGGDClassifier(features, BACKBONES[self.backbone], self.optimization, self.seed)
+    def titles(self) -> dict[str, str]:
+        """Returns what the parts of the run are called: {"reference": "GCN", "model": "LGGD with GCN"}."""
+        reference, method = self.reference_method, METHODS[self.method]
+        alone = METHODS[reference].title if reference else ""
+        joined = f"{method.title} with {alone}" if method.has_backbone and alone else method.title
+        return ({"reference": alone} if reference else {}) | {"model": joined}
 
-    def memory(self, subject: Subject) -> Memory:
-        """What learning distances will take, on the device of the run."""
-        data = copy.copy(subject.data).to(self.device)  # PyG moves a Data in place
-        return estimate_memory(data, self.with_lggd(subject.has_contents))
+    def memory(self, run_input: RunInput) -> Memory | None:
+        """Estimates the memory that learning distances takes on the device of the run; None without distances."""
+        features, models = getattr(self.model(), "features", None), 1
+        while isinstance(features, (SelfTraining, Ensemble)):
+            models, features = models * getattr(features, "members", 1), features.model
+        if features is None:
+            return None
+        data = copy.copy(run_input.data).to(self.device)  # PyG moves a Data in place
+        return estimate_memory(data, features, models=models)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """What came out of a run, on the CPU, for N nodes, K classes and T times.
+class RunResult:
+    """The result of a run, on the CPU, for N nodes, K classes and T times.
 
-    `model` is the one to keep. `probabilities [N, K]` and `given [N]` are its predictions and labels at the end;
-    `measured_probabilities` and `measured_given` those that the accuracy was measured with, before held-out labels were
-    given back to it; so are `distances [T, N, K]`. `curves` tell of every epoch of every stage. Accuracies are in per
-    cent, None where unknown; `seconds` are those of the parts "raw" and "lggd", and of "all".
+    `probabilities [N, K]` and `labels [N]` are the model's at the end; `measured_probabilities` and `measured_labels`
+    those that accuracy was measured with, before held-out labels returned to it, and so are `distances [T, N, K]`.
+    `features [N, F]` and `distances` are None where the method has none. `curves` hold one value per epoch by stage.
+    Accuracies are percentages, None where unknown. Parts are "reference" and "model"; `seconds` also has "all".
     """
 
-    subject: Subject
+    input: RunInput
     settings: RunSettings
-    model: LGGDClassifier
+    model: NodeClassifier
     accuracy: Mapping[str, float | None]
     seconds: Mapping[str, float | None]
-    additions: tuple[Addition, ...]
+    additions: tuple[LabelAddition, ...]
     notes: tuple[str, ...]
     probabilities: Tensor
-    given: Tensor
+    labels: Tensor
     measured_probabilities: Tensor
-    measured_given: Tensor
-    distances: Tensor
-    features: Tensor
+    measured_labels: Tensor
+    distances: Tensor | None
+    features: Tensor | None
     curves: Mapping[str, History]
     resumed: bool
 
-    @property
-    def feature_names(self) -> list[str]:
-        """The features' names, with the classes' own names in them."""
-        return feature_names(self.model.features_, self.subject.classes)
 
-
-def described(subject: Subject, settings: RunSettings) -> dict[str, Any]:
-    """All that the result of a run depends on, by name: what a resumed run must have in common with the first."""
-    told = {name: getattr(settings, name) for name in RunSettings.__dataclass_fields__}
+def settings_of_run(run_input: RunInput, settings: RunSettings) -> dict[str, Any]:
+    """Returns everything that the result depends on, by name: what a resumed run must share with the first."""
     versions = {f"version of {name}": found for name, found in installed_versions().items()}
-    return {**subject.origin, **told, "fingerprint of the data": subject.fingerprint(), **versions}
+    return {
+        **run_input.origin, **asdict(settings), "fingerprint of the data": run_input.fingerprint(), **versions
+    }  # fmt: skip
 
 
 def run(
-    subject: Subject,
+    run_input: RunInput,
     settings: RunSettings = RunSettings(),
     *,
-    progress: RunCallback | None = None,
+    callback: RunCallback | None = None,
     training: UnfinishedTraining | None = None,
     resume: bool = False,
-) -> Outcome:
-    """Trains and measures. With a folder for unfinished `training` it can be interrupted, and go on from there."""
-    began = time.perf_counter()
-    notes = list(subject.notes)
+) -> RunResult:
+    """Trains and measures. With a folder for unfinished `training`, an interrupted run can be resumed."""
+    started = time.perf_counter()
+    settings = settings.for_input(run_input)
+    notes = list(run_input.notes)
     resumed = training is not None and training.open(resume=resume)
     if resume and not resumed:
-        notes.append("There was no interrupted run to resume, so this one started from the beginning.")
-    data = copy.copy(subject.data).to(settings.device)  # PyG moves a Data in place
-
-    def fit(model: LGGDClassifier, part: str) -> float:
-        started = time.perf_counter()
-        callback = None if progress is None else lambda told: progress(part, told)
-        model.fit(data, callback=callback, checkpoint=None if training is None else training.checkpoint(part))
-        return time.perf_counter() - started
-
+        notes.append("There was no interrupted run to resume; this one started from the beginning.")
+    data = copy.copy(run_input.data).to(settings.device)  # PyG moves a Data in place
+    titles = settings.titles()
     curves: dict[str, History] = {}
-    accuracy: dict[str, float | None] = {"raw": None, "lggd": None}
-    seconds: dict[str, float | None] = {"raw": None, "lggd": None}
-    if settings.backbone != "none" and subject.has_contents:
-        raw = settings.without_lggd()
-        seconds["raw"] = fit(raw, "raw")
-        accuracy["raw"] = _percent_right(raw.predict(), subject)
-        curves["backbone without LGGD"] = raw.history_["backbone"]
+    accuracy: dict[str, float | None] = {"reference": None, "model": None}
+    seconds: dict[str, float | None] = {"reference": None, "model": None}
+
+    def fit(model: NodeClassifier, part: str) -> Tensor:
+        began = time.perf_counter()
+        progress = None if callback is None else lambda epoch: callback(part, epoch)
+        model.fit(data, callback=progress, checkpoint=None if training is None else training.checkpoint(part))
+        seconds[part] = time.perf_counter() - began
+        probabilities = model.predict_proba().cpu()
+        accuracy[part] = _held_out_accuracy(probabilities.argmax(1), run_input)
+        curves.update({f"{titles[part]}: {stage}": values for stage, values in model.history_.items() if values})
+        return probabilities
+
+    if settings.reference_method is not None and run_input.has_features:
+        fit(build_model(settings.reference_method, epochs=settings.epochs, seed=settings.seed), "reference")
     else:
-        notes.append(_why_no_raw(subject))
-    model = settings.with_lggd(subject.has_contents)
-    seconds["lggd"] = fit(model, "lggd")
-    curves |= {CURVES[stage]: history for stage, history in model.history_.items() if history}
-    measured, given = model.predict_proba().cpu(), model.labels_.cpu()
-    accuracy["lggd"] = _percent_right(measured.argmax(1), subject)
-    if accuracy["lggd"] is None and not any("Accuracy is unknown" in note for note in notes):
-        notes.append("Accuracy is unknown: fewer than two nodes with a known class were held out.")
-    additions = _additions(model, subject, settings.seed)
-    distances = model.features_.distances(model.data_).permute(1, 0, 2).cpu()  # type: ignore[union-attr]
-    if subject.rejoins and bool(subject.held_out.any()):
-        nodes = subject.held_out.nonzero().squeeze(1)
-        model.add_labels(nodes, subject.data.y[nodes])
-    model.metadata_ = {
-        "dataset": subject.name,
-        "ids": subject.ids,
-        "classes": subject.classes,
-        "feature_names": feature_names(model.features_, subject.classes),
-    }
-    final, features = model.predict_proba().cpu(), model.features_.features(model.data_).cpu()  # type: ignore[union-attr]
-    seconds["all"] = time.perf_counter() - began
-    return Outcome(
-        subject, settings, model, accuracy, seconds, additions, tuple(notes), final, model.labels_.cpu(),
-        measured, given, distances, features, curves, resumed,
+        notes += _why_no_reference(run_input, settings)
+    model = settings.model()
+    measured, measured_labels = fit(model, "model"), model.labels_.cpu()
+    held_out = run_input.held_out.nonzero().squeeze(1)
+    if accuracy["model"] is None:
+        notes.append("Accuracy is unknown: fewer than two labels were held out to measure it.")
+    additions = _additions(model, run_input, settings.seed) if model.accepts_labels else ()
+    features = getattr(model, "features_", None)
+    inner = distance_features(features)
+    distances = None
+    if inner:
+        distances = torch.stack([one.distances(model.data_) for one in inner]).mean(0).permute(1, 0, 2).cpu()
+    if run_input.restores_labels and len(held_out):
+        if model.accepts_labels:
+            model.add_labels(held_out, run_input.data.y[held_out])
+        notes.append(_what_became_of_held_out(model))
+    model.metadata_ = {"dataset": run_input.name, "ids": run_input.ids, "classes": run_input.classes}
+    if features is not None:
+        model.metadata_["feature_names"] = feature_names(inner[0], run_input.classes)
+    final = model.predict_proba().cpu()
+    table = None if features is None else features.features(model.data_).cpu()
+    seconds["all"] = time.perf_counter() - started
+    return RunResult(
+        run_input, settings, model, accuracy, seconds, additions, tuple(notes), final, model.labels_.cpu(), measured,
+        measured_labels, distances, table, curves, resumed,
     )  # fmt: skip
 
 
-def feature_names(features: GGD | LGGD | None, classes: list[str]) -> list[str]:
-    """`class 2, t=1` becomes `class red, t=1`."""
-    if features is None:
-        return []
+def distance_features(features: Any) -> list[DistanceFeatures]:
+    """Returns the fitted distance features themselves, without ensembles and self-training around them."""
+    if isinstance(features, SelfTraining):
+        return distance_features(features.model_)
+    if isinstance(features, Ensemble):
+        return [inner for member in features.members_ for inner in distance_features(member)]
+    return [features] if isinstance(features, DistanceFeatures) else []
+
+
+def feature_names(features: DistanceFeatures, classes: list[str]) -> list[str]:
+    """Returns the names of the features with those of the classes: "class red, t=1" in place of "class 2, t=1"."""
     per_class = [f"class {name}, t={t:g}" for t in features.times for name in classes]
     return per_class + features.feature_names_[len(per_class) :]
 
 
 def installed_versions() -> dict[str, str]:
-    """The versions that numbers may depend on."""
+    """Returns the versions of the software that numbers may depend on."""
     found = {"python": platform.python_version()}
     for name in ("lggd", "torch", "torch-geometric", "numpy", "numba"):
         try:
@@ -191,54 +215,54 @@ def installed_versions() -> dict[str, str]:
     return found
 
 
-def _why_no_raw(subject: Subject) -> str:
-    if not subject.has_contents:
-        return (
-            "The nodes have no features to learn from, so plain distances (GGD) stand in for learned ones, "
-            "and there is nothing to compare them with."
-        )
-    return "Without a backbone, each node gets the class that is nearest by distance; there is nothing to compare with."
+def _why_no_reference(run_input: RunInput, settings: RunSettings) -> list[str]:
+    if not run_input.has_features:
+        return ["The nodes have no features: GGD uses the graph alone, and there is nothing to compare it with."]
+    if settings.backbone == "none":
+        return ["Without a backbone, each node gets its nearest class by distance; there is nothing to compare with."]
+    return []
 
 
-def _percent_right(predicted: Tensor, subject: Subject) -> float | None:
-    mask = subject.held_out
-    if int(mask.sum()) < FEWEST_HELD_OUT:
-        return None
-    return _share_right(predicted, subject.data.y, mask.nonzero().squeeze(1))
+def _what_became_of_held_out(model: NodeClassifier) -> str:
+    if not model.accepts_labels:
+        return "The method cannot add the held-out labels without training: the model does not use them."
+    return (
+        "Afterwards the held-out labels were added without training: predictions.csv, features.parquet and the model "
+        "use all labels, and the report shows predictions without them."
+    )
 
 
-def _share_right(predicted: Tensor, truth: Tensor, nodes: Tensor) -> float:
-    right = int((predicted.cpu()[nodes] == truth[nodes]).sum())
-    return 100 * right / len(nodes)
+def _held_out_accuracy(predicted: Tensor, run_input: RunInput) -> float | None:
+    nodes = run_input.held_out.nonzero().squeeze(1)
+    return None if len(nodes) < FEWEST_HELD_OUT else _accuracy(predicted, run_input.data.y, nodes)
 
 
-def _additions(model: LGGDClassifier, subject: Subject, seed: int) -> tuple[Addition, ...]:
-    """What it brings to learn of a tenth of the held-out nodes, three times: per cent right on those never revealed.
+def _accuracy(predicted: Tensor, truth: Tensor, nodes: Tensor) -> float:
+    """The percentage of correct predictions."""
+    return 100 * int((predicted.cpu()[nodes] == truth[nodes]).sum()) / len(nodes)
 
-    The same nodes are counted each time. It happens to a copy: the model itself learns of nothing.
+
+def _additions(model: NodeClassifier, run_input: RunInput, seed: int) -> tuple[LabelAddition, ...]:
+    """Measures the gain of revealing a tenth of the held-out labels, three times, on nodes that are never revealed.
+
+    Afterwards the model has its own labels again.
     """
-    nodes = subject.held_out.nonzero().squeeze(1)
-    if len(nodes) < ENOUGH_TO_REVEAL:
+    nodes = run_input.held_out.nonzero().squeeze(1)
+    if len(nodes) < FEWEST_TO_REVEAL:
         return ()
     order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))]
     batch = len(nodes) // REVEALED_SHARE
     never = order[REVEALED * batch :]
-    copied, truth = _copied(model), subject.data.y
+    truth, labels, log = run_input.data.y, model.labels_, list(model.additions_)
     found = []
     for revealed in range(REVEALED + 1):
         new = order[(revealed - 1) * batch : revealed * batch] if revealed else order[:0]
         began = time.perf_counter()
         if len(new):
-            copied.add_labels(new, truth[new])
-        predicted = copied.predict().cpu()
+            model.add_labels(new, truth[new])
+        predicted = model.predict().cpu()
         milliseconds = 1000 * (time.perf_counter() - began)
-        known = int((copied.labels_ >= 0).sum())
-        found.append(Addition(known, _share_right(predicted, truth, never), milliseconds))
+        found.append(LabelAddition(int((model.labels_ >= 0).sum()), _accuracy(predicted, truth, never), milliseconds))
+    model._set_labels(labels)
+    model.additions_ = log
     return tuple(found)
-
-
-def _copied(model: LGGDClassifier) -> LGGDClassifier:
-    """A model that takes in labels on its own, with the same numbers in it."""
-    copied = copy.copy(model)
-    copied.features_, copied.additions_ = copy.copy(model.features_), list(model.additions_)
-    return copied

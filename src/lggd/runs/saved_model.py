@@ -1,4 +1,4 @@
-"""A saved model with the names of its nodes and classes: what it predicts, and how it takes in new labels."""
+"""A saved model with the names of its nodes and classes: predictions, and labels added from a file."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.data.tables import read_labels, write_predictions
+from lggd.data.graph_files import read_label_file
+from lggd.data.output_files import write_predictions
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.models.classifier import LGGDClassifier
+from lggd.estimator.labels import LabelConflictError, merge_labels
+from lggd.models import load_model
 
 
 @dataclass(frozen=True)
-class Added:
-    """What a file of labels brought: how many it `told`, how many of them were `new`, how many nodes are now predicted
-    otherwise, and how long it took to add the labels and predict anew."""
+class AddedLabels:
+    """The effect of a file of labels: how many it has, how many were new, how many predictions changed, and how long
+    it took to add them and predict again."""
 
-    told: int
+    labels: int
     new: int
     changed: int
     milliseconds: float
@@ -35,10 +37,9 @@ class SavedModel:
         inside = path / "model"
         is_run = not (path / storage.SETTINGS_FILE).is_file() and (inside / storage.SETTINGS_FILE).is_file()
         self.folder = inside if is_run else path
-        self.model = LGGDClassifier.load(self.folder)
-        nodes = len(self.model.labels_)
+        self.model = load_model(self.folder)
         self.dataset = str(self.model.metadata_.get("dataset") or self.folder.resolve().name)
-        self.ids = self._names("ids", nodes)
+        self.ids = self._names("ids", len(self.model.labels_))
         self.classes = self._names("classes", self.model.num_classes_)
 
     def _names(self, key: str, count: int) -> list[str]:
@@ -48,28 +49,28 @@ class SavedModel:
             return [str(k) for k in range(count)]
         if not isinstance(names, list) or len(names) != count or not all(isinstance(name, str) for name in names):
             path = self.folder / storage.SETTINGS_FILE
-            raise InputError(path, f"name all {count} {key}", but="it does not", remedy="Save the model anew.")
+            raise InputError(path, f"name all {count} {key}", but="it does not", remedy="Save the model again.")
         return names
 
     @property
-    def labelled(self) -> int:
+    def num_labelled(self) -> int:
         return int((self.model.labels_ >= 0).sum())
 
     def probabilities(self) -> Tensor:
-        """Of each class at each node, float32 `[N, K]`."""
+        """Returns the probability of each class, float32 `[N, K]`."""
         return self.model.predict_proba()
 
     def write(self, path: str | Path, probabilities: Tensor) -> None:
-        """The predictions as a table, with the labels that are known."""
-        write_predictions(path, self.ids, self.classes, probabilities, given=self.model.labels_)
+        """Writes the predictions as a table, with the labels in use."""
+        write_predictions(path, self.ids, self.classes, probabilities, self.model.labels_)
 
     def counts(self, probabilities: Tensor) -> dict[str, int]:
-        """How many nodes are predicted to be of each class."""
+        """Returns the number of nodes predicted to be of each class."""
         found = torch.bincount(probabilities.argmax(1), minlength=len(self.classes))
         return dict(zip(self.classes, found.tolist(), strict=True))
 
     def least_certain(self, probabilities: Tensor, count: int) -> list[dict[str, Any]]:
-        """The unlabelled nodes whose two best classes are closest to each other."""
+        """Returns the unlabelled nodes with the smallest margin between their two most probable classes."""
         best = probabilities.topk(min(2, probabilities.shape[1]), dim=1)
         margin = best.values[:, 0] - (best.values[:, 1] if best.values.shape[1] > 1 else 0)
         margin[self.model.labels_ >= 0] = torch.inf
@@ -83,30 +84,25 @@ class SavedModel:
             for k in order
         ]
 
-    def add_labels(self, path: str | Path) -> tuple[Added, Tensor]:
-        """Takes in a file of ids and labels; gives what that brought, and the new probabilities. Nothing is saved."""
-        nodes, labels = (torch.from_numpy(found) for found in read_labels(path, self.ids, self.classes))
-        self._check_agreement(path, nodes, labels)
-        new = self.model.labels_[nodes] < 0
+    def add_labels(self, path: str | Path) -> tuple[AddedLabels, Tensor]:
+        """Adds the labels of a table of ids and classes; returns their effect and the new probabilities."""
+        nodes, labels = (torch.from_numpy(found) for found in read_label_file(path, self.ids, self.classes))
+        try:
+            merge_labels(self.model.labels_, nodes, labels, self.model.num_classes_)
+        except LabelConflictError as error:
+            node, known, label = self.ids[error.node], self.classes[error.known], self.classes[error.label]
+            rule = f"give the node {node!r} its known label {known!r}"
+            raise InputError(path, rule, repr(label), "Leave it out, or train again.") from error
         before = self.probabilities().argmax(1)
         began = time.perf_counter()
+        new = self.model.labels_[nodes] < 0
         if bool(new.any()):
             self.model.add_labels(nodes[new], labels[new])
         probabilities = self.probabilities()
         milliseconds = 1000 * (time.perf_counter() - began)
         changed = int((probabilities.argmax(1) != before).sum())
-        return Added(len(nodes), int(new.sum()), changed, milliseconds), probabilities
-
-    def _check_agreement(self, path: str | Path, nodes: Tensor, labels: Tensor) -> None:
-        known = self.model.labels_[nodes]
-        clash = ((known >= 0) & (known != labels)).nonzero()
-        if len(clash):
-            k = int(clash[0])
-            raise ValueError(
-                f"`{path}`, node {self.ids[int(nodes[k])]!r}: must agree with the label that is known, "
-                f"{self.classes[int(known[k])]!r}, got {self.classes[int(labels[k])]!r}. Leave it out, or train anew."
-            )
+        return AddedLabels(len(nodes), int(new.sum()), changed, milliseconds), probabilities
 
     def save(self) -> None:
-        """Replaces the saved model by this one, whole or not at all."""
+        """Replaces the saved model by this one."""
         self.model.save(self.folder)

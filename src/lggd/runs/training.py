@@ -1,4 +1,4 @@
-"""Unfinished training, kept beside the folder that its result will go to, so that an interrupted run can go on."""
+"""Unfinished training, saved next to the folder of its result, so that an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from lggd.files import check_folder_writable, replacing
 from lggd.training.checkpoint import Checkpoint
 
 MARKER = "training.json"
-PARTS = ("raw", "lggd")
-# Seconds between two saves: about what one may lose.
+PARTS = ("reference", "model")
+# Seconds between two checkpoints: about as much training as an interruption can lose.
 EVERY = 2.0
 
 
 class UnfinishedTraining:
-    """The folder `OUT.training`: which run it belongs to, and a checkpoint for each of its parts.
+    """The folder `OUT.training`: the settings of the run it belongs to, and a checkpoint for each of its parts.
 
-    `settings` are all that the result depends on, by name, as JSON can hold them. Only a run with the same may go on.
+    `settings` are everything that the result depends on, by name, as JSON can hold it; only a run with equal settings
+    can be resumed.
     """
 
     def __init__(self, out: str | Path, settings: Mapping[str, Any], every: float = EVERY) -> None:
@@ -30,7 +31,7 @@ class UnfinishedTraining:
         self.settings, self.every = json.loads(json.dumps(settings)), every
 
     def open(self, *, resume: bool) -> bool:
-        """Makes the folder ready; whether there is something to go on from. Unless asked to resume, starts anew."""
+        """Prepares the folder, empty unless a run is resumed; returns whether there is training to resume."""
         if resume and self.is_saved:
             self._check_settings()
             return True
@@ -41,19 +42,19 @@ class UnfinishedTraining:
         return False
 
     def checkpoint(self, part: str) -> Checkpoint:
-        """Where a part of the run, one of `PARTS`, is saved."""
+        """Returns the checkpoint of a part of the run, one of `PARTS`."""
         return Checkpoint(self.folder / part, key=json.dumps(self.settings, sort_keys=True), every=self.every)
 
     def remove(self) -> None:
-        """Deletes the folder; the marker goes last, so that what is left when this is interrupted is still ours."""
+        """Deletes the folder; the marker goes last, so that an interrupted deletion can be repeated."""
         for part in PARTS:
             shutil.rmtree(self.folder / part, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
     def is_saved(self) -> bool:
-        """Whether there is something to go on from."""
-        # A name with a dot in front is a file that was never finished.
+        """Whether there is training to resume."""
+        # A name with a leading dot is a file that was never finished.
         return any(not path.name.startswith(".") for path in self.folder.glob("*/*.safetensors"))
 
     def _check_settings(self) -> None:
@@ -62,14 +63,15 @@ class UnfinishedTraining:
             before = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(before, dict):
                 raise TypeError("no settings in it")
-        except (ValueError, TypeError) as wrong:
-            raise InputError(path, "tell whose training this is", but=f"it is damaged: {wrong}") from wrong
-        for name in dict.fromkeys([*self.settings, *before]):  # what the user typed stands first
+        except (ValueError, TypeError) as error:
+            raise InputError(path, "hold the settings of a run", but=f"it is damaged: {error}") from error
+        for name in dict.fromkeys([*self.settings, *before]):  # what the user typed comes first
             was, now = before.get(name), self.settings.get(name)
             if was != now:
                 raise InputError(
                     "resume",
-                    "go on with the data and settings of the interrupted run",
+                    "continue with the data and settings of the interrupted run",
                     but=f"{name} was {was} there and is {now} now",
-                    remedy="Repeat them, or start anew without `resume`.",
+                    remedy="Repeat them, or start again without {resume}.",
+                    hints={"resume": "`resume`"},
                 )

@@ -37,8 +37,8 @@ class Dijkstra:
 
     def solve(self, problem: EikonalProblem) -> Solution:
         if not math.isinf(problem.p):
-            rule = "be inf with solver=Dijkstra(), which finds shortest paths"
-            raise InputError("p", rule, problem.p, "Use FastMarching().")
+            rule = "be inf for Dijkstra, which finds shortest paths"
+            raise InputError("p", rule, problem.p, "Use {solver}.", hints={"solver": "FastMarching()"})
         slowness = problem.slowness
         if problem.layout.csr.weight is None and (slowness == slowness[:1]).all():
             return problem.solution(hops(problem) * torch.from_numpy(slowness[0]), self)

@@ -1,4 +1,4 @@
-// Reading values off the line charts: a rule follows the pointer and tells the nearest point of every line.
+// Reading values off the line charts: a rule follows the pointer and shows the nearest point of every line.
 
 function startChart(chart) {
   const plot = chart.querySelector(".plot"), svg = chart.querySelector("svg");
@@ -22,9 +22,9 @@ function startChart(chart) {
       line.points.reduce((a, b) => (Math.abs(b[0] - wanted) < Math.abs(a[0] - wanted) ? b : a)));
     const x = near.reduce((a, b) => (Math.abs(b[0] - wanted) < Math.abs(a - wanted) ? b[0] : a), near[0][0]);
     const rows = lines.map((line, k) => element("tr", {},
-      element("th", {}, swatch(line.colour), line.name), element("td", {}, inWords(valueAt(near[k][1])))));
-    const across = Math.round(left + x / 100 * (right - left));
-    tip.replaceChildren(element("strong", {}, `${chart.dataset.across} ${across.toLocaleString("en")}`),
+      element("th", {}, swatch(line.colour), line.name), element("td", {}, formatNumber(valueAt(near[k][1])))));
+    const at = Math.round(left + x / 100 * (right - left));
+    tip.replaceChildren(element("strong", {}, `${chart.dataset.xLabel} ${at.toLocaleString("en")}`),
       element("table", {}, ...rows));
     rule.hidden = tip.hidden = false;
     rule.style.left = `${x}%`;

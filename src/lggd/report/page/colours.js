@@ -1,4 +1,4 @@
-// Colours. Those of the classes stand in the style sheet, for light and dark; ramps and further classes are made here.
+// Colours. The style sheet has those of the classes, for light and dark; ramps and further classes are computed here.
 
 const STYLED_CLASSES = 12;
 const RAMP_STEPS = 64;
@@ -21,7 +21,7 @@ function fromLCH(lightness, chroma, hue) {
   return `rgb(${encoded.join(" ")})`;
 }
 
-// From 0, strong, to 1, quiet: violet, blue, green, yellow, ever lighter, on a light page; the reverse on a dark one.
+// From 0, strong, to 1, quiet: violet, blue, green and yellow with increasing lightness; the reverse on a dark page.
 function rampColour(share, dark) {
   const light = dark ? 1 - share : share;
   const hue = 300 - 195 * light ** 0.9;
@@ -29,15 +29,15 @@ function rampColour(share, dark) {
   return fromLCH((dark ? 0.34 : 0.3) + (dark ? 0.58 : 0.6) * light, chroma, hue);
 }
 
-// All colours that a map needs, as the page now shows them.
+// The colours of a map in the current theme.
 function readTheme(classes) {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(name).trim();
   const dark = read("--dark") === "1";
   return {
     dark,
-    ink: read("--ink"), paper: read("--card"), faint: read("--faint"), edge: read("--edge"), accent: read("--accent"),
-    right: read("--right"), wrong: read("--wrong"),
+    ink: read("--ink"), background: read("--card"), faint: read("--faint"), edge: read("--edge"), accent: read("--accent"),
+    correct: read("--correct"), wrong: read("--wrong"),
     ramp: Array.from({ length: RAMP_STEPS }, (_, k) => rampColour(k / (RAMP_STEPS - 1), dark)),
     classes: Array.from({ length: classes }, (_, k) =>
       k < STYLED_CLASSES ? read(`--class-${k}`) : fromLCH(0.62, 0.13, 137.508 * k % 360)),

@@ -1,6 +1,6 @@
-// What the large map tells in words: its legend, a node under the pointer, and itself to those who do not see it.
+// Texts of the large map: its legend, the tooltip of a node, and a description for screen readers.
 
-const DISTANCES_TOLD = 6;
+const MAX_DISTANCES = 6;
 
 function element(kind, attributes = {}, ...children) {
   const made = document.createElement(kind);
@@ -15,13 +15,13 @@ function swatch(colour, kind = "swatch") {
   return made;
 }
 
-function mapInWords(data, { colour, time, k }) {
+function describeMap(data, { colour, time, k }) {
   const what = {
-    distance: `distance to class ${data.classes[k]} at time ${inWords(data.times[time])}`,
-    predicted: "predicted class", truth: "true class", right: "right or wrong", certainty: "certainty",
+    distance: `distance to class ${data.classes[k]} at time ${formatNumber(data.times[time])}`,
+    predicted: "predicted class", truth: "true class", correct: "correctness", certainty: "certainty",
   }[colour];
-  const range = colour === "distance" ? `, ${scaleInWords(data, time, k).join(", ")}` : "";
-  return `Map of ${data.count} nodes coloured by ${what}${range}; ${data.labels.length} labelled nodes have rings.`;
+  const range = colour === "distance" ? `, ${formatScale(data, time, k).join(", ")}` : "";
+  return `Map of ${data.count} nodes coloured by ${what}${range}; rings mark ${data.labelled.length} labelled nodes.`;
 }
 
 function legendContent(data, theme, choice, pick) {
@@ -31,13 +31,13 @@ function legendContent(data, theme, choice, pick) {
     const bar = element("i", { class: "gradient" });
     bar.style.background = `linear-gradient(to right, ${theme.ramp.filter((_, k) => k % 7 === 0).join(",")})`;
     const codes = choice.colour === "distance" ? codesOf(data, choice.time, choice.k) : [];
-    const nothing = codes.length > 0 && codes.every((code) => code === OUT_OF_REACH);
-    const scale = nothing ? [] : [item(...rampEnds(data, choice, bar))];
-    const beyond = codes.includes(OUT_OF_REACH) ? [item(swatch(theme.faint), "out of reach")] : [];
+    const isEmpty = codes.length > 0 && codes.every((code) => code === UNREACHABLE);
+    const scale = isEmpty ? [] : [item(...rampEnds(data, choice, bar))];
+    const beyond = codes.includes(UNREACHABLE) ? [item(swatch(theme.faint), "unreachable")] : [];
     return [...scale, ring, ...beyond];
   }
-  if (choice.colour === "right") {
-    return [[theme.right, "right"], [theme.wrong, "wrong"], [theme.faint, "not tested"]]
+  if (choice.colour === "correct") {
+    return [[theme.correct, "correct"], [theme.wrong, "incorrect"], [theme.faint, "not a test node"]]
       .map(([colour, words]) => item(swatch(colour), words)).concat(ring);
   }
   const chips = data.classes.map((name, k) => {
@@ -56,54 +56,54 @@ function legendContent(data, theme, choice, pick) {
 }
 
 function rampEnds(data, { colour, time, k }, bar) {
-  if (colour === "certainty") return ["undecided", bar, "certain"];
-  const [near, far] = scaleInWords(data, time, k);
+  if (colour === "certainty") return ["uncertain", bar, "certain"];
+  const [near, far] = formatScale(data, time, k);
   return [near, bar, far];
 }
 
-function scaleInWords(data, time, k) {
-  const [low, high, unit, farther] = data.scales[time][k];
-  return [`near ${inWords(low)}`, `far ${inWords(high)}${farther ? " or more" : ""}${unit ? " (log scale)" : ""}`];
+function formatScale(data, time, k) {
+  const [low, high, unit, exceeds] = data.scales[time][k];
+  return [`near ${formatNumber(low)}`, `far ${formatNumber(high)}${exceeds ? " or more" : ""}${unit ? " (log scale)" : ""}`];
 }
 
 // -- tooltip
 
 function tipContent(data, node, { time }) {
-  const truth = data.truth[node], predicted = data.predicted[node], given = data.given[node];
+  const truth = data.truth[node], predicted = data.predicted[node], label = data.label[node];
   const classNamed = (k) => [swatchOfClass(k), data.classes[k]];
   const aside = (words) => element("span", { class: "aside" }, words);
-  const rows = [["predicted", ...classNamed(predicted), aside(percentInWords(data.probability[node] / 255))]];
-  // A second class that is far less probable would only distract.
+  const rows = [["predicted", ...classNamed(predicted), aside(formatPercent(data.probability[node] / 255))]];
+  // A second class that is far less probable would distract.
   const second = data.second[node];
   if (second >= 0 && second !== predicted && data.margin[node] < 204) rows.push(["second", ...classNamed(second)]);
   if (truth >= 0) {
-    const judged = element("b", { class: truth === predicted ? "ok" : "wrong" }, truth === predicted ? " ✓" : " ✗");
-    rows.push(["truth", ...classNamed(truth), judged]);
+    const mark = element("b", { class: truth === predicted ? "ok" : "wrong" }, truth === predicted ? " ✓" : " ✗");
+    rows.push(["true class", ...classNamed(truth), mark]);
   }
-  if (given >= 0) rows.push(["label", ...classNamed(given), aside("given")]);
-  const list = element("dl", {}, ...rows.flatMap(([term, ...told]) =>
-    [element("dt", {}, term), element("dd", {}, ...told)]));
-  return [element("strong", {}, `node ${nameOf(data, node)}`), list, ...distancesTold(data, node, time, classNamed)];
+  if (label >= 0) rows.push(["label", ...classNamed(label)]);
+  const list = element("dl", {}, ...rows.flatMap(([term, ...content]) =>
+    [element("dt", {}, term), element("dd", {}, ...content)]));
+  return [element("strong", {}, `node ${nameOf(data, node)}`), list, ...distanceRows(data, node, time, classNamed)];
 }
 
 function swatchOfClass(k) {
   return swatch(k < STYLED_CLASSES ? `var(--class-${k})` : fromLCH(0.62, 0.13, 137.508 * k % 360));
 }
 
-// The nearest classes, with bars: how far each is, beside the farthest of those told.
-function distancesTold(data, node, time, classNamed) {
+// The nearest classes, with bars relative to the farthest of them.
+function distanceRows(data, node, time, classNamed) {
   const codes = data.classes.map((_, k) => codesOf(data, time, k)[node]);
   const far = codes.map((code, k) => distanceOf(data, time, k, code));
-  const told = far.map((_, k) => k).sort((a, b) => (far[a] < far[b] ? -1 : far[a] > far[b] ? 1 : a - b))
-    .slice(0, DISTANCES_TOLD);
-  const farthest = Math.max(...told.map((k) => (Number.isFinite(far[k]) ? far[k] : 0)), 1e-12);
-  const rows = told.map((k) => {
+  const nearest = far.map((_, k) => k).sort((a, b) => (far[a] < far[b] ? -1 : far[a] > far[b] ? 1 : a - b))
+    .slice(0, MAX_DISTANCES);
+  const farthest = Math.max(...nearest.map((k) => (Number.isFinite(far[k]) ? far[k] : 0)), 1e-12);
+  const rows = nearest.map((k) => {
     const bar = element("i", { class: "length" });
     bar.style.width = `${100 * Math.min(Math.max(far[k], 0) / farthest, 1)}%`;
     return element("tr", {}, element("th", {}, ...classNamed(k)), element("td", {}, bar),
-      element("td", {}, distanceInWords(data, time, k, codes[k])));
+      element("td", {}, formatDistance(data, time, k, codes[k])));
   });
-  const head = `distances at time ${inWords(data.times[time])}${told.length < far.length ? ", nearest first" : ""}`;
+  const head = `distances at time ${formatNumber(data.times[time])}${nearest.length < far.length ? ", nearest first" : ""}`;
   return [element("small", {}, head), element("table", {}, ...rows)];
 }
 

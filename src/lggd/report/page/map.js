@@ -1,7 +1,7 @@
-// The large map: its controls, moving about in it, and the node under the pointer.
+// The large map: its controls, navigation, and the node under the pointer.
 
-const LARGEST_ZOOM = 60, REACH_OF_POINTER = 14;
-// A wheel that scrolls the page shall not start to zoom because a map happens to come under it.
+const MAX_ZOOM = 60, POINTER_RADIUS = 14;
+// A wheel that scrolls the page must not start to zoom when a map comes under the pointer.
 const REST_AFTER_SCROLL = 350;
 
 function startMap(data) {
@@ -35,7 +35,7 @@ function startMap(data) {
     requestAnimationFrame(() => { waiting = false; redraw(); });
   }
 
-  // The node that is looked at, and its edges, over the picture as it was.
+  // Draws the selected node and its edges over the saved picture.
   function highlight() {
     const node = hovered >= 0 ? hovered : pinned;
     const { context } = prepared(canvas);
@@ -55,13 +55,13 @@ function startMap(data) {
       context.lineTo(frame.x + frame.scale * data.x[b], frame.y + frame.scale * data.y[b]);
     }
     context.stroke();
-    drawRings(context, data, frame, [node], radius + 4, theme.accent, theme.paper, 2.5);
+    drawRings(context, data, frame, [node], radius + 4, theme.accent, theme.background, 2.5);
   }
 
   // -- the node under the pointer
 
   function nearest(x, y) {
-    let best = -1, least = REACH_OF_POINTER ** 2;
+    let best = -1, least = POINTER_RADIUS ** 2;
     for (let node = 0; node < data.count; node++) {
       const dx = frame.x + frame.scale * data.x[node] - x, dy = frame.y + frame.scale * data.y[node] - y;
       if (dx * dx + dy * dy < least) { least = dx * dx + dy * dy; best = node; }
@@ -79,28 +79,28 @@ function startMap(data) {
     placeTip(tip, canvas, frame.x + frame.scale * data.x[shown], frame.y + frame.scale * data.y[shown]);
   }
 
-  // -- moving about
+  // -- navigation
 
   function zoomBy(factor, x = frame.width / 2, y = frame.height / 2) {
-    const zoom = Math.min(Math.max(view.zoom * factor, 1), LARGEST_ZOOM), grown = zoom / view.zoom;
-    // What lies under (x, y) stays there.
+    const zoom = Math.min(Math.max(view.zoom * factor, 1), MAX_ZOOM), grown = zoom / view.zoom;
+    // The point under (x, y) stays there.
     view.x = (x - frame.width / 2) * (1 - grown) + view.x * grown;
     view.y = (y - frame.height / 2) * (1 - grown) + view.y * grown;
     view.zoom = zoom;
-    keepInSight();
+    clampView();
   }
 
   function moveBy(dx, dy) {
     view.x += dx;
     view.y += dy;
-    keepInSight();
+    clampView();
   }
 
-  function keepInSight() {
+  function clampView() {
     const farthest = (size) => size / 2 * (view.zoom - 1) + size * 0.25 * (view.zoom > 1);
     view.x = Math.min(Math.max(view.x, -farthest(frame.width)), farthest(frame.width));
     view.y = Math.min(Math.max(view.y, -farthest(frame.height)), farthest(frame.height));
-    // A finger scrolls the page, until there is something to move here.
+    // A finger scrolls the page unless the map is zoomed.
     canvas.style.touchAction = view.zoom > 1 ? "none" : "pan-y";
     tip.hidden = true;
     hovered = -1;
@@ -176,7 +176,7 @@ function startMap(data) {
 
   function fit() {
     Object.assign(view, { zoom: 1, x: 0, y: 0 });
-    keepInSight();
+    clampView();
   }
 
   // -- controls
@@ -185,14 +185,14 @@ function startMap(data) {
     const ofDistance = choice.colour === "distance";
     for (const name of ["class", "time"]) field(name).disabled = !ofDistance;
     for (const control of document.querySelectorAll(".of-distance")) control.classList.toggle("off", !ofDistance);
-    const time = inWords(data.times[choice.time]);
-    field("time-told").textContent = time;
+    const time = formatNumber(data.times[choice.time]);
+    field("time-value").textContent = time;
     field("time").setAttribute("aria-valuetext", time);
     for (const button of document.querySelectorAll(".small-map")) {
       const chosen = ofDistance && choice.time === data.times.length - 1 && Number(button.dataset.class) === choice.k;
       button.setAttribute("aria-pressed", String(chosen));
     }
-    canvas.setAttribute("aria-label", mapInWords(data, choice));
+    canvas.setAttribute("aria-label", describeMap(data, choice));
     field("legend").replaceChildren(...legendContent(data, theme, choice, (only) => {
       choice.only = choice.only === only ? -2 : only;
       update();
@@ -217,7 +217,7 @@ function startMap(data) {
   field("out").addEventListener("click", () => zoomBy(1 / 1.6));
   field("fit").addEventListener("click", fit);
   new ResizeObserver(later).observe(canvas);
-  // A browser may restore what was chosen before a reload.
+  // A browser may restore the controls after a reload.
   redraw();
   choose({ colour: field("colour").value, k: Number(field("class").value), time: Number(field("time").value) });
   return {

@@ -1,4 +1,4 @@
-// Starts everything, and redraws when colours change.
+// Starts the page, and redraws when colours change.
 
 const data = readData();
 const map = startMap(data);
@@ -11,8 +11,8 @@ function drawSmallMap(button, theme) {
   context.clearRect(0, 0, width, height);
   const colours = colouring(data, theme, { colour: "distance", time: data.times.length - 1, k });
   drawNodes(context, data, frame, Math.max(radius, 0.8), colours, theme);
-  const sources = data.labels.filter((node) => data.given[node] === k);
-  drawRings(context, data, frame, sources, radius + 0.9, theme.ink, theme.paper, sources.length > 50 ? 0.5 : 0.8);
+  const sources = data.labelled.filter((node) => data.label[node] === k);
+  drawRings(context, data, frame, sources, radius + 0.9, theme.ink, theme.background, sources.length > 50 ? 0.5 : 0.8);
 }
 
 const small = [...document.querySelectorAll(".small-map")];
@@ -40,16 +40,16 @@ function refresh() {
   drawSmallMaps();
 }
 
-// The first picture first; the small ones when the browser has shown it.
+// The large map first; the small ones when the browser has painted it.
 setTimeout(drawSmallMaps, 0);
 if (small.length) new ResizeObserver(() => drawSmallMaps()).observe(small[0].parentElement);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refresh);
 
-// Paper is light, and shows what is folded away.
-const folded = [...document.querySelectorAll("details")];
+// Print is light, with collapsed sections open.
+const collapsed = [...document.querySelectorAll("details")];
 let opened = [];
 addEventListener("beforeprint", () => {
-  opened = folded.filter((one) => !one.open);
+  opened = collapsed.filter((one) => !one.open);
   for (const one of opened) one.open = true;
   document.documentElement.classList.add("printing");
   refresh();

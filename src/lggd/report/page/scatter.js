@@ -1,11 +1,11 @@
-// Drawing nodes and edges on a canvas. Nothing here listens or remembers.
+// Drawing nodes and edges on a canvas, without state.
 
 const MARGIN = 0.04;
 
-// Kept in main memory: thousands of small discs are drawn faster there than by many graphics cards, and alike anywhere.
+// In main memory thousands of small discs are drawn faster than by many graphics cards, and equally everywhere.
 const IN_MEMORY = { willReadFrequently: true };
 
-// A canvas as large as it is shown, in device pixels, with a context that counts in CSS pixels.
+// Resizes a canvas to device pixels; its context uses CSS pixels.
 function prepared(canvas) {
   const width = canvas.clientWidth, height = canvas.clientHeight;
   const ratio = Math.min(window.devicePixelRatio || 1, 2);
@@ -16,15 +16,15 @@ function prepared(canvas) {
   return { context, width, height };
 }
 
-// How positions become pixels: everything fits at zoom 1 around its own middle.
+// The transform from positions to pixels: at zoom 1 the whole graph fits, centred.
 function frameOf(data, width, height, view = { zoom: 1, x: 0, y: 0 }) {
   let left = Infinity, right = -Infinity, top = Infinity, bottom = -Infinity;
   for (let node = 0; node < data.count; node++) {
     left = Math.min(left, data.x[node]); right = Math.max(right, data.x[node]);
     top = Math.min(top, data.y[node]); bottom = Math.max(bottom, data.y[node]);
   }
-  const room = 1 - 2 * MARGIN;
-  const fitted = Math.min(room * width / Math.max(right - left, 1), room * height / Math.max(bottom - top, 1));
+  const inner = 1 - 2 * MARGIN;
+  const fitted = Math.min(inner * width / Math.max(right - left, 1), inner * height / Math.max(bottom - top, 1));
   const scale = view.zoom * Math.min(fitted, 0.1);
   const x = width / 2 - scale * (left + right) / 2 + view.x, y = height / 2 - scale * (top + bottom) / 2 + view.y;
   return { scale, x, y, width, height };
@@ -35,21 +35,21 @@ function radiusOf(data, width, height, zoom) {
   return Math.min(Math.max(0.24 * spread, 1), 4.5) * zoom ** 0.35;
 }
 
-// A colour number for each node, the colours, and the order to draw them in: what matters most comes last, on top.
-// Numbers -1 are drawn first, in the faint colour.
+// A colour index for each node, the colours, and their drawing order: the most important last, on top.
+// Index -1 is drawn first, in the faint colour.
 function colouring(data, theme, { colour, time, k }) {
-  if (colour === "distance") return byCode(codesOf(data, time, k), theme, LARGEST_CODE);
+  if (colour === "distance") return byCode(codesOf(data, time, k), theme, MAX_CODE);
   if (colour === "certainty") return byCode(data.margin, theme, 255);
-  if (colour === "right") {
+  if (colour === "correct") {
     const number = Int16Array.from(data.tested, (tested, node) =>
       tested ? Number(data.truth[node] !== data.predicted[node]) : -1);
-    return { number, colours: [theme.right, theme.wrong], order: [0, 1] };
+    return { number, colours: [theme.correct, theme.wrong], order: [0, 1] };
   }
   const number = colour === "truth" ? data.truth : data.predicted;
   return { number, colours: theme.classes, order: theme.classes.map((_, index) => index) };
 }
 
-// Codes 0 to `largest` along the ramp; what lies beyond is out of reach.
+// Codes 0 to `largest` along the ramp; larger ones are unreachable.
 function byCode(codes, theme, largest) {
   const number = Int16Array.from(codes, (code) =>
     code > largest ? -1 : Math.round(code / largest * (RAMP_STEPS - 1)));
@@ -71,7 +71,7 @@ function drawEdges(context, data, frame, theme) {
   context.globalAlpha = 1;
 }
 
-// One path a colour. `only` keeps one colour number and lets the others fade; -2 keeps all.
+// One path per colour. `only` keeps one colour index and fades the others; -2 keeps all.
 function drawNodes(context, data, frame, radius, { number, colours, order }, theme, only = -2) {
   const groups = new Map([[-1, []]]);
   for (const one of order) groups.set(one, []);
@@ -97,9 +97,9 @@ function addDot(context, data, frame, node, radius) {
   }
 }
 
-// Rings around nodes; a wider one in the colour of the paper sets them off.
-function drawRings(context, data, frame, nodes, radius, ink, paper, width) {
-  for (const [colour, stroke] of [[paper, 2.4 * width], [ink, width]]) {
+// Rings around nodes, outlined in the background colour.
+function drawRings(context, data, frame, nodes, radius, ink, background, width) {
+  for (const [colour, stroke] of [[background, 2.4 * width], [ink, width]]) {
     context.strokeStyle = colour;
     context.lineWidth = stroke;
     context.beginPath();
@@ -114,13 +114,13 @@ function addRing(context, data, frame, node, radius) {
   context.arc(x, y, radius, 0, 2 * Math.PI);
 }
 
-// The labels of the class that distances lead to stand out; other labels are thin. k = -1: all alike.
+// Rings around labelled nodes, thin ones for classes other than k; k = -1 draws all equally.
 function drawLabels(context, data, frame, radius, theme, k) {
-  const size = Math.min(Math.max(0.4 * radius, 0.7), 1.4) * (data.labels.length > 300 ? 0.6 : 1);
-  const sources = data.labels.filter((node) => k < 0 || data.given[node] === k);
-  const others = data.labels.filter((node) => k >= 0 && data.given[node] !== k);
+  const size = Math.min(Math.max(0.4 * radius, 0.7), 1.4) * (data.labelled.length > 300 ? 0.6 : 1);
+  const sources = data.labelled.filter((node) => k < 0 || data.label[node] === k);
+  const others = data.labelled.filter((node) => k >= 0 && data.label[node] !== k);
   context.globalAlpha = 0.55;
-  drawRings(context, data, frame, others, radius + 1.2 * size, theme.ink, theme.paper, 0.6 * size);
+  drawRings(context, data, frame, others, radius + 1.2 * size, theme.ink, theme.background, 0.6 * size);
   context.globalAlpha = 1;
-  drawRings(context, data, frame, sources, radius + 1.5 * size, theme.ink, theme.paper, 1.1 * size);
+  drawRings(context, data, frame, sources, radius + 1.5 * size, theme.ink, theme.background, 1.1 * size);
 }

@@ -1,0 +1,97 @@
+"""Configuration files: TOML as it is read, checked and written."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from lggd.errors import InputError, InputFileError, InputTypeError
+from lggd.files import check_readable
+from lggd.validation import suggestion
+
+Setting = bool | int | float | str
+
+METHODS, CHOSEN = "rows", "chosen"
+# A wheel carries the files beside this module; a source tree has them at its root.
+INSTALLED, SOURCE_TREE = Path(__file__).parent / "configs", Path(__file__).parents[3] / "configs"
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def configs_folder(folder: str | Path | None = None) -> Path:
+    """A folder with `rows/` and `chosen/` in it; by default the one that came with the package."""
+    if folder is None:
+        folder = INSTALLED if INSTALLED.is_dir() else SOURCE_TREE
+    if not (Path(folder) / METHODS).is_dir():
+        rule = f"be a folder that contains {METHODS}/"
+        raise InputFileError(str(folder), rule, but="there is none", remedy="Check --configs.")
+    return Path(folder)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The contents of a TOML file; the error of a damaged one names it."""
+    try:
+        return tomllib.loads(check_readable(path).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(str(path), "be a TOML file", but=f"it cannot be read: {error}") from error
+
+
+def check_keys(path: Path, where: str, table: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuses unknown keys in the table `where` of a file ("" for the file itself)."""
+    for key in table:
+        if key not in known:
+            inside = f" in [{where}]" if where else ""
+            rule = f"hold no other keys{inside} than {', '.join(known)}"
+            raise InputError(str(path), rule, repr(key), suggestion(key, list(known), "Remove it."))
+
+
+def read_text(path: Path, table: Mapping[str, Any], key: str) -> str:
+    """A required text."""
+    value = table.get(key)
+    if not isinstance(value, str) or not value:
+        raise InputError(str(path), f'define {key} = "…"', "none" if value is None else repr(value), "Add it.")
+    return value
+
+
+def read_table(path: Path, table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The table below a key; empty where there is none."""
+    value = table.get(key, {})
+    if not isinstance(value, dict):
+        raise InputError(str(path), f"have a table [{key}]", repr(value), f"Write its entries below [{key}].")
+    return value
+
+
+def read_settings(path: Path, where: str, table: Mapping[str, Any]) -> dict[str, Setting]:
+    """The table `where` of a file, if all its values are settings."""
+    for key, value in table.items():
+        if not isinstance(value, Setting):
+            rule = f"give a number, a text, true or false for {key} in [{where}]"
+            raise InputError(str(path), rule, repr(value), "Search spaces belong below [search].")
+    return dict(table)
+
+
+def toml_line(name: str, value: Setting) -> str:
+    """A setting as a line of TOML, which reads back as the same value of the same type.
+
+    >>> toml_line("mlp_hidden", "512-128"), toml_line("lr", 1e-06), toml_line("reachable", True)
+    ('mlp_hidden = "512-128"', 'lr = 1e-06', 'reachable = true')
+    """
+    if not isinstance(value, Setting):
+        raise InputTypeError("value", "be a number, a text, True or False", repr(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{toml_key(name)} = {value}"
+    return f"{toml_key(name)} = {_quoted(value) if isinstance(value, str) else json.dumps(value)}"
+
+
+def toml_key(name: str) -> str:
+    """A name as TOML writes it: bare where that is allowed, quoted otherwise."""
+    return name if BARE_KEY.fullmatch(name) else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    """JSON's escapes are those of TOML, except for DEL and for characters beyond 16 bits, which need none."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")

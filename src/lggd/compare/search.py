@@ -1,0 +1,226 @@
+"""The search for settings: for every method and dataset the same number of trials, judged by validation accuracy."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.trial import Trial, TrialState
+
+from lggd.compare.choices import Choice
+from lggd.compare.configs import Setting
+from lggd.compare.methods import Method
+from lggd.compare.runner import measure
+from lggd.compare.search_space import as_plain
+from lggd.compare.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
+from lggd.compare.templates import build, complete_settings
+from lggd.errors import error_context
+from lggd.features.reuse import reuse_distances
+from lggd.memory import release_memory
+from lggd.validation import check_int
+
+JOURNALS = "sweeps"
+DEFAULT_SPLITS = 3
+# A trial that ends so has failed, and counts: the method cannot be run with these settings here.
+FAILURES = (MemoryError, torch.OutOfMemoryError, FloatingPointError)
+# Significant digits of settings: 0.1 · 3 should be 0.3.
+DIGITS = 12
+# Seconds between two looks at what other workers have done.
+PAUSE = 0.5
+
+# Called with the number of trials that have finished, in any process, and the number of all.
+ProgressCallback = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How to search for settings: `trials` per method and dataset, each judged by the first `splits` splits.
+
+    Where `splits` is None, a study uses those of its trials so far, and three if it has none. `batch_size` splits are
+    trained side by side (default: all), and after each batch a trial below the median is pruned. `results` is the
+    folder of the journals, `root` that of the datasets. With `paper_ranges`, methods are searched as their papers
+    report where that differs, in studies of their own.
+    """
+
+    trials: int = 20
+    splits: int | None = None
+    batch_size: int | None = None
+    device: str = "cpu"
+    backbone: str = "gcn"
+    seed: int = 0
+    results: Path = Path("results")
+    root: Path | None = None
+    grace: float = GRACE
+    paper_ranges: bool = False
+
+    def __post_init__(self) -> None:
+        for name, minimum in (("trials", 0), ("seed", 0), ("splits", 1), ("batch_size", 1)):
+            if (value := getattr(self, name)) is not None:
+                check_int(name, value, minimum)
+
+    def journal(self, method: Method) -> Path:
+        """The file that holds the studies of a method."""
+        return self.results / JOURNALS / f"{method.slug}.journal"
+
+
+def search_settings(
+    config: SearchConfig, methods: Sequence[Method], datasets: Sequence[str], callback: ProgressCallback | None = None
+) -> list[Choice]:
+    """Runs trials until every method has all of them on every dataset, and returns the best of each.
+
+    Any number of processes may do so with the same `results` at the same time, and any of them may be killed: the
+    others, or a later call, do the rest. With `config.trials = 0` no trial is run, and all so far count.
+    """
+    searches = [search for method in methods for search in _searches(config, method, datasets)]
+    unfinished = searches if config.trials else []
+    with reuse_distances():  # trials often differ only in what follows the distances
+        while unfinished:
+            if callback is not None:
+                callback(sum(search.done for search in searches), config.trials * len(searches))
+            progressed = any(search.step() for search in unfinished)  # one trial of the first that has one left
+            unfinished = [search for search in unfinished if search.done < config.trials]
+            if unfinished and not progressed:
+                time.sleep(PAUSE)
+    return [search.choice() for search in searches]
+
+
+class Search:
+    """The search for settings of one method on one dataset."""
+
+    def __init__(self, config: SearchConfig, method: Method, dataset: str, study: SharedStudy) -> None:
+        self.config, self.method, self.dataset, self.study = config, method, dataset, study
+        self.splits: int = study.about["splits"]
+
+    @property
+    def done(self) -> int:
+        """The number of finished trials that count."""
+        return len(self.study.counted(self.config.trials))
+
+    def step(self) -> bool:
+        """Runs one trial; returns whether there was one to run."""
+        trial = self.study.claim(self.config.trials)
+        if trial is None:
+            return False
+        try:
+            with self.study.alive(trial):
+                state, value = self._run(trial)
+        except UpdateFinishedTrialError:  # we were silent for too long, and others run it again
+            return True
+        except BaseException:  # nothing that the settings are to blame for
+            self.study.abandon(trial)
+            raise
+        self.study.finish(trial, state, value)
+        return True
+
+    def choice(self) -> Choice:
+        """The best trial so far that counts: the highest mean validation accuracy, the earliest among equals."""
+        counted = self.study.counted(self.config.trials or None)
+        complete, pruned, failed = (
+            [trial for trial in counted if trial.state is state]
+            for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+        )
+        ended: dict[str, Any] = {
+            "trials": len(counted),
+            "splits": self.splits,
+            "pruned": len(pruned),
+            "failed": len(failed),
+        }
+        if not complete:
+            reason = failed[0].user_attrs[REASON] if failed else ""
+            return Choice(self.method.slug, self.dataset, **ended, reason=reason)
+        best = max(complete, key=lambda trial: (trial.values[0], -trial.number))
+        settings = _rounded(best.params)
+        return Choice(self.method.slug, self.dataset, **ended, settings=settings, validation=best.value)
+
+    def _run(self, trial: Trial) -> tuple[TrialState, float | None]:
+        start, mean, reason = time.perf_counter(), None, None
+        try:
+            mean = self._validation(trial)
+        except FAILURES as failure:
+            reason = f"{type(failure).__name__}: {failure}".partition("\n")[0]
+        trial.set_user_attr(SECONDS, round(time.perf_counter() - start, 3))
+        if reason is not None:
+            trial.set_user_attr(REASON, reason)
+            release_memory()  # here, where the failure itself no longer holds any
+            return TrialState.FAIL, None
+        return (TrialState.PRUNED, None) if mean is None else (TrialState.COMPLETE, mean)
+
+    def _validation(self, trial: Trial) -> float | None:
+        """Mean validation accuracy over the tuning splits, or None for a pruned trial. Test labels are hidden."""
+        if (same := self.study.same_as(trial)) is not None:
+            trial.set_user_attr(SAME_AS, same.number)
+            return same.value
+        config, settings = self.config, {**self.method.settings, **_rounded(trial.params)}
+        found: list[float] = []
+        while len(found) < self.splits:
+            splits = range(len(found), min(self.splits, len(found) + (config.batch_size or self.splits)))
+            where = (config.device, config.backbone, config.seed, config.root)
+            found += measure(self.method, settings, self.dataset, list(splits), *where, hide_test=True).val
+            mean = math.fsum(found) / len(found)
+            if not math.isfinite(mean):
+                raise FloatingPointError(f"the mean validation accuracy is {mean}")
+            trial.report(mean, step=len(found))
+            if len(found) < self.splits and trial.should_prune():
+                return None
+        trial.set_user_attr(VALIDATION, found)
+        return mean
+
+
+def first_settings(method: Method, backbone: str) -> dict[str, Setting]:
+    """The settings to try first: the method's own or default ones, or else the middle of the search space.
+
+    >>> from lggd.compare.search_space import Categorical, Range
+    >>> search = {"dropout": Range(0.2, 0.8), "lr": Categorical((0.1, 1.0)), "hidden": Range(8, 128, log=True)}
+    >>> first_settings(Method("01", "GCN", "Backbone", "gcn", {"hidden": 16}, search), "gcn")
+    {'dropout': 0.5, 'lr': 0.1, 'hidden': 16}
+    """
+    complete = complete_settings(method.template, method.settings, backbone)
+    return {
+        name: complete[name] if name in complete and complete[name] in space else space.middle
+        for name, space in method.search.items()
+    }
+
+
+def _searches(config: SearchConfig, method: Method, datasets: Sequence[str]) -> list[Search]:
+    is_paper = config.paper_ranges and bool(method.paper_search)
+    if is_paper:
+        method = replace(method, search=method.paper_search)
+    about = {
+        "splits": config.splits,
+        "seed": config.seed,
+        "method": method.template,
+        "settings": {name: value for name, value in method.settings.items() if name not in method.search},
+        "search": as_plain(method.search.items()),
+    }
+    with error_context(f"{method.name} ({method.file})"):
+        first = first_settings(method, config.backbone)
+        # A search for an unknown setting or an invalid value is refused before a trial comes upon it.
+        for name, space in method.search.items():
+            for value in space.ends:
+                build(method.template, {**method.settings, **first, name: value}, config.backbone, seed=0)
+    journal, ending = open_journal(config.journal(method)), "/paper" if is_paper else ""
+    shared: dict[str, Any] = {
+        "space": method.search,
+        "first": first,
+        "about": about,
+        "seed": config.seed,
+        "grace": config.grace,
+    }
+    found = []
+    for dataset in datasets:
+        name = f"{method.slug}/{dataset}/{config.backbone}{ending}"
+        study = SharedStudy(journal, name, defaults={"splits": DEFAULT_SPLITS}, **shared)
+        found.append(Search(config, method, dataset, study))
+    return found
+
+
+def _rounded(settings: Mapping[str, Any]) -> dict[str, Setting]:
+    return {
+        name: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value for name, value in settings.items()
+    }

@@ -1,0 +1,180 @@
+"""Settings of models by name: where each lies among nested dataclass fields, and how files write it.
+
+A setting is a path such as "features.initial.hidden". Its default and its type are those of the field in a template's
+base object. `FieldPath`, `ObjectChoice` and `Modification` give paths short names.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lggd.compare.configs import Setting, toml_line
+from lggd.errors import InputError
+from lggd.validation import check_name
+
+KINDS = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a text"}
+# These settings may be infinite. Result lines write "inf", as JSON has no infinity.
+EXPONENTS = ("p",)
+
+
+@dataclass(frozen=True)
+class FieldPath:
+    """A field that is reached by a path, or the same value in several fields.
+
+    `decode` turns the value in a file into that of the field, `encode` the other way round. Where an `ObjectChoice`
+    has replaced the owner by one without the field, the value must be 0; where it is `conditional`, it is ignored.
+    """
+
+    paths: tuple[str, ...]
+    decode: Callable[[Any], Any] = lambda value: value
+    encode: Callable[[Any], Any] = lambda value: value
+    conditional: bool = False
+
+    def read(self, model: Any) -> Setting:
+        return self.encode(get_at(model, self.paths[0]))  # type: ignore[no-any-return]
+
+    def apply(self, model: Any, name: str, value: Setting) -> Any:
+        for path in self.paths:
+            owner, _, field = path.rpartition(".")
+            if has(model, path):
+                model = replace_at(model, path, self.decode(value))
+            elif value and not self.conditional:
+                kind = type(get_at(model, owner)).__name__
+                raise InputError(name, f"be 0 here: {kind} has no {field}", repr(value), "Choose another object.")
+        return model
+
+
+@dataclass(frozen=True)
+class ObjectChoice:
+    """One of several objects by name, chosen before fields are set."""
+
+    path: str
+    options: Mapping[str, Any]
+
+    def read(self, model: Any) -> Setting:
+        value = get_at(model, self.path)
+        equal = [name for name, option in self.options.items() if option == value]
+        return (equal or [name for name, option in self.options.items() if type(option) is type(value)])[0]
+
+    def apply(self, model: Any, name: str, value: Setting) -> Any:
+        return replace_at(model, self.path, self.options[check_name(name, value, self.options)])
+
+
+@dataclass(frozen=True)
+class Modification:
+    """A function of the object at a path by name, applied after fields are set; the first one is the default."""
+
+    path: str
+    options: Mapping[str, Callable[[Any], Any]]
+
+    def read(self, model: Any) -> Setting:
+        return next(iter(self.options))
+
+    def apply(self, model: Any, name: str, value: Setting) -> Any:
+        modify = self.options[check_name(name, value, self.options)]
+        return replace_at(model, self.path, modify(get_at(model, self.path)))
+
+
+Rule = FieldPath | ObjectChoice | Modification
+
+
+def default_of(rule: Rule, base: Any, rules: Mapping[str, Rule]) -> Setting:
+    """The value in the base object, or else in one that an `ObjectChoice` could put there."""
+    for model in _alternatives(base, rules):
+        with suppress(LookupError):
+            return rule.read(model)
+    raise LookupError(f"no field {rule}")
+
+
+def apply_settings(base: Any, rules: Mapping[str, Rule], settings: Mapping[str, Setting]) -> Any:
+    """A copy of the model with these settings: first chosen objects, then their fields, then modifications."""
+    model = base
+    for kind in (ObjectChoice, FieldPath, Modification):
+        for name, value in settings.items():
+            rule = rules.get(name) or FieldPath((name,))
+            if isinstance(rule, kind):
+                with renamed_arguments({name: rule}):
+                    model = rule.apply(model, name, value)
+                    if isinstance(rule, FieldPath) and rule.conditional:  # invalid values are refused even if ignored
+                        for other in _alternatives(base, rules):
+                            rule.apply(other, name, value)
+    return model
+
+
+def _alternatives(base: Any, rules: Mapping[str, Rule]) -> Iterator[Any]:
+    """The base object, and copies with every object that may be chosen."""
+    yield base
+    for rule in rules.values():
+        if isinstance(rule, ObjectChoice):
+            yield from (replace_at(base, rule.path, option) for option in rule.options.values())
+
+
+@contextmanager
+def renamed_arguments(rules: Mapping[str, Rule]) -> Iterator[None]:
+    """Errors from inside name the setting instead of the field that it is stored in."""
+    paths = ((path, name) for name, rule in rules.items() for path in getattr(rule, "paths", ()))
+    names = {re.sub(r"\.(\d+)$", r"[\1]", path).rpartition(".")[2]: name for path, name in paths}
+    try:
+        yield
+    except InputError as error:
+        raise error.replace(argument=names.get(error.argument, error.argument)) from error
+
+
+def get_at(model: Any, path: str) -> Any:
+    """The value at a path of fields and tuple indices.
+
+    >>> from lggd import LGGDClassifier
+    >>> get_at(LGGDClassifier(), "backbone.hidden")
+    32
+    """
+    for name in path.split("."):
+        if isinstance(model, tuple):
+            model = model[int(name)]
+        elif name in getattr(model, "__dataclass_fields__", ()):
+            model = getattr(model, name)
+        else:
+            raise LookupError(f"{type(model).__name__} has no field {name}")
+    return model
+
+
+def has(model: Any, path: str) -> bool:
+    """Whether there is a field at the path."""
+    with suppress(LookupError):
+        get_at(model, path)
+        return True
+    return False
+
+
+def replace_at(model: Any, path: str, value: Any) -> Any:
+    """A copy of the model with another value at a path; every dataclass on the way checks itself again.
+
+    >>> from lggd import LGGDClassifier
+    >>> replace_at(LGGDClassifier(), "backbone.hidden", 8).backbone
+    GCN(hidden=8, dropout=0.5)
+    """
+    name, _, rest = path.partition(".")
+    if rest:
+        value = replace_at(get_at(model, name), rest, value)
+    if isinstance(model, tuple):
+        return (*model[: int(name)], value, *model[int(name) + 1 :])
+    return replace(model, **{name: value})
+
+
+def check_kind(name: str, value: Setting, default: Setting) -> None:
+    """Refuses a value of another type than the default's: five times "1" would be "11111", and "no" is true."""
+    infinite = name in EXPONENTS and value in (math.inf, "inf")
+    if not infinite and not _is_of_kind(value, type(default)):
+        kind = KINDS[type(default)] + " or inf" * (name in EXPONENTS)
+        raise InputError(name, f"be {kind}", repr(value), f"Write for example {toml_line(name, default)}.")
+
+
+def _is_of_kind(value: Setting, kind: type) -> bool:
+    """An integer may stand for any number, but a boolean may not, although Python counts with it."""
+    if kind is float:
+        return _is_of_kind(value, int) or (isinstance(value, float) and math.isfinite(value))
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))

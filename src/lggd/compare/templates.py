@@ -1,0 +1,274 @@
+"""Where names become models: a base object for each kind of method, and the short names of its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.baselines import GDC, GOAL, GPRGNN, DropEdge, GAugM, GAugO, GraphMix, MixUp
+from lggd.compare.configs import Setting
+from lggd.compare.protocol import NORMALIZATIONS
+from lggd.compare.settings import (
+    FieldPath,
+    Modification,
+    ObjectChoice,
+    Rule,
+    apply_settings,
+    check_kind,
+    default_of,
+    get_at,
+    has,
+    renamed_arguments,
+    replace_at,
+)
+from lggd.diffusion import PPR, DiffusionGraph, Heat
+from lggd.equation.potential import DegreePotential
+from lggd.errors import InputError
+from lggd.estimator import NodeClassifier
+from lggd.features import GGD, LGGD
+from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
+from lggd.learning.networks import MLP, PropagatedMLP
+from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
+from lggd.models.classifier import LGGDClassifier
+from lggd.models.plus import LGGDPlus
+from lggd.training.optimization import Optimization
+from lggd.validation import check_name, suggestion
+
+BACKBONES = {"gcn": GCN(), "gat": GAT(), "chebnet": ChebNet(), "jknet": JKNet()}
+# The setting that the runner applies to the data: how rows of x are normalized. Committed results call it so.
+NORMALIZATION = "contents"
+# Distances are read at this many multiples of the setting `time`.
+TIMES = 5
+
+
+@dataclass(frozen=True)
+class Template:
+    """A base object, which holds the defaults of all settings, and rules for their short names.
+
+    `backbone` is the path of the backbone; None for methods that bring a network of their own.
+    """
+
+    base: Any
+    rules: Mapping[str, Rule]
+    backbone: str | None = "backbone"
+
+    def base_on(self, backbone: str) -> Any:
+        """The base object with that backbone."""
+        return self.base if self.backbone is None else replace_at(self.base, self.backbone, BACKBONES[backbone])
+
+
+def build(template: str, settings: Mapping[str, Setting], backbone: str, seed: int) -> NodeClassifier:
+    """An unfitted model of a template in `TEMPLATES`, with its defaults where `settings` have nothing else.
+
+    Settings are short names, or paths such as "features.initial.activation". What `fit` would refuse, whatever the
+    data, is refused here: before anything long starts.
+
+    >>> build("Backbone", {"dropout": 0.8}, backbone="gcn", seed=3).backbone
+    GCN(hidden=32, dropout=0.8)
+    """
+    complete = complete_settings(template, settings, backbone)
+    complete.pop(NORMALIZATION)
+    kind = TEMPLATES[template]
+    model = kind.base_on(backbone)
+    for path in ("seed", "features.seed"):
+        model = replace_at(model, path, seed) if has(model, path) else model
+    model = apply_settings(model, kind.rules, complete)
+    with renamed_arguments(kind.rules):
+        model.check_settings()
+    return model  # type: ignore[no-any-return]
+
+
+def complete_settings(template: str, settings: Mapping[str, Setting], backbone: str) -> dict[str, Setting]:
+    """All settings with short names on that backbone, and those given by path: what a result depends on."""
+    kind = TEMPLATES[check_name("method", template, TEMPLATES)]
+    check_name("backbone", backbone, BACKBONES)
+    if kind.backbone is None and backbone != "gcn":
+        raise InputError("backbone", f"be gcn for {template}, which is a network of its own", backbone, "Leave it.")
+    base = kind.base_on(backbone)
+    defaults = {name: default_of(rule, base, kind.rules) for name, rule in kind.rules.items()}
+    defaults[NORMALIZATION] = NORMALIZATIONS[0]
+    for name, value in settings.items():
+        default = defaults.get(name, get_at(base, name) if has(base, name) else None)
+        if not isinstance(default, Setting):
+            close = suggestion(name, list(defaults), "Remove it.")
+            raise InputError("settings", f"be among those of {template}: {', '.join(defaults)}", repr(name), close)
+        check_kind(name, value, default)
+    complete = {**defaults, **settings}
+    check_name(NORMALIZATION, complete[NORMALIZATION], NORMALIZATIONS)
+    return complete
+
+
+def supports_backbone(template: str, backbone: str) -> bool:
+    """Whether the template can be trained on that backbone, whatever its other settings are.
+
+    >>> supports_backbone("DropEdge", "jknet"), supports_backbone("DropEdge", "gat")
+    (True, False)
+    """
+    try:
+        build(template, {}, backbone, seed=0)
+    except InputError:  # with the defaults, nothing else could be wrong
+        return False
+    return True
+
+
+# -- short names ------------------------------------------------------------------------------------------------------
+
+
+def _field(*paths: str, conditional: bool = False) -> FieldPath:
+    return FieldPath(paths, conditional=conditional)
+
+
+def _optional(path: str, conditional: bool = False) -> FieldPath:
+    """A number, or 0 for None."""
+    return FieldPath((path,), lambda value: value or None, lambda value: value or 0.0, conditional)
+
+
+def _multiples(unit: float) -> tuple[float, ...]:
+    return tuple(unit * number for number in range(1, TIMES + 1))
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    """Sizes of hidden layers, written as "512-128"."""
+    try:
+        return tuple(int(width) for width in text.split("-") if width)
+    except ValueError as error:
+        raise InputError("hidden", 'be sizes such as "512-128"', repr(text)) from error
+
+
+def _training(owner: str = "") -> dict[str, Rule]:
+    """How the backbone is trained, and its size."""
+    names = {"lr": "lr", "weight_decay": "weight_decay", "max_epochs": "epochs", "patience": "patience"}
+    rules: dict[str, Rule] = {name: _field(f"{owner}optimization.{field}") for name, field in names.items()}
+    return rules | {name: _field(f"{owner}backbone.{name}") for name in ("hidden", "dropout")}
+
+
+def _distances(features: str) -> dict[str, Rule]:
+    """What GGD and LGGD have in common."""
+    return {
+        "time": FieldPath((f"{features}.times",), _multiples, lambda times: times[0]),
+        "alpha": _field(f"{features}.potential.alpha"),
+        "p": FieldPath((f"{features}.p",), float),
+        "cross_fit": _field(f"{features}.cross_fit"),
+    }
+
+
+def _learned(features: str) -> dict[str, Rule]:
+    """What LGGD and LGGD+ have in common."""
+    return {
+        **_distances(features),
+        "initial": ObjectChoice(f"{features}.initial", {"mlp": MLP(), "propagated": PropagatedMLP()}),
+        "hops": _field(f"{features}.initial.hops", conditional=True),
+        "mlp_hidden": FieldPath((f"{features}.initial.hidden",), _widths, lambda sizes: "-".join(map(str, sizes))),
+        "mlp_dropout": _field(f"{features}.initial.dropout"),
+        "mlp_lr": _field(f"{features}.optimization.lr"),
+        "mlp_weight_decay": _field(f"{features}.optimization.weight_decay"),
+        "epochs": _field(f"{features}.optimization.epochs"),
+        "potential": Modification(
+            f"{features}.potential",
+            {
+                "degree": lambda rho: rho,
+                "learned": LearnedPotential,
+                "time": LearnedTimeScale,
+                "edges": LearnedEdgeWeights,
+                "both": lambda rho: LearnedEdgeWeights(LearnedPotential(rho)),
+            },
+        ),
+        "horizons": ObjectChoice(f"{features}.per_time", {"each": True, "shared": False}),
+    }
+
+
+_SCALES = {"max": MaxScale(), "standard": Standardize(), "softmax": SoftmaxScale(), "none": Unscaled()}
+_CLASSIFIER: dict[str, Rule] = {
+    **_training(),
+    "step": _optional("features.scheme.step"),
+    "scale": ObjectChoice("features.scale", _SCALES),
+    "reachable": _field("features.reachable"),
+    "mode": ObjectChoice("features.concat", {"replace": False, "concat": True}),
+    "readout": Modification("backbone", {"backbone": lambda backbone: backbone, "nearest": lambda backbone: None}),
+}
+_DISTANCES, _NETWORKS = "features.model.model", "readout.readouts.0"
+_PLUS: dict[str, Rule] = {
+    **_training(f"{_NETWORKS}."),
+    **_learned(_DISTANCES),
+    "pagerank": _optional(f"{_DISTANCES}.initial.pagerank", conditional=True),
+    "members": _field("features.model.members", f"{_NETWORKS}.members"),
+    "self_training": _field("features.fraction"),
+    "rounds": _field("features.rounds"),
+    "diffusion": ObjectChoice(
+        f"{_NETWORKS}.diffusion",
+        {"none": None, "ppr": DiffusionGraph(PPR(0.1)), "heat": DiffusionGraph(Heat(3.0))},
+    ),
+    "diffusion_alpha": _field(f"{_NETWORKS}.diffusion.kernel.alpha", conditional=True),
+    "diffusion_t": _field(f"{_NETWORKS}.diffusion.kernel.t", conditional=True),
+    "neighbours": _field(f"{_NETWORKS}.diffusion.neighbours", conditional=True),
+    "inputs": Modification(
+        _NETWORKS,
+        {
+            "both": lambda networks: networks,
+            "features": lambda networks: replace(networks, use_x=False),
+            "contents": lambda networks: replace(networks, use_features=False),
+        },
+    ),
+    "readout": Modification(
+        "readout",
+        {
+            "both": lambda mean: mean,
+            "nearest": lambda mean: mean.readouts[1],
+            "backbone": lambda mean: mean.readouts[0],
+        },
+    ),
+}
+
+
+def _baseline(base: Any, **rules: Rule) -> Template:
+    """A template whose settings are the base's own numbers, and those of its training."""
+    own = {one.name: _field(one.name) for one in fields(base) if isinstance(getattr(base, one.name), Setting)}
+    del own["seed"]
+    backbone = "backbone" if has(base, "backbone") else None
+    training = {name: rule for name, rule in _training().items() if has(base, rule.paths[0])}  # type: ignore[union-attr]
+    return Template(base, {**training, **own, **rules}, backbone)
+
+
+# -- the templates ----------------------------------------------------------------------------------------------------
+
+_TRAINING = Optimization()  # the same for every method, unless its settings differ
+_GGD = GGD(cross_fit=0, scale=MaxScale(), reachable=False)
+_LGGD = LGGD(
+    potential=DegreePotential(-0.5),
+    initial=MLP(),
+    scale=MaxScale(),
+    reachable=False,
+    optimization=Optimization(weight_decay=0.005, epochs=150, patience=None),
+)
+
+# The methods that files may name. To add one, give a base object, and short names where paths are too long.
+TEMPLATES: dict[str, Template] = {
+    "Backbone": Template(LGGDClassifier(None), _training()),
+    "GGD": Template(LGGDClassifier(_GGD), {**_CLASSIFIER, **_distances("features")}),
+    "LGGD": Template(
+        LGGDClassifier(_LGGD),
+        {**_CLASSIFIER, **_learned("features"), "mlp_input_dropout": _field("features.initial.input_dropout")},
+    ),
+    "LGGD+": Template(LGGDPlus(), _PLUS, f"{_NETWORKS}.backbone"),
+    "MixUp": _baseline(MixUp()),
+    "DropEdge": _baseline(DropEdge()),
+    "GAugM": _baseline(GAugM()),
+    "GAugO": _baseline(GAugO()),
+    "GDC": _baseline(
+        GDC(),
+        kernel=ObjectChoice("kernel", {"ppr": PPR(), "heat": Heat()}),
+        alpha=_field("kernel.alpha", conditional=True),
+        t=_field("kernel.t", conditional=True),
+    ),
+    "GPRGNN": _baseline(GPRGNN(optimization=_TRAINING)),
+    "GOAL": _baseline(
+        GOAL(optimization=_TRAINING),
+        pretrain_epochs=_field("pretraining.epochs"),
+        complement_hidden=_field("complement.hidden"),
+        complement_layers=_field("complement.layers"),
+        complement_epochs=_field("complement.epochs"),
+    ),
+    "GraphMix": _baseline(GraphMix(optimization=_TRAINING), ramp_begin=_field("ramp.0"), ramp_end=_field("ramp.1")),
+}

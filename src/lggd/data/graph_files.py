@@ -1,0 +1,195 @@
+"""A graph from a file of edges and a file of nodes, and files of ids and labels that refer to it.
+
+    edges.csv            nodes.csv               labels.csv
+    source,target        id,kind,age,split       id,label
+    ada,ben              ada,red,31,train        cyd,red
+    ben,cyd              ben,blue,27,train
+                         cyd,,45,
+
+`read_graph_files("edges.csv", "nodes.csv", label="kind", split_column="split")` has the classes blue and red, the
+feature age and no label for cyd. `read_label_file("labels.csv", graph.ids, graph.classes)` adds one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lggd.data.edges import EdgeTable, read_edge_file
+from lggd.data.nodes import ID_NAMES, NodeTable, read_node_file
+from lggd.data.table import GRAPHML, as_text, encoding_error, find_column, read_table
+from lggd.errors import InputError
+from lggd.files import check_readable
+from lggd.graph import Graph
+from lggd.validation import listed, suggestion
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+# With one of ID_NAMES, one of these names makes the first line of a label file a header, in any case.
+LABEL_NAMES = ("label", "class")
+
+
+@dataclass(frozen=True, eq=False)
+class NamedGraph:
+    """A graph and the names of its nodes, classes and features.
+
+    `data` is a PyG Data with `x` float32 `[N, F]` (None without features: choose some before training), `edge_index`
+    int64 `[2, E]` in both directions, `edge_weight` float32 `[E]` where some weight is not 1, and `y` int64 `[N]`, the
+    index of each node's class in `classes`, -1 if unlabelled. A split column gives `train_mask`, `test_mask` and, if
+    any node is for validation, `val_mask`, all bool `[N]`.
+    """
+
+    data: Data
+    ids: list[str]
+    classes: list[str]
+    feature_names: list[str]
+
+
+def read_graph_files(
+    edges: str | Path,
+    nodes: str | Path | None = None,
+    *,
+    label: str,
+    id_column: str | None = None,
+    split_column: str | None = None,
+    ignore: Sequence[str] = (),
+) -> NamedGraph:
+    """Reads a graph from a file of edges and a file of nodes, or from one GraphML file that holds both.
+
+    `read_edge_file` and `read_node_file` describe the formats. Nodes are numbered as in the node file, and may be
+    isolated. An edge is undirected, listed once or twice; of several weights the largest counts, and none is scaled:
+    pass `unbounded=True` to `Graph.from_pyg` where some exceed 1. Self-loops are dropped with a warning.
+
+    Classes are sorted, as numbers if they all are. Test nodes without a label are in no mask.
+    """
+    if nodes is None and Path(edges).suffix.lower() != GRAPHML:
+        raise InputError("nodes", f"be given, because `{edges}` holds edges alone", remedy="Only GraphML holds both.")
+    node_path = edges if nodes is None else nodes
+    table = read_node_file(node_path, label=label, id_column=id_column, split_column=split_column, ignore=ignore)
+    classes = _sorted_classes(node_path, label, table)
+    edge_table = read_edge_file(edges, table.ids)
+    return NamedGraph(_to_data(node_path, table, edge_table, classes), table.ids, classes, table.feature_names)
+
+
+def _sorted_classes(path: str | Path, label: str, table: NodeTable) -> list[str]:
+    found = {name for name in table.labels or () if name is not None}
+    if len(found) < 2:
+        value = f"only {found.pop()!r}" if found else "no label at all"
+        raise InputError(f"{path}, column {label!r}", "name at least two classes", value, "Label more nodes.")
+    try:
+        return sorted(found, key=lambda name: (float(name), name))
+    except ValueError:
+        return sorted(found)
+
+
+def _to_data(path: str | Path, table: NodeTable, edges: EdgeTable, classes: list[str]) -> Data:
+    from torch_geometric.data import Data
+
+    number = {name: k for k, name in enumerate(classes)}
+    y = torch.tensor([-1 if name is None else number[name] for name in table.labels or ()])
+    graph = _undirected_graph(edges)
+    data = Data(edge_index=graph.edge_index, y=y)
+    data.num_nodes = len(table.ids)
+    data.num_classes, data.class_names = len(classes), classes
+    if table.feature_names:
+        data.x = torch.from_numpy(table.x)
+    if graph.is_weighted:
+        data.edge_weight = graph.weight.float()
+    if table.split is not None:
+        _check_split(path, table, classes)
+        for part in ("train", "val", "test"):
+            mask = torch.tensor([value == part for value in table.split]) & (y >= 0)
+            if part != "val" or mask.any():
+                data[f"{part}_mask"] = mask
+    return data
+
+
+def _undirected_graph(table: EdgeTable) -> Graph:
+    edges, weight = table.edges, table.weight
+    loops = edges[0] == edges[1]
+    if loops.any():
+        first = table.ids[edges[0, loops][0]]
+        warnings.warn(
+            f"Self-loops dropped: {int(loops.sum())}, the first at node {first!r}. They change no distance.",
+            UserWarning,
+            stacklevel=4,  # the caller of read_graph_files
+        )
+        edges, weight = edges[:, ~loops], None if weight is None else weight[~loops]
+    return Graph.from_edges(edges, weight, num_nodes=len(table.ids), symmetrize="max", unbounded=True)
+
+
+def _check_split(path: str | Path, table: NodeTable, classes: list[str]) -> None:
+    """Checks that training and validation nodes have labels, and every class a training node."""
+    rows = list(zip(table.ids, table.labels or (), table.split or (), strict=True))
+    for name, label, part in rows:
+        if label is None and part in ("train", "val"):
+            raise InputError(f"{path}, node {name!r}", f"have a label, because its split is {part}", remedy="Add one.")
+    trained = {label for _, label, part in rows if part == "train"}
+    for name in classes:
+        if name not in trained:
+            raise InputError(f"{path}, class {name!r}", "have a node whose split is train", "none", "Add one.")
+
+
+# -- files that refer to a graph ------------------------------------------------------------------------------------
+
+
+def read_id_file(path: str | Path) -> list[str]:
+    """Reads node names from a text file, one per line; empty lines are skipped."""
+    path = check_readable(path)
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise encoding_error(path, error) from error
+    names = [line.strip() for line in lines if line.strip()]
+    if not names:
+        raise InputError(path, "name at least one node", "an empty file", "Write one name per line.")
+    return names
+
+
+def read_label_file(
+    path: str | Path, ids: Sequence[str], classes: Sequence[str]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Reads labels from a `.csv`, `.tsv`, `.parquet` or `.graphml` file: the indices of the nodes and of their classes.
+
+    The file has a header `id,label` (or node or name, and class), or two columns in that order.
+    """
+    table = read_table(path, lambda names: _label_columns(names) is not None)
+    columns = _label_columns(table.names or ())
+    if columns is None:
+        if table.width not in (0, 2):
+            remedy = "Name the columns in a first line: id,label."
+            raise InputError(table.path, "have 2 columns (id, label)", table.width, remedy)
+        columns = 0, 1
+    lookups = (
+        ({name: k for k, name in enumerate(ids)}, f"be one of the {len(ids)} nodes", "Call columns id,label."),
+        ({name: k for k, name in enumerate(classes)}, f"be one of the classes {listed(classes)}", "Fit a new model."),
+    )
+    found: dict[int, tuple[int, int | str]] = {}  # the class of each node, and the row that says so
+    for row, cells in table:
+        names = [as_text(cells[column]) for column in columns]
+        for name, column, (numbers, rule, remedy) in zip(names, columns, lookups, strict=True):
+            if not name:
+                raise table.error(row, column, rule, "an empty cell", "Fill it in or remove the row.")
+            if name not in numbers:
+                raise table.error(row, column, rule, repr(name), suggestion(name, list(numbers), remedy))
+        node, label = (numbers[name] for name, (numbers, *_) in zip(names, lookups, strict=True))
+        before, where = found.setdefault(node, (label, row))
+        if before != label:
+            value = f"{names[1]!r} after {classes[before]!r} in {table.unit} {where}"
+            raise table.error(row, columns[1], f"give the node {names[0]!r} one label", value, "Remove one.")
+    if not found:
+        raise table.empty_error("label", "Write lines such as a,red.")
+    return np.array(list(found), np.int64), np.array([label for label, _ in found.values()], np.int64)
+
+
+def _label_columns(names: Sequence[str]) -> tuple[int, int] | None:
+    ids, labels = find_column(names, ID_NAMES), find_column(names, LABEL_NAMES)
+    return None if ids is None or labels is None else (ids, labels)

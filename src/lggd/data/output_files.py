@@ -1,0 +1,97 @@
+"""Results in files: distances, predictions and features by node name."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from lggd.data.table import DELIMITERS, PARQUET, TABLES, check_extension
+from lggd.errors import InputError, InputTypeError
+from lggd.files import replacing
+from lggd.graph.edge_list import as_array
+
+
+def write_distances(path: str | Path, ids: Sequence[str], value: Iterable[float]) -> None:
+    """Writes the columns node and distance as text, separated by tabs in `.tsv`; unreachable nodes have `inf`."""
+    extension = Path(path).suffix.lower()
+    _write(path, ["node", "distance"], [ids, value], extension if extension in DELIMITERS else ".csv")
+
+
+def write_predictions(
+    path: str | Path,
+    ids: Sequence[str],
+    classes: Sequence[str],
+    probabilities: ArrayLike | Tensor,
+    labels: ArrayLike | Tensor | None = None,
+) -> None:
+    """Writes one row per node to a `.csv`, `.tsv` or `.parquet` file.
+
+    The columns are node, predicted (the most probable class), probability (of that class), labelled (the known class,
+    empty for unlabelled nodes) and `p(class)` for every class. `probabilities` are `[N, K]`; `labels` `[N]` are class
+    indices, -1 for unlabelled nodes.
+    """
+    p = _check_numbers("probabilities", probabilities, len(ids), len(classes))
+    if not classes:
+        raise InputError("classes", "name at least one class", "none")
+    known = np.full(len(ids), -1) if labels is None else _check_labels(labels, len(ids), len(classes))
+    names = ["node", "predicted", "probability", "labelled", *(f"p({name})" for name in classes)]
+    predicted = [classes[k] for k in p.argmax(1)]
+    labelled = ["" if k < 0 else classes[k] for k in known]
+    _write(path, names, [list(ids), predicted, p.max(1), labelled, *p.T], check_extension(path, TABLES))
+
+
+def write_features(path: str | Path, ids: Sequence[str], names: Sequence[str], features: ArrayLike | Tensor) -> None:
+    """Writes `features [N, F]` to a `.parquet`, `.csv` or `.tsv` file that `read_node_file` can read.
+
+    The first column is node, the others have the given `names`.
+    """
+    values = _check_numbers("features", features, len(ids), len(names))
+    _write(path, ["node", *names], [list(ids), *values.T], check_extension(path, TABLES))
+
+
+def _check_numbers(argument: str, values: ArrayLike | Tensor, rows: int, columns: int) -> NDArray[Any]:
+    array = as_array(values, argument)
+    if array.dtype.kind not in "buif":
+        raise InputTypeError(argument, "be numbers", array.dtype)
+    if array.shape != (rows, columns):
+        rule = f"have one row per id and one column per name, shape [{rows}, {columns}]"
+        raise InputError(argument, rule, list(array.shape))
+    return array
+
+
+def _check_labels(labels: ArrayLike | Tensor, nodes: int, classes: int) -> NDArray[Any]:
+    known = as_array(labels, "labels")
+    if known.dtype.kind not in "ui" or known.shape != (nodes,):
+        rule, value = f"be class indices, integers [{nodes}]", f"{known.dtype} {list(known.shape)}"
+        raise InputError("labels", rule, value, "Use -1 for unlabelled nodes.")
+    invalid = known[(known >= classes) | (known < -1)]
+    if len(invalid):
+        raise InputError("labels", f"lie in -1..{classes - 1}", invalid[0], "-1 means unlabelled.")
+    return known
+
+
+def _write(path: str | Path, names: list[str], columns: list[Any], extension: str) -> None:
+    """Writes a table completely or not at all."""
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InputError(path, "have columns of different names", f"{repeated[0]!r} twice", "Rename one.")
+    with replacing(path) as temporary:
+        if extension == PARQUET:
+            import pyarrow as arrow
+            from pyarrow import parquet
+
+            arrays = [np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for c in columns]
+            parquet.write_table(arrow.table(arrays, names), temporary)
+            return
+        with temporary.open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file, delimiter=DELIMITERS[extension], lineterminator="\n")
+            rows.writerow(names)
+            # str() writes the shortest number that reads as the same float32; a Python float would show its error.
+            rows.writerows([str(cell) for cell in row] for row in zip(*columns, strict=True))

@@ -1,0 +1,208 @@
+"""Tables in text, Parquet and GraphML files. Every row keeps its position in the file, which errors report."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from lggd.errors import InputError
+from lggd.files import check_readable
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+PARQUET, GRAPHML = ".parquet", ".graphml"
+TABLES = (*DELIMITERS, PARQUET)
+# Name of the column of node ids in a table read from GraphML. No attribute has this name.
+GRAPHML_ID = "<node>"
+WEIGHT_NAMES = ("weight", "w")
+# Rows of a Parquet file that are converted to Python objects at a time.
+BATCH_SIZE = 4096
+# Integers up to this size are exact in float64, in which pandas stores integers with missing values.
+EXACT_INTEGERS = 2**53
+
+# Text, a number, a boolean, or None for an empty cell. Files may hold other types, such as dates.
+Cell = Any
+Row = tuple[int | str, list[Cell]]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The rows of a file, to be iterated once.
+
+    `names` are the names of the `width` columns, or None where the file has no header. Each row comes with its
+    position: the line of a text file, the row of a Parquet file, a node id or an edge number; `unit` says which.
+    """
+
+    path: Path
+    unit: str
+    names: list[str] | None
+    width: int
+    rows: Iterator[Row]
+
+    def __iter__(self) -> Iterator[Row]:
+        for row, cells in self.rows:
+            if len(cells) != self.width:
+                remedy = "Check the delimiter, and quote cells that contain it."
+                raise self.error(row, None, f"have {self.width} cells like the first line", len(cells), remedy)
+            yield row, cells
+
+    def error(self, row: int | str, column: int | None, rule: str, value: object, remedy: str = "") -> InputError:
+        """Returns an error about a row, or about one cell if `column` is an index."""
+        name = "" if column is None else f", column {self.names[column]!r}" if self.names else f", column {column + 1}"
+        return InputError(f"{self.path}, {self.unit} {row}{name}", rule, value, remedy)
+
+    def empty_error(self, content: str, remedy: str) -> InputError:
+        """Returns an error about a table without rows."""
+        found = "an empty file" if self.names is None else "no rows"
+        return InputError(self.path, f"hold at least one {content}", found, remedy)
+
+
+def read_table(path: str | Path, is_header: Callable[[list[str]], bool] = bool) -> Table:
+    """Reads a `.csv`, `.tsv` or `.parquet` file, or the nodes of a `.graphml` file.
+
+    Text is read without empty lines and surrounding whitespace. Its first line is a header if `is_header` accepts the
+    cells; by default it always is.
+    """
+    path = check_readable(path)
+    extension = check_extension(path, (*TABLES, GRAPHML))
+    if extension == GRAPHML:
+        return read_graphml(path)[0]
+    if extension == PARQUET:
+        return _read_parquet(path)
+    rows = _text_rows(path, DELIMITERS[extension])
+    first = next(rows, None)
+    if first is None:
+        return Table(path, "line", None, 0, rows)
+    if is_header(first[1]):
+        return Table(path, "line", first[1], len(first[1]), rows)
+    return Table(path, "line", None, len(first[1]), chain([first], rows))
+
+
+def check_extension(path: str | Path, allowed: Sequence[str]) -> str:
+    """Returns the extension of a file name if it is one of `allowed`; `.pq` is short for `.parquet`."""
+    extension = Path(path).suffix.lower()
+    extension = PARQUET if extension == ".pq" else extension
+    if extension not in allowed:
+        choice = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+        raise InputError(path, f"end in {choice}", repr(extension), "Rename or convert it.")
+    return extension
+
+
+def find_column(names: Sequence[str], known: Sequence[str]) -> int | None:
+    """Returns the column with the first of the `known` names that occurs, ignoring case and underscores."""
+    normalized = [str(name).lower().replace("_", "") for name in names]
+    return next((normalized.index(name) for name in known if name in normalized), None)
+
+
+def as_text(cell: Cell) -> str:
+    """Returns a cell as a name: "" for None and NaN, "1" for 1.0, as pandas writes integers with missing values."""
+    if isinstance(cell, str):
+        return cell.strip()
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        if math.isnan(cell):
+            return ""
+        if cell.is_integer() and abs(cell) <= EXACT_INTEGERS:
+            return str(int(cell))
+    return str(cell)
+
+
+def as_number(cell: Cell) -> float:
+    """Returns a cell as a number, 1 and 0 for true and false, NaN for anything else."""
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return {"true": 1.0, "false": 0.0}.get(as_text(cell).lower(), math.nan)
+
+
+def encoding_error(path: Path, error: UnicodeDecodeError) -> InputError:
+    byte = error.object[error.start]
+    return InputError(path, "be UTF-8 text", f"the byte 0x{byte:02x}", "Save it in that encoding.")
+
+
+def _text_rows(path: Path, delimiter: str) -> Iterator[Row]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = csv.reader(file, delimiter=delimiter, skipinitialspace=True, strict=True)
+        try:
+            for row in rows:
+                cells = [cell.strip() for cell in row]
+                if any(cells):
+                    yield rows.line_num, cells
+        except UnicodeDecodeError as error:
+            raise encoding_error(path, error) from error
+        except csv.Error as error:
+            raise InputError(f"{path}, line {rows.line_num}", "be a row of cells", but=f"it reads: {error}") from error
+
+
+# -- Parquet --------------------------------------------------------------------------------------------------------
+
+
+def _read_parquet(path: Path) -> Table:
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    def parquet_error(error: Exception) -> InputError:
+        return InputError(path, "be a Parquet file", but=f"it reads: {error}")
+
+    def values(column: Any) -> Any:
+        is_number = arrow.types.is_integer(column.type) or arrow.types.is_floating(column.type)
+        # Through NumPy is many times faster than one value at a time.
+        return column.to_numpy(False).tolist() if is_number and not column.null_count else column.to_pylist()
+
+    try:
+        schema = parquet.read_schema(path)
+    except (arrow.ArrowException, OSError) as error:
+        raise parquet_error(error) from error
+    # pandas stores the index of a table last, though its users see it first, where ids are.
+    index = [name for name in (schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)]
+    order = sorted(range(len(schema.names)), key=lambda k: schema.names[k] not in index)
+
+    def rows() -> Iterator[Row]:
+        number = 0
+        try:
+            with parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(BATCH_SIZE):
+                    for cells in zip(*(values(batch.column(k)) for k in order), strict=True):
+                        number += 1
+                        yield number, list(cells)
+        except (arrow.ArrowException, OSError) as error:
+            raise parquet_error(error) from error
+
+    return Table(path, "row", [schema.names[k] for k in order], len(order), rows())
+
+
+# -- GraphML --------------------------------------------------------------------------------------------------------
+
+
+def read_graphml(path: Path) -> tuple[Table, Table]:
+    """Reads the nodes and the edges of a `.graphml` file.
+
+    The columns of the nodes are their id and every attribute that some node has; those of the edges are source, target
+    and, if some edge has that attribute, weight.
+    """
+    from xml.etree.ElementTree import ParseError
+
+    import networkx as nx
+
+    try:
+        graph = nx.read_graphml(path)
+    except (ParseError, nx.NetworkXException, ValueError, KeyError) as error:
+        raise InputError(path, "be a GraphML file", but=f"it reads: {error}") from error
+    nodes, edges = list(graph.nodes(data=True)), list(graph.edges(data=True))
+    attributes = list(dict.fromkeys(name for _, values in nodes for name in values))
+    weight = [name for name in dict.fromkeys(k for *_, values in edges for k in values) if name.lower() in WEIGHT_NAMES]
+    node_rows: list[Row] = [(repr(node), [node, *map(values.get, attributes)]) for node, values in nodes]
+    edge_rows: list[Row] = [
+        (number, [source, target, *map(values.get, weight[:1])])
+        for number, (source, target, values) in enumerate(edges, 1)
+    ]
+    edge_names = ["source", "target", "weight"][: 2 + len(weight[:1])]
+    return (
+        Table(path, "node", [GRAPHML_ID, *attributes], 1 + len(attributes), iter(node_rows)),
+        Table(path, "edge", edge_names, len(edge_names), iter(edge_rows)),
+    )

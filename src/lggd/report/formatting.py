@@ -1,0 +1,86 @@
+"""Numbers, times and names as text. Everything that a user or a file named passes through `escape_text`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from html import escape
+from typing import Any
+
+# Longer names are truncated: a paragraph as a class name would displace everything else on the page.
+MAX_NAME_LENGTH = 80
+
+
+def escape_text(value: object) -> str:
+    """Escapes text for HTML, between tags and in quoted attributes; characters that UTF-8 cannot encode become "?"."""
+    return escape(str(value).encode("utf-8", "replace").decode("utf-8").replace("\0", "?"), quote=True)
+
+
+def escape_name(value: object) -> str:
+    """Escapes a name, truncated if it is very long."""
+    name = str(value)
+    return escape_text(name if len(name) <= MAX_NAME_LENGTH else name[: MAX_NAME_LENGTH - 1] + "…")
+
+
+def counted(value: int, noun: str) -> str:
+    """1 node, 12,345 nodes, 2 classes."""
+    plural = noun + ("es" if noun.endswith("s") else "s")
+    return f"{value:,} {noun if value == 1 else plural}"
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """93.4 %, with a no-break space."""
+    return f"{value:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """+7.3, −0.2, 0.0, with a minus sign instead of a hyphen."""
+    rounded = f"{abs(value):.{digits}f}"
+    return ("" if float(rounded) == 0 else "+" if value > 0 else "−") + rounded
+
+
+def number(value: float) -> str:
+    """At most four digits: 0.0123, 12.3, 1,234, ∞."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return f"{value:{',.0f' if 100 <= abs(value) < 1e6 else '.3g'}}".replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    """0.4 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes == 0:
+        return f"{rest} s"
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def timestamp(iso: str) -> str:
+    """31 January 2025, 12:00, with the time zone if it is known."""
+    at = datetime.fromisoformat(iso)
+    return f"{at.day} {at:%B %Y, %H:%M}" + (f" {at.tzname()}" if at.tzinfo else "")
+
+
+def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Returns nested settings as pairs of a dotted name and a value as text."""
+    pairs: list[tuple[str, str]] = []
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            pairs += flatten_settings(value, f"{prefix}{key}.")
+        else:
+            pairs.append((f"{prefix}{key}", _format_setting(value)))
+    return pairs
+
+
+def _format_setting(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}" if math.isfinite(value) else number(value)
+    if value is None or isinstance(value, (Mapping, list, tuple, set, frozenset)):
+        return ", ".join(map(_format_setting, value or ())) or "none"
+    return str(value)

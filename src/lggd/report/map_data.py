@@ -1,0 +1,152 @@
+"""The data of the maps, small enough to be embedded in the page.
+
+Positions are 0..10000 and distances one byte each, both in base64. Where there are more nodes than a screen can show or
+a page should weigh, a sample is drawn.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lggd.report.formatting import MAX_NAME_LENGTH
+from lggd.report.run_report import UNKNOWN, RunReport
+
+MAX_NODES, MIN_NODES = 20_000, 500
+MAX_EDGES = 30_000
+# One byte per distance: this many keep the page below 4 MB for any number of classes and times.
+MAX_DISTANCES = 2_000_000
+MAX_POSITION = 10_000
+# Distances become 0..254 from the smallest to the largest of their class and time.
+MAX_CODE, UNREACHABLE = 254, 255
+# The scale ends at this quantile if the largest distance is this many times larger.
+OUTLIER_QUANTILE, OUTLIER_RATIO = 0.97, 1.4
+# Beyond this ratio of the largest to a small distance, colours are logarithmic: an evolution that starts at 10⁶ would
+# otherwise have a single colour.
+MAX_LINEAR_RATIO = 1_000.0
+SAMPLE_SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnGraph:
+    """The drawn part of a graph: `nodes [n]` in increasing order, and `edges [2, m]` as indices into `nodes`.
+
+    `num_edges` counts all undirected edges between drawn nodes.
+    """
+
+    nodes: NDArray[np.int64]
+    edges: NDArray[np.int64]
+    num_edges: int
+
+    @classmethod
+    def of(cls, report: RunReport) -> DrawnGraph:
+        """Samples a report."""
+        nodes = _sample_nodes(report)
+        index = np.full(report.num_nodes, -1)
+        index[nodes] = np.arange(len(nodes))
+        ends = np.sort(index[report.edges], axis=0)
+        ends = ends[:, (ends[0] >= 0) & (ends[0] < ends[1])]
+        edges = np.stack(np.divmod(np.unique(ends[0] * len(nodes) + ends[1]), max(len(nodes), 1)))
+        total = edges.shape[1]
+        if total > MAX_EDGES:
+            sample = np.random.default_rng(SAMPLE_SEED).choice(total, MAX_EDGES, replace=False)
+            edges = edges[:, np.sort(sample)]
+        return cls(nodes, edges, total)
+
+    @property
+    def omits_edges(self) -> bool:
+        return bool(self.edges.shape[1] < self.num_edges)
+
+
+def _sample_nodes(report: RunReport) -> NDArray[np.int64]:
+    """Returns all nodes, or as many as fit: labelled and least certain ones, and others at random."""
+    capacity = MAX_DISTANCES // (len(report.times) * report.num_classes)
+    capacity = min(MAX_NODES, max(capacity, MIN_NODES))
+    if report.num_nodes <= capacity:
+        return np.arange(report.num_nodes)
+    rank = np.full(report.num_nodes, 2.0) + np.random.default_rng(SAMPLE_SEED).random(report.num_nodes)
+    labelled = np.flatnonzero(report.labels != UNKNOWN)
+    rank[labelled[np.argsort(rank[labelled])][: capacity // 2]] = 1
+    rank[report.least_certain()] = 0
+    return np.sort(np.argsort(rank, kind="stable")[:capacity])
+
+
+def embed(report: RunReport, drawn: DrawnGraph) -> str:
+    """Returns JSON for the scripts of the page, safe inside a script element."""
+    nodes = drawn.nodes
+    probability = report.probabilities[nodes, report.predicted[nodes]]
+    codes, scales = _encode_distances(report.distances[:, nodes])
+    x, y = _encode_positions(report.positions[nodes])
+    packed: dict[str, tuple[NDArray[Any], type[np.generic]]] = {
+        "numbers": (nodes, np.uint32),
+        "x": (x, np.uint16),
+        "y": (y, np.uint16),
+        "edges": (drawn.edges.T, np.uint16),
+        "truth": (report.y[nodes], np.int16),
+        "label": (report.labels[nodes], np.int16),
+        "predicted": (report.predicted[nodes], np.int16),
+        "second": (report.top_two[0][nodes, 1], np.int16),
+        "tested": (report.test_mask[nodes], np.uint8),
+        "probability": (np.rint(np.clip(probability, 0, 1) * 255), np.uint8),
+        "margin": (np.rint(np.clip(report.margin[nodes], 0, 1) * 255), np.uint8),
+    }
+    content: dict[str, Any] = {
+        "count": len(nodes),
+        "classes": [str(name) for name in report.classes],
+        "times": [float(t) for t in report.times],
+        "names": None if report.ids is None else [report.name_of(k)[:MAX_NAME_LENGTH] for k in nodes.tolist()],
+        "edgesAreSampled": drawn.omits_edges,
+        "scales": scales,
+        "distances": [_pack(each, np.uint8) for each in codes],
+        **{name: _pack(array, dtype) for name, (array, dtype) in packed.items()},
+    }
+    if len(nodes) == report.num_nodes:
+        content["numbers"] = None
+    return json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _pack(array: NDArray[Any], dtype: type[np.generic]) -> str:
+    """Returns little-endian base64, which the page reads into a typed array."""
+    plain = np.ascontiguousarray(array, dtype=np.dtype(dtype).newbyteorder("<"))
+    return base64.b64encode(plain.tobytes()).decode("ascii")
+
+
+def _encode_positions(positions: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Returns x and y `[2, n]` in 0..10000 with one scale for both; y increases downwards, as on a screen."""
+    at = positions.astype(np.float64) * [1, -1]
+    low, high = at.min(0), at.max(0)
+    size = max(float((high - low).max()), np.finfo(np.float32).tiny)
+    return np.asarray(np.rint(((at - (low + high) / 2) / size + 0.5) * MAX_POSITION).T)
+
+
+def _encode_distances(distances: NDArray[np.float32]) -> tuple[NDArray[np.uint8], list[list[list[float]]]]:
+    """Returns codes `[T, K, n]` and, for each time and class, [smallest, largest, unit of the logarithm or 0, whether
+    some distances exceed the largest]."""
+    times, nodes, classes = distances.shape
+    codes = np.full((times, classes, nodes), UNREACHABLE, np.uint8)
+    scales: list[list[list[float]]] = [[[0.0, 0.0, 0.0, 0] for _ in range(classes)] for _ in range(times)]
+    for t, k in np.ndindex(times, classes):
+        value = distances[t, :, k].astype(np.float64)
+        finite = np.isfinite(value)
+        if finite.any():
+            codes[t, k, finite], scales[t][k] = _encode(value[finite])
+    return codes, scales
+
+
+def _encode(value: NDArray[np.float64]) -> tuple[NDArray[np.uint8], list[float]]:
+    low, high, exceeds = float(value.min()), float(value.max()), 0
+    usual = float(np.quantile(value, OUTLIER_QUANTILE))
+    if high - low > OUTLIER_RATIO * (usual - low) > 0:
+        high, exceeds = usual, 1
+    above = np.minimum(value, high) - low
+    small = float(np.quantile(above[above > 0], 0.05)) if above.any() else 0.0
+    unit = small if above.max() > MAX_LINEAR_RATIO * small else 0.0
+    if unit:
+        above = np.log1p(above / unit)
+    code = np.rint(above / max(above.max(), np.finfo(float).tiny) * MAX_CODE).astype(np.uint8)
+    return code, [*(float(f"{bound:.6g}") for bound in (low, high, unit)), exceeds]

@@ -1,0 +1,193 @@
+"""The content of a report: what was measured in a run, checked here and rendered by the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lggd.errors import InputError, InputTypeError
+from lggd.validation import check_int, check_real, check_same_length
+
+# Values by stage and measure, one per epoch: {"distances": {"train_loss": [...], "validation_loss": [...]}}.
+Curves = Mapping[str, Mapping[str, Sequence[float]]]
+UNKNOWN = -1
+UNCERTAIN_NODES = 20
+# Tolerance for rounding in float32.
+ROUNDING = 1e-4
+
+
+@dataclass(frozen=True)
+class LabelAddition:
+    """Accuracy (%) with a number of known labels, without retraining, and the time that adding them took."""
+
+    labels: int
+    accuracy: float
+    milliseconds: float
+
+    def __post_init__(self) -> None:
+        check_int("labels", self.labels, minimum=0)
+        _check_percent("accuracy", self.accuracy)
+        _check_duration("milliseconds", self.milliseconds)
+
+
+@dataclass(frozen=True, eq=False)
+class RunReport:
+    """Everything that the page of one run shows, for N nodes, K classes and T times.
+
+    - `titles` are the display names of the "model" and, where one was trained, of the "reference" model.
+    - `accuracy` (%) on the test nodes has the same two keys, None where it is unknown.
+    - `created` is a time in ISO 8601, `seconds` the duration of the run; `settings` may be nested.
+    - `curves` are values by stage and measure, one per epoch, such as train_loss or "train_loss t=1", validation_loss
+      and validation_accuracy. Accuracies are fractions, or percentages if any value is above 1.
+    - `distances [T, N, K]` are those of every node to the labelled nodes of each class at `times`; inf is unreachable.
+    - `positions [N, 2]` and `edges [2, E]` draw the graph. `ids` are names of the nodes; None numbers them.
+    - `y`, `labels` (known to the model) and `predicted` are classes `[N]`, -1 where unknown; `test_mask [N]` selects
+      the held-out nodes, whose class is known. `probabilities [N, K]` belong to the prediction.
+    - `additions` show the effect of further labels; `notes` are sentences to print.
+    """
+
+    title: str
+    dataset: str
+    titles: Mapping[str, str]
+    created: str
+    version: str
+    machine: str
+    seconds: float
+    settings: Mapping[str, Any]
+    num_edges: int
+    classes: Sequence[str]
+    ids: Sequence[str] | None
+    accuracy: Mapping[str, float | None]
+    curves: Curves
+    times: Sequence[float]
+    distances: NDArray[np.float32]
+    positions: NDArray[np.float32]
+    edges: NDArray[np.int64]
+    y: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    probabilities: NDArray[np.float32]
+    test_mask: NDArray[np.bool_]
+    additions: Sequence[LabelAddition] = ()
+    notes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        self._check_scalars()
+        nodes, classes, times = len(self.y), len(self.classes), len(self.times)
+        self._to_array("distances", np.float32, (times, nodes, classes))
+        self._to_array("positions", np.float32, (nodes, 2))
+        self._to_array("probabilities", np.float32, (nodes, classes))
+        self._to_array("edges", np.int64, (2, None), 0, nodes - 1)
+        self._to_array("test_mask", np.bool_, (nodes,))
+        for name in ("y", "labels", "predicted"):
+            self._to_array(name, np.int64, (nodes,), 0 if name == "predicted" else UNKNOWN, classes - 1)
+        if not np.isfinite(self.positions).all():
+            node = int(np.flatnonzero(~np.isfinite(self.positions).all(1))[0])
+            raise InputError("positions", "be finite", f"{self.positions[node]} at node {node}")
+        low, high = float(self.probabilities.min()), float(self.probabilities.max())
+        if not (low >= -ROUNDING and high <= 1 + ROUNDING):
+            value = f"values from {low:g} to {high:g}"
+            raise InputError("probabilities", "lie in [0, 1]", value, "Apply a softmax to scores.")
+        unknown = np.flatnonzero(self.test_mask & (self.y == UNKNOWN))
+        if len(unknown):
+            raise InputError("test_mask", "select nodes whose `y` is known", but=f"that of node {unknown[0]} is -1")
+
+    def _check_scalars(self) -> None:
+        for name, item in (("y", "node"), ("classes", "class"), ("times", "time")):
+            if len(getattr(self, name)) == 0:
+                raise InputError(name, f"hold at least one {item}", "none")
+        if not all(math.isfinite(t) for t in self.times):
+            raise InputError("times", "be finite", list(self.times))
+        if self.ids is not None:
+            check_same_length("ids", self.ids, len(self.y), "node")
+        if set(self.accuracy) != {"model", "reference"}:
+            raise InputError("accuracy", 'have the keys "model" and "reference"', sorted(self.accuracy))
+        for name, value in self.accuracy.items():
+            if value is not None:
+                _check_percent(f'accuracy["{name}"]', value)
+        check_int("num_edges", self.num_edges, minimum=0)
+        _check_duration("seconds", self.seconds)
+        try:
+            datetime.fromisoformat(self.created)
+        except ValueError as error:
+            rule = "be a time in ISO 8601 such as 2025-01-31T12:00:00"
+            raise InputError("created", rule, repr(self.created)) from error
+
+    def _to_array(
+        self, name: str, dtype: type[np.generic], shape: tuple[int | None, ...], low: int = 0, high: int | None = None
+    ) -> None:
+        """Replaces a field by a NumPy array of that type, shape (None is any length) and range."""
+        value = getattr(self, name)
+        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+        if dtype is not np.float32 and array.size and array.dtype.kind not in ("b" if dtype is np.bool_ else "iu"):
+            raise InputTypeError(name, "be booleans" if dtype is np.bool_ else "be integers", array.dtype)
+        if array.ndim != len(shape) or any(s not in (None, n) for s, n in zip(shape, array.shape, strict=True)):
+            expected = ", ".join("E" if s is None else str(s) for s in shape)
+            raise InputError(name, f"have the shape [{expected}]", list(array.shape))
+        if high is not None and len(outside := array[(array < low) | (array > high)]):
+            raise InputError(name, f"lie in {low}..{high}", outside[0])
+        object.__setattr__(self, name, array.astype(dtype, copy=False))
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.y)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def num_tested(self) -> int:
+        return int(self.test_mask.sum())
+
+    @property
+    def gain(self) -> float | None:
+        """Accuracy of the model minus that of the reference, in percentage points; None unless both are known."""
+        model, reference = self.accuracy["model"], self.accuracy["reference"]
+        return None if model is None or reference is None else model - reference
+
+    def name_of(self, node: int) -> str:
+        """Returns the id of a node, or its number."""
+        return str(node if self.ids is None else self.ids[node])
+
+    @cached_property
+    def top_two(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The two most probable classes of every node and their probabilities, `[N, 2]`; -1 and 0 if there is one."""
+        classes = np.argsort(-self.probabilities, axis=1, kind="stable")[:, :2]
+        missing = ((0, 0), (0, 2 - classes.shape[1]))
+        probabilities = np.take_along_axis(self.probabilities, classes, axis=1)
+        return np.pad(classes, missing, constant_values=UNKNOWN), np.pad(probabilities, missing)
+
+    @property
+    def margin(self) -> NDArray[np.float32]:
+        """The difference between the two highest probabilities of every node `[N]`."""
+        first, second = self.top_two[1].T
+        return np.asarray(first - second)
+
+    def confusion(self) -> NDArray[np.int64]:
+        """Returns the number of test nodes by true class (rows) and predicted class (columns), `[K, K]`."""
+        k = self.num_classes
+        cell = self.y[self.test_mask] * k + self.predicted[self.test_mask]
+        return np.bincount(cell, minlength=k * k).reshape(k, k).astype(np.int64)
+
+    def least_certain(self, count: int = UNCERTAIN_NODES) -> list[int]:
+        """Returns the nodes with the smallest margin between their two most probable classes, unlabelled ones first."""
+        order = np.lexsort((np.arange(self.num_nodes), self.margin, self.labels != UNKNOWN))
+        nodes: list[int] = order[:count].tolist()
+        return nodes
+
+
+def _check_percent(name: str, value: float) -> None:
+    check_real(name, value, 0, 100, rule="be a percentage, 0 to 100")
+
+
+def _check_duration(name: str, value: float) -> None:
+    check_real(name, value, 0, math.inf, closed="left", rule="be a duration from 0")

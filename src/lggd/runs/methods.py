@@ -1,0 +1,84 @@
+"""The models that a run can train, by the names of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.baselines import GDC, GOAL, GPRGNN, PPR, DropEdge, GAugM, GAugO, GraphMix, Heat, MixUp
+from lggd.errors import InputError
+from lggd.estimator.estimator import NodeClassifier
+from lggd.features import GGD, LGGD
+from lggd.models.classifier import LGGDClassifier
+from lggd.models.plus import LGGDPlus
+
+BACKBONES: dict[str, GCN | GAT | ChebNet | JKNet | None] = {
+    "gcn": GCN(),
+    "gat": GAT(),
+    "chebnet": ChebNet(),
+    "jknet": JKNet(),
+    "none": None,
+}
+PRESETS: dict[str, Callable[[], LGGD]] = {"default": LGGD, "paper": LGGD.paper, "release": LGGD.release}
+
+
+@dataclass(frozen=True)
+class ModelFactory:
+    """A model by name: its title, how it is built with default settings, and whether its backbone can be chosen.
+
+    `network` returns the part of the model that has the settings `backbone` and `optimization`.
+    """
+
+    title: str
+    build: Callable[[], NodeClassifier]
+    has_backbone: bool = True
+    needs_features: bool = True
+    network: Callable[[Any], Any] = lambda model: model
+
+
+METHODS: Mapping[str, ModelFactory] = {
+    "lggd": ModelFactory("LGGD", LGGDClassifier),
+    "ggd": ModelFactory("GGD", lambda: LGGDClassifier(GGD()), needs_features=False),
+    "lggd-plus": ModelFactory("LGGD+", LGGDPlus, network=lambda model: model.readout.readouts[0]),
+    "gcn": ModelFactory("GCN", lambda: LGGDClassifier(None, GCN()), has_backbone=False),
+    "gat": ModelFactory("GAT", lambda: LGGDClassifier(None, GAT()), has_backbone=False),
+    "chebnet": ModelFactory("ChebNet", lambda: LGGDClassifier(None, ChebNet()), has_backbone=False),
+    "jknet": ModelFactory("JKNet", lambda: LGGDClassifier(None, JKNet()), has_backbone=False),
+    "mixup": ModelFactory("MixUp", MixUp),
+    "dropedge": ModelFactory("DropEdge", DropEdge),
+    "gaug-m": ModelFactory("GAug-M", GAugM),
+    "gaug-o": ModelFactory("GAug-O", GAugO),
+    "gdc-ppr": ModelFactory("GDC (PPR)", lambda: GDC(PPR())),
+    "gdc-heat": ModelFactory("GDC (heat)", lambda: GDC(Heat())),
+    "gpr-gnn": ModelFactory("GPR-GNN", GPRGNN, has_backbone=False),
+    "goal": ModelFactory("GOAL", GOAL, has_backbone=False),
+    "graphmix": ModelFactory("GraphMix", GraphMix, has_backbone=False),
+}
+
+
+def build_model(
+    method: str, backbone: str | None = None, preset: str = "default", epochs: int | None = None, seed: int = 0
+) -> NodeClassifier:
+    """Returns an unfitted model.
+
+    >>> build_model("lggd", "gat", epochs=5).backbone
+    GAT(hidden=8, heads=8, dropout=0.6)
+    """
+    chosen = METHODS[method]
+    model = chosen.build()
+    network = chosen.network(model)
+    if preset != "default":
+        if method != "lggd":
+            raise InputError("preset", "be omitted for other methods than lggd", preset)
+        model.set_params(features=PRESETS[preset]())
+    if backbone is not None:
+        if not chosen.has_backbone:
+            raise InputError("backbone", f"be omitted for {method}", backbone, "It defines the network itself.")
+        network.backbone = BACKBONES[backbone]
+    if epochs is not None:
+        network.optimization = replace(network.optimization, epochs=epochs)
+    model.set_params(**{name: seed for name in model.get_params() if name.rpartition("__")[2] == "seed"})
+    model.check_settings()
+    return model

@@ -1,0 +1,144 @@
+"""The input of a run: a graph, its labels, the nodes held out to measure accuracy, and the names of everything."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lggd.data.datasets import load
+from lggd.data.graph_files import read_graph_files
+from lggd.estimator.storage import pack_graph
+from lggd.validation import check_int, check_real
+
+# Accuracy on fewer nodes than this means nothing.
+FEWEST_HELD_OUT = 2
+# Features with a smaller fraction of nonzero entries, such as word counts, are not standardized.
+SPARSE_BELOW = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class RunInput:
+    """A graph to classify.
+
+    `data` is a PyG Data with `y`, `train_mask`, `test_mask` (the held-out nodes, whose class is known) and possibly
+    `val_mask`; `ids` and `classes` name its nodes and classes; `origin` records where it came from. `restores_labels`:
+    the held-out labels are the user's own and return to the model after accuracy is measured. `notes` are sentences
+    about what was done to the data.
+    """
+
+    name: str
+    data: Any
+    ids: list[str]
+    classes: list[str]
+    origin: Mapping[str, Any]
+    restores_labels: bool = False
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_dataset(cls, name: str, split: int = 0, labels_per_class: int | None = None) -> RunInput:
+        """Loads a dataset by name; its test nodes are held out."""
+        data = load(name, split=split, labels_per_class=labels_per_class)
+        classes = getattr(data, "class_names", None) or [str(k) for k in range(data.num_classes)]
+        origin = {"dataset": data.name, "split": split, "labels_per_class": labels_per_class}
+        return cls(data.name, data, [str(k) for k in range(data.num_nodes)], list(classes), origin)
+
+    @classmethod
+    def from_tables(
+        cls,
+        edges: str | Path,
+        nodes: str | Path | None = None,
+        test_share: float = 0.3,
+        split: int = 0,
+        *,
+        split_column: str | None = None,
+        **columns: Any,
+    ) -> RunInput:
+        """Reads a graph from tables; `columns` are the other arguments of `read_graph_files`.
+
+        Weights are scaled to (0, 1] and dense features standardized. Without a split column, `test_share` of each
+        class's labels are held out, drawn with the seed `split`; each class keeps at least one label.
+        """
+        check_real("test_share", test_share, 0, 1, closed="left", remedy="Some labels must remain to train on.")
+        check_int("split", split, minimum=0)
+        table = read_graph_files(edges, nodes, split_column=split_column, **columns)
+        data, drawn = table.data, split_column is None
+        notes = _scale_weights(data) + _standardize(data)
+        if drawn:
+            data.test_mask, said = _hold_out(data.y, test_share, split)
+            data.train_mask = (data.y >= 0) & ~data.test_mask
+            notes += said
+        origin = {
+            "edges": str(edges),
+            "nodes": None if nodes is None else str(nodes),
+            "split_column": split_column,
+            **{name: list(value) if isinstance(value, tuple) else value for name, value in columns.items()},
+            "test_share": test_share if drawn else None,
+            "split": split if drawn else None,
+        }
+        name = Path(edges if nodes is None else nodes).stem
+        return cls(name, data, table.ids, table.classes, origin, restores_labels=drawn, notes=tuple(notes))
+
+    @property
+    def held_out(self) -> Tensor:
+        """The nodes that accuracy is measured on, bool `[N]`."""
+        mask: Tensor = self.data.test_mask
+        return mask
+
+    @property
+    def has_features(self) -> bool:
+        return getattr(self.data, "x", None) is not None
+
+    @property
+    def num_edges(self) -> int:
+        """The number of undirected edges."""
+        return int(self.data.edge_index.shape[1]) // 2
+
+    def fingerprint(self) -> str:
+        """Returns a SHA-256 digest of the graph, its features, labels and split."""
+        masks = {name: getattr(self.data, name, None) for name in ("train_mask", "val_mask", "test_mask")}
+        tensors = pack_graph(self.data) | {"y": self.data.y}
+        tensors |= {name: mask for name, mask in masks.items() if mask is not None}
+        digest = hashlib.sha256()
+        for name, value in sorted(tensors.items()):
+            digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
+            digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+
+def _scale_weights(data: Any) -> list[str]:
+    """Divides weights by the largest: the method needs them in (0, 1], and only their ratios should matter."""
+    weight = getattr(data, "edge_weight", None)
+    if weight is None or float(weight.max()) == 1:
+        return []
+    largest = float(weight.max())
+    data.edge_weight = weight / largest
+    return [f"Edge weights were divided by the largest, {largest:g}, so that they lie in (0, 1]."]
+
+
+def _standardize(data: Any) -> list[str]:
+    """Standardizes each column of the features, unless most entries are 0."""
+    x = getattr(data, "x", None)
+    if x is None or int(x.count_nonzero()) < SPARSE_BELOW * x.numel():
+        return []
+    spread = x.std(0, unbiased=False)
+    data.x = (x - x.mean(0)) / torch.where(spread > 0, spread, 1.0)
+    return ["Features were standardized to mean 0 and standard deviation 1, so that their units do not matter."]
+
+
+def _hold_out(y: Tensor, share: float, seed: int) -> tuple[Tensor, list[str]]:
+    """Draws a share of every class, rounded, but never its last label; returns a mask `[N]`."""
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.zeros(len(y), dtype=torch.bool)
+    for k in range(int(y.max()) + 1):
+        members = (y == k).nonzero().squeeze(1)
+        count = min(len(members) - 1, int(share * len(members) + 0.5))
+        mask[members[torch.randperm(len(members), generator=generator)[:count]]] = True
+    if int(mask.sum()) < FEWEST_HELD_OUT:
+        return torch.zeros_like(mask), []
+    return mask, [f"{int(mask.sum())} of the {int((y >= 0).sum())} labels were held out to measure accuracy."]

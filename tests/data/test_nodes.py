@@ -1,0 +1,194 @@
+"""Nodes from files: ids, features, labels and splits; errors report file, line and column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lggd.data.nodes import read_node_file
+from lggd.errors import InputError
+from table_files import parquet, written
+
+
+def rejected(path: Path, message: str, **options: object) -> None:
+    """Reading fails with this message after the file's name."""
+    with pytest.raises(InputError, match="must") as error:
+        read_node_file(path, **options)  # type: ignore[arg-type]
+    assert str(error.value).replace(f"{path.parent}/", "").startswith(message), str(error.value)
+
+
+def test_columns_by_role(tmp_path: Path) -> None:
+    text = "id,kind,age,tall,part\nada, red ,31,TRUE,train\nben,,2e1,false,Validation\ncyd,blue,-0.5,1,\n"
+    table = read_node_file(written(tmp_path / "nodes.csv", text), label="kind", split_column="part")
+    assert table.ids == ["ada", "ben", "cyd"]
+    assert table.feature_names == ["age", "tall"]
+    assert table.x.dtype == np.float32
+    assert table.x.tolist() == [[31, 1], [20, 0], [-0.5, 1]]
+    assert table.labels == ["red", None, "blue"]
+    assert table.split == ["train", "val", None]
+
+
+def test_only_ids(tmp_path: Path) -> None:
+    table = read_node_file(written(tmp_path / "nodes.csv", "who\n007\n7\n"))
+    assert (table.ids, table.x.shape, table.feature_names) == (["007", "7"], (2, 0), [])
+    assert (table.labels, table.split) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "ids"),
+    [
+        ("key,size", {}, ["1", "3"]),
+        ("size,ID", {}, ["2", "4"]),
+        ("Name,node", {}, ["2", "4"]),
+        ("name,size", {"label": "name"}, ["2", "4"]),
+        ("name,id", {"ignore": ["id"]}, ["1", "3"]),
+        ("id,size", {"id_column": "size"}, ["2", "4"]),
+        (",size", {}, ["1", "3"]),
+    ],
+)
+def test_id_column(tmp_path: Path, header: str, options: dict[str, str], ids: list[str]) -> None:
+    assert read_node_file(written(tmp_path / "nodes.csv", f"{header}\n1,2\n3,4\n"), **options).ids == ids
+
+
+def test_tsv_and_ignored_columns(tmp_path: Path) -> None:
+    table = read_node_file(written(tmp_path / "nodes.tsv", "id\tnote\tage\na,b\tx, y\t3\n"), ignore=["note"])
+    assert (table.ids, table.feature_names, table.x.tolist()) == (["a,b"], ["age"], [[3]])
+
+
+def test_labels_are_not_normalized(tmp_path: Path) -> None:
+    table = read_node_file(written(tmp_path / "nodes.csv", "id,k\na,1\nb,1.0\nc,NaN\nd,null\ne,01\n"), label="k")
+    assert table.labels == ["1", "1.0", None, None, "01"]
+
+
+def test_parquet_types(tmp_path: Path) -> None:
+    path = parquet(
+        tmp_path / "nodes.parquet",
+        id=[1, 2, 3],
+        age=pa.array([1, 2, 3], pa.int8()),
+        tall=[True, False, True],
+        size=[0.1, 0.2, 0.3],
+        kind=pa.array([1.0, None, float("nan")]),
+    )
+    table = read_node_file(path, label="kind")
+    assert table.ids == ["1", "2", "3"]
+    assert table.feature_names == ["age", "tall", "size"]
+    assert table.x.tolist() == np.array([[1, 1, 0.1], [2, 0, 0.2], [3, 1, 0.3]], np.float32).tolist()
+    assert table.labels == ["1", None, None]
+    assert read_node_file(path, label="age", ignore=["kind"]).labels == ["1", "2", "3"]
+
+
+def test_pandas_index_is_the_first_column(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"age": [3.0, 4.0], "kind": pd.Categorical(["x", "y"])}, index=["a", "b"])
+    frame.to_parquet(tmp_path / "nodes.parquet")
+    frame.to_csv(tmp_path / "nodes.csv")
+    for name in ("nodes.parquet", "nodes.csv"):
+        table = read_node_file(tmp_path / name, label="kind")
+        assert (table.ids, table.x.tolist(), table.labels) == (["a", "b"], [[3], [4]], ["x", "y"])
+    frame.rename_axis("user").to_parquet(tmp_path / "named.parquet")
+    assert read_node_file(tmp_path / "named.parquet", label="kind").ids == ["a", "b"]
+
+
+def test_graphml_attributes_are_columns(tmp_path: Path) -> None:
+    graph = nx.Graph()
+    graph.add_node("007", age=3, kind="red", id="ignored")
+    graph.add_node("b", age=4, id="too")
+    nx.write_graphml(graph, tmp_path / "nodes.graphml")
+    table = read_node_file(tmp_path / "nodes.graphml", label="kind", ignore=["id"])
+    assert (table.ids, table.x.tolist(), table.labels) == (["007", "b"], [[3], [4]], ["red", None])
+    rejected(tmp_path / "nodes.graphml", "`nodes.graphml, node '007', column 'kind'` must be a number, got 'red'")
+    rejected(tmp_path / "nodes.graphml", "`id_column` must be None for `nodes.graphml`", id_column="id")
+    graph.add_node("c", kind="red", id="")
+    nx.write_graphml(graph, tmp_path / "nodes.graphml")
+    message = "`nodes.graphml, node 'c', column 'age'` must be a number, got an empty cell."
+    rejected(tmp_path / "nodes.graphml", message, label="kind", ignore=["id"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "`nodes.csv` must hold at least one node, got an empty file."),
+        ("id,age\n", "`nodes.csv` must hold at least one node, got no rows."),
+        ("id,age,age\n", "`nodes.csv, column 3` must have a unique name, got 'age' again."),
+        ("id,,age\n", "`nodes.csv, column 2` must have a name, got an empty cell."),
+        ("id,age\na,1\n\nb\n", "`nodes.csv, line 4` must have 2 cells like the first line, got 1."),
+        ("id,age\na,1\n,2\n", "`nodes.csv, line 3, column 'id'` must name the node, got an empty cell."),
+        (
+            "id,age\na,1\nb,2\n\na,3\n",
+            "`nodes.csv, line 5, column 'id'` must be a unique id, got 'a', which is in line 2 too. Remove one.",
+        ),
+        (
+            "id,size,age\na,1,2\nb,1,abc\n",
+            "`nodes.csv, line 3, column 'age'` must be a number, got 'abc'. "
+            "Remove the column or convert it to numbers.",
+        ),
+        (
+            "id,size,age\na,1,2\nb,,2\n",
+            "`nodes.csv, line 3, column 'size'` must be a number, got an empty cell. "
+            "Fill it in, or exclude the column with `ignore`.",
+        ),
+        ("id,age\na,nan\n", "`nodes.csv, line 2, column 'age'` must be a number, got 'nan'. Fill it in"),
+        ("id,age\na,-inf\n", "`nodes.csv, line 2, column 'age'` must be a number below 3.4e38 in size, got '-inf'."),
+        ("id,age\na,1e39\n", "`nodes.csv, line 2, column 'age'` must be a number below 3.4e38 in size, got '1e39'."),
+        ('id,age\na,"1\n', "`nodes.csv, line 2` must be a row of cells"),
+    ],
+)
+def test_errors_report_the_position(tmp_path: Path, text: str, message: str) -> None:
+    rejected(written(tmp_path / "nodes.csv", text), message)
+
+
+def test_errors_in_parquet_report_the_position(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "nodes.parquet", id=["a", "b", "a"], age=[1, None, 3])
+    rejected(path, "`nodes.parquet, row 2, column 'age'` must be a number, got an empty cell.")
+    rejected(path, "`nodes.parquet, row 3, column 'id'` must be a unique id, got 'a', which is in row 1", label="age")
+    dates = parquet(tmp_path / "nodes.parquet", id=["a"], born=pa.array([0], pa.date32()))
+    rejected(dates, "`nodes.parquet, row 1, column 'born'` must be a number, got '1970-01-01'.")
+    rejected(
+        parquet(tmp_path / "nodes.parquet", id=pa.array([], pa.string())), "`nodes.parquet` must hold at least one"
+    )
+
+
+@pytest.mark.parametrize("argument", ["label", "id_column", "split_column", "ignore"])
+def test_unknown_columns_are_reported(tmp_path: Path, argument: str) -> None:
+    path = written(tmp_path / "nodes.csv", "id,kind,age\na,red,3\n")
+    name = "kidn" if argument != "ignore" else ["kidn"]
+    rejected(
+        path,
+        f"`{argument}` must be a column of `nodes.csv` (id, kind, age), got 'kidn'. Did you mean 'kind'?",
+        **{argument: name},
+    )
+    rejected(
+        written(tmp_path / "nodes.csv", "id\na\n"),
+        "`label` must be a column of `nodes.csv` (id), got 'zzz'. Check",
+        label="zzz",
+    )
+
+
+def test_long_column_lists_are_shortened(tmp_path: Path) -> None:
+    path = written(tmp_path / "nodes.csv", ",".join(f"c{k}" for k in range(100)) + "\n")
+    rejected(
+        path,
+        f"`label` must be a column of `nodes.csv` ({', '.join(f'c{k}' for k in range(12))} and 88 more)",
+        label="x",
+    )
+
+
+def test_a_column_has_only_one_role(tmp_path: Path) -> None:
+    path = written(tmp_path / "nodes.csv", "id,kind\na,red\n")
+    message = "`split_column` must differ from `label`, got 'kind' for both."
+    rejected(path, message, label="kind", split_column="kind")
+    rejected(path, "`ignore` must differ from `label`", label="kind", ignore=["kind"])
+    rejected(path, "`nodes.csv` must have a column of ids besides id, kind.", label="kind", split_column="id")
+    with pytest.raises(TypeError, match=r"`ignore` must be a list of columns, got the text 'kind'\. Pass \['kind'\]"):
+        read_node_file(path, ignore="kind")
+
+
+def test_unknown_split_values_are_rejected(tmp_path: Path) -> None:
+    path = written(tmp_path / "nodes.csv", "id,part\na,train\nb,tset\n")
+    rejected(
+        path, "`nodes.csv, line 3, column 'part'` must be train, val, test or empty, got 'tset'.", split_column="part"
+    )

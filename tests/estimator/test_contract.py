@@ -1,0 +1,424 @@
+"""The contract of `NodeClassifier`, for every model: fitting, predicting, adding labels, saving, settings."""
+
+import copy
+import json
+import math
+
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from torch import inf, nan
+
+import lggd
+from lggd import Checkpoint, Progress, fit_together, load_model
+from lggd.errors import InputError, InputTypeError
+from lggd.estimator.estimator import NodeClassifier
+from lggd.estimator.labels import Labels
+from lggd.estimator.parameters import get_params
+from small_data import CLASSES, blocks, changed, garbled, random, same, snapshot
+from small_models import BASELINES, MODELS, classifier, distances, is_fitted, learned, stop_at
+
+NODES = 36
+CLOSE = {"rtol": 1e-3, "atol": 5e-4}
+WITHOUT_TRAINING = ["GGD"]
+RETRAINED = [*BASELINES, "Ensemble of baselines", "LGGDClassifier without features"]
+every_model = pytest.mark.parametrize("name", MODELS)
+every_trained = pytest.mark.parametrize("name", [name for name in MODELS if name not in WITHOUT_TRAINING])
+takes_labels = pytest.mark.parametrize("name", [name for name in MODELS if name not in RETRAINED])
+
+
+def make(name, seed=0):
+    return MODELS[name](seed)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return blocks()
+
+
+@pytest.fixture(scope="module")
+def _fitted(data):
+    return {}
+
+
+@pytest.fixture
+def fitted(data, _fitted):
+    """Every model, fitted once; each test gets a copy of its own."""
+
+    def fit(name):
+        if name not in _fitted:
+            _fitted[name] = make(name).fit(data)
+        return copy.deepcopy(_fitted[name])
+
+    return fit
+
+
+def settings(model):
+    """All settings, nested ones too, as they are shown."""
+    return {name: repr(value) for name, value in get_params(model).items()}
+
+
+# -- fitting ------------------------------------------------------------------------------------------------------
+
+
+@every_model
+def test_fit_returns_the_model_and_sets_its_attributes(name, data):
+    model = make(name)
+    assert model.fit(data) is model
+    assert model.num_classes_ == CLASSES
+    assert model.labels_.dtype == torch.int64
+    assert torch.equal(model.labels_, torch.where(data.train_mask, data.y, -1))
+    assert (model.additions_, model.metadata_) == ([], {})
+    assert not hasattr(model.data_, "train_mask")
+    assert model.data_.y is None
+
+
+@every_model
+def test_history_holds_the_curves_of_every_stage(name, data):
+    reports = []
+    model = make(name).fit(data, callback=reports.append)
+    assert all(isinstance(report, Progress) for report in reports)
+    assert bool(model.history_) == (name not in WITHOUT_TRAINING)
+    for stage, curves in model.history_.items():
+        own = [report for report in reports if report.stage == stage]
+        assert [report.epoch for report in own] == list(range(1, len(own) + 1))
+        assert {report.epochs for report in own} == {len(own)}
+        assert {name.split()[0] for name in curves} >= {"train_loss", "validation_loss"}
+        assert all(len(curve) == len(own) and all(map(math.isfinite, curve)) for curve in curves.values())
+
+
+@every_model
+def test_inputs_and_settings_are_not_changed(name):
+    data, model = blocks(), make(name)
+    before, shown = snapshot(data), repr(model)
+    model.fit(data).predict()
+    model.score(data)
+    if model.accepts_labels:
+        model.add_labels([30], [0])
+    assert same(before, snapshot(data))
+    assert repr(model) == shown
+    nested = [value for value in get_params(model).values() if isinstance(value, NodeClassifier)]
+    assert not any(hasattr(one, "labels_") for one in nested)
+
+
+@every_model
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(name, data, fitted):
+    again = make(name).fit(data)
+    assert same(learned(again), learned(fitted(name)))
+    assert torch.equal(again.predict_proba(), fitted(name).predict_proba())
+    assert again.history_ == fitted(name).history_
+    assert not same(learned(make(name, seed=1).fit(data)), learned(fitted(name)))
+
+
+@every_model
+def test_a_generator_is_a_seed_too(name, data):
+    one, other = (make(name, seed=random(4)).fit(data) for _ in range(2))
+    assert same(learned(one), learned(other))
+
+
+@every_model
+def test_global_random_numbers_neither_change_nor_matter(name, data, fitted):
+    with torch.random.fork_rng([]):
+        torch.manual_seed(77)
+        before = torch.get_rng_state()
+        model = make(name).fit(data)
+        assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(model.predict_proba(), fitted(name).predict_proba())
+
+
+@every_model
+def test_a_refit_forgets(name, data, fitted):
+    model = make(name).fit(blocks(each=9, seed=3))
+    model.metadata_["note"] = "the first graph"
+    if model.accepts_labels:
+        model.add_labels([26], [2])
+    model.fit(data)
+    assert same(learned(model), learned(fitted(name)))
+    assert torch.equal(model.predict_proba(), fitted(name).predict_proba())
+    assert (model.additions_, model.metadata_, model.history_) == ([], {}, fitted(name).history_)
+
+
+# -- hidden labels ------------------------------------------------------------------------------------------------
+
+
+def check_hidden_labels(name, data, expected):
+    """Neither nonsense in place of hidden labels nor a permutation of them may change a bit."""
+    hidden = (~(data.train_mask | data.val_mask)).nonzero().squeeze(1)
+    y = data.y.clone()
+    y[hidden] = (y[hidden[torch.randperm(len(hidden), generator=random())]] + 1) % CLASSES
+    for other in (garbled(data), changed(data, y=y)):
+        model = make(name).fit(other)
+        assert torch.equal(model.predict_proba(), expected.predict_proba())
+        assert torch.equal(model.predict_proba(other), expected.predict_proba())
+        assert same(learned(model), learned(expected))
+
+
+@every_model
+def test_hidden_labels_are_unreachable(name, data, fitted):
+    check_hidden_labels(name, data, fitted(name))
+
+
+@pytest.mark.parametrize("name", ["GGD", "LGGDClassifier", "MixUp"])
+def test_the_check_on_hidden_labels_catches_a_leak(name, data, monkeypatch):
+    def leak(batch):
+        return Labels.checked(torch.where(batch.y >= 0, batch.y % CLASSES, -1), torch.full_like(batch.y, -1))
+
+    monkeypatch.setattr(Labels, "read", leak)
+    with pytest.raises(AssertionError):
+        check_hidden_labels(name, data, make(name).fit(data))
+
+
+# -- failures -----------------------------------------------------------------------------------------------------
+
+
+@every_model
+def test_an_unfitted_model_says_so(name, data, tmp_path):
+    model = make(name)
+    for use in (
+        model.predict,
+        model.predict_proba,
+        lambda: model.score(data),
+        lambda: model.add_labels([0], [0]),
+        lambda: model.save(tmp_path / "model"),
+    ):
+        with pytest.raises(NotFittedError, match=f"This {type(model).__name__} must be fitted first. Call fit"):
+            use()
+    assert not (tmp_path / "model").exists()
+
+
+@every_model
+def test_a_failed_fit_leaves_the_model_unfitted(name, data, fitted):
+    for broken, argument in (
+        (changed(data, y=None), "data.y"),
+        (changed(data, train_mask=torch.zeros_like(data.train_mask)), "data.y"),
+        (changed(data, edge_index=data.edge_index + 99), "edge"),
+        ("no data", "data"),
+    ):
+        model = fitted(name)
+        with pytest.raises(InputError) as caught:
+            model.fit(broken)
+        assert argument in caught.value.argument
+        assert is_fitted(model) == (argument == "data")  # what is not even data is refused before anything happens
+
+
+@every_model
+@pytest.mark.parametrize(
+    ("x", "error"), [(None, InputTypeError), (torch.full((NODES, 2), nan), InputError), (torch.ones(5, 2), InputError)]
+)
+def test_node_features_are_checked_where_they_are_used(name, x, error, data, fitted):
+    if name in ("GGD", "LGGDClassifier on GGD"):
+        assert torch.equal(make(name).fit(changed(data, x=x)).predict(), fitted(name).predict())
+        return
+    with pytest.raises(error, match=r"`data\.x`"):
+        make(name).fit(changed(data, x=x))
+
+
+@every_trained
+def test_an_interrupted_fit_leaves_the_model_unfitted(name, data, fitted):
+    for stage in fitted(name).history_:
+        model = fitted(name)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(data, callback=stop_at(stage, 2))
+        assert not is_fitted(model)
+    assert same(learned(model.fit(data)), learned(fitted(name)))
+
+
+@every_trained
+def test_a_checkpoint_resumes_to_the_same_bits(name, data, fitted, tmp_path):
+    for stage in fitted(name).history_:
+        checkpoint = Checkpoint(tmp_path / stage, "key", every=0)
+        with pytest.raises(KeyboardInterrupt):
+            make(name).fit(data, callback=stop_at(stage, 3), checkpoint=checkpoint)
+        reports = []
+        model = make(name).fit(data, callback=reports.append, checkpoint=checkpoint)
+        resumed = [report.epoch for report in reports if report.stage == stage]
+        assert resumed[0] == 3
+        assert same(learned(model), learned(fitted(name)))
+        assert model.history_ == fitted(name).history_
+        assert torch.equal(model.predict_proba(), fitted(name).predict_proba())
+
+
+# -- predictions --------------------------------------------------------------------------------------------------
+
+
+@every_model
+def test_predictions_are_the_most_probable_classes(name, data, fitted):
+    model = fitted(name)
+    probabilities, predicted = model.predict_proba(), model.predict()
+    assert (probabilities.shape, probabilities.dtype) == ((NODES, CLASSES), torch.float32)
+    assert (predicted.shape, predicted.dtype) == ((NODES,), torch.int64)
+    assert not probabilities.requires_grad
+    assert bool((probabilities >= 0).all())
+    torch.testing.assert_close(probabilities.sum(1), torch.ones(NODES))
+    assert torch.equal(predicted, probabilities.argmax(1))
+    assert torch.equal(model.predict_proba(data), probabilities)
+    assert torch.equal(model.predict(data), predicted)
+    assert torch.equal(model.predict_proba(), probabilities)
+
+
+@every_model
+def test_another_number_of_nodes_is_refused(name, fitted):
+    other = blocks(each=9)
+    if name == "LGGDClassifier without features":
+        assert len(fitted(name).predict(other)) == 27  # a backbone alone runs on any graph
+        return
+    with pytest.raises(InputError, match="`data`"):
+        fitted(name).predict(other)
+
+
+@every_model
+def test_the_score_is_the_fraction_of_correct_predictions(name, data, fitted):
+    model = fitted(name)
+    correct = (model.predict() == data.y).float()
+    assert model.score(data) == pytest.approx(float(correct[data.test_mask].mean()))
+    assert model.score(data, data.val_mask) == pytest.approx(float(correct[data.val_mask].mean()))
+
+
+# -- labels -------------------------------------------------------------------------------------------------------
+
+
+@takes_labels
+def test_added_labels_are_used_without_training(name, data, fitted):
+    model, before = fitted(name), fitted(name).predict_proba()
+    assert model.accepts_labels
+    assert model.add_labels([31, 30], [1, 0]) is model
+    assert same(learned(model), learned(fitted(name)))
+    assert not torch.equal(model.predict_proba(), before)
+    assert model.labels_[[30, 31]].tolist() == [0, 1]
+    one_by_one = fitted(name).add_labels(torch.tensor([30]), torch.tensor([0])).add_labels(torch.arange(36) == 31, [1])
+    assert torch.equal(one_by_one.predict_proba(), model.predict_proba())
+    assert [(one["nodes"], one["labels"]) for one in model.additions_] == [([30, 31], [0, 1])]
+    assert model.additions_[0]["when"].endswith("+00:00")
+
+
+@pytest.mark.parametrize("name", RETRAINED)
+def test_models_that_would_need_training_refuse_labels(name, fitted):
+    model = fitted(name)
+    assert not model.accepts_labels
+    with pytest.raises(InputError, match="Fit it again with all labels, or use LGGDClassifier or LGGDPlus") as caught:
+        model.add_labels([30], [0])
+    assert caught.value.argument == "model"
+    assert model.additions_ == []
+
+
+WRONG_LABELS = [
+    ([30, 31], [0], "labels"),
+    ([30, 31], 0, "labels"),
+    ([30], [0, 1], "labels"),
+    ([30], [CLASSES], "labels"),
+    ([0], [1], "labels"),
+    ([30, 30], [0, 1], "labels"),
+    ([NODES], [0], "nodes"),
+    ([-1], [0], "nodes"),
+    ([0.5], [0], "nodes"),
+    ([30], ["red"], "labels"),
+]
+
+
+@takes_labels
+def test_wrong_labels_are_refused_and_change_nothing(name, fitted):
+    model = fitted(name)
+    for nodes, labels, argument in WRONG_LABELS:
+        with pytest.raises(InputError) as caught:
+            model.add_labels(nodes, labels)
+        assert caught.value.argument == argument, (nodes, labels)
+    assert torch.equal(model.labels_, fitted(name).labels_)
+    assert torch.equal(model.predict_proba(), fitted(name).predict_proba())
+    assert model.additions_ == []
+
+
+# -- together -----------------------------------------------------------------------------------------------------
+
+
+@every_model
+def test_fitted_together_is_fitted_alone(name, data):
+    shifted = changed(data, train_mask=data.train_mask.roll(3), val_mask=data.val_mask.roll(3))
+    models = fit_together([make(name), make(name, seed=1)], [data, shifted])
+    for model, alone in zip(models, (make(name).fit(data), make(name, seed=1).fit(shifted)), strict=True):
+        torch.testing.assert_close(model.predict_proba(), alone.predict_proba(), **CLOSE)
+        assert torch.equal(model.labels_, alone.labels_)
+        assert model.history_.keys() == alone.history_.keys()
+        for stage, curves in alone.history_.items():
+            assert model.history_[stage].keys() == curves.keys()
+            for curve in curves:
+                one, other = (torch.tensor(every.history_[stage][curve]) for every in (model, alone))
+                torch.testing.assert_close(one, other, **CLOSE)
+
+
+def test_all_kinds_are_fitted_together(data, fitted):
+    for name, model in zip(MODELS, fit_together([make(name) for name in MODELS], data), strict=True):
+        torch.testing.assert_close(model.predict_proba(), fitted(name).predict_proba(), **CLOSE)
+
+
+# -- files --------------------------------------------------------------------------------------------------------
+
+
+@every_model
+def test_a_loaded_model_is_the_one_that_was_saved(name, fitted, tmp_path):
+    model = fitted(name)
+    if model.accepts_labels:
+        model.add_labels([30], [0])
+    model.metadata_ = {"class_names": ["Fuchs", "狐", "b"], "seen": 3}
+    model.save(tmp_path / "model")
+    for loaded in (load_model(tmp_path / "model"), type(model).load(str(tmp_path / "model"))):
+        assert type(loaded) is type(model)
+        assert torch.equal(loaded.predict_proba(), model.predict_proba())
+        assert torch.equal(loaded.labels_, model.labels_)
+        assert (loaded.history_, loaded.additions_) == (model.history_, model.additions_)
+        assert (loaded.metadata_, loaded.num_classes_) == (model.metadata_, CLASSES)
+        assert same(learned(loaded), learned(model))
+        assert settings(loaded) == settings(model)
+    json.loads((tmp_path / "model" / "model.json").read_text(encoding="utf-8"))
+    if model.accepts_labels:
+        for one in (loaded, model):
+            one.add_labels([31], [1])
+        assert torch.equal(loaded.predict_proba(), model.predict_proba())
+
+
+@every_model
+def test_a_loaded_model_can_be_saved_and_fitted_again(name, data, fitted, tmp_path):
+    fitted(name).save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    loaded.save(tmp_path / "again")
+    for file in (tmp_path / "model").iterdir():
+        assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes(), file.name
+    assert torch.equal(loaded.fit(data).predict_proba(), fitted(name).predict_proba())
+
+
+# -- settings -----------------------------------------------------------------------------------------------------
+
+
+@every_model
+def test_settings_can_be_read_set_and_cloned(name, data, fitted):
+    model = fitted(name)
+    shallow, deep = model.get_params(deep=False), model.get_params()
+    assert shallow.items() <= deep.items()
+    assert all(getattr(model, setting) is value for setting, value in shallow.items())
+    copied = clone(model)
+    assert not is_fitted(copied)
+    assert settings(copied) == settings(model)
+    assert torch.equal(copied.fit(data).predict_proba(), model.predict_proba())
+    assert make(name).set_params(seed=7).seed == 7
+    for setting in deep:
+        # Setting what is there already changes nothing.
+        assert settings(make(name).set_params(**{setting: make(name).get_params()[setting]})) == settings(model)
+    with pytest.raises(InputError) as caught:
+        make(name).set_params(sed=3)
+    assert caught.value.argument == "params"
+
+
+@every_model
+def test_the_representation_evaluates_to_an_equal_model(name):
+    names = {**vars(lggd), **vars(lggd.baselines), "inf": inf}
+    again = eval(repr(make(name, seed=3)), names)
+    assert type(again) is type(make(name))
+    assert settings(again) == settings(make(name, seed=3))
+    assert repr(again) == repr(make(name, seed=3))
+
+
+def test_nested_settings_are_set_in_copies():
+    features = distances()
+    model = classifier(features).set_params(features__times=(3.0,), features__initial__hidden=(4,), backbone__hidden=9)
+    assert (model.features.times, model.features.initial.hidden, model.backbone.hidden) == ((3.0,), (4,), 9)
+    assert features.times != (3.0,)

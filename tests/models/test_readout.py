@@ -1,0 +1,119 @@
+"""Readouts: the nearest class, backbones on features and node features, and their mean."""
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from lggd import GCN, BackboneReadout, Checkpoint, Ensemble, LGGDPlus, MeanReadout, NearestClass
+from lggd.diffusion import PPR, DiffusionGraph, Heat
+from lggd.errors import InputError, InputTypeError
+from small_data import CLASSES, blocks, same
+from small_models import SOME, distances, learned, readout
+
+
+@pytest.fixture(scope="module")
+def data():
+    return blocks()
+
+
+def fit(readout, data, **settings):
+    """Two networks without self-training, read in this way."""
+    return LGGDPlus(Ensemble(distances(reachable=False, **settings), members=2), readout).fit(data)
+
+
+def test_the_nearest_class_is_that_of_the_features(data):
+    model = fit(NearestClass(), data)
+    assert torch.equal(model.predict_proba(), model.features_.predict_proba())
+
+
+def test_networks_differ_and_are_averaged(data):
+    model = fit(readout(), data)
+    inputs = model.readout_._inputs(model.features_, data)
+    with torch.no_grad():
+        one, other = (module(inputs, data.edge_index).softmax(1) for module in model.readout_.modules_)
+    assert not torch.equal(one, other)
+    torch.testing.assert_close(model.predict_proba(), (one + other) / 2)
+
+
+def test_node_features_stand_before_the_features_with_their_length(data):
+    width = data.x.shape[1]
+    model = fit(readout(), data)
+    inputs = model.readout_._inputs(model.features_, data)
+    torch.testing.assert_close(inputs[:, width:], model.features_.features(data))
+    torch.testing.assert_close(inputs[:, :width].norm(dim=1).mean(), inputs[:, width:].norm(dim=1).mean())
+    alone = fit(readout(use_x=False), data)
+    assert torch.equal(alone.readout_._inputs(alone.features_, data), alone.features_.features(data))
+    without = fit(readout(use_features=False), data)
+    assert torch.equal(without.readout_._inputs(without.features_, data), normalize(data.x))
+
+
+@pytest.mark.parametrize("kernel", [PPR(0.2), Heat(2.0)])
+def test_backbones_run_on_the_graph_of_a_diffusion(kernel, data):
+    diffusion = DiffusionGraph(kernel, 5)
+    model = fit(readout(diffusion=diffusion), data)
+    diffused = diffusion.transform(data)
+    edge_index, edge_weight = model.readout_._edges(data)
+    assert torch.equal(edge_index, diffused.edge_index)
+    assert torch.equal(edge_weight, diffused.edge_weight)
+    assert not torch.equal(model.predict_proba(), fit(readout(), data).predict_proba())
+
+
+def test_the_mean_is_that_of_its_readouts(data):
+    both = fit(MeanReadout((readout(), NearestClass())), data).predict_proba()
+    one, other = (fit(each, data).predict_proba() for each in (readout(), NearestClass()))
+    torch.testing.assert_close(both, (one + other) / 2)
+
+
+def test_cross_fitted_features_differ_on_labelled_nodes_only(data):
+    model = fit(readout(), data, cross_fit=2)
+    plain = model.features_.nearness(data).flatten(1)
+    equal = (model.features_.features(data) - plain).abs().amax(1) < 1e-6
+    assert bool(equal[~data.train_mask].all())
+    assert not bool(equal[data.train_mask].all())
+
+
+def test_several_backbones_have_curves_and_checkpoints_of_their_own(data, tmp_path):
+    def model(checkpoint=None):
+        mean = MeanReadout((readout(use_features=False), NearestClass(), readout(use_features=False)))
+        return LGGDPlus(distances(), mean).fit(data, checkpoint=checkpoint)
+
+    plain = model()
+    assert list(plain.history_) == ["distances", "backbone", "readout 2 backbone"]
+    assert plain.history_["backbone"] != plain.history_["readout 2 backbone"]
+    checkpoint = Checkpoint(tmp_path, "key", every=0)
+    for _ in range(2):
+        assert same(learned(model(checkpoint)), learned(plain))
+
+
+def test_probabilities_are_those_of_all_nodes(data):
+    for each in (NearestClass(), readout(), MeanReadout((NearestClass(), readout(), readout(backbone=GCN(4))))):
+        probabilities = fit(each, data).predict_proba()
+        assert probabilities.shape == (data.num_nodes, CLASSES)
+        torch.testing.assert_close(probabilities.sum(1), torch.ones(data.num_nodes))
+
+
+def test_a_readout_of_a_model_is_not_changed(data):
+    own = readout()
+    fit(MeanReadout((own, NearestClass())), data)
+    assert not hasattr(own, "modules_")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "argument"),
+    [
+        (BackboneReadout(backbone=None), InputTypeError, "backbone"),
+        (BackboneReadout(members=0), InputError, "members"),
+        (BackboneReadout(optimization=None), InputTypeError, "optimization"),
+        (BackboneReadout(diffusion=0.1), InputTypeError, "diffusion"),
+        (BackboneReadout(diffusion=Heat(1.0)), InputTypeError, "diffusion"),
+        (BackboneReadout(use_features=False, use_x=False), InputError, "use_features"),
+        (MeanReadout(()), InputError, "readouts"),
+        (MeanReadout((NearestClass(), "backbone")), InputTypeError, "readouts"),
+        (MeanReadout((BackboneReadout(members=0, optimization=SOME),)), InputError, "members"),
+        ("all", InputTypeError, "readout"),
+    ],
+    ids=str,
+)
+def test_wrong_settings_are_refused_by_name(wrong, error, argument, data):
+    with pytest.raises(error, match=f"`{argument}`"):
+        fit(wrong, data)

@@ -1,0 +1,30 @@
+"""Other processes that hold a claim on work, for tests of how processes share it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HOLD = """
+import sys
+from lggd.compare.claims import Claims
+with Claims(sys.argv[1]).on(sys.argv[2], wait=True):
+    print("claimed", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def claimed_elsewhere(folder: Path, name: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds a claim until it reads a line, or dies."""
+    command = [sys.executable, "-c", HOLD, str(folder), name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "claimed\n"
+        try:
+            yield other
+        finally:
+            other.kill()

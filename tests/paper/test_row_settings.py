@@ -1,0 +1,136 @@
+"""Settings of rows: refused before anything is measured, and all that is committed can be continued."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import command, refused
+from invalid_settings import OF_ANOTHER_TYPE, OUT_OF_RANGE
+from lggd.compare.methods import Method, load_methods
+from lggd.compare.results import Results
+from lggd.compare.templates import complete_settings
+from lggd.errors import InputError
+from lggd.paper import jobs
+from lggd.paper.experiments import Selection, plan
+from lggd.paper.jobs import CellJob, JobOptions, NewLabelsJob
+
+RESULTS = Path(__file__).parents[2] / "results"
+EXPERIMENTS = ("table1", "backbones", "dynamic", "ablation", "all")
+
+
+@pytest.fixture
+def configs(tmp_path: Path) -> Path:
+    folder = tmp_path / "configs"
+    (folder / "rows").mkdir(parents=True)
+    (folder / "rows/gcn.toml").write_text('number = "01"\nname = "GCN"\nmethod = "Backbone"\n')
+    return folder
+
+
+@pytest.fixture
+def without_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs then have no splits, but check everything else."""
+    monkeypatch.setattr(jobs, "load_splits", lambda *_, **__: [])
+
+
+def write_row(configs: Path, template: str, settings: str) -> Path:
+    path = configs / "rows/m.toml"
+    path.write_text(f'number = "02"\nname = "M"\nmethod = "{template}"\n[settings]\n{settings}\n')
+    return path
+
+
+def written(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value).lower()
+
+
+# -- before the first measurement -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("template", "name", "value", "message"),
+    [one for one in OF_ANOTHER_TYPE + OUT_OF_RANGE if one[1] not in ("p", "mode", "contents")],
+)
+def test_an_invalid_row_is_refused_before_another_is_measured(
+    configs: Path, tmp_path: Path, template: str, name: str, value: Any, message: str
+) -> None:
+    path = write_row(configs, template, f"{name} = {written(value)}")
+    options = ["--configs", configs, "--results", tmp_path / "results", "--datasets", "karate", "--splits", 1]
+    found = refused("reproduce", "table1", *options)
+    assert found.startswith(f"M on karate ({path}): `")
+    assert message in found
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_valid_row_beside_an_invalid_one_can_be_measured_alone(configs: Path, tmp_path: Path) -> None:
+    write_row(configs, "GDC", "k = 0")
+    (configs / "rows/gcn.toml").write_text(
+        'number = "01"\nname = "GCN"\nmethod = "Backbone"\n[settings]\nmax_epochs = 2\n'
+    )
+    options = ["--configs", configs, "--results", tmp_path / "results", "--datasets", "karate", "--splits", 1]
+    assert command("reproduce", "table1", "--rows", "01", *options).exit_code == 0
+
+
+@pytest.mark.usefixtures("without_data")
+def test_errors_name_every_file_that_settings_come_from(configs: Path, tmp_path: Path) -> None:
+    path = write_row(configs, "GDC", "k = 8")
+    (configs / "chosen").mkdir()
+    chosen = configs / "chosen/m.toml"
+    chosen.write_text("[cora]\nk = 0\n")
+    options, row = JobOptions(Results(tmp_path / "results")), load_methods(configs)[1]
+    settings, ablation = row.settings_for("cora"), configs / "ablation.toml"
+    invalid = {
+        f"M on cora ({path}, {chosen}): `k` must": CellJob("table1", row, settings, "cora"),
+        f"M on cora with jknet ({path}, {chosen}): `k` must": CellJob("backbones", row, settings, "cora", "jknet"),
+        f"M on photo ({path}): `k` must": CellJob("table1", row, {"k": 0}, "photo"),
+        f"M, no edges on photo ({path}, {ablation}): `k` must": CellJob(
+            "ablation", row, {"k": 0}, "photo", variant="no edges", file=ablation
+        ),
+        f"M, retrained on cora ({path}, {chosen}): `k` must": NewLabelsJob("dynamic", row, settings, "cora", True),
+        "N on cora: `k` must": CellJob("table1", Method("02", "N", "GDC", "nowhere"), {"k": 0}, "cora"),
+    }
+    for start, job in invalid.items():
+        with pytest.raises(InputError, match="`k` must be a whole number") as error:
+            job.identities(options)
+        assert str(error.value).startswith(start)
+
+
+# -- what is committed ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("without_data")
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_nothing_that_comes_with_the_package_is_refused(experiment: str, quick: bool, tmp_path: Path) -> None:
+    options = JobOptions(Results(tmp_path / "results"))
+    planned = plan(experiment, Selection(quick=quick))
+    assert len([identity for job in planned for identity in job.identities(options)]) >= len(planned) > 0
+
+
+@pytest.mark.parametrize("experiment", ["table1", "backbones", "dynamic", "ablation"])
+def test_published_lines_hold_settings_as_they_would_be_written_now(experiment: str) -> None:
+    template_of = {row.number: row.template for row in load_methods()}
+    lines = Results(RESULTS).lines(experiment)[0]
+    for line in lines:
+        template = template_of[line["row"].split()[0]]
+        defaults = complete_settings(template, {}, line["backbone"])
+        known = {name: value for name, value in line["config"].items() if name in defaults}  # there were others once
+        assert complete_settings(template, known, line["backbone"]) == {**defaults, **known}
+    assert lines
+
+
+@pytest.mark.usefixtures("without_data")
+@pytest.mark.parametrize(("experiment", "missing"), [("table1", 0), ("backbones", 0), ("dynamic", 0), ("ablation", 7)])
+def test_published_cells_are_recognized_as_finished(experiment: str, missing: int) -> None:
+    """Except for the splits, which need the datasets. Some cells of the ablation were never measured."""
+    compared = ("row", "dataset", "backbone", "config", "seed", "additions", "variant")
+    lines = [[line.get(name) for name in compared] for line in Results(RESULTS).lines(experiment)[0]]
+    wanted = [[one.get(name) for name in compared] for one in _identities(experiment)]
+    assert sum(one not in lines for one in wanted) <= missing
+
+
+def _identities(experiment: str) -> Iterator[dict[str, Any]]:
+    for job in plan(experiment):
+        yield from job.identities(JobOptions(Results(RESULTS)))

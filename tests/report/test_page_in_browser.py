@@ -1,0 +1,286 @@
+"""The page in a real browser."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from lggd.report.page import render
+from lggd.report.run_report import LabelAddition
+from sample_reports import HOSTILE, bare, hostile, random_report, small
+
+# The colours of a canvas: how many there are, and a number that changes with any of them.
+LOOK_AT = """canvas => {
+    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const whole = new Uint32Array(pixels.buffer), seen = new Set();
+    let sum = 0;
+    for (const pixel of whole) { seen.add(pixel); sum = (Math.imul(sum, 31) + pixel) | 0; }
+    return { colours: seen.size, sum };
+}"""
+
+# A pixel of a node near the middle, from the corner of the window.
+FIND_NODE = """canvas => {
+    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const ratio = canvas.width / canvas.clientWidth, box = canvas.getBoundingClientRect();
+    let best = null, least = Infinity;
+    for (let y = 0; y < canvas.height; y++) for (let x = 0; x < canvas.width; x++) {
+        const far = Math.hypot(x - canvas.width / 2, y - canvas.height / 2);
+        if (pixels[4 * (y * canvas.width + x) + 3] === 255 && far < least) { least = far; best = [x, y]; }
+    }
+    return [box.left + best[0] / ratio, box.top + best[1] / ratio];
+}"""
+
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def settle(page):
+    """Waits for what is drawn with the next picture."""
+    page.evaluate(
+        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))"
+    )
+
+
+def picture(page, selector="#map"):
+    settle(page)
+    return page.locator(selector).first.evaluate(LOOK_AT)["sum"]
+
+
+def find_node(page):
+    page.locator("#map").scroll_into_view_if_needed()
+    settle(page)
+    return page.locator("#map").evaluate(FIND_NODE)
+
+
+def test_maps_are_drawn(chromium, digits_page):
+    with chromium.page(digits_page) as page:
+        settle(page)
+        canvases = page.locator("canvas").all()
+        assert len(canvases) == 11
+        looks = [canvas.evaluate(LOOK_AT) for canvas in canvases]
+        assert min(look["colours"] for look in looks) > 20
+        assert len({look["sum"] for look in looks}) == 11
+
+
+def test_controls_redraw_the_map(chromium, digits_page):
+    with chromium.page(digits_page) as page:
+        seen = [picture(page)]
+        page.select_option("#map-class", "3")
+        seen.append(picture(page))
+        page.locator("#map-time").fill("0")
+        seen.append(picture(page))
+        assert page.locator("#map-time-value").inner_text() == "1"
+        for colour in ("predicted", "truth", "correct", "certainty"):
+            page.select_option("#map-colour", colour)
+            seen.append(picture(page))
+            assert page.locator("#map-class").is_disabled()
+        page.uncheck("#map-edges")
+        seen.append(picture(page))
+        assert len(set(seen)) == len(seen)
+        assert "coloured by certainty" in page.locator("#map").get_attribute("aria-label")
+
+
+def test_hovering_shows_a_tooltip(chromium, digits_page):
+    with chromium.page(digits_page) as page:
+        assert page.locator("#tip").is_hidden()
+        page.mouse.move(*find_node(page))
+        tooltip = page.locator("#tip").inner_text()
+        assert re.search(r"node \d+", tooltip)
+        for word in ("predicted", "true class", "distances at time 8"):
+            assert word in tooltip
+        page.mouse.move(5, 5)
+        assert page.locator("#tip").is_hidden()
+
+
+def test_map_zooms_pans_and_resets(chromium, digits_page):
+    with chromium.page(digits_page) as page:
+        page.locator("#map").scroll_into_view_if_needed()
+        page.wait_for_timeout(400)
+        whole = picture(page)
+        box = page.locator("#map").bounding_box()
+        middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        page.mouse.move(*middle)
+        page.mouse.wheel(0, -400)
+        closer = picture(page)
+        page.mouse.down()
+        page.mouse.move(middle[0] + 90, middle[1] + 40, steps=3)
+        page.mouse.up()
+        page.mouse.move(5, 5)
+        moved = picture(page)
+        page.click("#map-in")
+        by_button = picture(page)
+        page.locator("#map").focus()
+        page.keyboard.press("ArrowLeft")
+        by_key = picture(page)
+        assert len({whole, closer, moved, by_button, by_key}) == 5
+        page.keyboard.press("0")
+        page.locator("#map").evaluate("canvas => canvas.blur()")
+        assert picture(page) == whole
+
+
+def test_wheel_scrolls_the_page_when_fully_zoomed_out(chromium, digits_page):
+    with chromium.page(digits_page) as page:
+        page.locator("#map").hover()
+        page.wait_for_timeout(400)
+        before = page.evaluate("scrollY")
+        page.mouse.wheel(0, 300)
+        page.wait_for_timeout(400)
+        assert page.evaluate("scrollY") > before
+
+
+def test_small_maps_and_uncertain_nodes_select_the_large_map(chromium, digits_page):
+    with chromium.page(digits_page) as page:
+        page.locator(".small-map").nth(4).click()
+        assert page.locator("#map-class").input_value() == "4"
+        assert page.locator(".small-map").nth(4).get_attribute("aria-pressed") == "true"
+        button = page.locator(".show").first
+        number = button.inner_text()
+        button.click()
+        settle(page)
+        assert f"node {number}" in page.locator("#tip").inner_text()
+
+
+def test_legend_highlights_a_class(chromium, digits_page):
+    with chromium.page(digits_page) as page:
+        page.select_option("#map-colour", "predicted")
+        all_classes = picture(page)
+        chip = page.locator(".chip").nth(2)
+        chip.click()
+        assert chip.get_attribute("aria-pressed") == "true"
+        assert picture(page) != all_classes
+        chip.click()
+        assert picture(page) == all_classes
+
+
+def test_charts_show_tooltips(chromium, digits_page):
+    with chromium.page(digits_page) as page:
+        plot = page.locator(".plot").nth(1)
+        plot.hover()
+        tooltip = plot.locator(".tip").inner_text()
+        assert "epoch 3" in tooltip
+        assert "validation accuracy" in tooltip
+        assert "90" in tooltip
+
+
+@pytest.mark.parametrize("width", [320, 360, 768])
+@pytest.mark.parametrize("kind", ["digits", "hostile"])
+def test_narrow_pages_do_not_scroll_sideways(chromium, digits, written, kind, width):
+    path = written(digits if kind == "digits" else hostile())
+    with chromium.page(path, viewport={"width": width, "height": 740}) as page:
+        settle(page)
+        assert page.evaluate(OVERFLOW) <= 0
+
+
+def test_dark_and_light_themes(chromium, digits_page):
+    background = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
+    with chromium.page(digits_page, color_scheme="dark") as page:
+        dark = picture(page)
+        assert max(page.evaluate(background)) < 60
+        page.emulate_media(color_scheme="light")
+        assert min(page.evaluate(background)) > 200
+        assert picture(page) != dark
+        page.emulate_media(color_scheme="dark")
+        assert picture(page) == dark
+
+
+def test_printing_restores_the_theme(chromium, digits_page):
+    with chromium.page(digits_page, color_scheme="dark") as page:
+        dark = picture(page)
+        assert page.pdf().startswith(b"%PDF")
+        settle(page)
+        assert not page.locator("details").evaluate("details => details.open")
+        assert picture(page) == dark
+
+
+def test_layout_is_stable_while_loading(chromium, digits_page):
+    watch = """() => new Promise(done => {
+        let moved = 0;
+        new PerformanceObserver(list => { for (const one of list.getEntries()) moved += one.value; })
+            .observe({ type: "layout-shift", buffered: true });
+        setTimeout(() => done(moved), 300);
+    })"""
+    with chromium.page(digits_page) as page:
+        assert page.evaluate(watch) < 0.02
+
+
+def test_controls_have_accessible_names(chromium, digits_page):
+    nameless = """() => [...document.querySelectorAll("button, select, input, canvas, a")].filter(one =>
+        !(one.getAttribute("aria-label") || one.textContent.trim() || (one.labels && one.labels.length))).length"""
+    with chromium.page(digits_page) as page:
+        assert page.evaluate(nameless) == 0
+
+
+def test_hostile_names_are_not_executed(chromium, written):
+    with chromium.page(written(hostile())) as page:
+        page.on("dialog", lambda dialog: pytest.fail(f"a dialog: {dialog.message}"))
+        for colour in ("distance", "predicted", "truth"):
+            page.select_option("#map-colour", colour)
+        page.mouse.move(*find_node(page))
+        assert page.locator("#tip").is_visible()
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("h1").inner_text() == HOSTILE[0]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        bare,
+        small,
+        lambda: small(ids=None, additions=[], notes=[], curves={}),
+        lambda: small(distances=np.full((2, 6, 3), np.inf)),
+        lambda: small(positions=np.zeros((6, 2)), edges=np.zeros((2, 0), int)),
+        lambda: small(labels=np.full(6, -1), y=np.full(6, -1), test_mask=np.zeros(6, bool)),
+        lambda: small(curves={"a": {"train_loss": [math.nan]}, "b": {"validation_accuracy": [0.5]}}),
+        lambda: small(additions=[LabelAddition(5, 50.0, 1.0)]),
+        lambda: random_report(3_000, 30),
+        lambda: random_report(30_000, 4),
+    ],
+    ids=[
+        "bare",
+        "small",
+        "little",
+        "unreachable",
+        "no edges",
+        "no labels",
+        "odd curves",
+        "one addition",
+        "30 classes",
+        "large",
+    ],
+)
+def test_unusual_reports_render_without_errors(chromium, written, make):
+    with chromium.page(written(make())) as page:
+        for colour in ("predicted", "truth", "correct", "certainty", "distance"):
+            page.select_option("#map-colour", colour)
+            settle(page)
+        page.mouse.move(*find_node(page))
+        assert page.locator("#tip").is_visible()
+        assert page.evaluate(OVERFLOW) <= 0
+
+
+@pytest.mark.parametrize(
+    ("planted", "message"),
+    [
+        ("<script>console.error('a mistake')</script>", "console error: a mistake"),
+        ("<script>undefined.x</script>", "error: Cannot read"),
+        ("<img src='http://127.0.0.1:9/x.png'>", "request: http://127.0.0.1:9/x.png"),
+    ],
+)
+def test_browser_detects_planted_errors(chromium, tmp_path, planted, message):
+    path = tmp_path / "page.html"
+    path.write_text(f"<!doctype html><title>planted</title>{planted}")
+    with pytest.raises(AssertionError, match=re.escape(message)), chromium.page(path) as page:
+        page.wait_for_timeout(100)
+
+
+def test_content_security_policy(chromium, written):
+    """Even if a name slipped through as a script, or asked for a picture, the page's own policy would stop it."""
+    page_text = render(small()).replace(
+        "</main>", "<script>window.hacked = 1</script><img src='http://127.0.0.1:9/x'></main>"
+    )
+    path = written(small())
+    path.write_text(page_text)
+    found = []
+    with pytest.raises(AssertionError, match="Content Security Policy"), chromium.page(path) as page:
+        found.append(page.evaluate("window.hacked"))
+    assert found == [None]
