@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from lggd.errors import InputError
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.cuda_graph import CUDAGraphStep
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback, History, Progress
-from lggd.training.stacked_parameters import StackedParameter
+from lggd.training.stacked_parameters import StackedParameter, load_values
 from lggd.training.targets import Targets
 from lggd.validation import check_same_length
 
@@ -22,18 +23,6 @@ from lggd.validation import check_same_length
 EPOCHS_WITHOUT_VALIDATION = 200
 # The patience of problems that never stop early.
 UNLIMITED = 2**62
-
-
-class Optimizer(Protocol):
-    """What the engine uses of `torch.optim.Optimizer`."""
-
-    def zero_grad(self) -> None: ...
-
-    def step(self) -> Any: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any], /) -> None: ...
 
 
 class Trainable(Protocol):
@@ -57,9 +46,6 @@ class Trainable(Protocol):
 
     def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor | None]:
         """The losses and the numbers of correct predictions, `[Q]` each; None where only losses are measured."""
-
-    def load_state(self, values: Mapping[str, Tensor]) -> None:
-        """Overwrites the parameters, given by name."""
 
     def random_state(self) -> dict[str, Tensor]:
         """The states of the random number generators."""
@@ -259,7 +245,7 @@ class Engine:
         """Loads the best state of each problem into the trainable."""
         self._optimizer.zero_grad()
         self._reset_graph()
-        self.trainable.load_state(self._best)
+        load_values(self.trainable.parameters(), self._best)
 
     def state(self) -> dict[str, Tensor]:
         """Copies of all tensors that the next epoch depends on."""
@@ -275,7 +261,7 @@ class Engine:
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Continues from a saved state as if training had never stopped."""
-        self.trainable.load_state(_subset(state, "now."))
+        load_values(self.trainable.parameters(), _subset(state, "now."))
         self.trainable.load_random_state(_subset(state, "random."))
         for name, value in self._best.items():
             value.copy_(state[f"best.{name}"])
