@@ -25,14 +25,14 @@ from lggd.training import dropout
 from lggd.training.dropout import LEVELS, draw_keep_mask
 
 
-def test_defaults_are_the_papers():
+def test_defaults_are_those_of_the_paper():
     assert GCN() == GCN(hidden=32, dropout=0.5)
     assert GAT() == GAT(hidden=32, heads=8, dropout=0.5)
     assert ChebNet() == ChebNet(hidden=32, terms=2, dropout=0.5)
     assert JKNet() == JKNet(hidden=16, lstm_layers=3, dropout=0.5)
 
 
-def test_gcn_is_its_formula():
+def test_gcn_equals_its_formula():
     module, x, edge_index = initialised(GCN(hidden=8)).double().eval(), features(dtype=torch.float64), undirected()
     a = normalised(dense(edge_index, 20) + torch.eye(20, dtype=torch.float64))
     first, second = module.first, module.second
@@ -42,7 +42,7 @@ def test_gcn_is_its_formula():
 
 
 @pytest.mark.parametrize("terms", [1, 2, 3, 5])
-def test_chebnet_is_its_formula(terms):
+def test_chebnet_equals_its_formula(terms):
     module = initialised(ChebNet(hidden=8, terms=terms)).double().eval()
     x, edge_index = features(dtype=torch.float64), undirected()
     moved = -normalised(dense(edge_index, 20))
@@ -57,7 +57,7 @@ def test_chebnet_is_its_formula(terms):
     torch.testing.assert_close(module(x, edge_index), expected, atol=1e-12, rtol=1e-12)
 
 
-def test_gat_is_its_formula():
+def test_gat_equals_its_formula():
     module = initialised(GAT(hidden=4, heads=3)).double().eval()
     x, edge_index = features(dtype=torch.float64), undirected()
     absent = dense(edge_index, 20) + torch.eye(20, dtype=torch.float64) == 0
@@ -81,7 +81,7 @@ def test_gat_widths():
     assert module.second.att_src.shape == (1, 1, CLASSES)
 
 
-def test_jknet_is_its_formula():
+def test_jknet_equals_its_formula():
     module = initialised(JKNet(hidden=6)).double().eval()
     x, edge_index = features(dtype=torch.float64), undirected()
     a = normalised(dense(edge_index, 20) + torch.eye(20, dtype=torch.float64))
@@ -93,7 +93,7 @@ def test_jknet_is_its_formula():
     torch.testing.assert_close(module(x, edge_index), expected, atol=1e-13, rtol=1e-13)
 
 
-def test_jumping_between_equal_layers_stays():
+def test_jumping_between_equal_layers_is_the_identity():
     x = torch.rand(20, 16, generator=random())
     jump = initialised(JKNet()).jump
     torch.testing.assert_close(jump([x, x]), x)
@@ -117,7 +117,7 @@ def through_pyg(module, backbone, x, edge_index, edge_weight):
 
 @every_backbone
 @pytest.mark.parametrize("weighted", [False, True])
-def test_logits_and_gradients_are_those_of_pyg(backbone, weighted):
+def test_logits_and_gradients_equal_pyg(backbone, weighted):
     module, x = initialised(backbone).double().eval(), features(12, torch.float64).requires_grad_()
     edge_index, edge_weight = untidy()
     # An edge weight that is learned gets its gradient too.
@@ -143,7 +143,7 @@ def dropped(backbone, nodes, edges):
 
 @every_backbone
 @pytest.mark.parametrize("training", [True, False])
-def test_values_are_dropped_where_the_paper_drops_them(backbone, training, monkeypatch):
+def test_dropout_is_applied_where_the_paper_applies_it(backbone, training, monkeypatch):
     module, edge_index, told = initialised(backbone).train(training), undirected(), []
 
     def dropout(values, p, training):
@@ -156,7 +156,7 @@ def test_values_are_dropped_where_the_paper_drops_them(backbone, training, monke
 
 
 @every_backbone
-def test_the_learner_drops_the_same_values(backbone, monkeypatch):
+def test_stacked_backbones_apply_the_same_dropout(backbone, monkeypatch):
     told = []
 
     def draw(generators, shape, levels):
@@ -169,7 +169,7 @@ def test_the_learner_drops_the_same_values(backbone, monkeypatch):
     assert told == [(1, shape, LEVELS // 2) for shape in dropped(backbone, 80, edges)]
 
 
-def test_attention_that_is_dropped_counts():
+def test_attention_dropout_has_an_effect():
     module, x, edge_index = initialised(GAT()), features(), undirected()
     own = {name: parameter[None] for name, parameter in module.named_parameters()}
     edges = module.read_graph(x, edge_index, None)
@@ -183,7 +183,7 @@ def test_attention_that_is_dropped_counts():
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3, 0.5, 0.9, 0.999])
-def test_what_is_kept_stands_for_what_is_dropped(rate):
+def test_dropout_preserves_the_mean(rate):
     learner, _ = sbm_learner(GCN(dropout=rate))
     values = torch.ones(1, 1000, 50)
     kept = learner.trainable._dropout(values)

@@ -85,7 +85,7 @@ LAYERS = {
 
 @pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 @pytest.mark.parametrize("own", [True, False], ids=["own features", "shared features"])
-def test_stacked_layers_are_pygs(layer, own):
+def test_stacked_layers_equal_pyg(layer, own):
     modules, theirs, ours = layer()
     x = (values(Q, NODES, FEATURES) if own else values(NODES, FEATURES)).requires_grad_()
     expected = torch.stack([theirs(module, x[q] if own else x) for q, module in enumerate(modules)])
@@ -98,7 +98,7 @@ def test_stacked_layers_are_pygs(layer, own):
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5])
-def test_the_lstm_is_torchs(length):
+def test_lstm_equals_torchs(length):
     modules = some(nn.LSTM, FEATURES, 5, bidirectional=True, batch_first=True)
     sequence = [values(Q, NODES, FEATURES, seed=k).requires_grad_() for k in range(length)]
     found = torch.stack(jknet.bidirectional_lstm(sequence, stacked(modules)), dim=2)
@@ -113,7 +113,7 @@ def test_the_lstm_is_torchs(length):
 
 
 @pytest.mark.parametrize("length", [2, 3])
-def test_jumping_is_pygs(length):
+def test_jumping_knowledge_equals_pyg(length):
     modules = some(JumpingKnowledge, "lstm", FEATURES, 3)
     near = [values(Q, NODES, FEATURES, seed=k) for k in range(length)]
     expected = torch.stack([module([one[q] for one in near]) for q, module in enumerate(modules)])

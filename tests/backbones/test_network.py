@@ -33,7 +33,7 @@ from small_data import WITHOUT_EFFECT
 
 
 @every_backbone
-def test_logits_have_a_row_a_node_and_a_column_a_class(backbone):
+def test_shape_of_logits(backbone):
     logits = initialised(backbone)(features(), undirected())
     assert logits.shape == (20, CLASSES)
     assert logits.dtype == torch.float32
@@ -49,7 +49,7 @@ def test_gradient_reaches_every_parameter(backbone):
 
 
 @every_backbone
-def test_evaluation_gives_the_same_bits_and_training_does_not(backbone):
+def test_evaluation_is_deterministic_and_training_is_not(backbone):
     module, x, edge_index = initialised(backbone), features(), undirected()
     module.eval()
     assert torch.equal(module(x, edge_index), module(x, edge_index))
@@ -59,7 +59,7 @@ def test_evaluation_gives_the_same_bits_and_training_does_not(backbone):
 
 
 @every_backbone
-def test_without_dropout_training_is_evaluation(backbone):
+def test_without_dropout_training_equals_evaluation(backbone):
     module = initialised(type(backbone)(dropout=0.0))
     x, edge_index = features(), undirected()
     assert torch.equal(module.train()(x, edge_index), module.eval()(x, edge_index))
@@ -92,7 +92,7 @@ def test_nodes_without_edges(backbone, num_nodes):
 
 
 @every_backbone
-def test_an_isolated_node_hears_nothing_of_the_others(backbone):
+def test_an_isolated_node_does_not_depend_on_others(backbone):
     module, x, edge_index = initialised(backbone).eval(), features(), undirected()
     before = module(x, edge_index)
     x[:18] += 1
@@ -102,7 +102,7 @@ def test_an_isolated_node_hears_nothing_of_the_others(backbone):
 
 
 @every_backbone
-def test_the_seed_decides_the_parameters(backbone):
+def test_initial_parameters_depend_on_the_seed(backbone):
     one, two, other = (initialised(backbone, seed).state_dict() for seed in (0, 0, 1))
     assert same(one, two)
     assert not same(one, other)
@@ -111,7 +111,7 @@ def test_the_seed_decides_the_parameters(backbone):
 
 
 @every_backbone
-def test_edge_weights_count_except_in_attention(backbone):
+def test_edge_weights_matter_except_in_attention(backbone):
     module, x, edge_index = initialised(backbone).eval(), features(), undirected()
     weight = torch.rand(edge_index.shape[1], generator=random(6)) + 0.1
     logits, weighted = module(x, edge_index), module(x, edge_index, weight)
@@ -135,7 +135,7 @@ def test_choices_are_frozen_and_equal_by_value(backbone):
     assert hash(copy.deepcopy(backbone)) == hash(backbone)
 
 
-def test_products_warn_of_nothing(recwarn):
+def test_products_emit_no_warnings(recwarn):
     for backbone in BACKBONES:
         initialised(backbone)(features(), undirected()).sum().backward()
     assert [str(warning.message) for warning in recwarn] == []
@@ -194,7 +194,7 @@ def check_never_stale(backbone):
 
 
 @every_backbone
-def test_a_remembered_graph_is_never_stale(backbone):
+def test_a_cached_graph_is_never_stale(backbone):
     check_never_stale(backbone)
 
 
@@ -224,7 +224,7 @@ def test_a_stale_graph_would_be_caught(monkeypatch, forgotten):
 
 
 @every_backbone
-def test_the_graph_is_no_part_of_copies_or_saved_states(backbone):
+def test_the_cached_graph_is_neither_copied_nor_saved(backbone):
     module, x, edge_index = initialised(backbone).eval(), features(), undirected()
     names, logits = set(module.state_dict()), module(x, edge_index)
     assert set(module.state_dict()) == names == {name for name, _ in module.named_parameters()}
@@ -245,7 +245,7 @@ def test_inference_mode_leaves_no_trace(backbone):
 
 
 @pytest.mark.parametrize(("wrong", "told"), [("gcn", "a str"), (GCN, "the class GCN"), (None, "a NoneType")])
-def test_what_is_no_backbone_is_refused(wrong, told):
+def test_invalid_backbones_are_rejected(wrong, told):
     with pytest.raises(TypeError, match=f"`backbone` must be GCN\\(\\).*got {told}"):
         build_backbone(wrong, FEATURES, CLASSES)
 
@@ -268,7 +268,7 @@ def test_what_is_no_backbone_is_refused(wrong, told):
         (lambda: build_backbone(Plain(), 3, "three"), "num_classes"),
     ],
 )
-def test_wrong_settings_are_refused(make, name):
+def test_invalid_settings_are_rejected(make, name):
     with pytest.raises(ValueError, match=f"`{name}`.* must .*got"):
         make()
 
@@ -283,7 +283,7 @@ def test_wrong_settings_are_refused(make, name):
         (torch.tensor([[0.0], [1.0]]), None, r"`edge_index` must be int64 \[2, E\]"),
     ],
 )
-def test_wrong_edges_are_refused(backbone, edge_index, edge_weight, told):
+def test_invalid_edges_are_rejected(backbone, edge_index, edge_weight, told):
     with pytest.raises(ValueError, match=told):
         initialised(backbone)(features(), edge_index, edge_weight)
 
@@ -292,7 +292,7 @@ class TestCuda:
     pytestmark = on_gpu
 
     @every_backbone
-    def test_logits_and_gradients_are_those_of_the_cpu(self, backbone):
+    def test_logits_and_gradients_equal_the_cpu(self, backbone):
         edge_index, weight = untidy()
         found = []
         for device in ("cpu", "cuda"):
@@ -303,7 +303,7 @@ class TestCuda:
         torch.testing.assert_close(*found, atol=1e-10, rtol=1e-10)
 
     @every_backbone
-    def test_a_module_may_move(self, backbone):
+    def test_a_module_may_change_devices(self, backbone):
         module, x, edge_index = initialised(backbone).eval(), features(), undirected()
         before = module(x, edge_index)
         moved = module.cuda()(x.cuda(), edge_index.cuda())
@@ -311,7 +311,7 @@ class TestCuda:
         assert torch.equal(module.cpu()(x, edge_index), before)
 
     @every_backbone
-    def test_training_resumes_and_leaves_random_numbers_alone(self, backbone, tmp_path):
+    def test_training_resumes_and_keeps_the_global_random_state(self, backbone, tmp_path):
         x, edge_index, labels = (each.cuda() for each in block_model())
         before = torch.get_rng_state(), torch.cuda.get_rng_state()
 

@@ -31,7 +31,7 @@ from stacked_cases import (
 
 
 @every_kind
-def test_together_as_alone(backbone, monkeypatch):
+def test_problems_are_trained_as_if_alone(backbone, monkeypatch):
     monkeypatch.setattr(engine, "EPOCHS_WITHOUT_VALIDATION", 9)
     together, history = check_alone(backbone)
     # They do end at different times, and by every rule that there is.
@@ -45,7 +45,7 @@ def test_together_as_alone(backbone, monkeypatch):
 
 @every_kind
 @pytest.mark.parametrize("patience", [1, None])
-def test_together_as_alone_with_other_patience(backbone, patience):
+def test_problems_are_trained_as_if_alone_with_other_patience(backbone, patience):
     check_alone(backbone, patience=patience)
 
 
@@ -108,7 +108,7 @@ def test_a_buffer_made_in_the_first_epoch_is_kept():
 
 
 @every_kind
-def test_features_for_all_are_features_for_each(backbone):
+def test_shared_features_equal_repeated_features(backbone):
     x = problems()[0][0]
     shared, repeated = made(backbone, x=x), made(backbone, x=x.expand(3, *x.shape))
     one, other = train(shared, "backbone"), train(repeated, "backbone")
@@ -121,14 +121,14 @@ def test_features_for_all_are_features_for_each(backbone):
 
 
 @every_kind
-def test_the_same_bits_every_time(backbone):
+def test_training_is_deterministic(backbone):
     one, other = made(backbone), made(backbone)
     assert train(one, "backbone") == train(other, "backbone")
     assert same(one.state(), other.state())
 
 
 @every_kind
-def test_interrupted_training_goes_on_bit_for_bit(backbone, tmp_path, monkeypatch):
+def test_interrupted_training_resumes_bit_for_bit(backbone, tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "EPOCHS_WITHOUT_VALIDATION", 9)
     whole = made(backbone)
     history = train(whole, "backbone")
@@ -149,7 +149,7 @@ def test_interrupted_training_goes_on_bit_for_bit(backbone, tmp_path, monkeypatc
 
 
 @every_kind
-def test_a_restored_learner_knows_what_has_ended(backbone):
+def test_a_restored_engine_knows_which_problems_have_ended(backbone):
     learner = made(backbone, epochs=40)
     while all(learner._running):
         learner.step()
@@ -160,7 +160,7 @@ def test_a_restored_learner_knows_what_has_ended(backbone):
 
 
 @every_kind
-def test_torchs_random_numbers_are_left_alone(backbone):
+def test_global_random_state_is_unchanged(backbone):
     before = torch.get_rng_state()
     learner = made(backbone)
     train(learner, "backbone")
@@ -186,7 +186,7 @@ def test_names_in_the_history(backbone):
 
 
 @every_kind
-def test_what_ended_may_go_astray(backbone):
+def test_an_ended_problem_may_diverge(backbone):
     """A problem that has ended keeps its best state, and its loss no longer matters."""
     learner = made(backbone, epochs=40)
     while learner._running[1]:
@@ -204,7 +204,7 @@ def test_what_ended_may_go_astray(backbone):
 
 
 @every_kind
-def test_a_loss_that_is_not_finite_is_told_of_its_problem(backbone):
+def test_a_loss_that_is_not_finite_names_its_problem(backbone):
     x = problems()[0].clone()
     x[1, 3] = torch.inf
     with pytest.raises(FloatingPointError, match=r"The loss of 'two' must stay finite, got .* at epoch 1\. Lower `lr`"):
@@ -239,7 +239,7 @@ def test_frozen_parameters_stay(backbone):
 
 
 @every_backbone
-def test_weights_that_ask_for_gradients_get_none(backbone):
+def test_edge_weights_receive_no_gradients(backbone):
     x, edge_index, edge_weight, target, _ = problems()
     weight = edge_weight.requires_grad_()
     module = build_seeded(backbone, FEATURES, CLASSES, seed=0)
@@ -266,7 +266,7 @@ def test_weights_that_ask_for_gradients_get_none(backbone):
         ({"unlabelled": 1}, "`train` must hold the class of at least one training node of 'two', got none"),
     ],
 )
-def test_wrong_input_is_refused(change, told):
+def test_invalid_input_is_rejected(change, told):
     x, edge_index, edge_weight, target, validation = problems()
     given = {"modules": [GCN()] * 3, "x": x, "seeds": (0, 1, 2), "names": NAMES, "unlabelled": [], **change}
     target[given.pop("unlabelled")] = -1
@@ -278,7 +278,7 @@ def test_wrong_input_is_refused(change, told):
 
 
 @every_backbone
-def test_the_graph_of_a_stack_is_not_kept_by_its_modules(backbone):
+def test_the_graph_of_stacked_backbones_is_not_cached(backbone):
     learner = made(backbone)
     learner.step()
     assert all(not module._graphs._results for module in exported(learner))

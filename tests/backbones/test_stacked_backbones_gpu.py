@@ -27,7 +27,7 @@ class TestCuda:
     pytestmark = on_gpu
 
     @every_kind
-    def test_together_as_alone(self, backbone, monkeypatch):
+    def test_problems_are_trained_as_if_alone(self, backbone, monkeypatch):
         recordings, record = [], cuda_graph.CUDAGraphStep._record
         monkeypatch.setattr(cuda_graph.CUDAGraphStep, "_record", lambda self: recordings.append(self) or record(self))
         monkeypatch.setattr(engine, "EPOCHS_WITHOUT_VALIDATION", 9)
@@ -42,7 +42,7 @@ class TestCuda:
             check_alone(backbone, "cuda", CLOSE_ON_GPU)
 
     @every_backbone
-    def test_recorded_as_not_recorded(self, backbone, monkeypatch):
+    def test_recorded_epochs_equal_unrecorded_ones(self, backbone, monkeypatch):
         recorded = made(backbone, device="cuda")
         history = train(recorded, "backbone")
         monkeypatch.setattr(cuda_graph, "WARM_UP", 1000)
@@ -55,7 +55,7 @@ class TestCuda:
             assert torch.equal(recorded.state()[f"random.{q}"], plain.state()[f"random.{q}"])
 
     @every_backbone
-    def test_without_dropout_it_is_the_cpu(self, backbone):
+    def test_without_dropout_results_equal_the_cpu(self, backbone):
         backbone = dataclasses.replace(backbone, dropout=0.0)
         histories = [train(made(backbone, device=device), "backbone") for device in ("cpu", "cuda")]
         for name, values in histories[0].items():
@@ -63,7 +63,7 @@ class TestCuda:
                 assert histories[1][name][:5] == pytest.approx(values[:5], rel=5e-3, abs=5e-4)
 
     @every_kind
-    def test_features_for_all_are_features_for_each(self, backbone):
+    def test_shared_features_equal_repeated_features(self, backbone):
         x = problems()[0][0]
         shared, repeated = (made(backbone, x=each, device="cuda") for each in (x, x.expand(3, *x.shape)))
         one, other = train(shared, "backbone"), train(repeated, "backbone")
@@ -71,7 +71,7 @@ class TestCuda:
             assert other[name][:6] == pytest.approx(values[:6], rel=5e-3, abs=5e-4)
 
     @every_kind
-    def test_interrupted_training_goes_on(self, backbone, tmp_path):
+    def test_interrupted_training_resumes(self, backbone, tmp_path):
         whole, half = made(backbone, device="cuda"), made(backbone, device="cuda")
         told = [whole.step() for _ in range(10)]
         for _ in range(5):

@@ -54,7 +54,7 @@ def test_same_seed_same_bits(backbone):
 
 
 @every_backbone
-def test_dropout_follows_the_seed_of_the_learner(backbone):
+def test_dropout_depends_on_the_seed(backbone):
     x, edge_index, labels = block_model()
     states = []
     for seed in (0, 1):
@@ -66,7 +66,7 @@ def test_dropout_follows_the_seed_of_the_learner(backbone):
 
 
 @every_backbone
-def test_torchs_random_numbers_are_left_alone(backbone):
+def test_global_random_state_is_unchanged(backbone):
     torch.manual_seed(11)
     before = torch.get_rng_state()
     learner, _ = sbm_learner(backbone)
@@ -76,7 +76,7 @@ def test_torchs_random_numbers_are_left_alone(backbone):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_torchs_random_numbers_are_put_back_after_an_error():
+def test_global_random_state_is_restored_after_an_error():
     class Failing(Plain):
         def forward(self, x, edge_index):
             torch.rand(5)
@@ -90,7 +90,7 @@ def test_torchs_random_numbers_are_put_back_after_an_error():
 
 
 @every_backbone
-def test_learners_may_take_turns(backbone):
+def test_engines_may_take_turns(backbone):
     alone, _ = sbm_learner(backbone)
     for _ in range(6):
         alone.step()
@@ -115,7 +115,7 @@ def test_hidden_labels_change_nothing(backbone):
 
 @pytest.mark.parametrize("validated", [True, False])
 @pytest.mark.parametrize("backbone", [*BACKBONES, Plain(2), own_lazy()], ids=lambda one: repr(one).split("\n")[0])
-def test_interrupted_training_goes_on_bit_for_bit(backbone, validated, tmp_path):
+def test_interrupted_training_resumes_bit_for_bit(backbone, validated, tmp_path):
     settings = {"epochs": 15, "validated": validated}
     whole, _ = sbm_learner(backbone, **settings)
     history = train(whole, "backbone")
@@ -151,7 +151,7 @@ def test_states_are_copies():
     assert same(state, kept)
 
 
-def test_the_losses_are_the_means_over_their_nodes():
+def test_losses_are_means_over_nodes():
     learner, labels = sbm_learner(GCN(dropout=0.0))
     x, edge_index, _ = block_model()
 
@@ -171,7 +171,7 @@ def test_the_losses_are_the_means_over_their_nodes():
         assert (measured["validation_loss"], measured["validation_accuracy"]) == pytest.approx(expected(VALIDATION))
 
 
-def test_adam_is_torchs_adam():
+def test_optimizer_equals_torchs_adam():
     learner, labels = sbm_learner(GCN(dropout=0.0), validated=False, weight_decay=0.1, lr=0.05)
     twin = initialised(GCN(dropout=0.0), num_classes=2)
     adam = torch.optim.Adam(twin.parameters(), lr=0.05, weight_decay=0.1)
@@ -184,7 +184,7 @@ def test_adam_is_torchs_adam():
     torch.testing.assert_close(exported(learner)[0].state_dict(), twin.state_dict(), rtol=1e-5, atol=1e-6)
 
 
-def test_adam_is_torchs_adam_for_own_modules():
+def test_optimizer_of_user_modules_equals_torchs_adam():
     learner, labels = sbm_learner(Plain(2), validated=False, weight_decay=0.1, lr=0.05)
     twin = Plain(2)
     twin.load_state_dict({name.removeprefix("module.0.module."): value for name, value in present(learner).items()})
@@ -199,7 +199,7 @@ def test_adam_is_torchs_adam_for_own_modules():
 
 
 @pytest.mark.parametrize("validated", [True, False])
-def test_a_loss_that_is_not_finite_is_told(validated):
+def test_a_loss_that_is_not_finite_is_an_error(validated):
     x, edge_index, labels = block_model()
     learner, _ = sbm_learner(GCN(), lr=1e30, validated=validated)
     with pytest.raises(FloatingPointError, match=r"at epoch \d\. Lower `lr`, now 1e\+30, or check .* features"):
@@ -233,7 +233,7 @@ def test_a_loss_that_is_not_finite_is_told(validated):
         ("names", [], "`names` must hold one value per problem, 1 in all, got 0"),
     ],
 )
-def test_wrong_input_is_refused(name, wrong, told):
+def test_invalid_input_is_rejected(name, wrong, told):
     x, edge_index, labels = block_model()
     modules = [initialised(GCN(), num_classes=2)]
     given = {"modules": modules, "x": x, "edge_index": edge_index, "edge_weight": None, "train": labels[None],

@@ -49,7 +49,7 @@ class ThirdElse(Own):
 
 
 @pytest.mark.parametrize("own", [Plain, Named, Third, ThirdNeeded, ThirdElse])
-def test_own_modules_are_called_as_they_want(own):
+def test_edge_weights_reach_user_modules_as_declared(own):
     module, x, edge_index = build_backbone(own(), FEATURES, CLASSES), features(), undirected()
     weight = torch.ones(edge_index.shape[1])
     assert module(x, edge_index, weight).shape == (20, CLASSES)
@@ -58,7 +58,7 @@ def test_own_modules_are_called_as_they_want(own):
     assert all(given is wanted for given, wanted in zip(module.module.given, expected, strict=True))
 
 
-def test_own_modules_are_copied_with_their_parameters():
+def test_user_modules_are_copied_with_their_parameters():
     own = Plain()
     module = initialised(own)
     assert same(module.module.state_dict(), own.state_dict())
@@ -66,7 +66,7 @@ def test_own_modules_are_copied_with_their_parameters():
     assert module.module.linear.weight is not own.linear.weight
 
 
-def test_own_modules_are_never_trained_themselves():
+def test_user_modules_are_never_trained_themselves():
     own = Plain(2)
     before = copy.deepcopy(own.state_dict())
     learner, _ = sbm_learner(own)
@@ -100,7 +100,7 @@ def test_torchs_own_lazy_layers():
 
 
 @pytest.mark.parametrize("width", [CLASSES - 1, CLASSES + 1])
-def test_a_wrong_width_is_refused(width):
+def test_a_wrong_output_width_is_rejected(width):
     module = build_backbone(Plain(width), FEATURES, CLASSES)
     with pytest.raises(
         ValueError, match=rf"`backbone` must return logits \[20, 3\].* Plain returned \[20, {width}\].*to 3"
@@ -108,7 +108,7 @@ def test_a_wrong_width_is_refused(width):
         module(features(), undirected())
 
 
-def test_an_answer_that_is_no_tensor_is_refused():
+def test_an_output_that_is_no_tensor_is_rejected():
     class Talkative(Plain):
         def forward(self, x, edge_index):
             return self.linear(x), None

@@ -31,7 +31,7 @@ def edges_with_loops():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_reductions_over_edges(dtype):
+def test_reductions_by_row_and_column(dtype):
     edges = edges_with_loops()
     each = values(len(edges.columns), 3).to(dtype)
     into, out_of = (
@@ -43,7 +43,7 @@ def test_reductions_over_edges(dtype):
 
 
 @pytest.mark.parametrize("width", [1, 3, 8, 11])
-def test_propagation_of_many_has_exact_gradients(width):
+def test_batched_products_have_exact_gradients(width):
     edge_index, weight = untidy()
     edges = SparsePattern.from_edges(edge_index, NODES)
     value, x = weight[edges.order].requires_grad_(), values(Q, NODES, width).requires_grad_()
@@ -55,7 +55,7 @@ def test_propagation_of_many_has_exact_gradients(width):
     assert torch.autograd.gradcheck(lambda value, x: SparseMatrix(edges, value)(x), (value, x))
 
 
-def test_copies_of_a_graph_are_as_many_graphs():
+def test_repeated_patterns_are_block_diagonal():
     edges, x = edges_with_loops(), values(Q, NODES, 4)
     value = values(Q, len(edges.columns), seed=5)
     expected = torch.stack([edges.csr(of) @ one for of, one in zip(value, x, strict=True)])

@@ -60,7 +60,7 @@ BEST = [([2, 3, 3, 1], 2), ([0, 0, 0], 1), ([1, 4, 2, 4], 2), ([1, 2, 3, 4], 4),
 
 
 @pytest.mark.parametrize(("script", "best"), BEST)
-def test_the_first_of_the_largest_accuracies_is_the_best(script, best):
+def test_the_first_of_the_highest_accuracies_is_the_best(script, best):
     check_best(Engine, script, best)
 
 
@@ -89,7 +89,7 @@ class KeepsNoCopy(Engine):
 
 
 @pytest.mark.parametrize("wrong", [TakesTheLast, NeverKeepsAccuracyZero, KeepsNoCopy])
-def test_another_rule_would_be_caught(wrong):
+def test_planted_criteria_would_be_caught(wrong):
     caught = []
     for script, best in BEST:
         try:
@@ -125,7 +125,7 @@ def test_patience_with_equals_would_be_caught():
 
 
 @pytest.mark.parametrize("given", ["none", "all -1"])
-def test_without_validation_the_last_epoch_counts(given):
+def test_without_validation_the_last_epoch_is_the_best(given):
     learner = scripted([1] * 300, validated=False)
     if given == "all -1":
         labels = torch.ones(4, dtype=torch.int64)
@@ -140,5 +140,5 @@ def test_without_validation_the_last_epoch_counts(given):
     assert exported(learner)[0].epoch == EPOCHS_WITHOUT_VALIDATION
 
 
-def test_without_validation_fewer_epochs_are_fewer():
+def test_without_validation_fewer_epochs_are_respected():
     assert scripted([1] * 7, validated=False).epochs == 7

@@ -46,17 +46,17 @@ def after(epoch, tmp_path, key="key"):
     return tmp_path / "stage.safetensors"
 
 
-def test_learning_runs_for_all_its_epochs_and_remembers_them():
+def test_history_holds_all_epochs():
     learner = Counter(epochs=4)
     assert train(learner, "stage") == {"count": [1, 2, 3, 4], "loss": [1, 1 / 2, 1 / 3, 1 / 4]}
     assert learner.count[0] == 4
 
 
-def test_learning_stops_when_the_learner_has_finished():
+def test_training_stops_when_the_engine_has_finished():
     assert train(Counter(epochs=9, stop=3), "stage")["count"] == [1, 2, 3]
 
 
-def test_a_learner_that_has_finished_takes_no_step():
+def test_a_finished_engine_takes_no_step():
     assert train(Counter(epochs=9, stop=0), "stage") == {}
 
 
@@ -79,13 +79,13 @@ def test_each_step_comes_before_its_callback_and_the_callback_before_the_save(tm
     assert told == [*each[0], *each[1], ("save", 2)]
 
 
-def test_the_callback_hears_what_was_measured():
+def test_the_callback_receives_the_metrics():
     heard = []
     train(Counter(3), "some stage", heard.append)
     assert heard == [Progress("some stage", e, 3, {"count": float(e), "loss": 1 / e}) for e in (1, 2, 3)]
 
 
-def test_a_measure_that_begins_late_is_remembered_from_then_on():
+def test_a_metric_may_begin_late():
     class Late(Counter):
         def step(self):
             measured = super().step()
@@ -95,7 +95,7 @@ def test_a_measure_that_begins_late_is_remembered_from_then_on():
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 4, 5])
-def test_interrupted_learning_goes_on_as_if_nothing_had_happened(epoch, tmp_path):
+def test_interrupted_training_resumes(epoch, tmp_path):
     after(epoch, tmp_path)
     whole, resumed, heard = Counter(), Counter(), []
     expected = train(whole, "stage")
@@ -104,7 +104,7 @@ def test_interrupted_learning_goes_on_as_if_nothing_had_happened(epoch, tmp_path
     assert torch.equal(resumed.count, whole.count)
 
 
-def test_learning_that_was_done_is_not_done_again(tmp_path):
+def test_finished_training_is_not_repeated(tmp_path):
     expected = train(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key", every=1e9))
     learner, heard = Counter(), []
     assert train(learner, "stage", heard.append, Checkpoint(tmp_path, "key")) == expected
@@ -112,13 +112,13 @@ def test_learning_that_was_done_is_not_done_again(tmp_path):
     assert learner.count[0] == 5
 
 
-def test_the_check_on_resuming_catches_a_restart(tmp_path, monkeypatch):
+def test_a_restart_would_be_caught(tmp_path, monkeypatch):
     monkeypatch.setattr(Counter, "restore", lambda self, state: None)
     with pytest.raises(AssertionError):
-        test_interrupted_learning_goes_on_as_if_nothing_had_happened(4, tmp_path)
+        test_interrupted_training_resumes(4, tmp_path)
 
 
-def test_a_save_is_due_after_so_many_seconds(tmp_path, monkeypatch):
+def test_saves_are_due_at_intervals(tmp_path, monkeypatch):
     now = [100.0]
     monkeypatch.setattr("lggd.training.checkpoint.time.monotonic", lambda: now[0])
     checkpoint = Checkpoint(tmp_path, "key", every=5.0)
@@ -131,7 +131,7 @@ def test_a_save_is_due_after_so_many_seconds(tmp_path, monkeypatch):
     assert not checkpoint.is_due()
 
 
-def test_stages_are_kept_apart(tmp_path):
+def test_stages_are_separate(tmp_path):
     checkpoint = Checkpoint(tmp_path / "new" / "folder", "key")
     checkpoint.save("one", {"a": torch.ones(1)})
     checkpoint.save("two", {"a": torch.zeros(1)})
@@ -150,7 +150,7 @@ def test_stages_are_kept_apart(tmp_path):
         torch.ones(3, 1).expand(3, 4),
     ],
 )
-def test_any_tensor_comes_back_as_it_was(value, tmp_path):
+def test_tensors_round_trip(value, tmp_path):
     checkpoint = Checkpoint(tmp_path, "key")
     checkpoint.save("stage", {"a": value, "b": value})
     found = checkpoint.load("stage")
@@ -159,7 +159,7 @@ def test_any_tensor_comes_back_as_it_was(value, tmp_path):
     assert found["a"].dtype == value.dtype
 
 
-def test_learning_of_other_settings_is_refused(tmp_path):
+def test_a_checkpoint_of_other_settings_is_rejected(tmp_path):
     path = after(3, tmp_path)
     before = path.read_bytes()
     with pytest.raises(ValueError, match=f"`{path}`.*same data and settings"):
@@ -170,14 +170,14 @@ def test_learning_of_other_settings_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "damage", [lambda b: b[: len(b) // 2], lambda b: b[:4], lambda b: b"", lambda b: b"\xff" * len(b)]
 )
-def test_a_damaged_file_is_refused_by_name(damage, tmp_path):
+def test_a_damaged_file_is_rejected_by_name(damage, tmp_path):
     path = after(3, tmp_path)
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match=f"`{path}`.*damaged"):
         train(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key"))
 
 
-def test_a_file_without_a_key_is_refused(tmp_path):
+def test_a_file_without_a_key_is_rejected(tmp_path):
     from safetensors.torch import save_file
 
     save_file({"epoch": torch.tensor(1)}, tmp_path / "stage.safetensors")
@@ -185,7 +185,7 @@ def test_a_file_without_a_key_is_refused(tmp_path):
         train(Counter(), "stage", checkpoint=Checkpoint(tmp_path, "key"))
 
 
-def test_a_save_that_fails_leaves_the_last_one(tmp_path, monkeypatch):
+def test_a_failed_save_keeps_the_last_one(tmp_path, monkeypatch):
     path = after(3, tmp_path)
     before = path.read_bytes()
 
@@ -200,7 +200,7 @@ def test_a_save_that_fails_leaves_the_last_one(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_file_is_no_pickle(tmp_path):
+def test_the_file_is_not_a_pickle(tmp_path):
     import pickle
 
     with pytest.raises(pickle.UnpicklingError):

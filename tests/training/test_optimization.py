@@ -21,11 +21,11 @@ def test_the_defaults_are_those_of_the_paper_for_backbones():
     ],
     ids=str,
 )  # fmt: skip
-def test_wrong_settings_are_refused_by_name(wrong):
+def test_invalid_settings_are_rejected_by_name(wrong):
     with pytest.raises(ValueError, match=f"`{next(iter(wrong))}`"):
         Optimization(**wrong)
 
 
-def test_edges_of_what_is_allowed():
+def test_boundary_values_are_accepted():
     Optimization(lr=1e-12, weight_decay=0.0, epochs=1, patience=1)
     assert Optimization(patience=None).patience is None

@@ -17,19 +17,19 @@ def test_a_number_is_its_own_seed_and_a_generator_draws_one():
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 1.0, True, "0", None])
-def test_what_is_no_seed_is_refused(seed):
+def test_invalid_seeds_are_rejected(seed):
     with pytest.raises(ValueError, match="`seed`"):
         read_seed(seed)
 
 
-def test_a_seed_leaves_global_random_numbers_alone():
+def test_reading_a_seed_keeps_the_global_random_state():
     before = torch.get_rng_state()
     read_seed(random(3))
     read_seed(5)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_random_numbers_of_ones_own_go_on_where_they_stopped():
+def test_a_random_state_continues_where_it_stopped():
     before = torch.get_rng_state()
     mine = RandomState(5, torch.device("cpu"))
     drawn = []
@@ -40,7 +40,7 @@ def test_random_numbers_of_ones_own_go_on_where_they_stopped():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_they_are_given_back_even_after_an_error():
+def test_the_global_state_is_restored_after_an_error():
     before = torch.get_rng_state()
     mine = RandomState(5, torch.device("cpu"))
 
@@ -54,7 +54,7 @@ def test_they_are_given_back_even_after_an_error():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_two_of_them_do_not_meet():
+def test_random_states_are_independent():
     one, other, alone = (RandomState(seed, torch.device("cpu")) for seed in (1, 2, 1))
     found = []
     for _ in range(2):
