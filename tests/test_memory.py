@@ -126,7 +126,7 @@ def test_evolve_and_fit_explain_running_out_of_memory(monkeypatch):
     monkeypatch.setattr("lggd.solvers.adjoint.run", no_memory)
     with pytest.raises(MemoryError, match=r"The evolution takes about .* Use fewer columns"):
         evolve(grid(), [0])
-    monkeypatch.setattr("lggd.learning.learner.DistanceLearner.step", no_memory)
+    monkeypatch.setattr("lggd.training.engine.Engine.step", no_memory)
     model = LGGD(optimization=Optimization(epochs=2))
     with pytest.raises(MemoryError, match=r"takes about .*networks.* Fit fewer models"):
         model.fit(blocks())
