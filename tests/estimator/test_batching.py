@@ -81,6 +81,8 @@ def test_curves_of_models_are_told_apart():
     assert curves_of(history, "models[1]") == {"a t=1": [1.0], "b": [3.0]}
     assert curves_of(history, "models[11]") == {"a t=1": [2.0]}
     assert curves_of(history, "") == history
+    members = {"a member-1 t=1": [1.0], "a member-11 t=1": [2.0], "b member-1": [3.0], "b member-1-member-1": [4.0]}
+    assert curves_of(members, "member-1") == {"a t=1": [1.0], "b": [3.0]}
 
 
 @pytest.mark.parametrize("name", [name for name in FEATURES if name != "GGD"])

@@ -14,7 +14,7 @@ from lggd import Checkpoint, Progress, baselines, fit_together, load_model
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator.estimator import NodeClassifier
 from lggd.estimator.labels import Labels
-from lggd.estimator.parameters import get_params
+from lggd.estimator.parameters import get_params, shown
 from small_data import CLASSES, blocks, changed, garbled, random, same, snapshot
 from small_models import BASELINES, MODELS, is_fitted, learned, stop_at
 
@@ -51,7 +51,7 @@ def fitted(data):
 
 def settings(model):
     """All settings, nested ones too, as they are shown."""
-    return {name: repr(value) for name, value in get_params(model).items()}
+    return {name: shown(value) for name, value in get_params(model).items()}
 
 
 # -- fitting ------------------------------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lggd import GCN, GGD, LGGD, MLP, LGGDPlus, Optimization
+from lggd import GCN, GGD, LGGD, MLP, LGGDPlus, MeanReadout, NearestClass, Optimization
 from lggd.errors import InputError
-from lggd.estimator.parameters import get_params
+from lggd.estimator.parameters import get_params, shown
 from small_models import classifier, distances
 
 
@@ -29,6 +29,19 @@ def test_nested_settings_are_set_in_copies():
 def test_a_choice_and_its_settings_can_be_set_at_once():
     model = classifier(distances()).set_params(features__cross_fit=2, features=GGD(times=(7,)))
     assert model.features.get_params() == GGD(times=(7,), cross_fit=2).get_params()
+
+
+def test_models_are_shown_with_the_settings_that_are_not_defaults():
+    assert repr(classifier(distances())) == (
+        "LGGDClassifier(features=LGGD(times=(1.0, 2.0), initial=MLP(hidden=(8,)), "
+        "optimization=Optimization(lr=0.02, weight_decay=0.002, epochs=4, patience=None)), "
+        "backbone=GCN(hidden=8), optimization=Optimization(epochs=6, patience=None))"
+    )
+    assert repr(LGGD(initial=MLP(activation="tanh"))) == "LGGD(initial=MLP(activation='tanh'))"
+    assert repr(LGGDPlus(readout=MeanReadout((NearestClass(),)))) == (
+        "LGGDPlus(readout=MeanReadout(readouts=(NearestClass(),)))"
+    )
+    assert shown(()) == "()"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import copy
 import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +17,7 @@ from lggd.estimator import storage
 from lggd.estimator.batching import FitSteps, fit_tasks
 from lggd.estimator.fit_task import FitTask, without_labels
 from lggd.estimator.labels import Labels, accuracy, merge_labels
-from lggd.estimator.parameters import changed_params, get_params
+from lggd.estimator.parameters import changed_params, get_params, shown
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.progress import Callback, History
 from lggd.training.randomness import read_seed
@@ -196,12 +195,7 @@ class NodeClassifier(ABC):
         return self
 
     def __repr__(self) -> str:
-        changed = [
-            f"{field.name}={getattr(self, field.name)!r}"
-            for field in fields(self)  # type: ignore[arg-type]
-            if repr(getattr(self, field.name)) != repr(storage.default_of(field))
-        ]
-        return f"{type(self).__name__}({', '.join(changed)})"
+        return shown(self)
 
     # -- files ----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
+from enum import Enum
 from typing import Any
 
 from lggd.errors import InputError
@@ -45,3 +46,25 @@ def changed_params(choice: Any, changes: dict[str, Any]) -> dict[str, Any]:
             raise InputError("params", f"name a setting that {name} has", f"{name}__{inner} for {value!r}")
         found[name] = replace(value, **changed_params(value, inner_changes))
     return found
+
+
+def shown(value: Any) -> str:
+    """A setting as the expression that makes it; nested choices with the settings that are not their defaults.
+
+    >>> from lggd.training.optimization import Optimization
+    >>> shown(Optimization(epochs=5))
+    'Optimization(epochs=5)'
+    """
+    if isinstance(value, Enum):
+        return repr(value.value)
+    if type(value) is tuple:
+        return f"({', '.join(map(shown, value))}{',' * (len(value) == 1)})"
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    changed = []
+    for field in fields(value):
+        text = shown(getattr(value, field.name))
+        default = field.default_factory() if field.default_factory is not MISSING else field.default
+        if text != shown(default):
+            changed.append(f"{field.name}={text}")
+    return f"{type(value).__name__}({', '.join(changed)})"

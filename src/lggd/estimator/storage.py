@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -154,11 +154,6 @@ def without_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor
 
 
 # -- settings -------------------------------------------------------------------------------------------------------
-
-
-def default_of(field: Field[Any]) -> Any:
-    """The default value of a dataclass field; MISSING where it has none."""
-    return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
 def to_plain(value: Any, name: str) -> Any:
