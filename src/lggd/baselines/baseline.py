@@ -12,9 +12,9 @@ from torch import Tensor
 
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
-from lggd.estimator.batching import UNLIMITED, FitSteps, curves_of
 from lggd.estimator.fit_task import FitTask, same_inputs
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import UNLIMITED, FitSteps, curves_of
 from lggd.graph.edge_index import read_edges
 from lggd.learning.node_features import check_node_features
 from lggd.training.checkpoint import Checkpoint

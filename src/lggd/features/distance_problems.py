@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator.batching import curves_of
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import curves_of
 from lggd.features.boundary_solver import BoundarySolver
 from lggd.features.training_memory import REMEDY, fitting_problems, training_memory
 from lggd.graph import Graph

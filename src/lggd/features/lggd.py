@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from lggd.equation.potential import DegreePotential
-from lggd.estimator.batching import FitSteps
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import FitSteps
 from lggd.estimator.storage import check_shape
 from lggd.features.boundary_solver import BoundarySolver
 from lggd.features.distance_features import DistanceFeatures

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from lggd.backbones import Backbone, build_seeded, trainable_backbones
-from lggd.estimator.batching import UNLIMITED, curves_of
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import UNLIMITED, curves_of
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.engine import Engine, train
 from lggd.training.optimization import Optimization

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from lggd.backbones import GCN, Backbone, build_seeded
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
-from lggd.estimator.batching import FitSteps
 from lggd.estimator.estimator import VALIDATION
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import FitSteps
 from lggd.estimator.storage import with_prefix, without_prefix
 from lggd.features.distance_features import DistanceFeatures
 from lggd.features.ggd import GGD

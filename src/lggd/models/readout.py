@@ -15,9 +15,9 @@ from torch.nn.functional import normalize
 from lggd.backbones import GCN, Backbone, build_seeded
 from lggd.diffusion import DiffusionGraph
 from lggd.errors import InputError
-from lggd.estimator.batching import FitSteps
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import FitSteps
 from lggd.estimator.storage import saveable, with_prefix, without_prefix
 from lggd.graph import read_weight
 from lggd.learning.node_features import check_node_features
