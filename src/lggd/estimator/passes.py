@@ -7,9 +7,10 @@ their `key` share a pass. No model knows of the others.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from lggd.errors import error_context
 from lggd.estimator.fit_task import FitTask, equal
@@ -19,40 +20,53 @@ from lggd.training.progress import Callback, History
 if TYPE_CHECKING:
     from lggd.estimator.estimator import NodeClassifier
 
-Model = TypeVar("Model", bound="NodeClassifier")
 # The most problems of one pass: beyond some hundred, more of them gain nothing and take memory.
 MOST_PROBLEMS = 256
 UNLIMITED = 2**62
 
 
-class TrainingRequest(Protocol):
+class TrainingRequest(ABC):
     """Training that one model needs; requests of one class with equal keys can share a pass."""
 
     # Where several models wait for different training, the lowest order comes first.
     order: ClassVar[int]
-    # What progress and checkpoints call it, and what errors call the model.
-    stage: str
-    name: str
+    # What progress and checkpoints call this training.
+    kind: ClassVar[str]
+    task: FitTask
+
+    @property
+    def stage(self) -> str:
+        """The name of the stage in progress, history and checkpoints."""
+        return f"{self.task.prefix}{self.kind}"
+
+    @property
+    def name(self) -> str:
+        """What errors and curves call the model."""
+        return self.task.name
 
     @property
     def num_problems(self) -> int:
         """How many problems it adds to a pass."""
-
-    def key(self) -> tuple[Any, ...]:
-        """Everything in which the requests of one pass must agree."""
+        return 1
 
     def capacity(self) -> int:
         """How many such problems fit into memory."""
+        return UNLIMITED
+
+    @abstractmethod
+    def key(self) -> tuple[Any, ...]:
+        """Everything in which the requests of one pass must agree."""
 
     @classmethod
+    @abstractmethod
     def train(
-        cls, requests: Sequence[Self], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
+        cls, requests: Sequence[Any], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
     ) -> list[Any]:
         """Trains all of them in one pass; returns one result per request."""
 
 
 # A fit on its way: yields requests, is sent one result per request.
-FitSteps = Generator[list[TrainingRequest], list[Any], None]
+FitSteps = Generator[Sequence[TrainingRequest], list[Any], None]
 
 
 def fit_tasks(
@@ -83,7 +97,7 @@ def in_parallel(fits: Sequence[FitSteps], names: Sequence[str] | None = None) ->
 
     `names` stand before the errors of each.
     """
-    pending: dict[int, list[TrainingRequest]] = {}
+    pending: dict[int, Sequence[TrainingRequest]] = {}
 
     def advance(k: int, results: list[Any] | None) -> None:
         pending.pop(k, None)

@@ -129,13 +129,15 @@ class LGGDClassifier(NodeClassifier):
     def _inputs(self, data: Any) -> Tensor:
         """What the backbone is trained on."""
         if self.features_ is not None:
-            return self.features_.inputs(data)
+            inputs: Tensor = self.features_.inputs(data)
+            return inputs
         x = check_node_features(data)
         return x if x.layout == torch.strided else x.to_dense()
 
     def _probabilities(self, data: Any) -> Tensor:
         if self.module_ is None:
-            return self.features_._probabilities(data)  # type: ignore[union-attr]
+            nearest: Tensor = self.features_._probabilities(data)
+            return nearest
         with torch.no_grad():
             logits = self.module_.eval()(self._inputs(data), data.edge_index, read_weight(data))
         return torch.softmax(logits, dim=1)

@@ -187,8 +187,8 @@ class MeanReadout(Readout):
 
     def predict_proba(self, features: Any, data: Any) -> Tensor:
         """The probability of each class, float32 `[N, K]`."""
-        total = sum(readout.predict_proba(features, data) for readout in self.readouts_)
-        return total / len(self.readouts_)  # type: ignore[no-any-return, operator]
+        first, *others = (readout.predict_proba(features, data) for readout in self.readouts_)
+        return sum(others, start=first) / len(self.readouts_)
 
     def state(self) -> dict[str, Tensor]:
         """What was trained, as tensors by name."""
