@@ -97,7 +97,7 @@ TABLE = [
     ("directions weigh differently", weighted(0.5, 0.7), ValueError,
      ["`weight`", "0.5 on (0, 1)", "0.7 on (1, 0)", 'symmetrize="max" or "mean"', "directed=True"]),
     ("directed and symmetrize", edges([(0, 1)], directed=True, symmetrize="max"), ValueError,
-     ["`symmetrize`", "directed=True", "got max", "Pass only one"]),
+     ["`symmetrize`", "directed=True", "'max'", "Pass only one"]),
     ("unknown symmetrize", edges([(0, 1)], symmetrize="min"), ValueError, ["`symmetrize`", '"max", "mean"', "'min'"]),
     ("half precision", edges([(0, 1)], dtype=torch.float16), TypeError, ["`dtype`", "torch.float16", "torch.float32"]),
     # weights

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from lggd.errors import InputFileError
-from lggd.errors import InputFileError
 from lggd.files import check_folder_writable, replacing_folder
 
 MARKER = "lggd-run.json"

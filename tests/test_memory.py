@@ -53,8 +53,8 @@ def test_more_work_is_never_estimated_to_take_less():
     data = blocks()
     sizes = [estimate_memory(data, LGGD(), models=models).total for models in (1, 10, 100)]
     assert sizes == sorted(sizes)
-    assert estimate_memory(data, LGGD(horizons="shared")).total < sizes[0]
-    assert sizes[0] < estimate_memory(data, LGGD(preset="release")).total
+    assert estimate_memory(data, LGGD(per_time=False)).total < sizes[0]
+    assert sizes[0] < estimate_memory(data, LGGD.release()).total
     assert estimate_memory(data, LGGDClassifier()).total == sizes[0]
     assert estimate_memory(data, GGD()).total < sizes[0]
 
@@ -126,7 +126,7 @@ def test_evolve_and_fit_explain_running_out_of_memory(monkeypatch):
     monkeypatch.setattr("lggd.solvers.adjoint.run", no_memory)
     with pytest.raises(MemoryError, match=r"The evolution takes about .* Use fewer columns"):
         evolve(grid(), [0])
-    monkeypatch.setattr("lggd.learning.learner.DistanceLearner.step", no_memory)
+    monkeypatch.setattr("lggd.learning.distance_training.DistanceTraining.training_step", no_memory)
     model = LGGD(optimization=Optimization(epochs=2))
     with pytest.raises(MemoryError, match=r"takes about .*networks.* Fit fewer models"):
         model.fit(blocks())
@@ -174,10 +174,10 @@ def test_estimates_are_close_to_measurements(steps):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("settings", [{}, {"preset": "paper"}, {"preset": "release"}], ids=str)
-def test_estimates_of_learning_are_close_to_measurements_on_a_gpu(settings):
+@pytest.mark.parametrize("make", [LGGD, LGGD.paper, LGGD.release], ids=["default", "paper", "release"])
+def test_estimates_of_learning_are_close_to_measurements_on_a_gpu(make):
     data = blocks(each=3000, labelled=20, validated=20).to("cuda")
-    compare_on_a_gpu(LGGD(**settings, optimization=Optimization(epochs=5)), data)
+    compare_on_a_gpu(make(optimization=Optimization(epochs=5)), data)
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
@@ -185,7 +185,7 @@ def test_estimates_include_dropout_of_node_features(sparse):
     data = blocks(sparse=sparse)
     dropped = {
         share: estimate_memory(data, LGGD((1, 2), initial=lggd.MLP(input_dropout=share)), models=3).parts[
-            "what they drop"
+            "input dropout"
         ]
         for share in (0.0, 0.5)
     }
@@ -209,7 +209,7 @@ def test_estimates_include_dropout_of_node_features_on_a_gpu(kind):
 
 
 def compare_on_a_gpu(model, data):
-    LGGD(initial=model.initial, preset=model.preset, optimization=model.optimization).fit(blocks().to("cuda"))
+    LGGD(**model.get_params(deep=False)).fit(blocks().to("cuda"))
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     model.fit(data)

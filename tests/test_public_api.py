@@ -41,7 +41,6 @@ MODULES = sorted(
 NEEDLESS = ["matplotlib", "networkx", "pandas", "pyarrow", "rich", "sklearn", "torch_geometric", "torchdiffeq", "typer"]
 
 # Rules that hold once all branches of the redesign are merged.
-UNTIL_MERGED = pytest.mark.xfail(reason="until all branches are merged", strict=False)
 
 
 def members(owner: type) -> list[tuple[str, Any]]:
@@ -102,7 +101,6 @@ def test_the_constructors_are_these() -> None:
 # -- documentation ------------------------------------------------------------------------------------------------
 
 
-@UNTIL_MERGED
 @pytest.mark.parametrize("name", PUBLIC)
 def test_docstrings_are_in_numpy_style(name: str) -> None:
     value, doc = PUBLIC[name], inspect.getdoc(PUBLIC[name]) or ""
@@ -134,7 +132,6 @@ def test_modules_are_documented_and_their_examples_run(name: str) -> None:
 # -- rules --------------------------------------------------------------------------------------------------------
 
 
-@UNTIL_MERGED
 def test_no_class_name_is_used_twice() -> None:
     trees = (ast.parse(path.read_text()) for path in SOURCE.rglob("*.py"))
     names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
@@ -150,7 +147,6 @@ def is_choice(parameter: inspect.Parameter, annotation: Any) -> bool:
     return any(isinstance(value, str) for value in literals) or bool(re.search(r"Literal\[['\"]", str(annotation)))
 
 
-@UNTIL_MERGED
 @pytest.mark.parametrize("name", [name for name, value in PUBLIC.items() if inspect.isclass(value)])
 def test_choices_of_constructors_are_objects(name: str) -> None:
     value = PUBLIC[name]
@@ -169,7 +165,6 @@ def test_a_planted_choice_is_found() -> None:
     assert [one.name for one in parameters(build) if is_choice(one, hints[one.name])] == ["mode", "way"]
 
 
-@UNTIL_MERGED
 def test_no_test_file_is_long() -> None:
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in ROOT.glob("tests/**/*.py")}
     assert {name: length for name, length in lengths.items() if length > LONGEST_TEST_FILE} == {}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lggd.distances import Depth, depth, distance, shortest_path
     from lggd.equation.potential import DegreePotential
     from lggd.errors import InputError
-    from lggd.estimator import NodeClassifier, fit_together
+    from lggd.estimator import NodeClassifier
     from lggd.features import GGD, LGGD
     from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
     from lggd.graph import Graph, Symmetrize
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         MeanReadout,
         NearestClass,
         SelfTraining,
+        fit_together,
         load_model,
     )
     from lggd.models.memory_estimate import estimate_memory
@@ -54,7 +55,7 @@ _EXPORTS = {
     "distances": ("Depth", "depth", "distance", "shortest_path"),
     "equation.potential": ("DegreePotential",),
     "errors": ("InputError",),
-    "estimator": ("NodeClassifier", "fit_together"),
+    "estimator": ("NodeClassifier",),
     "features": ("GGD", "LGGD"),
     "features.scaling": ("MaxScale", "SoftmaxScale", "Standardize", "Unscaled"),
     "graph": ("Graph", "Symmetrize"),
@@ -63,7 +64,7 @@ _EXPORTS = {
     "memory": ("Memory",),
     "models": (
         "BackboneReadout", "Ensemble", "LGGDClassifier", "LGGDPlus", "MeanReadout", "NearestClass", "SelfTraining",
-        "load_model",
+        "fit_together", "load_model",
     ),
     "models.memory_estimate": ("estimate_memory",),
     "solvers.dijkstra": ("Dijkstra",),

@@ -130,7 +130,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             outer, _, inner = name.partition("__")
             if inner:
                 choice = _with_defaults(super().get_params(deep=False).get(outer))
-                if not is_dataclass(choice):
+                if not is_dataclass(choice) or isinstance(choice, type):
                     raise InputError("params", f"name settings of {type(self).__name__} or of its choices", repr(name))
                 setattr(self, outer, replace(choice, **changed_params(choice, {inner: value})))
         return self

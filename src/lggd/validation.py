@@ -77,7 +77,7 @@ def check_name(argument: str, name: Any, known: Collection[str]) -> str:
     return str(name)
 
 
-def check_instance(name: str, value: Any, kinds: type | tuple[type, ...], description: str, remedy: str = "") -> Any:
+def check_instance(name: str, value: Any, kinds: Any, description: str, remedy: str = "") -> Any:
     """An object of some class; `description` is what errors call it, as in "an Optimization()"."""
     if not isinstance(value, kinds):
         raise InputTypeError(name, f"be {description}", repr(value), remedy)

@@ -117,7 +117,11 @@ def test_long_tables_are_cut(tmp_path: Path) -> None:
             ["--solver", "dijkstra"],
             "`--p` must be inf for Dijkstra, which finds shortest paths, got 1.0. Use --solver marching.",
         ),
-        ("a,b\nb,a\n", ["--directed", "--symmetrize", "max"], "`--symmetrize` must be omitted with --directed"),
+        (
+            "a,b\nb,a\n",
+            ["--directed", "--symmetrize", "max"],
+            "must be None with --directed, which keeps edge directions",
+        ),
         ("a,b\nb,a\nb,c\nc,b\n", ["--alpha", "inf"], "`degree^alpha` must be positive and finite, got inf"),
         ("a,b\nb,a\n", ["--out", "nowhere/far.csv"], "must lie in a folder that exists, got nowhere. Create it first."),
         ("a,b\nb,a\n", ["--out", "."], "must name a file to write, got a folder."),

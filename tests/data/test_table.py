@@ -10,7 +10,7 @@ import pytest
 from lggd.data.edges import read_edge_file
 from lggd.data.graph_files import read_id_file
 from lggd.data.nodes import read_node_file
-from lggd.errors import InputError, InputFileError
+from lggd.errors import InputError
 from table_files import written
 
 

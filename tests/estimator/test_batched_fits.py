@@ -21,7 +21,7 @@ from batches import (
     stages,
 )
 from lggd import GCN, LGGD, LGGDClassifier, Optimization, fit_together, load, load_model
-from lggd.estimator import batching
+from lggd.estimator import passes as batching
 from lggd.estimator.labels import Labels
 from lggd.features import distance_problems
 from lggd.features.distance_problems import DistanceProblems

@@ -228,7 +228,7 @@ class TestOnAGPU:
 
         def keep_busy():
             # Called after a recording has waited for the device, and before it sets the generators back.
-            with torch.cuda.stream(replay._stream_aside(device)):
+            with torch.cuda.stream(replay._side_stream(device)):
                 torch.cuda._sleep(10**8)
 
         calm = draws()

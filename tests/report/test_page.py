@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from lggd.errors import InputFileError
 from lggd.report.page import render, write
 from page_reader import PageReader, text_of
 from sample_reports import HOSTILE, bare, hostile, random_report, small

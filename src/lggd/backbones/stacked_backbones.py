@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from lggd.backbones.layers import Drop
 from lggd.backbones.network import Network
 from lggd.errors import InputError
 from lggd.training.dropout import dropout, keep_level
-from lggd.training.engine import Optimizer
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import generator_states, load_generator_states
-from lggd.training.stacked_parameters import GroupedAdam, StackedParameter, load_values
+from lggd.training.stacked_parameters import GroupedAdam, StackedParameter
 from lggd.training.targets import Targets
 
 
@@ -49,7 +49,6 @@ class StackedBackbones:
         }
 
     def parameters(self) -> list[StackedParameter]:
-        """All tensors that training changes."""
         return [StackedParameter(name, value) for name, value in self.stacked.items()]
 
     def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
@@ -81,10 +80,6 @@ class StackedBackbones:
     def _dropout(self, values: Tensor) -> Tensor:
         return dropout(values, self.generators, self.keep_level)
 
-    def load_state(self, values: Mapping[str, Tensor]) -> None:
-        """Overwrites the parameters, given by name."""
-        load_values(self.parameters(), values)
-
     def export(self) -> list[nn.Module]:
         """The modules in their current states, in evaluation mode."""
         with torch.no_grad():
@@ -94,11 +89,9 @@ class StackedBackbones:
         return [module.eval() for module in self.modules]
 
     def random_state(self) -> dict[str, Tensor]:
-        """The states of the generators."""
         return generator_states(self.generators)
 
     def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restores the states of the generators."""
         load_generator_states(self.generators, state)
 
 

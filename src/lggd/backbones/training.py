@@ -18,6 +18,7 @@ from lggd.backbones.user_module import UserModule
 from lggd.errors import InputError, InputTypeError
 from lggd.graph.edge_index import check_edges
 from lggd.training.randomness import RandomState, read_seed
+from lggd.validation import check_same_length
 
 Backbone = GCN | GAT | ChebNet | JKNet
 
@@ -138,5 +139,4 @@ def _check_modules(modules: Sequence[nn.Module], x: Tensor, seeds: Sequence[int 
         )
     if x.dim() == 3 and len(x) != problems:
         raise InputError("x", f"be [N, F] or [{problems}, N, F] for {problems} modules", list(x.shape))
-    if len(seeds) != problems:
-        raise InputError("seeds", f"hold one seed per module, {problems} in all", len(seeds))
+    check_same_length("seeds", seeds, problems, "module")

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
-from lggd.estimator.batching import UNLIMITED, FitSteps, curves_of
 from lggd.estimator.fit_task import FitTask, same_inputs
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import UNLIMITED, FitSteps, TrainingRequest, curves_of
 from lggd.graph.edge_index import read_edges
 from lggd.learning.node_features import check_node_features
 from lggd.training.checkpoint import Checkpoint
@@ -131,27 +131,16 @@ class Baseline(NodeClassifier):
 
 
 @dataclass(frozen=True, eq=False)
-class BaselineRequest:
-    """The training that one baseline needs; see `TrainingRequest`."""
+class BaselineRequest(TrainingRequest):
+    """The training that one baseline needs."""
 
     order: ClassVar[int] = 1
+    kind: ClassVar[str] = "training"
 
     model: Baseline
     data: BaselineData
     problem: BaselineProblem
     task: FitTask
-
-    @property
-    def stage(self) -> str:
-        return f"{self.task.prefix}training"
-
-    @property
-    def name(self) -> str:
-        return self.task.name
-
-    @property
-    def num_problems(self) -> int:
-        return 1
 
     def key(self) -> tuple[Any, ...]:
         """Everything but the seed."""

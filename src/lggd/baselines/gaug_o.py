@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.optim import Optimizer
 
 from lggd.backbones import GCN
 from lggd.backbones.layers import batched_linear
@@ -24,7 +25,6 @@ from lggd.baselines.initialization import adam_without_decay_of, build_backbones
 from lggd.baselines.sampled_graphs import SampledGraphs
 from lggd.graph.edge_index import check_symmetric
 from lggd.memory import free_memory
-from lggd.training.engine import Optimizer
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.training.targets import Targets

@@ -17,7 +17,7 @@ from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Pr
 from lggd.baselines.complement_graph import Complement, complement_graphs
 from lggd.baselines.initialization import build_modules, derived_seeds
 from lggd.errors import InputError
-from lggd.estimator.batching import UNLIMITED
+from lggd.estimator.passes import UNLIMITED
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
 from lggd.memory import free_memory
 from lggd.training.optimization import Optimization

@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.optim import Optimizer
 
 from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear
@@ -18,7 +19,6 @@ from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Pr
 from lggd.baselines.initialization import adam_without_decay_of, build_modules, max_problems_with_input_dropout
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.training.dropout import dropout, keep_level
-from lggd.training.engine import Optimizer
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.training.targets import Targets

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.optim import Optimizer
 
 from lggd.backbones.layers import batched_linear
 from lggd.graph.sparse import SparsePattern, multiply_each, normalized_adjacency
-from lggd.training.engine import Optimizer
 from lggd.training.progress import Callback, Progress
 
 # Entries computed at a time: what fits the cache of a CPU, and what keeps a GPU busy. It must not depend on the number

@@ -20,7 +20,8 @@ from lggd.compare.machine import machine, versions
 from lggd.compare.methods import Method
 from lggd.compare.protocol import load_splits, with_normalized_features, without_test_labels
 from lggd.compare.templates import NORMALIZATION, build, complete_settings
-from lggd.estimator import NodeClassifier, fit_together
+from lggd.estimator import NodeClassifier
+from lggd.models.batching import fit_together
 from lggd.training.progress import Callback
 
 # What identifies a measurement. Most lines have no `additions` and no `variant`.

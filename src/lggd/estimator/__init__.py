@@ -1,7 +1,5 @@
-"""What every model has in common: its labels, its contract, its files, and how many are fitted together."""
+"""What every model has in common: its labels, its contract, its files, and how its training is divided into passes."""
 
-from lggd.estimator.batching import fit_together
 from lggd.estimator.estimator import NodeClassifier
-from lggd.estimator.storage import load_model
 
-__all__ = ["NodeClassifier", "fit_together", "load_model"]
+__all__ = ["NodeClassifier"]

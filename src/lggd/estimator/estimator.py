@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.batching import FitSteps, fit_tasks
 from lggd.estimator.fit_task import FitTask, without_labels
 from lggd.estimator.labels import Labels, accuracy, merge_labels
 from lggd.estimator.parameters import changed_params, get_params, shown
+from lggd.estimator.passes import FitSteps, fit_tasks
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.progress import Callback, History
 from lggd.training.randomness import read_seed

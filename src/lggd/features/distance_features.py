@@ -14,9 +14,9 @@ from torch import Tensor
 from lggd.equation.operators import check_p
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
-from lggd.estimator.batching import FitSteps
 from lggd.estimator.fit_task import FitTask, input_tensors, read_graph
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import FitSteps
 from lggd.estimator.storage import check_shape, with_prefix, without_prefix
 from lggd.features.boundary_solver import BoundarySolver, assign_folds
 from lggd.features.scaling import Scale

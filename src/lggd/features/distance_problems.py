@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator.batching import curves_of
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import TrainingRequest, curves_of
 from lggd.features.boundary_solver import BoundarySolver
 from lggd.features.training_memory import REMEDY, fitting_problems, training_memory
 from lggd.graph import Graph
@@ -48,23 +48,16 @@ def horizons(model: LGGD) -> list[list[int]]:
 
 
 @dataclass(frozen=True, eq=False)
-class DistanceRequest:
-    """The distances that one model needs; see `TrainingRequest`."""
+class DistanceRequest(TrainingRequest):
+    """The distances that one model needs."""
 
     order: ClassVar[int] = 0
+    kind: ClassVar[str] = "distances"
 
     model: LGGD
     task: FitTask
     labels: Labels
     seed: int
-
-    @property
-    def stage(self) -> str:
-        return f"{self.task.prefix}distances"
-
-    @property
-    def name(self) -> str:
-        return self.task.name
 
     @property
     def times(self) -> tuple[float, ...]:
@@ -122,9 +115,9 @@ class DistanceProblems:
 
     def _networks(self, generators: Sequence[torch.Generator]) -> Any:
         if isinstance(self.initial, FromModule):
-            return self.initial.networks(self.x, self.num_classes, generators)
+            return self.initial.networks(self.x, self.num_classes, generators)  # type: ignore[arg-type]
         dropout = [model.initial.dropout for model in self.models for _ in range(self.per_model)]  # type: ignore[union-attr]
-        return self.initial.networks(self.x, self.num_classes, generators, dropout)
+        return self.initial.networks(self.x, self.num_classes, generators, dropout)  # type: ignore[arg-type]
 
     def _flow(self, equation: Equation) -> Flow:
         first = self.models[0]

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from lggd.equation.potential import DegreePotential, Potential
-from lggd.estimator.batching import FitSteps
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import FitSteps
 from lggd.features.boundary_solver import BoundarySolver
 from lggd.features.distance_features import DistanceFeatures
 from lggd.features.scaling import Scale, Standardize

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from lggd.equation.potential import DegreePotential
-from lggd.estimator.batching import FitSteps
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import FitSteps
 from lggd.estimator.storage import check_shape
 from lggd.features.boundary_solver import BoundarySolver
 from lggd.features.distance_features import DistanceFeatures
@@ -23,7 +23,7 @@ from lggd.features.scaling import MaxScale, Scale, SoftmaxScale
 from lggd.graph import Graph
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.parameters import Coefficients, LearnedEdgeWeights
-from lggd.solvers.evolution import FAR
+from lggd.solvers.cauchy import FAR
 from lggd.solvers.scheme import RK4, FixedStep
 from lggd.training.optimization import Optimization
 from lggd.validation import check_instance
@@ -95,6 +95,9 @@ class LGGD(DistanceFeatures):
     optimization: Optimization = Optimization(lr=0.01, weight_decay=0.002, epochs=150, patience=None)
     validation: float = 0.2
     seed: int | torch.Generator = 0
+
+    def __post_init__(self) -> None:
+        self._problems: DistanceProblems  # set by fit
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:

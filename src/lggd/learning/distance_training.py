@@ -12,7 +12,7 @@ from lggd.learning.flow import Flow
 from lggd.learning.networks import Networks
 from lggd.learning.parameters import Equation
 from lggd.training.optimization import Optimization
-from lggd.training.stacked_parameters import GroupedAdam, StackedParameter, load_values
+from lggd.training.stacked_parameters import GroupedAdam, StackedParameter
 from lggd.training.targets import Targets
 
 
@@ -30,7 +30,6 @@ class DistanceTraining:
         self._boundary: tuple[Targets, Tensor] | None = None
 
     def parameters(self) -> list[StackedParameter]:
-        """All tensors that training changes."""
         return [*self.networks.parameters(), *self.equation.parameters()]
 
     def optimizer(self, optimizations: Sequence[Optimization]) -> GroupedAdam:
@@ -55,16 +54,10 @@ class DistanceTraining:
         start = self.networks(self.x, training=False, training_follows=True).abs()
         return self.flow(self.equation, start, None if self._boundary is None else self._boundary[1])
 
-    def load_state(self, values: Mapping[str, Tensor]) -> None:
-        """Overwrites the parameters, given by name."""
-        load_values(self.parameters(), values)
-
     def random_state(self) -> dict[str, Tensor]:
-        """The states of the random number generators."""
         return self.networks.random_state()
 
     def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restores the states of the random number generators."""
         self.networks.load_random_state(state)
 
 

@@ -73,7 +73,6 @@ class StackedMLPs:
         return part
 
     def parameters(self) -> list[StackedParameter]:
-        """All tensors that training changes."""
         weights = [StackedParameter(f"weight.{k}", value) for k, value in enumerate(self.weights)]
         return weights + [StackedParameter(f"bias.{k}", value) for k, value in enumerate(self.biases)]
 
@@ -146,9 +145,7 @@ class StackedMLPs:
         return first
 
     def random_state(self) -> dict[str, Tensor]:
-        """The states of the generators."""
         return generator_states(self.generators)
 
     def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restores the states of the generators."""
         load_generator_states(self.generators, state)

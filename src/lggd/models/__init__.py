@@ -2,6 +2,7 @@
 
 import lggd.baselines as _baselines  # noqa: F401 (registers what a saved model may be)
 from lggd.estimator.storage import load_model
+from lggd.models.batching import fit_together
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.ensemble import Ensemble
 from lggd.models.plus import LGGDPlus
@@ -16,5 +17,6 @@ __all__ = [
     "MeanReadout",
     "NearestClass",
     "SelfTraining",
+    "fit_together",
     "load_model",
 ]

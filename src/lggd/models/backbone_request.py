@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from lggd.backbones import Backbone, build_seeded, trainable_backbones
-from lggd.estimator.batching import UNLIMITED, curves_of
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import TrainingRequest, curves_of
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.engine import Engine, train
 from lggd.training.optimization import Optimization
@@ -20,13 +20,14 @@ from lggd.training.progress import Callback, History
 
 
 @dataclass(frozen=True, eq=False)
-class BackboneRequest:
-    """One backbone per seed, all on the same features `x [N, F]` and labels; see `TrainingRequest`.
+class BackboneRequest(TrainingRequest):
+    """One backbone per seed, all on the same features `x [N, F]` and labels.
 
     `shared_x` says that x are the node features of the data, which are the same for all requests of a pass.
     """
 
     order: ClassVar[int] = 2
+    kind: ClassVar[str] = "backbone"
 
     backbone: Backbone | nn.Module
     x: Tensor
@@ -39,14 +40,6 @@ class BackboneRequest:
     shared_x: bool = False
     # What else must agree to share a pass: how the graph was made, where it is not that of the data.
     graph_key: Any = None
-
-    @property
-    def stage(self) -> str:
-        return f"{self.task.prefix}backbone"
-
-    @property
-    def name(self) -> str:
-        return self.task.name
 
     @property
     def num_problems(self) -> int:
@@ -64,9 +57,6 @@ class BackboneRequest:
         own = id(self) if isinstance(self.backbone, nn.Module) else self.backbone
         sizes = (self.labels.num_classes, self.x.shape[1], self.shared_x, len(self.seeds))
         return (self.task.inputs, own, self.optimization, self.graph_key, *sizes)
-
-    def capacity(self) -> int:
-        return UNLIMITED
 
     @classmethod
     def train(
@@ -86,12 +76,10 @@ class BackboneRequest:
         seeds = [seed for request in requests for seed in request.seeds]
         modules = [build_seeded(first.backbone, x.shape[-1], first.labels.num_classes, seed) for seed in seeds]
         trainable = trainable_backbones(modules, x, first.edge_index, first.edge_weight, seeds)
-        targets = (
-            torch.stack([getattr(request.labels, split) for request in requests]).repeat_interleave(members, 0)
-            for split in ("train", "validation")
-        )
+        labels = [request.labels for request in requests for _ in request.seeds]
+        target, validation = torch.stack([one.train for one in labels]), torch.stack([one.validation for one in labels])
         names = [name for request in requests for name in request.names]
-        engine = Engine(trainable, *targets, first.optimization, names)
+        engine = Engine(trainable, target, validation, first.optimization, names)
         history = train(engine, stage, callback, checkpoint)
         engine.load_best()
         trained = trainable.export()

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from lggd.backbones import GCN, Backbone, build_seeded
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
-from lggd.estimator.batching import FitSteps
 from lggd.estimator.estimator import VALIDATION
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import FitSteps
 from lggd.estimator.storage import with_prefix, without_prefix
 from lggd.features.distance_features import DistanceFeatures
 from lggd.features.ggd import GGD
@@ -129,13 +129,15 @@ class LGGDClassifier(NodeClassifier):
     def _inputs(self, data: Any) -> Tensor:
         """What the backbone is trained on."""
         if self.features_ is not None:
-            return self.features_.inputs(data)
+            inputs: Tensor = self.features_.inputs(data)
+            return inputs
         x = check_node_features(data)
         return x if x.layout == torch.strided else x.to_dense()
 
     def _probabilities(self, data: Any) -> Tensor:
         if self.module_ is None:
-            return self.features_._probabilities(data)  # type: ignore[union-attr]
+            nearest: Tensor = self.features_._probabilities(data)
+            return nearest
         with torch.no_grad():
             logits = self.module_.eval()(self._inputs(data), data.edge_index, read_weight(data))
         return torch.softmax(logits, dim=1)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from lggd.estimator import NodeClassifier
-from lggd.estimator.batching import FitSteps, in_parallel
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import FitSteps, in_parallel
 from lggd.estimator.storage import with_prefix, without_prefix
 from lggd.features.distance_features import DistanceFeatures
 from lggd.features.lggd import LGGD

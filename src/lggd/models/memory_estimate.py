@@ -72,7 +72,7 @@ def estimate_memory(
     if model is None:
         check_instance("graph", graph, Graph, "a lggd.Graph where no model is given")
         return evolution_memory(graph, columns, scheme, outputs, gradient_steps, dtype)
-    features = model.features if isinstance(model, LGGDClassifier) else model
+    features: Any = model.features if isinstance(model, LGGDClassifier) else model
     check_instance("model", features, (LGGD, GGD), "LGGD(), GGD() or a classifier with such features")
     if isinstance(graph, Graph) or not hasattr(graph, "edge_index"):
         rule = "be PyG data with labels where a model is given"

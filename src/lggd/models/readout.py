@@ -15,9 +15,9 @@ from torch.nn.functional import normalize
 from lggd.backbones import GCN, Backbone, build_seeded
 from lggd.diffusion import DiffusionGraph
 from lggd.errors import InputError
-from lggd.estimator.batching import FitSteps
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import FitSteps
 from lggd.estimator.storage import saveable, with_prefix, without_prefix
 from lggd.graph import read_weight
 from lggd.learning.node_features import check_node_features
@@ -187,8 +187,8 @@ class MeanReadout(Readout):
 
     def predict_proba(self, features: Any, data: Any) -> Tensor:
         """The probability of each class, float32 `[N, K]`."""
-        total = sum(readout.predict_proba(features, data) for readout in self.readouts_)
-        return total / len(self.readouts_)  # type: ignore[no-any-return, operator]
+        first, *others = (readout.predict_proba(features, data) for readout in self.readouts_)
+        return sum(others, start=first) / len(self.readouts_)
 
     def state(self) -> dict[str, Tensor]:
         """What was trained, as tensors by name."""

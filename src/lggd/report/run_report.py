@@ -18,6 +18,8 @@ from lggd.validation import check_int, check_real, check_same_length
 
 # Values by stage and measure, one per epoch: {"distances": {"train_loss": [...], "validation_loss": [...]}}.
 Curves = Mapping[str, Mapping[str, Sequence[float]]]
+# A tensor, a list or an array; `RunReport` converts all to NumPy arrays.
+Array = Any
 UNKNOWN = -1
 UNCERTAIN_NODES = 20
 # Tolerance for rounding in float32.
@@ -68,14 +70,14 @@ class RunReport:
     accuracy: Mapping[str, float | None]
     curves: Curves
     times: Sequence[float]
-    distances: NDArray[np.float32]
-    positions: NDArray[np.float32]
-    edges: NDArray[np.int64]
-    y: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    predicted: NDArray[np.int64]
-    probabilities: NDArray[np.float32]
-    test_mask: NDArray[np.bool_]
+    distances: Array
+    positions: Array
+    edges: Array
+    y: Array
+    labels: Array
+    predicted: Array
+    probabilities: Array
+    test_mask: Array
     additions: Sequence[LabelAddition] = ()
     notes: Sequence[str] = ()
 

@@ -1,4 +1,4 @@
-"""The same computation over and over: on a GPU it is recorded once and replayed, which spares a launch a kernel."""
+"""Repeated computations as CUDA graphs: recorded once and replayed, which saves launching every kernel."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-# Runs before recording: kernels are compiled and tried out, and optimizers bring their state into being.
+# Calls before recording: kernels are compiled and tuned, and optimizers create their state.
 WARM_UP = 2
 
 
 class CUDAGraphStep:
-    """Calls `compute`, time after time; gives the tensor that it returns.
+    """Calls `compute` repeatedly and returns its tensor; on a GPU a recording of it is replayed.
 
-    `compute` takes nothing, reads and writes tensors that stay where they are (`copy_`, never a new tensor in an old
-    one's place), and never looks at a number from the device. On a CPU, and the first times everywhere, it is simply
-    called. `generators` are all that it draws random numbers from.
+    `compute` takes no arguments, reads and writes tensors in place, and reads no number from the device. It draws
+    random numbers from `generators` only. On a CPU, and while warming up, it is simply called.
     """
 
     def __init__(
         self, compute: Callable[[], Tensor], device: torch.device, generators: Iterable[torch.Generator]
     ) -> None:
         self.compute, self.device, self.generators = compute, device, list(generators)
+        self.reset()
+
+    def reset(self) -> None:
+        """Drops the recording: tensors that `compute` uses have been replaced, or it will not be called again."""
         self._runs = 0
         self._recording: tuple[torch.cuda.CUDAGraph, Tensor] | None = None
 
@@ -33,41 +36,34 @@ class CUDAGraphStep:
         if self.device.type != "cuda":
             return self.compute()
         with torch.cuda.device(self.device):
-            return self._call()
-
-    def _call(self) -> Tensor:
-        if self._runs < WARM_UP:
-            self._runs += 1
-            return self._warm_up()
-        if self._recording is None:
-            self._recording = self._record()
-        graph, result = self._recording
-        graph.replay()
-        return result
-
-    def reset(self) -> None:
-        """Drops the recording: tensors that `compute` uses have been replaced, or it will not be called again."""
-        self._runs, self._recording = 0, None
+            if self._runs < WARM_UP:
+                self._runs += 1
+                return self._warm_up()
+            if self._recording is None:
+                self._recording = self._record()
+            graph, result = self._recording
+            graph.replay()
+            return result
 
     def _warm_up(self) -> Tensor:
-        # Beside the usual stream, as recordings are: what libraries set up a stream is then there.
-        usual, aside = torch.cuda.current_stream(self.device), _stream_aside(self.device)
-        aside.wait_stream(usual)
-        with torch.cuda.stream(aside):
+        # On the stream of recordings, so that libraries set up there what they need per stream.
+        current, side = torch.cuda.current_stream(self.device), _side_stream(self.device)
+        side.wait_stream(current)
+        with torch.cuda.stream(side):
             result = self.compute()
-        usual.wait_stream(aside)
+        current.wait_stream(side)
         return result
 
     def _record(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
         graph = torch.cuda.CUDAGraph()
         for generator in self.generators:
             graph.register_generator_state(generator)
-        # Our own stream: torch's usual one for recordings lies on the device of the first of them.
-        stream = _stream_aside(self.device)
+        # Our own stream: torch's default one for recordings lies on the device of the first of them.
+        stream = _side_stream(self.device)
         with _no_garbage_collected(), torch.cuda.graph(graph, stream=stream):
             result = self.compute()
-        # Beginning a recording sets the generators' numbers on the device back, on that stream. On a busy device this
-        # can come after a replay has set them anew, which would then draw other numbers.
+        # Starting a recording resets the generators' state on the device, on that stream. On a busy device this could
+        # come after a replay has set it anew, which would then draw other numbers.
         torch.cuda.current_stream(self.device).wait_stream(stream)
         return graph, result
 
@@ -75,22 +71,22 @@ class CUDAGraphStep:
 _streams = threading.local()
 
 
-def _stream_aside(device: torch.device) -> torch.cuda.Stream:
-    """One stream a thread and device: libraries keep memory for each that they have ever seen."""
-    known = _streams.__dict__.setdefault("known", {})
-    if device not in known:
-        known[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    return known[device]  # type: ignore[no-any-return]
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    """One stream per thread and device: libraries keep memory for each that they have seen."""
+    streams = _streams.__dict__.setdefault("by_device", {})
+    if device not in streams:
+        streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return streams[device]  # type: ignore[no-any-return]
 
 
 @contextmanager
 def _no_garbage_collected() -> Iterator[None]:
-    """What is garbage goes before: an earlier recording that is thrown away in the middle of one would spoil it."""
+    """Collects garbage before: an earlier recording that is freed during another one would invalidate it."""
     gc.collect()
-    collecting = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collecting:
+        if was_enabled:
             gc.enable()

@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from lggd.errors import InputError
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.cuda_graph import CUDAGraphStep
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback, History, Progress
-from lggd.training.stacked_parameters import StackedParameter
+from lggd.training.stacked_parameters import StackedParameter, load_values
 from lggd.training.targets import Targets
+from lggd.validation import check_same_length
 
 # Nothing stops training early without validation nodes. By then the paper's GCN fits its training nodes perfectly.
 EPOCHS_WITHOUT_VALIDATION = 200
 # The patience of problems that never stop early.
 UNLIMITED = 2**62
-
-
-class Optimizer(Protocol):
-    """What the engine uses of `torch.optim.Optimizer`."""
-
-    def zero_grad(self) -> None: ...
-
-    def step(self) -> Any: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any], /) -> None: ...
 
 
 class Trainable(Protocol):
@@ -56,9 +46,6 @@ class Trainable(Protocol):
 
     def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor | None]:
         """The losses and the numbers of correct predictions, `[Q]` each; None where only losses are measured."""
-
-    def load_state(self, values: Mapping[str, Tensor]) -> None:
-        """Overwrites the parameters, given by name."""
 
     def random_state(self) -> dict[str, Tensor]:
         """The states of the random number generators."""
@@ -128,15 +115,18 @@ class Engine:
         names: Sequence[str] = ("",),
         criterion: HighestAccuracy | LowestLoss = HighestAccuracy(),
     ) -> None:
-        self.trainable, self.names, self.criterion = trainable, _check_names(names), criterion
-        problems, parameters = len(names), trainable.parameters()
+        self.trainable, self.names, self.criterion = trainable, list(names), criterion
+        problems, parameters = len(train), trainable.parameters()
         device = parameters[0].value.device
         self._optimizations = [optimization] * problems if isinstance(optimization, Optimization) else [*optimization]
-        self._train = _read_targets("train", train, problems, device)
+        self._train = _read_targets("train", train, train, device)
+        check_same_length("names", self.names, problems, "problem")
+        if len(set(names)) < problems:
+            raise InputError("names", "be distinct", self.names)
         if 0 in self._train.counts:
             of = self._label(self._train.counts.index(0))
             raise InputError("train", f"hold the class of at least one training node{of}", "none: all are below 0")
-        targets = None if validation is None else _read_targets("validation", validation, problems, device)
+        targets = None if validation is None else _read_targets("validation", validation, train, device)
         self._validation = targets if targets is not None and any(targets.counts) else None
         self._num_validation = [0] * problems if self._validation is None else self._validation.counts
         pairs = zip(self._optimizations, self._num_validation, strict=True)
@@ -231,8 +221,10 @@ class Engine:
             torch.where(parameter.expand(better), value, best, out=best)
 
     def _check_finite(self, metrics: Mapping[str, float], problems: Sequence[int]) -> None:
+        # LowestLoss never selects an epoch whose validation loss is not finite.
+        kinds = ("train",) if isinstance(self.criterion, LowestLoss) else ("train", "validation")
         for q in problems:
-            losses = {kind: metrics.get(self._metric(f"{kind}_loss", q), 0.0) for kind in ("train", "validation")}
+            losses = {kind: metrics.get(self._metric(f"{kind}_loss", q), 0.0) for kind in kinds}
             infinite = [f"{kind} loss {loss:.4g}" for kind, loss in losses.items() if not math.isfinite(loss)]
             if infinite:
                 raise FloatingPointError(
@@ -253,7 +245,7 @@ class Engine:
         """Loads the best state of each problem into the trainable."""
         self._optimizer.zero_grad()
         self._reset_graph()
-        self.trainable.load_state(self._best)
+        load_values(self.trainable.parameters(), self._best)
 
     def state(self) -> dict[str, Tensor]:
         """Copies of all tensors that the next epoch depends on."""
@@ -269,7 +261,7 @@ class Engine:
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Continues from a saved state as if training had never stopped."""
-        self.trainable.load_state(_subset(state, "now."))
+        load_values(self.trainable.parameters(), _subset(state, "now."))
         self.trainable.load_random_state(_subset(state, "random."))
         for name, value in self._best.items():
             value.copy_(state[f"best.{name}"])
@@ -328,17 +320,9 @@ def _subset(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
-def _check_names(names: Sequence[str]) -> list[str]:
-    if len(set(names)) < len(names):
-        raise InputError("names", "be distinct", list(names))
-    return list(names)
-
-
-def _read_targets(name: str, labels: Tensor, problems: int, device: torch.device) -> Targets:
-    if labels.dim() != 2 or len(labels) != problems or labels.dtype != torch.int64:
-        raise InputError(
-            name,
-            f"be int64 [{problems}, N], one row per problem, with a class or -1 per node",
-            f"{labels.dtype} {list(labels.shape)}",
-        )
+def _read_targets(name: str, labels: Tensor, train: Tensor, device: torch.device) -> Targets:
+    if labels.dim() != 2 or labels.shape != train.shape or labels.dtype != torch.int64:
+        shape = "[Q, N]" if train.dim() != 2 else list(train.shape)
+        found = f"{labels.dtype} {list(labels.shape)}"
+        raise InputError(name, f"be int64 {shape}, one row per problem, with a class or -1 per node", found)
     return Targets(labels.to(device), name)

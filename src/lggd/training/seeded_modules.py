@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lggd.training.randomness import RandomState
-from lggd.training.stacked_parameters import StackedParameter, load_values
+from lggd.training.stacked_parameters import StackedParameter
 
 
 class SeededModules:
@@ -29,22 +29,15 @@ class SeededModules:
         return output
 
     def parameters(self) -> list[StackedParameter]:
-        """All parameters and buffers."""
         return [
             StackedParameter(f"module.{q}.{name}", value, q)
             for q, module in enumerate(self.modules)
             for name, value in (*module.named_parameters(), *module.named_buffers())
         ]
 
-    def load_state(self, values: Mapping[str, Tensor]) -> None:
-        """Overwrites the parameters, given by name."""
-        load_values(self.parameters(), values)
-
     def random_state(self) -> dict[str, Tensor]:
-        """The states of the random numbers."""
         return {f"{q}.{device}": state for q, own in enumerate(self._random) for device, state in own.states.items()}
 
     def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restores the states of the random numbers."""
         for q, own in enumerate(self._random):
             own.states = {device: state[f"{q}.{device}"].cpu() for device in own.states}

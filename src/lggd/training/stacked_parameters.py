@@ -29,7 +29,7 @@ class StackedParameter:
         return mask.view(-1, *[1] * (self.value.dim() - 1)) if self.owner is None else mask[self.owner]
 
 
-class GroupedAdam:
+class GroupedAdam(torch.optim.Adam):
     """Adam with a learning rate and a weight decay per problem.
 
     It steps on views: neighbouring problems with equal settings are one slice of each stacked parameter.
@@ -52,28 +52,19 @@ class GroupedAdam:
                 self._slices.append((view, one.value, problems))
                 groups.setdefault(setting, []).append(view)
         param_groups = [{"params": values, "lr": lr, "weight_decay": decay} for (lr, decay), values in groups.items()]
-        on_gpu = any(value.is_cuda for value in self._values)
-        self._adam = torch.optim.Adam(param_groups, fused=fused, capturable=fused and on_gpu)
+        super().__init__(param_groups, fused=fused, capturable=fused and any(value.is_cuda for value in self._values))
 
-    def zero_grad(self) -> None:
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops all gradients."""
-        self._adam.zero_grad(set_to_none=True)
+        super().zero_grad(set_to_none=True)
         for value in self._values:
             value.grad = None
 
-    def step(self) -> None:
+    def step(self, closure: Any = None) -> Any:
         """One step; parameters without a gradient stay as they are."""
         for view, value, problems in self._slices:
             view.grad = None if value.grad is None else value.grad[problems]
-        self._adam.step()
-
-    def state_dict(self) -> dict[str, Any]:
-        """As that of `torch.optim.Adam`."""
-        return self._adam.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """As that of `torch.optim.Adam`."""
-        self._adam.load_state_dict(dict(state))
+        return super().step(closure)
 
 
 def _equal_neighbours(settings: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], slice]]:

@@ -46,22 +46,26 @@ class Targets:
 
         `logits` are `[…, Q, N, K]`, or `[…, N, Q, K]` with `nodes_first`.
         """
-        chosen = self._select(logits, self._position_nodes_first if nodes_first else self._position)
+        chosen = self._select(logits, nodes_first)
         classes = self.classes.repeat(len(chosen))
         each = functional.cross_entropy(chosen.flatten(0, 1), classes, reduction="none").view(len(chosen), -1)
         return self._sum_by_problem(each.mean(0)) / self._divisor
 
     def correct(self, logits: Tensor) -> Tensor:
         """How many targets of each problem have the largest logit at their class: `[Q, N, K]` → float64 `[Q]`."""
-        chosen = self._select(logits, self._position)[0]
+        chosen = self._select(logits, nodes_first=False)[0]
         return self._sum_by_problem((chosen.argmax(1) == self.classes).double())
 
-    def _select(self, logits: Tensor, position: Tensor) -> Tensor:
-        num_classes = logits.shape[-1]
+    def _select(self, logits: Tensor, nodes_first: bool) -> Tensor:
+        shape, num_classes = logits.shape[-3:-1], logits.shape[-1]
+        expected = list(reversed(shape) if nodes_first else shape)
+        if list(self.labels.shape) != expected:
+            raise InputError(self.name, f"be int64 {expected}, one row per problem", list(self.labels.shape))
         if self.largest >= num_classes:
             raise InputError(
                 self.name, f"hold classes from 0 to {num_classes - 1}, one per output of the module", self.largest
             )
+        position = self._position_nodes_first if nodes_first else self._position
         return logits.reshape(-1, self.labels.numel(), num_classes).index_select(1, position)
 
     def _sum_by_problem(self, each: Tensor) -> Tensor:

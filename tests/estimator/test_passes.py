@@ -21,9 +21,9 @@ from lggd import (
 )
 from lggd.baselines import MixUp
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator import batching
-from lggd.estimator.batching import curves_of, first_equal, in_passes, stage_name
+from lggd.estimator import passes as batching
 from lggd.estimator.fit_task import equal, same_inputs
+from lggd.estimator.passes import curves_of, first_equal, in_passes, stage_name
 from lggd.features.training_memory import USABLE, fitting_problems
 from small_data import CLASSES, Averages, blocks, changed, splits
 from small_models import TIMES, WIDTH, is_fitted, plus, stop_at

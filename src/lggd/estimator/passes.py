@@ -1,4 +1,4 @@
-"""Many models in one pass: splits, seeds and settings as columns of one computation.
+"""Training in passes: problems of many models as columns of one computation.
 
 A model's fit is a generator: it yields the training that it needs as requests, and is sent the results. A model alone
 has its requests trained as they come. Models that are fitted together advance side by side, and requests that agree in
@@ -7,104 +7,66 @@ their `key` share a pass. No model knows of the others.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from lggd.errors import InputError, InputTypeError, error_context
-from lggd.estimator.fit_task import FitTask, check_data, equal, same_inputs
+from lggd.errors import error_context
+from lggd.estimator.fit_task import FitTask, equal
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.progress import Callback, History
 
 if TYPE_CHECKING:
     from lggd.estimator.estimator import NodeClassifier
 
-Model = TypeVar("Model", bound="NodeClassifier")
 # The most problems of one pass: beyond some hundred, more of them gain nothing and take memory.
 MOST_PROBLEMS = 256
 UNLIMITED = 2**62
 
 
-class TrainingRequest(Protocol):
+class TrainingRequest(ABC):
     """Training that one model needs; requests of one class with equal keys can share a pass."""
 
     # Where several models wait for different training, the lowest order comes first.
     order: ClassVar[int]
-    # What progress and checkpoints call it, and what errors call the model.
-    stage: str
-    name: str
+    # What progress and checkpoints call this training.
+    kind: ClassVar[str]
+    task: FitTask
+
+    @property
+    def stage(self) -> str:
+        """The name of the stage in progress, history and checkpoints."""
+        return f"{self.task.prefix}{self.kind}"
+
+    @property
+    def name(self) -> str:
+        """What errors and curves call the model."""
+        return self.task.name
 
     @property
     def num_problems(self) -> int:
         """How many problems it adds to a pass."""
-
-    def key(self) -> tuple[Any, ...]:
-        """Everything in which the requests of one pass must agree."""
+        return 1
 
     def capacity(self) -> int:
         """How many such problems fit into memory."""
+        return UNLIMITED
+
+    @abstractmethod
+    def key(self) -> tuple[Any, ...]:
+        """Everything in which the requests of one pass must agree."""
 
     @classmethod
+    @abstractmethod
     def train(
-        cls, requests: Sequence[Self], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
+        cls, requests: Sequence[Any], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
     ) -> list[Any]:
         """Trains all of them in one pass; returns one result per request."""
 
 
 # A fit on its way: yields requests, is sent one result per request.
-FitSteps = Generator[list[TrainingRequest], list[Any], None]
-
-
-def fit_together(models: Sequence[Model], data: Any, *, callback: Callback | None = None) -> list[Model]:
-    """Fit many models in as few passes as possible.
-
-    Every model is fitted as its own `fit` would, up to rounding. Models share a pass of training where they differ only
-    in labels, `seed`, `optimization`, the dropout of φ₀ and what is done with the trained distances (`cross_fit`,
-    `scale`, `cap`, `reachable`, `concat`). Backbones share a pass where they are equal, have equal `optimization` and
-    equally many inputs; baselines where all their settings but the seed are equal.
-
-    Parameters
-    ----------
-    models : sequence of models
-        Different objects, each an `LGGDClassifier`, `LGGDPlus`, `LGGD`, `GGD`, a baseline or a model of your own.
-    data : torch_geometric.data.Data or list of them
-        The data of all models, or one for each: typically one graph with different masks.
-    callback : callable, optional
-        Called with a `Progress` after every epoch. Stages are named as in `fit`, or "distances 2/3" where a stage
-        takes three passes; metrics carry the model's name, as in "train_loss models[4] t=1".
-
-    Returns
-    -------
-    list of models
-        The models, fitted. Each `history_` holds the model's own curves under their usual names.
-
-    Raises
-    ------
-    InputError
-        Where something is wrong with one model; the message names it, and none is fitted.
-
-    Examples
-    --------
-    >>> import lggd
-    >>> data = lggd.load("karate")
-    >>> models = [lggd.LGGD(times=(1, 2), seed=seed, optimization=lggd.Optimization(epochs=10)) for seed in range(3)]
-    >>> [tuple(model.features(data).shape) for model in lggd.fit_together(models, data)]
-    [(34, 5), (34, 5), (34, 5)]
-    """
-    models = _check_models(models)
-    each = list(data) if isinstance(data, (list, tuple)) else [data] * len(models)
-    if len(each) != len(models):
-        rule = f"be one PyG Data, or a list with one for each of the {len(models)} models"
-        raise InputError("data", rule, f"a list of {len(each)}")
-    tasks: list[FitTask] = []
-    for number, (one, first) in enumerate(zip(each, first_equal(each, same_inputs), strict=True)):
-        with error_context(f"models[{number}]"):
-            check_data(one)
-        task = FitTask.read(one, f"models[{number}]")
-        tasks.append(task if first == number else replace(task, inputs=tasks[first].inputs))
-    fit_tasks(models, tasks, callback)
-    return models
+FitSteps = Generator[Sequence[TrainingRequest], list[Any], None]
 
 
 def fit_tasks(
@@ -135,7 +97,7 @@ def in_parallel(fits: Sequence[FitSteps], names: Sequence[str] | None = None) ->
 
     `names` stand before the errors of each.
     """
-    pending: dict[int, list[TrainingRequest]] = {}
+    pending: dict[int, Sequence[TrainingRequest]] = {}
 
     def advance(k: int, results: list[Any] | None) -> None:
         pending.pop(k, None)
@@ -232,21 +194,3 @@ def curves_of(history: History, model: str) -> History:
         if about == model or about.startswith(f"{model} "):
             curves[" ".join([metric, *about.split()[1:]])] = values
     return curves
-
-
-def _check_models(models: Any) -> list[Any]:
-    """Models of the contract, no object twice."""
-    from lggd.estimator.estimator import NodeClassifier
-
-    if not isinstance(models, Sequence):
-        raise InputTypeError("models", "be a list of models", type(models).__name__)
-    places: dict[int, int] = {}
-    for place, model in enumerate(models):
-        if not isinstance(model, NodeClassifier):
-            rule = "be an LGGDClassifier, LGGDPlus, LGGD, GGD, a baseline or another NodeClassifier"
-            raise InputTypeError(f"models[{place}]", rule, type(model).__name__)
-        if id(model) in places:
-            clause = f"models[{places[id(model)]}] and models[{place}] are the same"
-            raise InputError("models", "be different objects", but=clause, remedy="Use copy.copy to make another.")
-        places[id(model)] = place
-    return list(models)

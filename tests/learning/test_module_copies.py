@@ -1,0 +1,85 @@
+"""Users' modules behind φ₀."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from distance_cases import (
+    INITIALS,
+    Neighbours,
+    generators,
+    learner_of,
+    scripted,
+)
+from lggd import (
+    Graph,
+)
+from lggd.learning.networks import FromModule
+from lggd.training.engine import train
+from small_data import CLASSES
+
+
+@pytest.mark.parametrize("name", ["untidy", "edges"])
+def test_a_users_module_is_trained_in_copies(name, data):
+    module = INITIALS[name].module
+    before = copy.deepcopy(module)
+    learner = learner_of(data, INITIALS[name])
+    history = train(learner, "stage")
+    assert all(values[0] != values[-1] for values in history.values())
+    assert [type(one) for one in module.modules()] == [type(one) for one in before.modules()]
+    for (_, a), (_, b) in zip(module.named_parameters(), before.named_parameters(), strict=True):
+        assert nn.parameter.is_lazy(a) == nn.parameter.is_lazy(b)
+        assert nn.parameter.is_lazy(a) or torch.equal(a, b)
+    assert module.training == before.training
+
+
+def test_a_module_is_called_with_edges_if_it_takes_them(data):
+    graph = Graph.from_pyg(data, dtype=torch.float32)
+    choice = INITIALS["edges"]
+    features = choice.node_features(data, graph)
+    answer = choice.networks(features, CLASSES, generators(2))(features, training=False)
+    torch.testing.assert_close(answer[:, 1], choice.module.eval()(data.x, graph.edge_index))
+
+
+class Optional(nn.Linear):
+    def forward(self, x, scale=2.0):
+        return super().forward(x) * scale
+
+
+class Keyword(nn.Linear):
+    def forward(self, x, edge_index=None):
+        assert edge_index is not None
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(("kind", "takes"), [(nn.Linear, False), (Optional, False), (Keyword, True)])
+def test_other_arguments_keep_their_defaults(kind, takes, data):
+    choice = FromModule(kind(6, CLASSES))
+    features = choice.node_features(data, Graph.from_pyg(data, dtype=torch.float32))
+    networks = choice.networks(features, CLASSES, generators(1))
+    assert networks._takes_edges is takes
+    given = (data.x, data.edge_index) if takes else (data.x,)
+    torch.testing.assert_close(networks(features, training=False)[:, 0], choice.module(*given))
+
+
+def test_running_statistics_belong_to_the_best_state(data):
+    learner = learner_of(data, INITIALS["untidy"], horizons=[[0], [1], [2]])
+    names = [owned.name for owned in learner.trainable.parameters()]
+    assert any("running_mean" in name for name in names)
+    snapshots = scripted(learner, [[1.0, 3.0, 3.0], [2.0, 2.0, 1.0], [3.0, 1.0, 2.0]])
+    for place, owned in enumerate(learner.trainable.parameters()):
+        assert torch.equal(owned.value, snapshots[(0, 2, 1)[owned.owner]][place])
+    means = [owned.value for owned in learner.trainable.parameters() if "running_mean" in owned.name]
+    assert not torch.equal(means[0], torch.zeros_like(means[0]))
+    assert not torch.equal(means[0], means[1])
+
+
+def test_frozen_parameters_stay(data):
+    module = Neighbours()
+    module.layer.bias.requires_grad_(False)
+    learner = learner_of(data, FromModule(module))
+    train(learner, "stage")
+    for owned in learner.trainable.parameters():
+        assert torch.equal(owned.value, module.layer.bias) == owned.name.endswith("bias")
