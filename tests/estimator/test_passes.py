@@ -21,7 +21,7 @@ from lggd import (
 )
 from lggd.baselines import MixUp
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator import passes as batching
+from lggd.estimator import passes
 from lggd.estimator.fit_task import equal, same_inputs
 from lggd.estimator.passes import curves_of, first_equal, in_passes, stage_name
 from lggd.features.training_memory import USABLE, fitting_problems
@@ -33,7 +33,7 @@ from small_models import TIMES, WIDTH, is_fitted, plus, stop_at
 
 def test_requests_with_equal_keys_share_a_pass_up_to_a_limit(monkeypatch):
     assert in_passes([("a",)] * 7 + [("b",)] * 2, [5] * 9) == [[*range(7)], [7, 8]]
-    monkeypatch.setattr(batching, "MOST_PROBLEMS", 10)
+    monkeypatch.setattr(passes, "MOST_PROBLEMS", 10)
     assert in_passes([("a",), ("b",)] * 3 + [("a",)] * 2, [4] * 8) == [[0], [1], [2, 4], [3, 5], [6, 7]]
     assert in_passes([("a",)] * 3, [11] * 3) == [[0], [1], [2]]
     assert in_passes([], []) == []

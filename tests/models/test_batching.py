@@ -21,7 +21,7 @@ from batches import (
     stages,
 )
 from lggd import GCN, LGGD, LGGDClassifier, Optimization, fit_together, load, load_model
-from lggd.estimator import passes as batching
+from lggd.estimator import passes
 from lggd.estimator.labels import Labels
 from lggd.features import distance_problems
 from lggd.features.distance_problems import DistanceProblems
@@ -114,7 +114,7 @@ def test_a_single_model_is_the_same_to_the_bit(make):
 
 
 def test_a_pass_that_is_divided_gives_the_same(monkeypatch):
-    monkeypatch.setattr(batching, "MOST_PROBLEMS", 4)
+    monkeypatch.setattr(passes, "MOST_PROBLEMS", 4)
     check_as_if_alone(FEATURES["splits"], DATA)
     assert stages(FEATURES["splits"](), DATA) == ["distances 1/2", "distances 2/2"]
 
