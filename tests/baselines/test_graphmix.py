@@ -7,6 +7,7 @@ from torch.nn import functional
 from baseline_cases import CASES, EXACT, check_together, dense_adjacency, graph, networks, weighted_or_not
 from lggd.backbones.layers import batched_linear
 from lggd.baselines import GraphMix, graphmix
+from lggd.training.stacked_parameters import load_values
 from small_data import CLASSES, changed
 
 
@@ -170,7 +171,7 @@ def test_epochs_are_counted_per_fit_and_restored():
     assert made.epoch.tolist() == [3, 3]
     other = networks(GraphMix(), graph(), (0, 1))[0]
     assert other.epoch.tolist() == [0, 0]
-    other.load_state({one.name: one.value for one in made.parameters()})
+    load_values(other.parameters(), {one.name: one.value for one in made.parameters()})
     assert other.epoch.tolist() == [3, 3]
 
 

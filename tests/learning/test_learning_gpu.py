@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+import lggd
 from lggd import (
     GAT,
     GCN,
@@ -21,7 +22,7 @@ from lggd import (
     PropagatedMLP,
     Standardize,
 )
-from small_data import CLASSES, Averages, Perceptron, blocks, changed, same
+from small_data import Averages, Perceptron, blocks, changed, same
 
 pytestmark = [
     pytest.mark.gpu,
@@ -44,7 +45,7 @@ MODELS = {
     "MLP": lambda: learned(cross_fit=2),
     "learned potential": lambda: learned(potential=LearnedPotential()),
     "learned weights": lambda: learned(potential=LearnedEdgeWeights()),
-    "one model": lambda: learned(horizons="shared", mode="concat"),
+    "one model": lambda: learned(per_time=False, concat=True),
     "module": lambda: learned(initial=Perceptron(dropout=0.0)),
 }
 DROPPING = {
@@ -52,7 +53,7 @@ DROPPING = {
     "contents": lambda: learned(initial=MLP((8,), dropout=0.5, input_dropout=0.5)),
     "propagated": lambda: learned(initial=PropagatedMLP((8,), dropout=0.5)),
     "module": lambda: learned(initial=Perceptron()),
-    "release": lambda: LGGD(TIMES, preset="release", optimization=FEW),
+    "release": lambda: LGGD.release(times=TIMES, optimization=FEW),
 }
 
 
@@ -76,11 +77,12 @@ def test_fitting_there_is_fitting_here(name, data):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_what_was_learned_there_gives_the_same_features_here(name):
+def test_what_was_learned_there_gives_the_same_features_here(name, tmp_path):
     data = blocks(lonely=1)
     there = MODELS[name]().fit(on_device(data))
-    state = {part: value.cpu() for part, value in there.state().items()}
-    here = MODELS[name]().restore(data, state, CLASSES)
+    there.save(tmp_path / "model")
+    modules = {"initial": there.initial} if name == "module" else {}
+    here = lggd.load_model(tmp_path / "model", **modules)
     torch.testing.assert_close(there.features(on_device(data)).cpu(), here.features(data), **CLOSE)
 
 

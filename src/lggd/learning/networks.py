@@ -32,6 +32,9 @@ class Activation(StrEnum):
     SILU = "silu"
     TANH = "tanh"
 
+    def __repr__(self) -> str:
+        return repr(self.value)
+
     @property
     def function(self) -> Callable[[Tensor], Tensor]:
         """The function of torch."""

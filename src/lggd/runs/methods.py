@@ -64,7 +64,7 @@ def build_model(
     """Returns an unfitted model.
 
     >>> build_model("lggd", "gat", epochs=5).backbone
-    GAT(hidden=8, heads=8, dropout=0.6)
+    GAT(hidden=32, heads=8, dropout=0.5)
     """
     chosen = METHODS[method]
     model = chosen.build()

@@ -68,4 +68,4 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def _path(self, stage: str) -> Path:
-        return self.folder / f"{stage}.safetensors"
+        return self.folder / f"{stage.replace('/', ' of ')}.safetensors"  # "backbone 1/2" is no path
