@@ -1,6 +1,6 @@
-"""`python -m benchmarks.accuracy EXPERIMENT … [--device cuda] [--splits 10]`: test accuracy, written to results/accuracy/.
+"""`python -m benchmarks.accuracy EXPERIMENT … [--device cuda] [--splits 10]`: test accuracy.
 
-Every line of a result file is one split: dataset, method, validation and test accuracy in percent, seconds.
+Every line of a file in results/accuracy/ is one split: dataset, method, validation and test accuracy in percent, seconds.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ def write_page(folder: Path) -> None:
     text = [
         "# Accuracy",
         "",
-        "Test accuracy (%), mean ± standard deviation over the splits, with the default settings, which are the same for",
-        "all datasets. The results of all splits are in `accuracy/`; `python -m benchmarks.accuracy` repeats them.",
+        "Test accuracy (%), mean ± standard deviation over the splits, with default settings, the same for all",
+        "datasets unless stated. All splits are in `accuracy/`; `python -m benchmarks.accuracy` measures them again.",
     ]
     for path in sorted(folder.glob("*.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
