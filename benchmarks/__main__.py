@@ -53,9 +53,7 @@ def arguments() -> tuple[list[str], Run]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("tables", nargs="*", default=[], metavar="TABLE", help=f"one or more of {', '.join(known)}")
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"), help="cpu or cuda")
-    parser.add_argument(
-        "--quick", action="store_true", help="small sizes, as a smoke test; writes only to --out"
-    )
+    parser.add_argument("--quick", action="store_true", help="small sizes, as a smoke test; writes only to --out")
     parser.add_argument("--out", type=Path, help="folder to write to, instead of results/ and docs/")
     chosen = parser.parse_args()
     if chosen.device.type == "cuda" and not torch.cuda.is_available():

@@ -1,6 +1,6 @@
 """`python -m benchmarks.accuracy EXPERIMENT … [--device cuda] [--splits 10]`: test accuracy.
 
-Every line of a file in results/accuracy/ is one split: dataset, method, validation and test accuracy in percent, seconds.
+Every line of a file in results/accuracy/ is one split: dataset, method, validation and test accuracy (%), seconds.
 """
 
 from __future__ import annotations
