@@ -1,1 +1,1 @@
-"""Speed beside other packages, as ratios from one interleaved run. `python -m benchmarks --help` says how."""
+"""Speed compared with other packages, as ratios from one interleaved run. See `python -m benchmarks --help`."""

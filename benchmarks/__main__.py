@@ -1,6 +1,6 @@
-"""`python -m benchmarks [TABLE …] [--device cuda] [--quick] [--out FOLDER]`: tables beside their rivals.
+"""`python -m benchmarks [TABLE …] [--device cuda] [--quick] [--out FOLDER]`: tables of speed.
 
-Written to results/speed-cpu.{json,md}, or speed-gpu with `--device cuda`; tables of earlier runs stay.
+Writes results/speed-cpu.{json,md}, or speed-gpu with `--device cuda`; tables of earlier runs are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.table import Table as Sheet
 from benchmarks.record import HEAD, Run, cells, provenance, write
 from benchmarks.timing import Table
 
-# What is run where no table is named. Any may be named on any device, but for those that measure the CPU's own code.
+# The tables that run by default. Any table can be requested on any device, except for those that measure CPU code.
 TABLES = {
     "cpu": ("steady", "right_hand_side", "growth", "evolution", "memory", "learning", "many"),
     "gpu": ("product", "large", "growth", "cora", "datasets", "labels"),
@@ -35,7 +35,7 @@ def show(table: Table, console: Console) -> None:
 
 
 def measure(name: str, run: Run) -> list[Table]:
-    """The tables of one module; what it left on a GPU is freed."""
+    """Measures the tables of one module, and frees its GPU memory."""
     began = time.perf_counter()
     try:
         found = importlib.import_module(f"benchmarks.{name}").tables(run)
@@ -48,13 +48,13 @@ def measure(name: str, run: Run) -> list[Table]:
 
 
 def arguments() -> tuple[list[str], Run]:
-    """The tables that were asked for, and how."""
+    """The requested tables, and the options of the run."""
     known = list(dict.fromkeys(name for names in TABLES.values() for name in names))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("tables", nargs="*", default=[], metavar="TABLE", help=f"one or more of {', '.join(known)}")
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"), help="cpu or cuda")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all runs; writes only to --out")
-    parser.add_argument("--out", type=Path, help="the folder to write into, instead of results/ and docs/")
+    parser.add_argument("--quick", action="store_true", help="small sizes, as a smoke test; writes only to --out")
+    parser.add_argument("--out", type=Path, help="folder to write to, instead of results/ and docs/")
     chosen = parser.parse_args()
     if chosen.device.type == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: torch sees no CUDA device")
@@ -72,7 +72,7 @@ def main() -> None:
     for name in names:
         try:
             found = measure(name, run)
-        except Exception:  # the others are still worth their time on the machine
+        except Exception:  # one failure must not stop the other tables
             console.print_exception()
             failed.append(name)
             continue

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.accuracy EXPERIMENT … [--device cuda] [--splits 10]`: test accuracy, into results/accuracy/.
+"""`python -m benchmarks.accuracy EXPERIMENT … [--device cuda] [--splits 10]`: test accuracy.
 
-Every line of a result file is one split: dataset, method, validation and test accuracy in per cent, seconds.
+Every line of a file in results/accuracy/ is one split: dataset, method, validation and test accuracy (%), seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Line = dict[str, Any]
 
 
 def measured(model: LGGDClassifier, data: Any) -> Line:
-    """Fits, and tells how well it does on nodes whose labels it never saw."""
+    """Fits the model; returns its validation and test accuracy and the seconds of training."""
     began = time.perf_counter()
     model.fit(data)
     curve = model.history_.get("backbone", {}).get("validation_accuracy")
@@ -40,9 +40,9 @@ def rows(make: Callable[[], dict[str, LGGDClassifier]], name: str, split: int, d
 
 
 def digits(datasets: list[str], splits: int, device: str) -> Iterator[Line]:
-    """Five labels a class: what else one might do with them, GCN alone, and GCN on learned distances."""
+    """Five labels per class: other methods, a GCN alone, and a GCN on learned distances."""
     for split in range(splits):
-        yield from rival_lines(split)
+        yield from peer_lines(split)
         yield from rows(
             lambda: {
                 "GCN": LGGDClassifier(features=None),
@@ -56,8 +56,8 @@ def digits(datasets: list[str], splits: int, device: str) -> Iterator[Line]:
         )
 
 
-def rival_lines(split: int) -> Iterator[Line]:
-    """On the pixels between 0 and 1, where these do better than on standardized ones."""
+def peer_lines(split: int) -> Iterator[Line]:
+    """Methods of scikit-learn on pixels scaled to [0, 1], where they are more accurate than on standardized ones."""
     from sklearn.datasets import load_digits
     from sklearn.linear_model import LogisticRegression
     from sklearn.semi_supervised import LabelSpreading
@@ -75,13 +75,13 @@ def rival_lines(split: int) -> Iterator[Line]:
 
 
 def release(datasets: list[str], splits: int, device: str) -> Iterator[Line]:
-    """The authors' recipe, to compare with what they and others measured."""
+    """The settings of the authors' code, to compare with what they and others measured."""
     for split in range(splits):
         yield from rows(lambda: {"LGGD + GCN, preset release": LGGDClassifier(LGGD.release())}, "cora", split, device)
 
 
 def defaults(datasets: list[str], splits: int, device: str) -> Iterator[Line]:
-    """What the defaults do on the paper's datasets, beside the backbone alone."""
+    """The default settings on the paper's datasets, compared with the backbone alone."""
     for name in datasets or PAPER:
         for split in range(splits):
             yield from rows(
@@ -93,7 +93,7 @@ def defaults(datasets: list[str], splits: int, device: str) -> Iterator[Line]:
 
 
 def dynamic(datasets: list[str], splits: int, device: str) -> Iterator[Line]:
-    """Three additions of 10 % of the labels, without retraining (paper, Figure 5)."""
+    """10 % of the labels are added three times, without retraining (paper, Figure 5)."""
     for name in datasets or PAPER[:3]:
         for split in range(splits):
             data = lggd.load(name, split=split, dynamic=True).to(device)
@@ -113,7 +113,7 @@ EXPERIMENTS = {"digits": digits, "release": release, "defaults": defaults, "dyna
 
 
 def summary(lines: list[Line]) -> str:
-    """Mean ± standard deviation over the splits, a row a dataset and method."""
+    """Mean ± standard deviation over the splits, one row per dataset and method."""
     groups: dict[tuple[Any, ...], list[Line]] = {}
     for line in lines:
         groups.setdefault((line["dataset"], line["method"], line.get("additions", "")), []).append(line)
@@ -121,8 +121,8 @@ def summary(lines: list[Line]) -> str:
     for (dataset, method, additions), found in groups.items():
         test = [line["test"] for line in found]
         spread = statistics.stdev(test) if len(test) > 1 else 0.0
-        checked = [line["validation"] for line in found if line["validation"] is not None]
-        validation = f"{statistics.mean(checked):.2f}" if checked else ""
+        validated = [line["validation"] for line in found if line["validation"] is not None]
+        validation = f"{statistics.mean(validated):.2f}" if validated else ""
         score = f"{statistics.mean(test):.2f} ± {spread:.2f}"
         text.append(f"| {dataset} | {method} | {additions} | {len(test)} | {validation} | {score} |")
     return "\n".join(text) + "\n"
@@ -131,9 +131,9 @@ def summary(lines: list[Line]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
     parser.add_argument(
-        "experiments", nargs="*", metavar="EXPERIMENT", help=f"of {', '.join(EXPERIMENTS)}; all if none"
+        "experiments", nargs="*", metavar="EXPERIMENT", help=f"one or more of {', '.join(EXPERIMENTS)}; default: all"
     )
-    parser.add_argument("--datasets", nargs="*", default=[], help="only these of the paper's datasets")
+    parser.add_argument("--datasets", nargs="*", default=[], help="only these datasets of the paper")
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -152,12 +152,12 @@ def main() -> None:
 
 
 def write_page(folder: Path) -> None:
-    """All result files of the folder as tables on one page beside it."""
+    """Writes all result files of the folder as tables to one page next to it."""
     text = [
         "# Accuracy",
         "",
-        "Per cent of the test nodes right, mean ± standard deviation over the splits. Settings are the defaults,",
-        "the same for all datasets. Lines are in `accuracy/`; `python -m benchmarks.accuracy` repeats them.",
+        "Test accuracy (%), mean ± standard deviation over the splits, with default settings, the same for all",
+        "datasets unless stated. All splits are in `accuracy/`; `python -m benchmarks.accuracy` measures them again.",
     ]
     for path in sorted(folder.glob("*.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""The paper's datasets at default settings, ten splits of each in one pass: features, then the whole classifier."""
+"""The paper's datasets with default settings, ten splits of each in one pass: features, then the whole classifier."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def features(count: int, epochs: int) -> list[lggd.LGGD]:
 
 
 def classifiers(count: int, epochs: int, short: bool) -> list[lggd.LGGDClassifier]:
-    """Features and a GCN at default settings; a short one trains the GCN for a few epochs too."""
+    """Features and a GCN with default settings; `short` limits the epochs of the GCN too."""
     backbone = lggd.Optimization(epochs=epochs) if short else lggd.Optimization()
     return [lggd.LGGDClassifier(one, optimization=backbone) for one in features(count, epochs)]
 
 
 def accuracy(models: list[lggd.LGGDClassifier], data: list[Any]) -> str:
-    """Test accuracy over the splits, and how long the GCNs were trained."""
+    """Test accuracy over the splits, and the number of epochs of the GCNs."""
     found = [100 * model.score(one) for model, one in zip(models, data, strict=True)]
     longest = max(len(model.history_["backbone"]["train_loss"]) for model in models)
     return f"test {statistics.mean(found):.2f} ± {statistics.stdev(found):.2f} %, GCN up to {longest} epochs"
@@ -39,7 +39,7 @@ def rows_of(name: str, count: int, epochs: int, run: Run) -> list[Row]:
     learned, whole = features(count, epochs), classifiers(count, epochs, short=run.quick)
     seconds = [elapsed(run.device, lambda m=models: lggd.fit_together(m, data)) for models in (learned, whole)]
     return [
-        Row(f"{name}, features", seconds[0], unit="s", note=f"after {WARM_UP} epochs that compile, {first:.1f} s"),
+        Row(f"{name}, features", seconds[0], unit="s", note=f"after {WARM_UP} epochs of compilation, {first:.1f} s"),
         Row(f"{name}, LGGD + GCN", seconds[1], unit="s", note=accuracy(whole, data)),
     ]
 

@@ -1,4 +1,4 @@
-"""The evolution and its gradient beside torchdiffeq over gathers and scatters, as the paper's code does it."""
+"""The evolution and its gradient, compared with torchdiffeq over gather and scatter as in the authors' code."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from benchmarks.timing import Row, Table, race
 STEPS, STEP, COLUMNS = 100, 0.02, 10
 
 
-class Release(torch.nn.Module):
-    """The right-hand side as a module with the potential as its parameter, boundary held."""
+class AuthorsEquation(torch.nn.Module):
+    """The right-hand side as a module with the potential as its parameter, and 0 on the boundary."""
 
     def __init__(self, graph: lggd.Graph, rho: torch.Tensor, boundary_mask: torch.Tensor) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Release(torch.nn.Module):
         return self.free * scatter_rate(self.edge_index, self.rho, f)
 
 
-def setting() -> tuple[lggd.Graph, list[list[int]], torch.Tensor, Release]:
+def setting() -> tuple[lggd.Graph, list[list[int]], torch.Tensor, AuthorsEquation]:
     graph, boundary = disk("d20k")
     classes = [boundary[k::COLUMNS].tolist() for k in range(COLUMNS)]
     boundary_mask = torch.zeros(graph.num_nodes, COLUMNS, dtype=torch.bool)
@@ -35,27 +35,27 @@ def setting() -> tuple[lggd.Graph, list[list[int]], torch.Tensor, Release]:
     start = torch.rand(graph.num_nodes, COLUMNS, generator=torch.Generator().manual_seed(0)).masked_fill(
         boundary_mask, 0
     )
-    return graph, classes, start, Release(graph, torch.ones(graph.num_nodes, 1), boundary_mask)
+    return graph, classes, start, AuthorsEquation(graph, torch.ones(graph.num_nodes, 1), boundary_mask)
 
 
 def tables(run: Run) -> list[Table]:
     import torchdiffeq
 
-    graph, classes, start, release = setting()
+    graph, classes, start, equation = setting()
     times = torch.tensor([0.0, STEPS * STEP])
     options = {"method": "rk4", "options": {"step_size": STEP}}
     scheme = lggd.RK4(STEP)
 
     def peer_forward() -> torch.Tensor:
         with torch.no_grad():
-            return torchdiffeq.odeint(release, start, times, **options)[-1]
+            return torchdiffeq.odeint(equation, start, times, **options)[-1]
 
     def our_forward() -> torch.Tensor:
         return lggd.evolve(graph, classes, start=start, times=[STEPS * STEP], scheme=scheme).value[-1]
 
     def peer_gradient() -> torch.Tensor:
         leaf = start.clone().requires_grad_()
-        torchdiffeq.odeint_adjoint(release, leaf, times, **options)[-1].square().mean().backward()
+        torchdiffeq.odeint_adjoint(equation, leaf, times, **options)[-1].square().mean().backward()
         return leaf.grad
 
     def our_gradient() -> torch.Tensor:
@@ -64,11 +64,11 @@ def tables(run: Run) -> list[Table]:
         found.value[-1].square().mean().backward()
         return leaf.grad
 
-    apart = float((our_forward() - peer_forward()).abs().max())
+    difference = float((our_forward() - peer_forward()).abs().max())
     table = Table(f"Evolution: d20k, K={COLUMNS}, {STEPS} RK4 steps")
     runs = {"ours": 3, "peer": 1}
     best = race(runs, ours=our_forward, peer=peer_forward)
-    note = f"largest difference {apart:.1g}"
+    note = f"largest difference {difference:.1g}"
     table.rows.append(Row("forward", best["ours"] * 1e3, best["peer"] * 1e3, "torchdiffeq rk4, scatter", 20, note))
     best = race(runs, ours=our_gradient, peer=peer_gradient)
     table.rows.append(

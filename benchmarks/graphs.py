@@ -1,4 +1,4 @@
-"""What the tables speak of: uniform points in the unit disk, joined within a radius, and the paper's datasets."""
+"""The graphs of the tables: uniform points in the unit disk, connected within a radius, and the paper's datasets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 import lggd
 
-# Nodes and radius. The first three have about 49, 50 and 20 neighbours a node; those that grow have 20 each.
+# Number of nodes, and radius. The first three have about 49, 50 and 20 neighbours per node; the others have 20.
 DISKS = {
     "d20k": (20_000, 0.05),
     "d200k": (200_000, 0.0159),
@@ -30,7 +30,7 @@ def disk_points(count: int, seed: int = 0) -> np.ndarray:
 
 @cache
 def disk(name: str) -> tuple[lggd.Graph, np.ndarray]:
-    """A graph and its boundary: the points within a radius of the circle."""
+    """A graph and its boundary: the points within the radius of the unit circle."""
     count, epsilon = DISKS[name]
     points = disk_points(count)
     boundary = np.flatnonzero(np.linalg.norm(points, axis=1) > 1 - epsilon)

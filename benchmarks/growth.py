@@ -1,4 +1,4 @@
-"""How one evaluation grows with edges and columns: numbers, the slope of their logarithms, and a picture."""
+"""How the time of one evaluation grows with edges and columns: times, slopes of their logarithms, and a figure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from benchmarks.record import Run
 from benchmarks.timing import Row, Table, race_on
 
 GRAPHS, COLUMNS = ("d5k", "d50k", "d500k", "d5M"), (1, 10, 100)
-# What a state may hold at most, by kind of device.
+# The largest number of entries of a state, by kind of device.
 LARGEST = {"cpu": 10**8, "gpu": 10**9}
-# From here on all points together tell how time grows; below it a GPU has too little to do.
+# The smallest size in the slope over all points: smaller ones do not occupy a GPU.
 SMALLEST = 10**6
-# Colours that are told apart by all eyes (Okabe and Ito), and marks for those who see none.
+# A colour-blind safe palette (Okabe and Ito), and markers for those who see no colours.
 COLOURS, MARKS = ("#0072B2", "#D55E00", "#009E73"), "os^"
 UNITS = {"cpu": ("ns", 1e9), "gpu": ("ps", 1e12)}
 LABELS = {"cpu": "CPU", "gpu": "GPU"}
@@ -73,7 +73,7 @@ def _span(points: list[Point]) -> str:
 
 
 def draw(measured: dict[str, list[Point]], path: Path) -> None:
-    """Time over edges × columns, both logarithmic, for every device there are numbers of."""
+    """Draws time over edges × columns, both logarithmic, for every device with measurements."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -89,7 +89,7 @@ def draw(measured: dict[str, list[Point]], path: Path) -> None:
         )  # fmt: skip
     everything = [p for points in measured.values() for p in points]
     ends = np.array([min(p.size for p in everything), max(p.size for p in everything)], float)
-    # Through the largest measurement of all: what grows in proportion runs beside it.
+    # Through the largest measurement: curves of proportional growth are parallel to it.
     top = max(everything, key=lambda p: p.size)
     axes.plot(ends, ends * top.seconds / top.size, ":", color="0.4", label="in proportion (slope 1)")
     axes.set(xscale="log", yscale="log", xlabel="edges × columns", ylabel="seconds of one evaluation")
@@ -100,7 +100,7 @@ def draw(measured: dict[str, list[Point]], path: Path) -> None:
 
 
 def earlier(kind: str, run: Run) -> list[Point]:
-    """What a run on that kind of device left behind."""
+    """The points of an earlier run on that kind of device."""
     path = run.found(f"growth-{kind}.json")
     return [] if path is None else [Point(**point) for point in json.loads(path.read_text())]
 

@@ -9,7 +9,7 @@ from benchmarks.record import Run
 from benchmarks.timing import Row, Table, elapsed
 
 REPEATS, BAR = 20, 10
-# How long labels take to come in does not depend on how well distances were learned.
+# The time of adding labels does not depend on how well distances were trained.
 EPOCHS = 20
 
 

@@ -1,4 +1,4 @@
-"""A graph of a hundred million edges on one device: the share of the copy bandwidth, and the memory of a step."""
+"""A graph of a hundred million edges on one device: the fraction of the copy bandwidth, and the memory of a step."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SHARE, STATES = 0.4, 6
 
 
 def bandwidth(graph: lggd.Graph, built: str) -> list[Row]:
-    """The bytes of a stage as they would be copied, and as they are gathered."""
+    """The time of a stage, compared with copying as many bytes."""
     device, operation = graph.device, Operation(graph, COLUMNS)
     copied = copy_bandwidth(device)
     best = race_on(device, {"stage": 10, "norm": 10}, stage=operation.stage, norm=operation.norm)
     idle = 1 - COLUMNS / operation.carried
     rate = operation.gathered / best["stage"]
-    note = f"{rate / 1e9:,.0f} GB/s without the {idle:.0%} of idle columns that are gathered too; norm alone "
+    note = f"{rate / 1e9:,.0f} GB/s without the {idle:.0%} of padded columns that are gathered too; norm alone "
     return [
         Row(
             f"stage, E={graph.num_edges:,}, K={COLUMNS}", best["stage"] * 1e3, operation.gathered / copied * 1e3,
@@ -36,7 +36,7 @@ def bandwidth(graph: lggd.Graph, built: str) -> list[Row]:
 
 
 def memory(graph: lggd.Graph, columns: int, device: torch.device) -> Row:
-    """What a step of RK4 takes at its peak, in states of these columns beyond the rows of the graph."""
+    """The peak memory of an RK4 step, in states of these columns, in addition to the rows of the graph."""
     gc.collect()
     before = torch.cuda.memory_allocated()
     graph = graph.to(device)
@@ -51,9 +51,9 @@ def memory(graph: lggd.Graph, columns: int, device: torch.device) -> Row:
     stepper.step(problem.start, 1e-3)
     later = torch.cuda.max_memory_allocated() - before - rows
     state, carried = graph.num_nodes * columns * 4, problem.start.shape[1]
-    # Four states, and a few numbers a node: the order of the nodes, that of the rows, ρ.
+    # Four states, and a few numbers per node: the order of the nodes, that of the rows, ρ.
     small = later - 4 * problem.start.nbytes
-    note = f"CSR {rows / 2**20:,.0f} MiB, a state {state / 2**20:,.0f} MiB; 4 states of the {carried} columns carried "
+    note = f"CSR {rows / 2**20:,.0f} MiB, a state {state / 2**20:,.0f} MiB; 4 states of {carried} columns with padding "
     note += f"and {small / state:.2f} for orders and ρ; {first / state:.2f} in the first step"
     return Row(f"RK4 step, K={columns}: memory beyond the CSR", later / state, bar=STATES, unit="states", note=note)
 

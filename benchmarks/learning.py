@@ -1,4 +1,4 @@
-"""Learning distances beside the authors' way of doing it, and new labels beside retraining."""
+"""Training distances compared with the authors' method, and adding labels compared with retraining."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from lggd.training.engine import Engine, train
 STEP, EPOCHS = 0.1, 3
 
 
-class ReleasedEquation(nn.Module):
-    """The right-hand side by gathering and scattering over edges, as released: with a learned weight an edge, or 1."""
+class AuthorsEquation(nn.Module):
+    """The right-hand side by gather and scatter over edges, as in the authors' code; weights are learned or 1."""
 
     def __init__(self, data: Any, alpha: float, learned: bool) -> None:
         super().__init__()
@@ -33,17 +33,17 @@ class ReleasedEquation(nn.Module):
 
     def forward(self, t: Tensor, f: Tensor) -> Tensor:
         rows, columns = self.edge_index
-        fall = (f[rows] - f[columns]).clamp(min=0)
+        difference = (f[rows] - f[columns]).clamp(min=0)
         if self.theta is not None:
-            fall = torch.sigmoid(self.theta).sqrt().unsqueeze(1) * fall
-        cfl_number = torch.zeros_like(f).scatter_add_(0, rows.unsqueeze(1).expand_as(fall), fall)
-        return self.free * (1 - self.rho * cfl_number)
+            difference = torch.sigmoid(self.theta).sqrt().unsqueeze(1) * difference
+        norm = torch.zeros_like(f).scatter_add_(0, rows.unsqueeze(1).expand_as(difference), difference)
+        return self.free * (1 - self.rho * norm)
 
 
-class Released:
-    """One model of one horizon: an MLP on dense contents, torchdiffeq's adjoint, a boundary for validation.
+class AuthorsModel:
+    """The authors' model of one time, on the device of the data.
 
-    It lies on the device of the data.
+    An MLP on dense node features, torchdiffeq's adjoint, and a boundary in validation.
     """
 
     def __init__(self, data: Any, labels: Labels, horizon: float, learned: bool = True) -> None:
@@ -55,7 +55,7 @@ class Released:
             nn.Linear(sizes[1], sizes[2]), nn.ReLU(), nn.Dropout(0.5),
             nn.Linear(sizes[2], sizes[3]),
         ).to(device)  # fmt: skip
-        self.equation = ReleasedEquation(data, -0.5, learned).to(device)
+        self.equation = AuthorsEquation(data, -0.5, learned).to(device)
         boundary_mask = one_hot(labels.train.clamp(min=0), sizes[3]).bool() & (labels.train >= 0).unsqueeze(1)
         self.free = (~boundary_mask).float()
         self.optimizer = torch.optim.Adam(
@@ -83,11 +83,11 @@ class Released:
 def epochs_on_cora() -> Table:
     data = lggd.load("cora")
     labels = Labels.read(data)
-    models = [Released(data, labels, t) for t in (1.0, 2.0, 3.0, 4.0, 5.0)]
+    models = [AuthorsModel(data, labels, t) for t in (1.0, 2.0, 3.0, 4.0, 5.0)]
     ends: list[float] = []
 
     def ours() -> None:
-        """A whole fit; the seconds between its epochs are what counts, not what comes before the first."""
+        """A whole fit; the times between its epochs are measured, without what precedes the first."""
         features = lggd.LGGD.release(optimization=lggd.Optimization(weight_decay=0.005, epochs=EPOCHS + 1))
         features.fit(data, callback=lambda progress: ends.append(time.perf_counter()))
 
@@ -108,7 +108,7 @@ def epochs_on_cora() -> Table:
 def labels_on_pubmed() -> Table:
     data = lggd.load("pubmed", dynamic=True)
     new = data.new_mask[:, 0]
-    # Twenty epochs will do here: how long labels take to come in does not depend on how well distances were learned.
+    # Twenty epochs are enough: the time of adding labels does not depend on how well distances were trained.
     features = lggd.LGGD(optimization=lggd.Optimization(weight_decay=0.002, epochs=20))
     model = lggd.LGGDClassifier(features).fit(data)
     before, trained = model.labels_, [0]
@@ -118,7 +118,7 @@ def labels_on_pubmed() -> Table:
         model.add_labels(new, data.y[new]).predict()
 
     def peer() -> None:
-        """A GCN alone, on distances that are there already: less than a user would have to wait for."""
+        """A GCN alone, on distances that exist already: less than a user would have to wait for."""
         x = model.features_.inputs(data)
         module = build_seeded(lggd.GCN(), x.shape[1], model.num_classes_, seed=0)
         validation = torch.where(data.val_mask, data.y, -1)

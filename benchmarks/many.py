@@ -1,4 +1,4 @@
-"""Ten splits learned in one pass beside ten passes: how much of the work they share."""
+"""Ten splits trained in one pass, compared with ten passes: how much work they share."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from benchmarks.timing import Row, Table, elapsed
 from lggd.training.cuda_graph import WARM_UP
 
 SPLITS = 10
-# Ten splits may take this many times one.
+# The target: how many times as long as one split ten may take.
 AT_MOST = 2.5
 TURNS, EPOCHS = 3, 4
 
 
 def epoch(data: list[Any], make: Callable[..., lggd.LGGD]) -> float:
-    """Seconds of the shortest epoch of a fit to all of them; what comes before the first one does not count."""
+    """Seconds of the shortest epoch of a fit to all data, without what precedes the first epoch."""
     optimization = replace(make().optimization, epochs=WARM_UP + EPOCHS)
     models = [make(optimization=optimization) for _ in data]
     ends: list[float] = []
@@ -32,25 +32,25 @@ def epoch(data: list[Any], make: Callable[..., lggd.LGGD]) -> float:
 
 
 def evolution(data: list[Any]) -> float:
-    """Seconds of an evolution of as many columns, and of its gradient, without the networks before it."""
+    """Seconds of an evolution of as many columns and its gradient, without the networks."""
     graph, settings = lggd.Graph.from_pyg(data[0]), lggd.LGGD()
     columns = len(data) * len(settings.times) * data[0].num_classes
     start = torch.rand(graph.num_nodes, columns, device=graph.device, requires_grad=True)
 
-    def there_and_back() -> None:
+    def forward_and_backward() -> None:
         found = lggd.evolve(graph, None, start=start, times=settings.times, potential=settings.potential)
         torch.autograd.grad(found.value[-1].square().mean(), start)
 
-    there_and_back()
-    return min(elapsed(graph.device, there_and_back) for _ in range(EPOCHS))
+    forward_and_backward()
+    return min(elapsed(graph.device, forward_and_backward) for _ in range(EPOCHS))
 
 
 def row(what: str, data: list[Any], turns: int, seconds: Callable[[list[Any]], float]) -> Row:
-    """All at once beside one after the other, taken in turns."""
+    """All splits at once, compared with one after another, measured in turns."""
     one, together = float("inf"), float("inf")
     for _ in range(turns):
         one, together = min(one, seconds(data[:1])), min(together, seconds(data))
-    note = f"{together / one:.2f} times one split, which takes {1e3 * one:.1f} ms; at most {AT_MOST} times wanted"
+    note = f"{together / one:.2f} times one split, which takes {1e3 * one:.1f} ms; the target is {AT_MOST} times"
     count = len(data)
     return Row(what, 1e3 * together, count * 1e3 * one, f"{count} times one split", count / AT_MOST, note)
 

@@ -1,4 +1,4 @@
-"""Memory that a solve takes above the loaded graph, read from the kernel's high-water mark (Linux)."""
+"""Memory of a solve in addition to the loaded graph, by the peak resident set size that Linux reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.timing import Row, Table
 CHILD = """
 import gc, pathlib, pickle, sys
 import lggd
-lggd.distance(lggd.Graph.from_edges([(0, 1)], symmetrize="max"), [0])  # loads the compiled march
+lggd.distance(lggd.Graph.from_edges([(0, 1)], symmetrize="max"), [0])  # loads the compiled solver
 graph, boundary = pickle.loads(pathlib.Path(sys.argv[1]).read_bytes())
 gc.collect()
 def status(key):
@@ -31,7 +31,7 @@ print(status("VmHWM") - before)
 
 
 def above_graph(name: str) -> float:
-    """MiB at the peak of one p = 1 distance above what the graph itself takes, in a process of its own."""
+    """Peak memory (MiB) of one p = 1 distance in addition to the graph, in a separate process."""
     graph, boundary = disk(name)
     with tempfile.TemporaryDirectory() as folder:
         stored = Path(folder) / "graph.pickle"

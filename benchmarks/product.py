@@ -1,4 +1,4 @@
-"""One evaluation and one adjoint beside a product of sparse rows with a dense matrix, and beside message passing."""
+"""One evaluation and one adjoint, compared with a sparse-dense matrix product and with message passing."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torch_geometric.nn import MessagePassing
 
 import lggd
 from benchmarks.graphs import disk
-from benchmarks.operation import Operation, scatter_falls
+from benchmarks.operation import Operation, scatter_norm
 from benchmarks.record import Run
 from benchmarks.timing import Row, Table, elapsed, race_on
 from lggd.solvers.adjoint import Stepper
 
-# An evaluation may take this many times a product, and an adjoint this many.
+# The targets: how many times as long as a product an evaluation and an adjoint may take.
 EVALUATION, ADJOINT = 1.2, 2.4
 FAST, SLOW = 20, 3
 
 
-class Falls(MessagePassing):
-    """Σ_j (f(i) − f(j))₊ as a module of PyG."""
+class UpwindNorm(MessagePassing):
+    """Σ_j (f(i) − f(j))₊ as a PyG module."""
 
     def __init__(self) -> None:
         super().__init__(aggr="sum")
@@ -35,17 +35,17 @@ class Falls(MessagePassing):
 
 
 class Peers:
-    """What others do with the same rows, in the same order, and the columns that a user has, without idle ones."""
+    """The same by other packages, on the same rows in the same order, without padding."""
 
     def __init__(self, operation: Operation) -> None:
         csr = operation.layout.csr
         self.f = operation.rows[:, : operation.columns].contiguous()
         self.edge_index = torch.stack([csr.rows, csr.indices.long()])
-        self.falls, self.against_edges = Falls(), self.edge_index.flip(0)
+        self.upwind_norm, self.reversed_edges = UpwindNorm(), self.edge_index.flip(0)
         ones = torch.ones(csr.num_edges, device=self.f.device)
         shape = (csr.num_nodes, csr.num_nodes)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch calls its CSR a beta
+            warnings.simplefilter("ignore")  # torch warns that CSR is in beta
             self.products = {
                 kind: torch.sparse_csr_tensor(csr.indptr.to(kind), csr.indices.to(kind), ones, shape)
                 for kind in (torch.int32, torch.int64)
@@ -55,14 +55,14 @@ class Peers:
         return self.products[kind] @ self.f
 
     def message_passing(self) -> Tensor:
-        return self.falls(self.f, self.against_edges)
+        return self.upwind_norm(self.f, self.reversed_edges)
 
     def scatter(self) -> Tensor:
-        return scatter_falls(self.edge_index, self.f)
+        return scatter_norm(self.edge_index, self.f)
 
 
 def check(operation: Operation, peers: Peers) -> None:
-    """Raises where ours and the others' results differ, so that their times could not be compared."""
+    """Raises an error where the results differ, so that times would not be comparable."""
     close = {"rtol": 1e-3, "atol": 1e-3}
     columns = operation.columns
     for expected in (peers.message_passing(), peers.scatter()):
@@ -73,7 +73,7 @@ def check(operation: Operation, peers: Peers) -> None:
     for kind in peers.products:
         torch.testing.assert_close(peers.product(kind), neighbours, **close)
     leaf = peers.f.clone().requires_grad_()
-    (1 - peers.falls(leaf, peers.against_edges)).backward(operation.cotangent[:, :columns])
+    (1 - peers.upwind_norm(leaf, peers.reversed_edges)).backward(operation.cotangent[:, :columns])
     torch.testing.assert_close(operation.vjp()[:, :columns], leaf.grad, **close)
 
 
@@ -99,7 +99,7 @@ def rows_of(graph: lggd.Graph, name: str, columns: int) -> list[Row]:
     index = min(("int32", "int64"), key=lambda kind: best[kind])
     against, spmm, where = f"SpMM, {index}", best[index], f"{name}, K={columns}"
     return [
-        Row(f"norm, {where}", best["norm"], spmm, against, 1 / EVALUATION, _idle(operation), "µs"),
+        Row(f"norm, {where}", best["norm"], spmm, against, 1 / EVALUATION, _padding(operation), "µs"),
         Row(f"stage, {where}", best["stage"], spmm, against, 1 / EVALUATION, note, "µs"),
         Row(f"adjoint, {where}", best["adjoint"], spmm, against, 1 / ADJOINT, unit="µs"),
         Row(f"norm, {where}", best["norm"], best["PyG"], "PyG message passing", unit="µs"),
@@ -107,9 +107,9 @@ def rows_of(graph: lggd.Graph, name: str, columns: int) -> list[Row]:
     ]
 
 
-def _idle(operation: Operation) -> str:
+def _padding(operation: Operation) -> str:
     idle = operation.carried - operation.columns
-    return f"ours carries {operation.carried} columns, {idle} of them idle" if idle else "no idle columns"
+    return f"ours computes {operation.carried} columns, {idle} of them padding" if idle else "no padding"
 
 
 def tables(run: Run) -> list[Table]:

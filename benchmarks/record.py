@@ -1,4 +1,4 @@
-"""What is to be measured, on which machine, and the files that keep it: speed-cpu and speed-gpu, JSON and a page."""
+"""Options of a run, the description of its machine, and its results: speed-cpu and speed-gpu, JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PACKAGES = {
 }
 HEAD = ["what", "lggd", "peer", "time", "ratio", "bar", "", "note"]
 PREFACE = {
-    "cpu": "# Speed on the CPU\n\nMeasured {when} by `make bench`, best of interleaved runs: trust the ratios.\n",
-    "gpu": "# Speed on a GPU\n\nMeasured {when} by `make bench-gpu`. What the numbers mean is told in docs/speed.md.\n",
+    "cpu": "# Speed on the CPU\n\nMeasured {when} by `make bench`, best of interleaved runs; rely on the ratios.\n",
+    "gpu": "# Speed on a GPU\n\nMeasured {when} by `make bench-gpu`. docs/speed.md explains the numbers.\n",
 }
 
 
 @dataclass(frozen=True)
 class Run:
-    """How a run was asked for. `out` is the folder to write into; None means results/, and docs/ for pictures."""
+    """The options of a run. `out` is the folder to write to; None means results/, and docs/ for figures."""
 
     quick: bool
     device: torch.device
@@ -43,23 +43,23 @@ class Run:
 
     @property
     def writes(self) -> bool:
-        """A quick run writes only where it was told to."""
+        """A quick run writes only to `out`."""
         return not self.quick or self.out is not None
 
     def path(self, name: str) -> Path:
-        """Where to write a file. Those of a quick run say so in their names."""
+        """The path of a file to write; those of a quick run have a prefix."""
         folder = self.out or (DOCS if name.endswith(".png") else RESULTS)
         folder.mkdir(parents=True, exist_ok=True)
         return folder / ("quick-" * self.quick + name)
 
     def found(self, name: str) -> Path | None:
-        """Where an earlier run left a file: in the folder to write into, else in results/."""
+        """The path of an earlier run's file: in the output folder, else in results/."""
         places = [self.path(name)] if self.quick else [self.path(name), RESULTS / name]
         return next((place for place in places if place.exists()), None)
 
 
 def machine(run: Run) -> dict[str, str]:
-    """What times depend on, by name."""
+    """Everything that times depend on, by name."""
     cores = str(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else str(os.cpu_count())
     about = {"cpu": _cpu(), "cores": cores, "system": platform.system(), "python": platform.python_version()}
     if run.kind == "gpu":
@@ -92,7 +92,7 @@ def _driver() -> str:
 
 
 def provenance(run: Run, name: str, seconds: float) -> str:
-    """When, by which command and how long a table was measured; on a GPU with which driver."""
+    """When, by which command and for how long a table was measured; on a GPU also the driver."""
     device = " --device cuda" if run.kind == "gpu" else ""
     quick = " --quick" if run.quick else ""
     driver = _driver() if run.kind == "gpu" else ""
@@ -100,11 +100,11 @@ def provenance(run: Run, name: str, seconds: float) -> str:
     return f"{when}, `python -m benchmarks {name}{device}{quick}`, {seconds:.0f} s{driver}"
 
 
-def kept(run: Run) -> dict[str, Table]:
+def earlier_tables(run: Run) -> dict[str, Table]:
     """The tables of an earlier run on the same machine with the same versions, by name."""
     path = run.found(f"speed-{run.kind}.json")
     record = {"machine": {}} if path is None else json.loads(path.read_text())
-    if _what_counts(record["machine"], run) != _what_counts(machine(run), run):
+    if _comparable(record["machine"], run) != _comparable(machine(run), run):
         return {}
     return {
         table["name"]: Table(table["name"], [Row(**row) for row in table["rows"]], table.get("about", ""))
@@ -112,14 +112,14 @@ def kept(run: Run) -> dict[str, Table]:
     }
 
 
-def _what_counts(about: dict[str, str], run: Run) -> dict[str, str]:
-    """What must be the same for times to stand on one page: beside a GPU the processor may be another."""
+def _comparable(about: dict[str, str], run: Run) -> dict[str, str]:
+    """What must be equal for times to be comparable; for a GPU the processor may differ."""
     return {key: value for key, value in about.items() if run.kind == "cpu" or key not in ("cpu", "cores")}
 
 
 def write(measured: list[Table], run: Run) -> Path:
-    """Puts what was measured in the place of what it measures anew; the page that it wrote."""
-    found = list((kept(run) | {table.name: table for table in measured}).values())
+    """Replaces the tables that were measured again and keeps the others; returns the path of the page."""
+    found = list((earlier_tables(run) | {table.name: table for table in measured}).values())
     when, about = datetime.date.today().isoformat(), machine(run)
     record = {"date": when, "machine": about, "tables": [asdict(table) for table in found]}
     run.path(f"speed-{run.kind}.json").write_text(json.dumps(record, indent=1) + "\n")
@@ -134,7 +134,7 @@ def write(measured: list[Table], run: Run) -> Path:
 
 
 def cells(row: Row) -> list[str]:
-    """The row as text, a cell for each name in HEAD."""
+    """The row as text, one cell per name in HEAD."""
     peer = "" if row.peer is None else f"{row.peer:,.2f} {row.unit}"
     ratio = "" if row.ratio is None else f"{row.ratio:,.2f}x" if row.ratio < 1 else f"{row.ratio:,.1f}x"
     bar = "" if row.bar is None else f"{row.bar:.3g}x" if row.ratio is not None else f"{row.bar:g} {row.unit}"

@@ -1,4 +1,4 @@
-"""The hot operation beside torch's scatter, and its share of the copy bandwidth."""
+"""The right-hand side compared with torch's scatter, and its fraction of the copy bandwidth."""
 
 from __future__ import annotations
 

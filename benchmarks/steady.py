@@ -1,4 +1,4 @@
-"""Distances: fast marching, shortest paths and grids beside graphlearning, SciPy and scikit-fmm."""
+"""Distances: fast marching, shortest paths and grids, compared with graphlearning, SciPy and scikit-fmm."""
 
 from __future__ import annotations
 

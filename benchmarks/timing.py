@@ -1,4 +1,4 @@
-"""Times of rivals taken in turns, so that a noisy moment of the machine hits all of them alike."""
+"""Times of several methods, measured in turns so that noise affects all of them equally."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 import torch
 
-# How long a GPU is kept busy while the calls that it is to be timed on queue up behind: some ten milliseconds.
+# How long a GPU is kept busy while the calls to be timed are queued: about ten milliseconds.
 HEAD_START_CYCLES = 2 * 10**7
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: what was done, how fast each did it, and the bar that was set.
+    """One row of a table: what was measured, our time, the peer's time, and the target (bar).
 
-    With a peer the bar is the least ratio of its time to ours, without one it is the most that ours may be.
+    With a peer the bar is a lower bound of the ratio of its time to ours; without one, an upper bound of ours.
     """
 
     what: str
@@ -40,7 +40,7 @@ class Row:
 
 @dataclass
 class Table:
-    """Rows under a name; `about` says when and by which command they were measured."""
+    """Rows with a title; `about` records when and by which command they were measured."""
 
     name: str
     rows: list[Row] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Table:
 
 
 def race(repeats: dict[str, int], **runners: Callable[[], object]) -> dict[str, float]:
-    """Best seconds of each runner. Each runs once to warm up unless it runs once in all; then they take turns."""
+    """The best time of each runner, in seconds. Runners that repeat warm up once; then all take turns."""
     best = dict.fromkeys(runners, float("inf"))
     for name, run in runners.items():
         if repeats[name] > 1:
@@ -65,11 +65,10 @@ def race(repeats: dict[str, int], **runners: Callable[[], object]) -> dict[str, 
 def race_on(
     device: torch.device, calls: dict[str, int], turns: int = 5, **runners: Callable[[], object]
 ) -> dict[str, float]:
-    """Best seconds of a call of each runner, after a warm-up, over so many turns.
+    """The best time of one call of each runner, in seconds, over several turns after a warm-up.
 
-    On a GPU a turn is `calls` calls that queue up while the GPU is held busy, with events before and after them: what
-    comes out is the time that the device needs, without that of launching kernels from Python. Elsewhere a turn is
-    one call.
+    On a GPU a turn is `calls` calls that are queued while the GPU is busy, with events before and after them: this is
+    device time, without launching kernels from Python. Elsewhere a turn is one call.
     """
     if device.type != "cuda":
         return race(dict.fromkeys(runners, max(2, turns)), **runners)
@@ -95,15 +94,15 @@ def _device_seconds(run: Callable[[], object], calls: int) -> float:
 
 
 def elapsed(device: torch.device, run: Callable[[], object]) -> float:
-    """Seconds on the clock of one call, all that it left to a GPU done."""
-    wait_for(device)
+    """Wall-clock seconds of one call, GPU work included."""
+    synchronize(device)
     began = time.perf_counter()
     run()
-    wait_for(device)
+    synchronize(device)
     return time.perf_counter() - began
 
 
-def wait_for(device: torch.device) -> None:
-    """Returns when the device has done all that it was given."""
+def synchronize(device: torch.device) -> None:
+    """Waits until the device has finished all work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

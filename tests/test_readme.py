@@ -72,7 +72,7 @@ def test_commands_run(line, desk, monkeypatch):
     assert done.exit_code == 0, done.output
 
 
-def test_linked_files_exist():
-    links = re.findall(r"\]\((?!http)([^)#]+)\)", README)
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+@pytest.mark.parametrize("page", sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")}), ids=lambda page: page.name)
+def test_linked_files_exist(page):
+    links = re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
