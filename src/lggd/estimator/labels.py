@@ -1,4 +1,4 @@
-"""The labels that a model may see, and no others."""
+"""The labels of training and validation nodes, the only ones that a model may read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 from lggd.errors import InputError, InputTypeError
 
 UNLABELLED = -1
-# The fewest labels of a class from which some are held out for validation.
+# The minimum number of labels per class for holding some out for validation.
 FEWEST_TO_HOLD_OUT = 20
 
 
 class LabelConflictError(InputError):
-    """A node would have two labels: `label`, which is new, and `known`."""
+    """A node would have two labels: the new `label`, and `known`."""
 
     node: int
     label: int
@@ -28,8 +28,8 @@ class LabelConflictError(InputError):
 class Labels:
     """The classes of the training nodes and of the validation nodes, both int64 `[N]` with -1 elsewhere.
 
-    `held_out` says that the validation nodes were drawn from the training nodes, so that they may join the boundary
-    once training is over.
+    `held_out` means that the validation nodes were drawn from the training nodes: they may join the boundary after
+    training.
     """
 
     train: Tensor
@@ -49,7 +49,7 @@ class Labels:
         hidden = torch.full_like(y, UNLABELLED)
         if train_mask is None:
             if val_mask is not None:
-                remedy = "Say which labels to train on."
+                remedy = "Pass a mask of the labels to train on."
                 raise InputError("data.val_mask", "come with a train_mask", "none", remedy)
             return cls.checked(y, hidden)
         if val_mask is None:
@@ -61,7 +61,7 @@ class Labels:
 
     @classmethod
     def checked(cls, train: Tensor, validation: Tensor) -> Labels:
-        """Every class from 0 to the largest needs a training label; validation nodes have no other class."""
+        """Checks that every class from 0 to the largest has a training label; validation nodes have no other class."""
         for name, labels in (("train", train), ("validation", validation)):
             below = (labels < UNLABELLED).nonzero()
             if len(below):
@@ -96,10 +96,10 @@ class Labels:
         return torch.where(self.validation >= 0, self.validation, self.train)
 
     def hold_out(self, fraction: float, generator: torch.Generator) -> Labels:
-        """Labels with validation nodes: those given, or else this fraction of each class's labels, drawn at random.
+        """Labels with validation nodes: the existing ones, or else a fraction of each class's labels, drawn at random.
 
-        None are held out where some class has fewer than `FEWEST_TO_HOLD_OUT` labels: a handful of validation nodes
-        tells less than the labels are worth. Training then runs for a fixed number of epochs.
+        None are held out where some class has fewer than `FEWEST_TO_HOLD_OUT` labels: they are more useful for training
+        than for validation. Training then runs for a fixed number of epochs.
         """
         fewest = int(torch.bincount(self.train[self.train >= 0]).min())
         if self.has_validation or fraction == 0 or fewest < FEWEST_TO_HOLD_OUT:
@@ -114,7 +114,7 @@ class Labels:
 
 
 def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Tensor:
-    """`known` int64 `[N]` with the classes of more nodes in it; a contradiction is an error."""
+    """Returns `known`, int64 `[N]`, with the labels of more nodes; raises an error if two labels of a node differ."""
     ids = _as_tensor("nodes", nodes).to(known.device)
     if ids.dtype == torch.bool:
         if ids.shape != known.shape:
@@ -138,12 +138,12 @@ def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Te
         raise InputError("labels", f"be classes 0..{num_classes - 1}", int(classes[outside][0]), remedy)
     merged = known.clone()
     merged[ids] = classes
-    clash = (merged[ids] != classes) | ((known[ids] >= 0) & (known[ids] != classes))
-    if bool(clash.any()):
-        node, label = int(ids[clash][0]), int(classes[clash][0])
+    conflict = (merged[ids] != classes) | ((known[ids] >= 0) & (known[ids] != classes))
+    if bool(conflict.any()):
+        node, label = int(ids[conflict][0]), int(classes[conflict][0])
         other = int(known[node] if known[node] >= 0 else merged[node])
         clause, remedy = f"node {{0}} has two labels: {label} and {other}", "Leave it out, or fit again."
-        error = LabelConflictError("labels", "agree with those known", but=clause, remedy=remedy, nodes=[node])
+        error = LabelConflictError("labels", "agree with the known labels", but=clause, remedy=remedy, nodes=[node])
         error.node, error.label, error.known = node, label, other
         raise error
     return merged
@@ -152,7 +152,7 @@ def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Te
 def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -> float:
     """The fraction of `predicted` classes that equal `data.y`.
 
-    It is taken over `mask`, or `data.test_mask`, or all labels that are not `known` (-1), whichever comes first.
+    Computed over `mask`, or else `data.test_mask`, or else all labels that are not `known` (-1).
     """
     y = getattr(data, "y", None)
     if not isinstance(y, Tensor):
@@ -195,6 +195,6 @@ def _read_mask(data: Any, name: str, num_nodes: int) -> Tensor | None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (num_nodes,):
         received = f"{mask.dtype} of shape {list(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
-        remedy = "Pick one column, where each is a split."
+        remedy = "If each column is a split, select one."
         raise InputError(f"data.{name}", f"be a mask of shape [{num_nodes}]", received, remedy)
     return mask

@@ -1,4 +1,4 @@
-"""The right-hand side of the evolution with everything it depends on, in the layout that kernels read."""
+"""The right-hand side of the evolution and its parameters, in the layout that kernels read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Field:
 
     @cached_property
     def cfl_bound(self) -> float:
-        """The largest `cfl_number`, which times the step must stay below a scheme's limits; 0 without edges."""
+        """The largest `cfl_number`; its product with the step must stay below a scheme's limits. 0 without edges."""
         return float(self.cfl_number().max())
 
     def cfl_number(self) -> Tensor:

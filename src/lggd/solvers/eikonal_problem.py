@@ -46,7 +46,7 @@ class EikonalProblem:
     bounds: NDArray[np.int64]  # column k owns starts[bounds[k]:bounds[k + 1]]
     potential: Tensor  # float64 by row: [N, 1] or [N, K], and [1, 1] where it is 1
     single: bool
-    began: float  # when reading started, for the statistics
+    began: float  # start of the clock, for the statistics
 
     @classmethod
     def read(cls, graph: Graph, sources: Sources, p: float, potential: Potential | None) -> EikonalProblem:
@@ -82,9 +82,9 @@ class EikonalProblem:
         return Incoming(indptr.numpy(), indices.numpy(), csr.incoming_weight.numpy(), 1)
 
     def solve_columns(self, solve: SolveColumn) -> tuple[Tensor, int]:
-        """Values by row `[N, K]` and the most sweeps of any column. Columns run in parallel threads.
+        """Values by row `[N, K]` and the largest number of sweeps of a column.
 
-        The compiled loops release the interpreter lock.
+        Columns run in parallel threads: the compiled loops release the interpreter lock.
         """
         out = np.full((self.columns, self.layout.csr.num_nodes), np.inf)
         slowness = np.ascontiguousarray(self.slowness.T)
