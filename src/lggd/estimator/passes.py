@@ -145,7 +145,7 @@ def in_passes(
     """Groups requests with equal keys into passes; returns the indices of the requests of each pass.
 
     Request k has `problems[k]` problems, the same number for equal keys. Groups with more than `MOST_PROBLEMS`, or
-    more than the `capacity` of their first request, are divided evenly. Passes come in the order of their first request.
+    than the `capacity` of their first request, are divided evenly. Passes are in the order of their first request.
 
     >>> in_passes([("a",), ("b",), ("a",)], [5, 5, 5])
     [[0, 2], [1]]

@@ -255,9 +255,7 @@ def read_tensors(path: Path, needed: Sequence[str] = ()) -> dict[str, Tensor]:
         raise InputError(str(path), "be the tensors of a saved model", but=f"it is damaged: {error}") from error
     missing = [name for name in needed if name not in tensors]
     if missing:
-        raise InputError(
-            str(path), f"hold the tensor {missing[0]!r}", but="it lacks it", remedy="Save the model again."
-        )
+        raise InputError(str(path), f"hold the tensor {missing[0]!r}", but="it is missing", remedy="Save it again.")
     # Rounding in matrix products depends on memory alignment: copies are aligned as the saved tensors were.
     return {name: value.clone() for name, value in tensors.items()}
 
