@@ -41,7 +41,7 @@ def check_folder_writable(path: str | Path, marker: str) -> Path:
         raise InputFileError(str(path), "name a folder to write", "a file", "Choose another name.")
     if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
         remedy = "Choose another name, or remove it yourself."
-        raise InputFileError(str(path), f"be new, empty or hold {marker}", "a folder with other files in it", remedy)
+        raise InputFileError(str(path), f"be new, empty or contain {marker}", "a folder with other files in it", remedy)
     _check_parent(path)
     return path
 
@@ -87,7 +87,7 @@ def replacing_folder(path: str | Path, marker: str) -> Iterator[Path]:
         new.mkdir()
         yield new
         if not (new / marker).is_file():
-            raise InputFileError(str(path), f"hold {marker} when complete, or it could never be replaced")
+            raise InputFileError(str(path), f"contain {marker} when complete, or it could never be replaced")
         check_folder_writable(path, marker)  # hours may have passed
         if path.exists():
             path.rename(old)

@@ -1,4 +1,4 @@
-"""Memory: estimates of what a computation takes, and an error with a remedy when it runs out."""
+"""Memory estimates of computations, and an error with a remedy when memory runs out."""
 
 from __future__ import annotations
 

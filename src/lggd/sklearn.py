@@ -228,7 +228,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         samples = _read_indices(indices, len(self.transduction_))
         codes = _codes_of(np.atleast_1d(np.asarray(labels)).ravel(), self.classes_)
         if len(codes) != len(samples):
-            raise InputError("labels", f"hold one class for each of the {len(samples)} samples", len(codes))
+            raise InputError("labels", f"contain one class for each of the {len(samples)} samples", len(codes))
         try:
             self.model_.add_labels(samples, codes)
         except LabelConflictError as error:

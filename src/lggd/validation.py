@@ -104,7 +104,7 @@ def check_entries(name: str, values: Tensor, valid: Tensor, rule: str, place: st
 def check_same_length(name: str, values: Sequence[Any], count: int, of: str) -> None:
     """Checks for one value per item: `count` items, called `of` in errors."""
     if len(values) != count:
-        raise InputError(name, f"hold one value per {of}, {count} in all", len(values))
+        raise InputError(name, f"contain one value per {of}, {count} in all", len(values))
 
 
 def suggestion(name: str, known: Sequence[str], otherwise: str = "") -> str:

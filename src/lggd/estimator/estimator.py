@@ -210,7 +210,7 @@ class NodeClassifier(ABC):
         model = storage.load_model(folder, **modules)
         if not isinstance(model, cls):
             remedy = f"Use {type(model).__name__}.load or lggd.load_model."
-            raise InputError(str(folder), f"hold a saved {cls.__name__}", f"a {type(model).__name__}", remedy)
+            raise InputError(str(folder), f"contain a saved {cls.__name__}", f"a {type(model).__name__}", remedy)
         return model
 
     def _restored(self, model: Any, data: Any, state: Mapping[str, Tensor]) -> Any:

@@ -56,7 +56,7 @@ class Labels:
             return cls.checked(torch.where(train_mask, y, hidden), hidden)
         if bool((train_mask & val_mask).any()):
             node = int((train_mask & val_mask).nonzero()[0])
-            raise InputError("data.val_mask", "not overlap train_mask", but="both hold node {0}", nodes=[node])
+            raise InputError("data.val_mask", "not overlap train_mask", but="both contain node {0}", nodes=[node])
         return cls.checked(torch.where(train_mask, y, hidden), torch.where(val_mask, y, hidden))
 
     @classmethod
@@ -67,7 +67,7 @@ class Labels:
             if len(below):
                 node = int(below[0])
                 value = f"{int(labels[node])} at the {name} node {{0}}"
-                raise InputError("data.y", "hold classes from 0, or -1 for unlabelled nodes", value, nodes=[node])
+                raise InputError("data.y", "contain classes from 0, or -1 for unlabelled nodes", value, nodes=[node])
         if not bool((train >= 0).any()):
             raise InputError("data.y", "label at least one training node", "none", "Distances need a boundary.")
         classes = torch.unique(train[train >= 0])
@@ -122,7 +122,7 @@ def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Te
         ids = ids.nonzero().squeeze(1)
     ids, classes = ids.reshape(-1), _as_tensor("labels", labels).to(known.device).reshape(-1)
     if len(ids) != len(classes):
-        raise InputError("labels", f"hold one class for each of the {len(ids)} nodes", len(classes))
+        raise InputError("labels", f"contain one class for each of the {len(ids)} nodes", len(classes))
     if not len(ids):
         return known
     for name, values in (("nodes", ids), ("labels", classes)):
@@ -165,7 +165,7 @@ def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -
         raise InputError("mask", f"be a mask of shape {list(y.shape)}", f"{mask.dtype} {list(mask.shape)}")
     counted = mask & (y >= 0)
     if not bool(counted.any()):
-        raise InputError("mask", "hold at least one node with a label in `data.y`", "none")
+        raise InputError("mask", "contain at least one node with a label in `data.y`", "none")
     return float((predicted[counted] == y[counted]).float().mean())
 
 
@@ -183,7 +183,7 @@ def _read_y(data: Any) -> Tensor:
     if not isinstance(y, Tensor):
         raise InputTypeError("data.y", "be a tensor of classes", type(y).__name__, "Use -1 for unlabelled nodes.")
     if y.dtype.is_floating_point or y.dtype == torch.bool:
-        raise InputTypeError("data.y", "hold whole numbers", y.dtype, "Number the classes from 0 and use y.long().")
+        raise InputTypeError("data.y", "be whole numbers", y.dtype, "Number the classes from 0 and use y.long().")
     if y.dim() != 1 or len(y) != data.num_nodes:
         raise InputError("data.y", f"have shape [{data.num_nodes}], one class per node", list(y.shape))
     return y.long()

@@ -155,8 +155,8 @@ def in_passes(
         groups.setdefault(first, []).append(index)
     passes = []
     for first, members in groups.items():
-        most = MOST_PROBLEMS if len(members) == 1 else min(MOST_PROBLEMS, capacity(first))
-        count = -(-len(members) // max(1, most // problems[first]))
+        limit = MOST_PROBLEMS if len(members) == 1 else min(MOST_PROBLEMS, capacity(first))
+        count = -(-len(members) // max(1, limit // problems[first]))
         bounds = [len(members) * k // count for k in range(count + 1)]
         passes += [members[start:end] for start, end in pairwise(bounds)]
     return sorted(passes)

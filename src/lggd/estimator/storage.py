@@ -41,7 +41,7 @@ _KINDS: dict[str, type[Any]] = {
 def saveable(kind: Kind) -> Kind:
     """A class decorator: instances of the dataclass, or members of the enum, may be settings of a saved model.
 
-    Register classes of your own before you load a model that uses them.
+    Register custom classes before loading a model that uses them.
     """
     _KINDS[kind.__name__] = kind
     return kind
@@ -73,7 +73,7 @@ def load_model(folder: str | Path, **modules: nn.Module) -> Any:
     folder : str or Path
         The folder that `save` wrote.
     **modules : torch.nn.Module
-        Modules of your own that the model was fitted with, by the name of their setting: `backbone=…`,
+        Custom modules that the model was fitted with, by the name of their setting: `backbone=…`,
         `initial=…`. Only their parameters are saved.
 
     Returns
@@ -128,7 +128,7 @@ def load_model(folder: str | Path, **modules: nn.Module) -> Any:
 
 
 def _check_labels(labels: Tensor, num_nodes: int, num_classes: int) -> Tensor:
-    rule = f"hold one class from 0 to {num_classes - 1}, or -1, for each of {num_nodes} nodes"
+    rule = f"contain one class from 0 to {num_classes - 1}, or -1, for each of {num_nodes} nodes"
     if labels.shape != (num_nodes,) or labels.dtype != torch.int64:
         raise InputError("labels", rule, f"{labels.dtype} {list(labels.shape)}")
     if int(labels.min()) < -1 or int(labels.max()) >= num_classes:
@@ -195,7 +195,7 @@ def from_plain(plain: Any, name: str, modules: Mapping[str, nn.Module]) -> Any:
         return float(plain["value"])
     if kind == "module":
         if name not in modules:
-            clause = f"the model was fitted with a module of your own, {plain.get('class')}: only parameters are saved"
+            clause = f"the model was fitted with a custom module, {plain.get('class')}: only parameters are saved"
             raise InputError(name, "be passed to load", but=clause)
         return modules[name]
     if kind not in _KINDS:
@@ -255,7 +255,7 @@ def read_tensors(path: Path, needed: Sequence[str] = ()) -> dict[str, Tensor]:
         raise InputError(str(path), "be the tensors of a saved model", but=f"it is damaged: {error}") from error
     missing = [name for name in needed if name not in tensors]
     if missing:
-        raise InputError(str(path), f"hold the tensor {missing[0]!r}", but="it is missing", remedy="Save it again.")
+        raise InputError(str(path), f"contain the tensor {missing[0]!r}", but="it is missing", remedy="Save it again.")
     # Rounding in matrix products depends on memory alignment: copies are aligned as the saved tensors were.
     return {name: value.clone() for name, value in tensors.items()}
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from lggd.graph import Graph
+from lggd.learning.distance_training import boundary_mask
 from lggd.learning.flow import Flow
 from lggd.learning.parameters import Equation
 
@@ -29,7 +29,7 @@ class BoundarySolver:
         solved: list[Tensor] = []
         for first in range(0, len(boundaries), per_solve):
             labels = torch.stack(list(boundaries[first : first + per_solve]), 1)
-            mask = one_hot(labels.clamp(min=0), classes).bool() & (labels >= 0).unsqueeze(2)
+            mask = boundary_mask(labels, classes)
             variants = mask.shape[1]
             with torch.no_grad():
                 value = self.flow(

@@ -59,10 +59,10 @@ def training_memory(data: Any, graph: Graph, model: LGGD, num_classes: int, prob
 
 def fitting_problems(data: Any, graph: Graph, model: LGGD, num_classes: int) -> int:
     """The number of problems that fit into the free memory of the device; unlimited where that is unknown."""
-    one, many = (training_memory(data, graph, model, num_classes, problems) for problems in (1, 1 + MANY))
-    if one.free is None:
+    single, several = (training_memory(data, graph, model, num_classes, problems) for problems in (1, 1 + MANY))
+    if single.free is None:
         return UNLIMITED
-    return max(1, 1 + int((one.free * USABLE - one.total) / max(1, many.total - one.total) * MANY))
+    return max(1, 1 + int((single.free * USABLE - single.total) / max(1, several.total - single.total) * MANY))
 
 
 def _network(x: Tensor, model: LGGD, num_classes: int) -> tuple[int, tuple[int, ...]]:

@@ -38,12 +38,12 @@ def check_edges(edge_index: Tensor | None, edge_weight: Tensor | None, num_nodes
             "Pass two rows of node ids. ToSparseTensor(remove_edge_index=False) keeps them beside `adj_t`.",
         )
     if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.dtype != torch.int64:
-        found = f"{edge_index.dtype} {list(edge_index.shape)}"
-        raise InputError("edge_index", "be int64 [2, E]", found, "Pass two rows of node ids.")
+        received = f"{edge_index.dtype} {list(edge_index.shape)}"
+        raise InputError("edge_index", "be int64 [2, E]", received, "Pass two rows of node ids.")
     if edge_index.numel():
         low, high = (int(end) for end in edge_index.aminmax())
         if low < 0 or high >= num_nodes:
-            rule = f"hold node numbers from 0 to {num_nodes - 1}"
+            rule = f"contain node ids from 0 to {num_nodes - 1}"
             raise InputError("edge_index", rule, low if low < 0 else high, "`x` needs one row per node.")
     if edge_weight is not None and list(edge_weight.shape) != [edge_index.shape[1]]:
         rule = f"have shape [{edge_index.shape[1]}], one weight per edge"
@@ -56,8 +56,8 @@ def check_weights(edge_index: Tensor, edge_weight: Tensor, name: str = "edge_wei
     if bool(invalid.any()):
         e = int(invalid.nonzero()[0])
         i, j = edge_index[:, e].tolist()
-        found = f"{float(edge_weight[e]):g} on edge ({i}, {j})"
-        raise InputError(name, "be 0 or above and finite", found, "Remove such edges.")
+        received = f"{float(edge_weight[e]):g} on edge ({i}, {j})"
+        raise InputError(name, "be 0 or above and finite", received, "Remove such edges.")
 
 
 def check_symmetric(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
@@ -66,7 +66,7 @@ def check_symmetric(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: i
     if not torch.equal(forward[0], backward[0]) or not torch.allclose(forward[1], backward[1], rtol=1e-5, atol=0):
         raise InputError(
             "data.edge_index",
-            "hold every edge in both directions, with equal weights",
+            "contain every edge in both directions, with equal weights",
             remedy="Apply torch_geometric.transforms.ToUndirected() to the data first.",
         )
 

@@ -186,8 +186,8 @@ def _read_weight(
         remedy = "Divide by the largest weight, or pass {unbounded} to allow any positive weight."
     if invalid.any():
         e = int(np.flatnonzero(invalid)[0])
-        found, nodes = f"{values[e]:g} on edge ({{0}}, {{1}})", (int(rows[e]), int(columns[e]))
-        raise InputError("weight", rule, found, remedy, nodes=nodes, hints=HINTS)
+        received, nodes = f"{values[e]:g} on edge ({{0}}, {{1}})", (int(rows[e]), int(columns[e]))
+        raise InputError("weight", rule, received, remedy, nodes=nodes, hints=HINTS)
     return values
 
 

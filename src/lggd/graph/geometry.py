@@ -38,13 +38,13 @@ def apply_kernel(kernel: Kernel, length: Floats) -> Floats:
     """The weights `[E]` of edges with these lengths, checked to lie in (0, 1]."""
     weight = np.asarray(kernel(length))
     if weight.dtype.kind not in "uif" or weight.shape != length.shape:
-        found = f"{weight.dtype} of shape {weight.shape}"
-        raise InputError("kernel", f"return one number per edge, shape [{len(length)}]", found)
+        received = f"{weight.dtype} of shape {weight.shape}"
+        raise InputError("kernel", f"return one number per edge, shape [{len(length)}]", received)
     invalid = ~((weight > 0) & (weight <= 1))
     if invalid.any():
         e = int(np.flatnonzero(invalid)[0])
-        found = f"{weight[e]:g} at length {length[e]:g}"
-        raise InputError("kernel", "return weights in (0, 1]", found, "Divide by the largest.")
+        received = f"{weight[e]:g} at length {length[e]:g}"
+        raise InputError("kernel", "return weights in (0, 1]", received, "Divide by the largest.")
     return weight
 
 

@@ -224,7 +224,7 @@ class Graph:
             bad = int(np.flatnonzero(~np.isfinite(coordinates).all(1))[0])
             raise InputError("points", "be finite", f"{coordinates[bad]} in row {bad}", "Drop or repair that row.")
         if len(coordinates) == 0:
-            raise InputError("points", "hold at least one point", "none")
+            raise InputError("points", "contain at least one point", "none")
         order = ordering.morton(coordinates)
         sorted_points = coordinates[order.numpy()]
         edges = neighbour_edges(sorted_points, k=k, epsilon=epsilon)

@@ -1,4 +1,4 @@
-"""Threads for compiled loops: small amounts of work are faster on one."""
+"""Threads for compiled loops: small amounts of work are faster on a single thread."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def _row_norm(reduction, p, i, indptr, indices, root, stride, f, total):  # type
             row_sum += root[e * stride, 0] * (diff if diff > zero else zero)
         total[0] = row_sum
     elif reduction == POWERS:
-        # Divided by the largest difference, no power overflows or underflows, whatever p.
+        # Divided by the largest difference, no power overflows or underflows, for any p.
         power = f.dtype.type(p)
         largest = np.empty_like(total)
         _reduce_row(LARGEST, power, i, indptr, indices, root, stride, f, largest, largest)

@@ -81,7 +81,7 @@ def _reduce_edges(
 def _scaled_norm(
     f, indices, root, start, end, here, power, columns, width, groups, span, WEIGHTS: tl.constexpr, EDGES: tl.constexpr
 ):  # fmt: skip
-    """Divided by the largest difference, no power overflows or underflows, whatever p."""
+    """Divided by the largest difference, no power overflows or underflows, for any p."""
     largest = _reduce_edges(
         f, indices, root, start, end, here, here, power, columns, width, groups, span, LARGEST, WEIGHTS, EDGES
     )

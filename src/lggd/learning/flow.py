@@ -112,10 +112,10 @@ class ColumnSchedule:
         ends = [horizons[q % len(horizons)] for q in range(columns)]
         # Problems that run longest come first: those still running are always the first ones.
         order = sorted(range(columns), key=lambda q: -ends[q][-1])
-        outputs = [[place for place, q in enumerate(order) if k in ends[q]] for k in range(times)]
-        position = {event: n for n, event in enumerate((k, order[place]) for k in range(times) for place in outputs[k])}
+        outputs = [[index for index, q in enumerate(order) if k in ends[q]] for k in range(times)]
+        position = {event: n for n, event in enumerate((k, order[index]) for k in range(times) for index in outputs[k])}
         arrange = [position[ends[q][m], q] for m in range(len(ends[0])) for q in range(columns)]
         self.running = [sum(end[-1] >= k for end in ends) for k in range(times)]
         self.order, self.arrange = torch.tensor(order, device=device), torch.tensor(arrange, device=device)
         self.problem = self.order % len(horizons)
-        self.outputs = [torch.tensor(places, dtype=torch.int64, device=device) for places in outputs]
+        self.outputs = [torch.tensor(indices, dtype=torch.int64, device=device) for indices in outputs]

@@ -64,7 +64,7 @@ class CauchyProblem:
         graph, boundary = self.graph, self.boundary
         if start is None:
             if boundary is None:
-                raise InputError("start", "be given where sources=None: without a boundary nothing else determines f")
+                raise InputError("start", "be passed where sources=None: without a boundary nothing else determines f")
             check_real("far", far, 0, closed="left", rule="be non-negative and finite")
             shape = (graph.num_nodes, len(boundary.columns))
             return torch.full(shape, float(far), dtype=graph.dtype, device=graph.device)

@@ -22,7 +22,7 @@ from lggd.graph.layout import CPU, Layout
 from lggd.kernels import Field, backend_for
 from lggd.solvers.solution import Solution, Statistics, Status
 
-# solve(starts, slowness [N] or [1], u [N]) fills u, which holds inf, and returns the number of its sweeps or 0.
+# solve(starts, slowness [N] or [1], u [N]) fills u, which is inf initially, and returns the number of sweeps or 0.
 SolveColumn = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
 
 
@@ -100,7 +100,7 @@ class EikonalProblem:
         return torch.from_numpy(out).T, max(sweeps)
 
     def solution(self, by_row: Tensor, solver: Solver, sweeps: int | None = None, converged: bool = True) -> Solution:
-        """The values that a solver found by row `[N, K]`, with their status and statistics."""
+        """The solution with these values by row `[N, K]`, its status and its statistics."""
         status = Status.EXACT if bool(torch.isfinite(by_row).all()) else Status.UNREACHABLE
         if not converged:
             status = Status.NOT_CONVERGED

@@ -60,8 +60,8 @@ def evolve(
     far : float
         The start off the sources where `start` is None.
     checkpoints : bool
-        Saves O(√steps) states for the backward pass instead of all, for one more forward pass. Evolutions whose states
-        would take gigabytes do so in any case.
+        Saves O(√steps) states for the backward pass instead of all, at the cost of a second forward pass. Always on
+        for evolutions whose states would take gigabytes.
 
     Returns
     -------
@@ -155,11 +155,11 @@ class Evolution:
         return self.problem.residual(self._rows)
 
     def step(self, size: float | None = None) -> Evolution:
-        """Advances by one step, of `step_size` unless a smaller `size` is given."""
+        """Advances by one step, of `step_size` or of a smaller `size`."""
         if size is not None and not 0 < size <= self.step_size:
             raise InputError("size", f"lie in (0, {self.step_size:g}]", size, "The bound is the scheme's step.")
         if size is None and math.isinf(self.step_size):
-            raise InputError("size", "be given for a graph without edges, where no step is too large")
+            raise InputError("size", "be passed for a graph without edges, where no step is too large")
         self._advance(size or self.step_size)
         return self
 

@@ -76,7 +76,7 @@ def make_plan(scheme: FixedStep, times: tuple[float, ...], size: float, checkpoi
 
 
 def count_steps(span: float, size: float) -> int:
-    """The fewest equal steps of at most `size` that cover a span."""
+    """The smallest number of equal steps of at most `size` that cover a span."""
     if span <= 0:
         return 0
     # A span that is a multiple of the step up to rounding takes exactly that many steps.
@@ -90,7 +90,7 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
     except (TypeError, ValueError):
         raise InputTypeError("times", "be a sequence of numbers", repr(times), "For a single one, pass [t].") from None
     if not ends:
-        raise InputError("times", "hold at least one time", "none")
+        raise InputError("times", "contain at least one time", "none")
     for before, after in pairwise((0.0, *ends)):
         if not before < after < math.inf:
             raise InputError("times", "be positive, finite and increasing", f"{after:g} after {before:g}")

@@ -60,7 +60,7 @@ def evolve_to_steady_state(
     began = clock.perf_counter()
     problem = CauchyProblem(graph, sources, start, p, potential, weight, far)
     if problem.boundary is None:
-        raise InputError("sources", "be given: without a boundary f grows without bound")
+        raise InputError("sources", "be passed: without a boundary f grows without bound")
     check_positive("tol", tol)
     check_int("max_steps", max_steps, 1)
     size, _ = choose_step(scheme, problem.field)

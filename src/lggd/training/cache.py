@@ -1,4 +1,4 @@
-"""A cache of the most recently used results, and keys for tensors by identity and by content."""
+"""An LRU cache, and cache keys for tensors by identity and by content."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Cache(Generic[T]):
 
 
 class _Identity:
-    """Tensors as they were when the key was made: the same objects, in the same memory, not changed in place since."""
+    """Equal for the same tensor objects in the same memory, not changed in place since the key was created."""
 
     def __init__(self, tensors: tuple[Tensor | None, ...]) -> None:
         # References to the tensors keep their ids from being reused.

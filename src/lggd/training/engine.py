@@ -125,7 +125,7 @@ class Engine:
             raise InputError("names", "be distinct", self.names)
         if 0 in self._train.counts:
             label = self._label(self._train.counts.index(0))
-            raise InputError("train", f"hold the class of at least one training node{label}", "none: all are below 0")
+            raise InputError("train", f"contain the class of at least one training node{label}", "none: all are -1")
         targets = None if validation is None else _read_targets("validation", validation, train, device)
         self._validation = targets if targets is not None and any(targets.counts) else None
         self._num_validation = [0] * problems if self._validation is None else self._validation.counts
@@ -164,7 +164,7 @@ class Engine:
         return [correct / count if count and correct >= 0 else None for correct, count in scores]
 
     def step(self) -> dict[str, float]:
-        """Trains for one epoch; returns the metrics of the problems that had not ended before.
+        """Trains for one epoch; returns the metrics of the problems that were still running.
 
         These are `train_loss NAME` and, with validation nodes, `validation_loss NAME` and `validation_accuracy NAME`.
         """

@@ -63,7 +63,7 @@ class Targets:
             raise InputError(self.name, f"be int64 {expected}, one row per problem", list(self.labels.shape))
         if self.largest >= num_classes:
             raise InputError(
-                self.name, f"hold classes from 0 to {num_classes - 1}, one per output of the module", self.largest
+                self.name, f"contain classes from 0 to {num_classes - 1}, one per output of the module", self.largest
             )
         position = self._position_nodes_first if nodes_first else self._position
         return logits.reshape(-1, self.labels.numel(), num_classes).index_select(1, position)
