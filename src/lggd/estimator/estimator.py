@@ -67,7 +67,7 @@ class NodeClassifier(ABC):
 
     @abstractmethod
     def check_settings(self) -> None:
-        """Raises an `InputError` if a setting is invalid for any data."""
+        """Checks the settings, without data; raises an `InputError` if one is invalid."""
 
     @abstractmethod
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
@@ -169,7 +169,7 @@ class NodeClassifier(ABC):
         self._check_fitted()
         if not self.accepts_labels:
             remedy = "Fit it again with all labels, or use distances as features, as in LGGDClassifier(LGGD())."
-            raise InputError("model", "take labels without training", type(self).__name__, remedy)
+            raise InputError("model", "accept labels without training", type(self).__name__, remedy)
         before = self.labels_
         merged = merge_labels(before, nodes, labels, self.num_classes_)
         self._set_labels(merged)

@@ -70,7 +70,7 @@ class DistanceFeatures(NodeClassifier):
         return self._solver(task.data, task.graph)
 
     def check_settings(self) -> None:
-        """Raises an `InputError` if a setting is invalid for any data."""
+        """Checks the settings, without data; raises an `InputError` if one is invalid."""
         check_times(self.times)
         check_p(self.p)
         check_instance("scale", self.scale, Scale, "a scale such as MaxScale()")

@@ -82,7 +82,7 @@ class GGD(DistanceFeatures):
     seed: int | torch.Generator = 0
 
     def check_settings(self) -> None:
-        """Raises an `InputError` if a setting is invalid for any data."""
+        """Checks the settings, without data; raises an `InputError` if one is invalid."""
         super().check_settings()
         check_real("far", self.far, 0, math.inf, closed="left", rule="be non-negative and finite")
 

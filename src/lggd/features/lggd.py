@@ -125,7 +125,7 @@ class LGGD(DistanceFeatures):
         return cls.paper(**{**release, **changes})
 
     def check_settings(self) -> None:
-        """Raises an `InputError` if a setting is invalid for any data."""
+        """Checks the settings, without data; raises an `InputError` if one is invalid."""
         super().check_settings()
         read_initial(self.initial)
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")

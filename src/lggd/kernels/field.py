@@ -21,7 +21,7 @@ class Field:
 
     `rho` is `[N, G]` and `root_weight` (√w) is `[E, G]` or None for unit weights. G divides C: the columns form G equal
     groups of adjacent ones, and each group has its own parameters. `boundary_mask`, `[N, C]` or None, is True on the
-    boundary. `symmetric` promises that √w is the same in both directions of an edge. All are by row of `csr`.
+    boundary. `symmetric` promises that √w is the same in both directions of an edge. All follow the rows of `csr`.
     """
 
     csr: CSR

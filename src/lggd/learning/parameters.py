@@ -39,8 +39,8 @@ class LearnedPotential:
 class LearnedTimeScale:
     """ρ(i) = 2σ(θ) · base(i), with one θ learned for all nodes: a fitted scale of time.
 
-    Where time runs τ times as fast, f = τ·g with ∂g/∂t = 1 − τρ‖∇⁻g‖ and g(0) = φ₀/τ, and the networks learn the scale
-    of φ₀ in any case.
+    Equivalent to time that runs τ times as fast: then f = τ·g with ∂g/∂t = 1 − τρ‖∇⁻g‖ and g(0) = φ₀/τ, and the
+    networks learn the scale of φ₀ in any case.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class LearnedTimeScale:
 class LearnedEdgeWeights:
     """√w(i, j) is multiplied by √σ(θ_ij), with θ learned per direction of an edge (the authors' code).
 
-    θ starts uniformly distributed in [-1, 1].
+    θ is initialised uniformly in [-1, 1].
 
     Parameters
     ----------

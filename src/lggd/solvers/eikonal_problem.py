@@ -27,7 +27,7 @@ SolveColumn = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
 
 
 class Incoming(NamedTuple):
-    """For each node, the nodes whose values depend on it: how a front spreads. Weights are `weight[e * stride]`."""
+    """For each node, the nodes that depend on it, to which a front spreads. Weights are `weight[e * stride]`."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
