@@ -232,7 +232,7 @@ TABLE = [
     ("no steps", steady(max_steps=0), ValueError, ["`max_steps`", "from 1", "got 0"]),
     ("Evolution with torchdiffeq", lambda: Evolution(PATH, 0, scheme=TorchDiffEq()), TypeError, ["`scheme`", "RK4()"]),
     ("size above the step", lambda: Evolution(PATH, 0).step(9.0), ValueError, ["`size`", "(0, 0.5]", "got 9.0"]),
-    ("size missing", lambda: Evolution(Graph.from_edges([], num_nodes=2), 0).step(), ValueError, ["`size`", "given"]),
+    ("size missing", lambda: Evolution(Graph.from_edges([], num_nodes=2), 0).step(), ValueError, ["`size`", "passed"]),
     ("time in the past", lambda: Evolution(PATH, 0).run_until(-1.0), ValueError, ["`t`", "current time 0", "got -1.0"]),
     # shortest paths and depth
     ("target out of range", walk(numbers(0, 1, 2), 3), ValueError, ["`target`", "0..2", "got 3"]),

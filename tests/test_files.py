@@ -133,7 +133,7 @@ def test_folder_filled_in_the_meantime_is_kept(tmp_path: Path) -> None:
 
 
 def test_folder_without_marker_is_rejected(tmp_path: Path) -> None:
-    message = r"must hold lggd-run\.json when complete"
+    message = r"must contain lggd-run\.json when complete"
     with pytest.raises(InputFileError, match=message), replacing_folder(tmp_path / "run", MARKER):
         pass
     assert list(tmp_path.iterdir()) == []

@@ -125,7 +125,7 @@ class Engine:
             raise InputError("names", "be distinct", self.names)
         if 0 in self._train.counts:
             label = self._label(self._train.counts.index(0))
-            raise InputError("train", f"contain the class of at least one training node{label}", "none: all are -1")
+            raise InputError("train", f"contain the class of at least one training node{label}", "none: all are < 0")
         targets = None if validation is None else _read_targets("validation", validation, train, device)
         self._validation = targets if targets is not None and any(targets.counts) else None
         self._num_validation = [0] * problems if self._validation is None else self._validation.counts
