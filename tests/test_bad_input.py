@@ -136,8 +136,8 @@ TABLE = [
     ("points are texts", points([["a"], ["b"]], k=1), TypeError, ["`points`", "numbers", "<U1"]),
     ("kernel above 1", points(k=1, kernel=lambda d: 1 + d), ValueError, ["`kernel`", "(0, 1]", "got 2", "at length 1"]),
     ("kernel zero", points(k=1, kernel=lambda d: 0 * d), ValueError, ["`kernel`", "(0, 1]", "got 0", "at length 1"]),
-    ("kernel gives one number", points(k=1, kernel=lambda d: 0.5), ValueError, ["`kernel`", "as many", "shape ()"]),
-    ("kernel gives nothing", points(k=1, kernel=lambda d: None), ValueError, ["`kernel`", "numbers", "object"]),
+    ("kernel gives one number", points(k=1, kernel=lambda d: 0.5), ValueError, ["`kernel`", "one number", "shape ()"]),
+    ("kernel gives nothing", points(k=1, kernel=lambda d: None), ValueError, ["`kernel`", "one number", "object"]),
     # grids
     ("mask 3-D", grid(np.ones((2, 2, 3))), ValueError, ["`mask`", "2-D", "(2, 2, 3)", "grey"]),
     ("mask empty", grid(np.ones((0, 2), bool)), ValueError, ["`mask`", "2-D", "(0, 2)"]),
@@ -232,8 +232,8 @@ TABLE = [
     ("no steps", steady(max_steps=0), ValueError, ["`max_steps`", "from 1", "got 0"]),
     ("Evolution with torchdiffeq", lambda: Evolution(PATH, 0, scheme=TorchDiffEq()), TypeError, ["`scheme`", "RK4()"]),
     ("size above the step", lambda: Evolution(PATH, 0).step(9.0), ValueError, ["`size`", "(0, 0.5]", "got 9.0"]),
-    ("size missing", lambda: Evolution(Graph.from_edges([], num_nodes=2), 0).step(), ValueError, ["`size`", "given"]),
-    ("time in the past", lambda: Evolution(PATH, 0).run_until(-1.0), ValueError, ["`t`", "present time 0", "got -1.0"]),
+    ("size missing", lambda: Evolution(Graph.from_edges([], num_nodes=2), 0).step(), ValueError, ["`size`", "passed"]),
+    ("time in the past", lambda: Evolution(PATH, 0).run_until(-1.0), ValueError, ["`t`", "current time 0", "got -1.0"]),
     # shortest paths and depth
     ("target out of range", walk(numbers(0, 1, 2), 3), ValueError, ["`target`", "0..2", "got 3"]),
     ("target negative", walk(numbers(0, 1, 2), -1), ValueError, ["`target`", "0..2", "got -1"]),

@@ -110,7 +110,7 @@ def test_other_folders_are_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").touch()
     with pytest.raises(
-        InputFileError, match=r"`.*thesis` must be new, empty or hold lggd-run\.json, got a folder with"
+        InputFileError, match=r"`.*thesis` must be new, empty or contain lggd-run\.json, got a folder with"
     ):
         check_folder_writable(tmp_path / "thesis", MARKER)
     with pytest.raises(InputFileError, match="must be new"), replacing_folder(tmp_path / "thesis", MARKER):
@@ -133,7 +133,7 @@ def test_folder_filled_in_the_meantime_is_kept(tmp_path: Path) -> None:
 
 
 def test_folder_without_marker_is_rejected(tmp_path: Path) -> None:
-    message = r"must hold lggd-run\.json when complete"
+    message = r"must contain lggd-run\.json when complete"
     with pytest.raises(InputFileError, match=message), replacing_folder(tmp_path / "run", MARKER):
         pass
     assert list(tmp_path.iterdir()) == []

@@ -226,7 +226,7 @@ def test_a_backbone_alone():
     X, truth, y = moons(count=10)
     model = KNNGraphClassifier(features=None, optimization=Optimization(epochs=50), random_state=0).fit(X, y)
     assert accuracy(model, truth, y) > 0.7
-    with pytest.raises(ValueError, match="take labels without training"):
+    with pytest.raises(ValueError, match="accept labels without training"):
         model.add_labels([int(np.flatnonzero(y == -1)[0])], [0])
 
 

@@ -1,4 +1,4 @@
-"""Distances, shortest paths and depth: the solution of the eikonal equation and its uses."""
+"""Distances, shortest paths and depth: the solution of the eikonal equation and its applications."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lggd.solvers.eikonal_problem import EikonalProblem, Solver
 from lggd.solvers.marching import FastMarching
 from lggd.solvers.solution import Solution
 
-# How many nodes `depth` tries as the median by default, and how many distances it holds in memory at once.
+# Number of candidates for the median that `depth` draws by default, and of distances that it solves for at once.
 NUM_CANDIDATES = 50
 COLUMNS_PER_BATCH = 32
 
@@ -101,26 +101,26 @@ def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, col
     if not 0 <= target < graph.num_nodes:
         raise InputError("target", f"name a node 0..{graph.num_nodes - 1}", target)
     if not math.isfinite(float(f[target])):
-        remedy = "Pick another one."
+        remedy = "Choose another target."
         raise InputError(
             "target", "be reachable", but="node {0} has no path to a source", remedy=remedy, nodes=[target]
         )
     layout = graph.layout()
     csr, height = layout.csr, layout.into_rows(f)
-    at = target if layout.rank is None else int(layout.rank[target])
-    rows = [at]
-    while height[at] > 0:
-        span = slice(int(csr.indptr[at]), int(csr.indptr[at + 1]))
+    row = target if layout.rank is None else int(layout.rank[target])
+    rows = [row]
+    while height[row] > 0:
+        span = slice(int(csr.indptr[row]), int(csr.indptr[row + 1]))
         neighbours = csr.indices[span].long()
-        slope = height[at] - height[neighbours]
+        slope = height[row] - height[neighbours]
         if csr.weight is not None:
             slope = slope * csr.weight[span].to(slope.dtype).sqrt()
         if len(slope) == 0 or not float(slope.max()) > 0:
-            node = at if layout.order is None else int(layout.order[at])
-            found = f"node {node} is lower than all its neighbours"
-            raise InputError("solution", "be a distance", but=found, remedy="Use distance().")
-        at = int(neighbours[int(slope.argmax())])
-        rows.append(at)
+            node = row if layout.order is None else int(layout.order[row])
+            clause = f"node {node} is lower than all its neighbours"
+            raise InputError("solution", "be a distance", but=clause, remedy="Use distance().")
+        row = int(neighbours[int(slope.argmax())])
+        rows.append(row)
     path = torch.tensor(rows[::-1], device=graph.device)
     return path if layout.order is None else layout.order[path]
 
@@ -181,19 +181,19 @@ def depth(
     else:
         nodes = Boundary.read(candidates, graph.num_nodes, "candidates")
         if not nodes.single:
-            raise InputError("candidates", "be one set of nodes", f"{len(nodes.columns)} sets", "Join them.")
+            raise InputError("candidates", "be one set of nodes", f"{len(nodes.columns)} sets", "Merge them.")
         chosen = torch.from_numpy(nodes.columns[0])
     means, reach = [], []
     for batch in torch.split(chosen, COLUMNS_PER_BATCH):
-        found = distance(graph, [[int(node)] for node in batch], p=p, potential=potential).value
-        reached = torch.isfinite(found)
-        means.append(found.masked_fill(~reached, 0).sum(0) / reached.sum(0))
+        values = distance(graph, [[int(node)] for node in batch], p=p, potential=potential).value
+        reached = torch.isfinite(values)
+        means.append(values.masked_fill(~reached, 0).sum(0) / reached.sum(0))
         reach.append(reached.sum(0))
     mean_distance, within_reach = torch.cat(means), torch.cat(reach)
     # A node that few others reach is close to all of them, which does not make it central.
     eligible = mean_distance.masked_fill(within_reach < within_reach.max(), math.inf)
     median = int(chosen[int(eligible.argmin())])
-    away = distance(graph, [median], p=p, potential=potential).value
-    reached = torch.isfinite(away)
-    farthest = float(away[reached].max()) or 1.0
-    return Depth(torch.where(reached, 1 - away / farthest, torch.zeros_like(away)), median, chosen, mean_distance)
+    value = distance(graph, [median], p=p, potential=potential).value
+    reached = torch.isfinite(value)
+    farthest = float(value[reached].max()) or 1.0
+    return Depth(torch.where(reached, 1 - value / farthest, torch.zeros_like(value)), median, chosen, mean_distance)

@@ -17,26 +17,26 @@ class InputError(ValueError):
     Parameters
     ----------
     argument : str or path
-        Name of what is wrong: an argument, an attribute of the data, a path.
+        Name of the offending argument, attribute or path.
     rule : str
-        What must hold, as it follows "must".
+        The rule, phrased to follow "must".
     value : object, optional
-        What was received instead, as it follows "got".
+        The value received, phrased to follow "got".
     remedy : str, optional
         How to fix it, in full sentences.
     but : str, optional
         A clause that replaces "got value".
     context : str, optional
-        Where it happened, such as the name of a model; printed before the message.
+        Where the error occurred, such as the name of a model; a prefix of the message.
     nodes : sequence, optional
         Node ids that the texts refer to as `{0}`, `{1}`, and so on.
     hints : mapping of str to str, optional
-        Python spellings that the texts refer to by name, as in `{directed}` for "directed=True".
+        Python expressions that the texts refer to by name, as in `{directed}` for "directed=True".
 
     Notes
     -----
-    An interface with words of its own replaces the parts of an error instead of editing its message. The command line
-    replaces `argument` by a flag, `nodes` by their names and `hints` by flags, with `replace`.
+    Other interfaces use `replace` to change the parts of an error instead of editing its message: the command line
+    replaces `argument` by a flag, `nodes` by their names and `hints` by flags.
 
     Examples
     --------
@@ -71,9 +71,9 @@ class InputError(ValueError):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        found = f", but {self.but}" if self.but else "" if self.value is _MISSING else f", got {self.value}"
-        ending = "" if found.endswith(("?", ".")) else "."
-        text = f"must {self.rule}{found}{ending} {self.remedy}".rstrip()
+        clause = f", but {self.but}" if self.but else "" if self.value is _MISSING else f", got {self.value}"
+        ending = "" if clause.endswith(("?", ".")) else "."
+        text = f"must {self.rule}{clause}{ending} {self.remedy}".rstrip()
         if self.nodes or self.hints:
             text = text.format(*self.nodes, **self.hints)
         return f"{self.context}: `{self.argument}` {text}" if self.context else f"`{self.argument}` {text}"
@@ -115,7 +115,7 @@ class InputWarning(UserWarning):
 
 
 class NotEnoughMemoryError(MemoryError):
-    """A computation does not fit into memory; the message names the need, what is free, and the remedy."""
+    """A computation does not fit into memory; the message states the memory needed, the memory free and the remedy."""
 
 
 def _restored(kind: type[InputError], parts: dict[str, Any]) -> InputError:
@@ -133,7 +133,7 @@ def error_context(name: str) -> Iterator[None]:
         context = f"{name}: {error.context}" if error.context else name
         raise error.replace(context=context) from error
     except Exception as error:
-        # Such as torch's own, from inside a user's module.
+        # For example torch's errors from inside a user's module.
         if name:
             error.add_note(f"This happened in {name}.")
         raise

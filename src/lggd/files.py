@@ -13,7 +13,7 @@ from lggd.errors import InputFileError
 
 
 def check_readable(path: str | Path) -> Path:
-    """The path, if it is a file."""
+    """Returns the path if it is a file."""
     path = Path(path)
     if path.is_dir():
         raise InputFileError(str(path), "be a file", "a folder", "Name a file inside it.")
@@ -23,7 +23,7 @@ def check_readable(path: str | Path) -> Path:
 
 
 def check_writable(path: str | Path) -> Path:
-    """The path, if a file can be written there. For checks before long work whose result would be lost."""
+    """Returns the path if a file can be written there. Call it before a long computation."""
     path = Path(path)
     if path.is_dir():
         raise InputFileError(str(path), "name a file to write", "a folder", "Add a file name.")
@@ -32,7 +32,7 @@ def check_writable(path: str | Path) -> Path:
 
 
 def check_folder_writable(path: str | Path, marker: str) -> Path:
-    """The resolved path, if a folder can be written there: it is new, empty, or contains a file called `marker`.
+    """Returns the resolved path if a folder can be written there: it is new, empty, or contains a file called `marker`.
 
     Folders without that file are never replaced.
     """
@@ -41,7 +41,7 @@ def check_folder_writable(path: str | Path, marker: str) -> Path:
         raise InputFileError(str(path), "name a folder to write", "a file", "Choose another name.")
     if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
         remedy = "Choose another name, or remove it yourself."
-        raise InputFileError(str(path), f"be new, empty or hold {marker}", "a folder with other files in it", remedy)
+        raise InputFileError(str(path), f"be new, empty or contain {marker}", "a folder with other files in it", remedy)
     _check_parent(path)
     return path
 
@@ -55,7 +55,7 @@ def _check_parent(path: Path) -> None:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path` to write to; it replaces `path` at the end, and is deleted if anything fails."""
+    """Yields a temporary path to write to; it replaces `path` at the end, and is deleted if anything fails."""
     path = check_writable(path)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
     os.close(handle)
@@ -70,9 +70,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(path: str | Path, marker: str) -> Iterator[Path]:
-    """A temporary folder beside `path` to fill; it replaces `path` at the end, and is deleted if anything fails.
+    """Yields a temporary folder to fill; it replaces `path` at the end, and is deleted if anything fails.
 
-    Write a file called `marker` into it: only a folder that has one, or is empty, is ever replaced.
+    Write a file called `marker` into it: only empty folders and folders with that file are ever replaced.
 
     Swapping two folders atomically is not portable, so there are three steps, all inside `path`'s own parent, during
     which both folders stay complete: (1) the old folder is renamed from `path` to `.NAME-XXXX/old`, (2) the new one
@@ -87,7 +87,7 @@ def replacing_folder(path: str | Path, marker: str) -> Iterator[Path]:
         new.mkdir()
         yield new
         if not (new / marker).is_file():
-            raise InputFileError(str(path), f"hold {marker} when complete, or it could never be replaced")
+            raise InputFileError(str(path), f"contain {marker} when complete, or it could never be replaced")
         check_folder_writable(path, marker)  # hours may have passed
         if path.exists():
             path.rename(old)
@@ -99,6 +99,7 @@ def replacing_folder(path: str | Path, marker: str) -> Iterator[Path]:
 
 
 def umask() -> int:
+    """Returns the umask of the process, which can only be read by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

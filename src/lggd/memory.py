@@ -1,4 +1,4 @@
-"""How much memory a computation takes: an estimate, and an error with a remedy where there is too little."""
+"""Memory estimates of computations, and an error with a remedy when memory runs out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEMINFO = Path("/proc/meminfo")
 
 @dataclass(frozen=True)
 class Memory:
-    """An estimate of the peak memory of a computation on one device. `str` makes it readable.
+    """An estimate of the peak memory of a computation on one device; `str()` formats it.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ def free_memory(device: torch.device) -> int | None:
 
 @contextmanager
 def explaining_shortage(what: str, estimate: Callable[[], Memory], remedy: str) -> Iterator[None]:
-    """Turns out-of-memory errors into one that says how much is needed, how much is free, and what to do."""
+    """Turns out-of-memory errors into one that states the memory needed, the memory free and the remedy."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -100,7 +100,7 @@ def explaining_shortage(what: str, estimate: Callable[[], Memory], remedy: str) 
 
 
 def _is_shortage(error: Exception) -> bool:
-    """Torch has an error class for GPUs; on a CPU only the message of a RuntimeError tells."""
+    """Torch has an error class for GPUs; on a CPU, only the message of a RuntimeError identifies it."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return any(words in str(error) for words in ("can't allocate memory", "not enough memory"))

@@ -1,4 +1,4 @@
-"""For scikit-learn: samples `X` and labels `y`, of which few need to be known, instead of a graph."""
+"""A scikit-learn estimator for samples `X` and labels `y`, few of which are known, instead of a graph."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ Array = NDArray[Any]
 
 UNLABELLED = -1
 FLOATS = (np.float64, np.float32)
-# Distances in place of samples leave nothing to learn from.
+# Not with precomputed distances: features are learned from the samples.
 METRICS = sorted({*VALID_METRICS["brute"], *VALID_METRICS["ball_tree"]} - {"precomputed", "pyfunc"})
 MAX_SEED = np.iinfo(np.int32).max
 
 
 class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Classify samples of which few are labelled, and take in new labels at once, without training.
+    """Classify samples of which few are labelled, and use new labels at once, without training.
 
     Every sample is joined to its `n_neighbors` nearest ones, and `lggd.LGGDClassifier` is fitted to that graph. Scale
     the columns of X first, as for any nearest-neighbour method. X may be sparse. `y = -1` marks unlabelled samples, as
@@ -58,17 +58,17 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_neighbors : int
-        Neighbours of each sample in the graph, and of new samples; at most one less than there are samples.
+        Neighbours of each sample in the graph, and of new samples; at most the number of samples minus 1.
     metric : str or callable
         The distance between samples: a name that `NearestNeighbors` knows, or a function of two samples.
     features : LGGD, GGD or None
-        As for `lggd.LGGDClassifier`. A class stands for its defaults.
+        As for `lggd.LGGDClassifier`. A class is called without arguments.
     backbone : GCN, GAT, ChebNet, JKNet, torch.nn.Module or None
         As for `lggd.LGGDClassifier`.
     optimization : Optimization
         How the backbone is trained.
     random_state : int, RandomState or None
-        Random seed, also of `features`; None is numpy's global one.
+        Random seed, also of `features`; None uses NumPy's global state.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings by name; with `deep` those of nested choices too, as "features__times"."""
+        """Return the settings by name; with `deep` also those of nested settings, as "features__times"."""
         params: dict[str, Any] = super().get_params(deep=False)
         nested = {name: _with_defaults(value) for name, value in params.items()} if deep else {}
         for name, choice in nested.items():
@@ -123,7 +123,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Change settings by name; "features__times" changes a nested one."""
+        """Change settings by name; "features__times" changes a nested setting."""
         direct = {name: value for name, value in params.items() if "__" not in name}
         super().set_params(**direct)
         for name, value in params.items():
@@ -154,7 +154,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         callback : callable, optional
             Called with a `Progress` after every epoch.
         checkpoint : Checkpoint, optional
-            Where to save unfinished training, and to resume it from.
+            Where unfinished training is saved, and resumed from.
 
         Returns
         -------
@@ -168,7 +168,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._nearest = NearestNeighbors(n_neighbors=min(n_neighbors, samples.shape[0] - 1), metric=metric)
         self._nearest.fit(samples)
         self._dtype = samples.dtype
-        # Equal samples are one point, which has the number of the first of them.
+        # Equal samples are one point, identified by the index of the first of them.
         self._number_of: dict[bytes, int] = {}
         self._points = np.array([self._number_of.setdefault(key, i) for i, key in enumerate(_row_keys(samples))])
         data = _graph_data(samples, codes, self._nearest)
@@ -202,7 +202,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return probabilities
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Return the accuracy on the labelled samples: those with `y = -1` do not count, so that searches work."""
+        """Return the accuracy on the labelled samples: those with `y = -1` are ignored, so that grid searches work."""
         predicted, labels = self.predict(X), column_or_1d(y)
         labelled = ~_is_unlabelled(labels)
         if not labelled.any():
@@ -228,17 +228,17 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         samples = _read_indices(indices, len(self.transduction_))
         codes = _codes_of(np.atleast_1d(np.asarray(labels)).ravel(), self.classes_)
         if len(codes) != len(samples):
-            raise InputError("labels", f"hold one class for each of the {len(samples)} samples", len(codes))
+            raise InputError("labels", f"contain one class for each of the {len(samples)} samples", len(codes))
         try:
             self.model_.add_labels(samples, codes)
         except LabelConflictError as error:
-            one, other = self.classes_[[error.label, error.known]].tolist()
-            clause = f"sample {error.node} would be both {one!r} and {other!r}"
+            new, known = self.classes_[[error.label, error.known]].tolist()
+            clause = f"sample {error.node} would be both {new!r} and {known!r}"
             raise error.replace(but=clause) from error
         self._update_transduction()
         return self
 
-    # -- parts of the above ---------------------------------------------------------------------------------------
+    # -- internals ------------------------------------------------------------------------------------------------
 
     def _check_neighbours(self) -> tuple[int, Any]:
         count = check_int("n_neighbors", self.n_neighbors, minimum=1)
@@ -248,7 +248,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return count, self.metric
 
     def _new_model(self) -> LGGDClassifier:
-        """The model to fit. What was passed to the constructor stays as it is."""
+        """Returns the model to fit. Constructor arguments are not modified."""
         seed = int(check_random_state(self.random_state).randint(MAX_SEED))
         features: Any = _with_defaults(self.features)
         if features is not None:
@@ -259,7 +259,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _update_transduction(self) -> None:
         """Sets the predictions for the samples of fit."""
         probabilities = self.model_.predict_proba().cpu().numpy().astype(np.float64)
-        # A row that is found again by its entries must have one prediction: equal samples share the mean of theirs.
+        # `predict` identifies rows by their entries: equal samples share the mean of their predictions.
         total = np.zeros_like(probabilities)
         np.add.at(total, self._points, probabilities)
         probabilities = total[self._points]
@@ -283,7 +283,7 @@ def _is_unlabelled(y: Array) -> Array:
 
 
 def _read_labels(y: Array) -> tuple[Array, Array]:
-    """The classes `[K]`, and the number of the class of each sample, int64 `[N]`, -1 without a label."""
+    """The classes `[K]`, and the class index of each sample, int64 `[N]`, -1 without a label."""
     labelled = ~_is_unlabelled(y)
     if not labelled.any():
         raise InputError("y", "label samples of at least two classes", "-1 for all", "Label one of each class.")
@@ -303,23 +303,23 @@ def _read_labels(y: Array) -> tuple[Array, Array]:
 
 def _read_indices(indices: ArrayLike, count: int) -> Array:
     """Row numbers of samples, int64 `[M]`."""
-    read = np.atleast_1d(np.asarray(indices))
-    if read.size == 0:
+    rows = np.atleast_1d(np.asarray(indices))
+    if rows.size == 0:
         return np.empty(0, np.int64)
-    if read.dtype.kind == "b":
-        if read.shape != (count,):
-            raise InputError("indices", f"have shape [{count}] as a mask", list(read.shape))
-        return np.flatnonzero(read)
-    if read.dtype.kind not in "ui" or read.ndim != 1:
-        raise InputTypeError("indices", "be row numbers [M] or a mask", f"{read.dtype} of shape {list(read.shape)}")
-    outside = read[(read < 0) | (read >= count)]
+    if rows.dtype.kind == "b":
+        if rows.shape != (count,):
+            raise InputError("indices", f"have shape [{count}] as a mask", list(rows.shape))
+        return np.flatnonzero(rows)
+    if rows.dtype.kind not in "ui" or rows.ndim != 1:
+        raise InputTypeError("indices", "be row numbers [M] or a mask", f"{rows.dtype} of shape {list(rows.shape)}")
+    outside = rows[(rows < 0) | (rows >= count)]
     if len(outside):
         raise InputError("indices", f"name samples 0..{count - 1} of fit", outside[0], "Others need a new fit.")
-    return read.astype(np.int64)
+    return rows.astype(np.int64)
 
 
 def _codes_of(labels: Array, classes: Array) -> Array:
-    """The number of the class of each label, int64 `[M]`."""
+    """The class index of each label, int64 `[M]`."""
     number = {label: code for code, label in enumerate(classes.tolist())}
     unknown = [label for label in labels.tolist() if label not in number]
     if unknown:
@@ -333,16 +333,16 @@ def _codes_of(labels: Array, classes: Array) -> Array:
 
 
 def _row_keys(X: Any) -> list[bytes]:
-    """A digest of each row, the same for the same numbers, whether stored densely or not.
+    """A digest of each row, equal for equal numbers, dense or sparse.
 
-    Equality, not distance 0: rounding may put a sample at some distance from itself, and a metric two samples at none.
+    Equality, not distance 0: rounding may separate a sample from itself, and a metric may not separate two samples.
     """
     rows = sp.csr_array(X, copy=True)
     rows.sum_duplicates()
     rows.eliminate_zeros()
-    places = rows.indices.astype(np.int64)
-    rows_between = pairwise(rows.indptr.tolist())
-    return [blake2b(places[a:b].tobytes() + rows.data[a:b].tobytes(), digest_size=16).digest() for a, b in rows_between]
+    columns = rows.indices.astype(np.int64)
+    bounds = pairwise(rows.indptr.tolist())
+    return [blake2b(columns[a:b].tobytes() + rows.data[a:b].tobytes(), digest_size=16).digest() for a, b in bounds]
 
 
 def _graph_data(X: Any, codes: Array, nearest: NearestNeighbors) -> Data:
@@ -354,15 +354,15 @@ def _graph_data(X: Any, codes: Array, nearest: NearestNeighbors) -> Data:
 
 
 def _node_features(X: Any) -> torch.Tensor:
-    """X as networks see it, float32, every column with standard deviation 1 and, unless sparse, mean 0.
+    """X as the input of networks, float32, every column with standard deviation 1 and, unless sparse, mean 0.
 
-    Networks see the direction of a row, and far from 0 all rows point the same way. Neighbours are those of X itself.
+    Networks use the direction of a row, and far from 0 all rows point the same way. Neighbours are computed from X.
     """
     scaled = StandardScaler(with_mean=not sp.issparse(X)).fit_transform(X)
     if not sp.issparse(scaled):
         return torch.from_numpy(scaled.astype(np.float32))
     coo = scaled.tocoo()
-    places = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
+    indices = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
     values = torch.from_numpy(coo.data.astype(np.float32))
     with without_sparse_warnings():
-        return torch.sparse_coo_tensor(places, values, coo.shape).coalesce()
+        return torch.sparse_coo_tensor(indices, values, coo.shape).coalesce()

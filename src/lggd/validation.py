@@ -1,4 +1,4 @@
-"""The checks that every room needs. Each returns what it checked, or raises an `InputError` that names the remedy."""
+"""Checks of arguments. Each returns the checked value, or raises an `InputError` that names the remedy."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-# How many names to compare a misspelt one with (comparing is slow), and how many an error lists.
+# Number of names that a misspelt one is compared with (comparing is slow), and number of names that an error lists.
 NAMES_COMPARED, NAMES_LISTED = 10_000, 12
 
 
 def check_int(name: str, value: Any, minimum: int, remedy: str = "") -> int:
-    """A whole number of at least `minimum`; booleans are refused.
+    """Checks for a whole number of at least `minimum`; booleans are refused.
 
     >>> check_int("epochs", 5, minimum=1)
     5
@@ -39,7 +39,7 @@ def check_real(
     rule: str = "",
     remedy: str = "",
 ) -> float:
-    """A number between `low` and `high`; `closed` names the ends that belong to it: "both", "left", "right", "neither".
+    """Checks for a number between `low` and `high`; `closed` is "both", "left", "right" or "neither".
 
     >>> check_real("dropout", 0.5, 0, 1, closed="left")
     0.5
@@ -53,24 +53,24 @@ def check_real(
 
 
 def check_fraction(name: str, value: Any, remedy: str = "") -> float:
-    """A share in [0, 1), as of entries that are dropped."""
+    """Checks for a fraction in [0, 1), such as a dropout rate."""
     return check_real(name, value, 0, 1, closed="left", remedy=remedy or f"Use {name}=0 for none.")
 
 
 def check_positive(name: str, value: Any, remedy: str = "") -> float:
-    """A number above 0 and finite."""
+    """Checks for a positive, finite number."""
     return check_real(name, value, 0, closed="neither", rule="be positive and finite", remedy=remedy)
 
 
 def check_choice(name: str, value: T, choices: Collection[T]) -> T:
-    """One of a few values."""
+    """Checks for one of a few values."""
     if value not in choices:
         raise InputError(name, f"be one of {', '.join(map(repr, choices))}", repr(value))
     return value
 
 
 def check_name(argument: str, name: Any, known: Collection[str]) -> str:
-    """One of the known names; the error suggests the closest one."""
+    """Checks for one of the known names; the error suggests the closest one."""
     if name not in known:
         rule = f"be one of {', '.join(known)}"
         raise InputError(argument, rule, repr(name), suggestion(str(name), list(known)))
@@ -78,43 +78,43 @@ def check_name(argument: str, name: Any, known: Collection[str]) -> str:
 
 
 def check_instance(name: str, value: Any, kinds: Any, description: str, remedy: str = "") -> Any:
-    """An object of some class; `description` is what errors call it, as in "an Optimization()"."""
+    """Checks the class of an object; errors refer to it by `description`, as in "an Optimization()"."""
     if not isinstance(value, kinds):
         raise InputTypeError(name, f"be {description}", repr(value), remedy)
     return value
 
 
 def check_finite(name: str, values: Tensor, remedy: str = "Fill or drop those entries first.") -> Tensor:
-    """A tensor without NaN and infinity."""
+    """Checks for a tensor without NaN and infinity."""
     if not bool(values.isfinite().all()):
         raise InputError(name, "be finite", "NaN or infinity", remedy)
     return values
 
 
 def check_entries(name: str, values: Tensor, valid: Tensor, rule: str, place: str, remedy: str = "") -> None:
-    """A matrix whose entries are all `valid`; the error gives the first that is not, as in "-1 at node 3, column 0"."""
+    """Checks that all entries of a matrix are `valid`; the error gives the first invalid one and its position."""
     if not bool(valid.all()):
         row, column = (int(x) for x in (~valid).nonzero()[0])
-        found = f"{float(values[row, column]):g} at {place} "
+        entry = f"{float(values[row, column]):g} at {place} "
         if place == "node":
-            raise InputError(name, rule, f"{found}{{0}}, column {column}", remedy, nodes=[row])
-        raise InputError(name, rule, f"{found}{row}, column {column}", remedy)
+            raise InputError(name, rule, f"{entry}{{0}}, column {column}", remedy, nodes=[row])
+        raise InputError(name, rule, f"{entry}{row}, column {column}", remedy)
 
 
 def check_same_length(name: str, values: Sequence[Any], count: int, of: str) -> None:
-    """As many values as there are of something else, as in "one per node"."""
+    """Checks for one value per item: `count` items, called `of` in errors."""
     if len(values) != count:
-        raise InputError(name, f"hold one value per {of}, {count} in all", len(values))
+        raise InputError(name, f"contain one value per {of}, {count} in all", len(values))
 
 
 def suggestion(name: str, known: Sequence[str], otherwise: str = "") -> str:
-    """Asks "Did you mean …?" with the closest known name, ignoring case; `otherwise` where none is close."""
+    """Returns "Did you mean …?" with the closest known name, ignoring case, or `otherwise` if none is close."""
     compared = {other.lower(): other for other in reversed(known[:NAMES_COMPARED])}
     close = get_close_matches(name.lower(), list(compared), n=1)
     return f"Did you mean {compared[close[0]]!r}?" if close else otherwise
 
 
 def listed(names: Sequence[str]) -> str:
-    """The names separated by commas; only the first dozen where there are many."""
+    """Returns the names separated by commas; of many, only the first dozen."""
     shown = ", ".join(names[:NAMES_LISTED])
     return shown if len(names) <= NAMES_LISTED else f"{shown} and {len(names) - NAMES_LISTED} more"

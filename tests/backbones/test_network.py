@@ -277,8 +277,8 @@ def test_invalid_settings_are_rejected(make, name):
 @pytest.mark.parametrize(
     ("edge_index", "edge_weight", "told"),
     [
-        (torch.tensor([[0, 20], [1, 0]]), None, "`edge_index` must hold node numbers from 0 to 19, got 20"),
-        (torch.tensor([[0, 1], [1, -1]]), None, "`edge_index` must hold node numbers from 0 to 19, got -1"),
+        (torch.tensor([[0, 20], [1, 0]]), None, "`edge_index` must contain node ids from 0 to 19, got 20"),
+        (torch.tensor([[0, 1], [1, -1]]), None, "`edge_index` must contain node ids from 0 to 19, got -1"),
         (torch.tensor([[0, 1]]), None, r"`edge_index` must be int64 \[2, E\]"),
         (torch.tensor([[0.0], [1.0]]), None, r"`edge_index` must be int64 \[2, E\]"),
     ],

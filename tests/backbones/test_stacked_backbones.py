@@ -260,10 +260,10 @@ def test_edge_weights_receive_no_gradients(backbone):
         ({"modules": [GCN(), GCN(dropout=0.1), GCN()]}, r"`modules` must be of one backbone"),
         ({"modules": [GCN(), GCN(), OWN[0]]}, "`modules` must all belong to a backbone .*got 2 of 3"),
         ({"names": ("one", "two", "one")}, "`names` must be distinct, got"),
-        ({"names": ("one", "two")}, "`names` must hold one value per problem, 3 in all, got 2"),
-        ({"seeds": (0,)}, "`seeds` must hold one value per module, 3 in all, got 1"),
+        ({"names": ("one", "two")}, "`names` must contain one value per problem, 3 in all, got 2"),
+        ({"seeds": (0,)}, "`seeds` must contain one value per module, 3 in all, got 1"),
         ({"x": torch.ones(2, 120, FEATURES)}, r"`x` must be \[N, F\] or \[3, N, F\] for 3 modules, got \[2, 120, 6\]"),
-        ({"unlabelled": 1}, "`train` must hold the class of at least one training node of 'two', got none"),
+        ({"unlabelled": 1}, "`train` must contain the class of at least one training node of 'two', got none"),
     ],
 )
 def test_invalid_input_is_rejected(change, told):

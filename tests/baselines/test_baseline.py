@@ -162,7 +162,7 @@ def test_predictions_are_for_the_graph_of_the_fit():
     assert model.predict_proba(data.clone()) is model.probabilities_
     with pytest.raises(ValueError, match="`data` must be the graph that the baseline was fitted to"):
         model.predict(blocks(seed=1))
-    with pytest.raises(ValueError, match="take labels without training, got DropEdge"):
+    with pytest.raises(ValueError, match="accept labels without training, got DropEdge"):
         model.add_labels([20], [1])
 
 

@@ -282,7 +282,7 @@ def test_help_lists_datasets_and_methods() -> None:
         (["karate", "--method", "goal", "--backbone", "gat"], "`--backbone` must be omitted for goal"),
         (["karate", "--method", "ggd", "--preset", "paper"], "`--preset` must be omitted for other methods than lggd"),
         (["karate", "--method", "mixup", "--backbone", "gat"], "`--backbone` must be"),
-        (["karate", "--out", "mine"], "mine` must be new, empty or hold run.json, got a folder with other"),
+        (["karate", "--out", "mine"], "mine` must be new, empty or contain run.json, got a folder with other"),
         (["karate", "--out", "no/where"], "must lie in a folder that exists"),
         (["karate", "--out", "n.csv"], "must name a folder to write, got a file"),
     ],

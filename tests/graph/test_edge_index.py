@@ -20,8 +20,8 @@ def test_weights_come_from_edge_weight_or_edge_attr():
     [
         (torch.zeros(3, 4, dtype=torch.int64), None, r"`edge_index` must be int64 \[2, E\], got torch.int64 \[3, 4\]"),
         (torch.zeros(2, 4), None, r"`edge_index` must be int64 \[2, E\], got torch.float32 \[2, 4\]"),
-        (torch.tensor([[0], [5]]), None, "`edge_index` must hold node numbers from 0 to 4, got 5"),
-        (torch.tensor([[-1], [0]]), None, "`edge_index` must hold node numbers from 0 to 4, got -1"),
+        (torch.tensor([[0], [5]]), None, "`edge_index` must contain node ids from 0 to 4, got 5"),
+        (torch.tensor([[-1], [0]]), None, "`edge_index` must contain node ids from 0 to 4, got -1"),
         (
             torch.tensor([[0], [1]]),
             torch.ones(2),

@@ -20,7 +20,7 @@ from sample_reports import bare, small
         ({"classes": []}, "`classes` must hold at least one class"),
         ({"times": []}, "`times` must hold at least one time"),
         ({"times": [1.0, math.nan]}, "`times` must be finite"),
-        ({"ids": ["a"]}, "`ids` must hold one value per node, 6 in all, got 1"),
+        ({"ids": ["a"]}, "`ids` must contain one value per node, 6 in all, got 1"),
         ({"accuracy": {"reference": 1.0}}, '`accuracy` must have the keys "model" and "reference", got'),
         (
             {"accuracy": {"reference": 101.0, "model": None}},

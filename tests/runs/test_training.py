@@ -180,5 +180,5 @@ def test_damaged_or_foreign_training_is_refused(tmp_path: Path) -> None:
         training.open(resume=True)
     (tmp_path / "b.training").mkdir()
     (tmp_path / "b.training" / "thesis.txt").touch()
-    assert "must be new, empty or hold training.json" in refused("run", "karate", "--out", tmp_path / "b")
+    assert "must be new, empty or contain training.json" in refused("run", "karate", "--out", tmp_path / "b")
     assert (tmp_path / "b.training" / "thesis.txt").exists()

@@ -247,7 +247,7 @@ def test_one_start_is_broadcast_to_all_columns():
 
 
 def test_without_sources_a_start_is_needed():
-    with pytest.raises(ValueError, match="`start` must be given"):
+    with pytest.raises(ValueError, match="`start` must be passed"):
         evolve(LASSO.graph, None)
 
 

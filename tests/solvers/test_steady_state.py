@@ -57,7 +57,7 @@ def test_a_steady_start_takes_no_steps():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"sources": None, "start": torch.ones(7)}, "`sources` must be given"),
+        ({"sources": None, "start": torch.ones(7)}, "`sources` must be passed"),
         ({"tol": 0.0}, "`tol` must"),
         ({"scheme": TorchDiffEq()}, "`scheme` must be a stepping scheme"),
     ],

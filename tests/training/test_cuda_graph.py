@@ -10,7 +10,7 @@ class _Probe:
     """Garbage as soon as nobody else knows it, but only the collector can tell."""
 
 
-def test_no_garbage_collection_while_recording():
+def test_no_garbage_collection_while_captured():
     """An earlier recording that went then would spoil the new one."""
     probe = _Probe()
     probe.itself, gone = probe, weakref.finalize(probe, list)

@@ -21,7 +21,7 @@ Sources = NodeSet | Sequence[NodeSet]
 
 @dataclass(frozen=True, eq=False)
 class Boundary:
-    """Sorted, distinct node ids per column. `single`: one set was passed, rather than a list of sets."""
+    """Sorted, distinct node ids per column. `single` is True for one set, False for a list of sets."""
 
     columns: tuple[NDArray[np.int64], ...]
     single: bool
@@ -58,7 +58,7 @@ def _read_set(nodes: Any, num_nodes: int, name: str) -> NDArray[np.int64]:
             raise InputError(name, f"have shape [{num_nodes}] as a mask", list(array.shape))
         array = np.flatnonzero(array)
     if array.size == 0:
-        raise InputError(name, "name at least one node", "none", "Distances need something to start from.")
+        raise InputError(name, "name at least one node", "none", "Distances are measured from these nodes.")
     if array.ndim != 1 or array.dtype.kind not in "ui":
         raise InputTypeError(name, "be node ids or a mask", f"{array.dtype} of shape {list(array.shape)}")
     outside = (array < 0) | (array >= num_nodes)

@@ -1,6 +1,6 @@
-"""The paper's operators in plain torch: the reference for every kernel and solver, not made to be fast.
+"""The paper's operators in plain torch: the reference for every kernel and solver, not optimised for speed.
 
-Each takes a function f `[N]` or many at once `[N, C]`; edge values are `[E]` or `[E, C]` along `Graph.edge_index`.
+Each takes one function f `[N]` or several `[N, C]`; edge values are `[E]` or `[E, C]` along `Graph.edge_index`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lggd.graph.csr import CSR
 
 
 def check_p(p: float) -> float:
-    """The exponent as a float, if it lies in [1, ∞]."""
+    """Returns the exponent as a float if it lies in [1, ∞]."""
     if isinstance(p, bool) or not isinstance(p, Real):
         raise InputTypeError("p", "be a number in [1, inf]", repr(p), "Use p=math.inf for shortest paths.")
     if not p >= 1:
@@ -68,8 +68,8 @@ def p_norm(csr: CSR, nonnegative: Tensor, p: float) -> Tensor:
     return torch.where(positive, scale * torch.where(positive, total, torch.ones_like(total)) ** (1 / p), total)
 
 
-def _reduce(csr: CSR, by_edge: Tensor, how: str) -> Tensor:
-    if how == "sum":
+def _reduce(csr: CSR, by_edge: Tensor, reduction: str) -> Tensor:
+    if reduction == "sum":
         return torch.segment_reduce(by_edge, "sum", offsets=csr.indptr, initial=0)
     # Not segment_reduce: its gradient counts equal maxima twice.
     index = csr.rows if by_edge.dim() == 1 else csr.rows.unsqueeze(1).expand_as(by_edge)

@@ -1,4 +1,4 @@
-"""What every model has in common: its labels, its contract, its files, and how its training is divided into passes."""
+"""The common parts of all models: interface, labels, files, and the division of training into passes."""
 
 from lggd.estimator.estimator import NodeClassifier
 

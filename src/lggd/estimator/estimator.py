@@ -1,4 +1,4 @@
-"""The contract of all models: fitted, asked for predictions, given more labels and saved in the same way."""
+"""The interface of all models: fit, predict, add labels, save and load."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class NodeClassifier(ABC):
     """A model that classifies the nodes of the graph it is fitted to.
 
     Subclasses are dataclasses whose fields are their settings; they implement `_fit_to`, `_probabilities`, `_state` and
-    `_restore`. What fitting learns ends in an underscore.
+    `_restore`. Attributes set by `fit` end in an underscore.
 
     Attributes
     ----------
     labels_ : Tensor
-        The labels in use, int64 `[N]`, -1 where there is none.
+        The labels in use, int64 `[N]`, -1 for unlabelled nodes.
     num_classes_ : int
         The number of classes K.
     history_ : dict
         Training curves by stage: `history_["backbone"]["train_loss"]` holds one value per epoch.
     additions_ : list of dict
-        What `add_labels` added, and when.
+        The labels added by `add_labels`, with timestamps.
     metadata_ : dict
-        Anything of the user's that JSON can hold, such as the names of nodes and classes; saved with the model.
+        User data for JSON, such as the names of nodes and classes; saved with the model.
     """
 
     seed: int | torch.Generator
@@ -56,22 +56,22 @@ class NodeClassifier(ABC):
 
     @property
     def accepts_labels(self) -> bool:
-        """Whether `add_labels` works: whether more labels can be used without training."""
+        """Whether `add_labels` works, because more labels can be used without training."""
         return True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         storage.saveable(cls)
 
-    # -- what a model implements ----------------------------------------------------------------------------------
+    # -- to be implemented by a model -----------------------------------------------------------------------------
 
     @abstractmethod
     def check_settings(self) -> None:
-        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        """Checks the settings, without data; raises an `InputError` if one is invalid."""
 
     @abstractmethod
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-        """Fits the model to these labels: a generator that yields the training it needs and is sent the results.
+        """Fits the model to these labels: a generator that yields training requests and is sent the results.
 
         Afterwards only the training labels are in use, so that an outer model can be trained on its predictions.
         """
@@ -82,18 +82,18 @@ class NodeClassifier(ABC):
 
     @abstractmethod
     def _state(self) -> dict[str, Tensor]:
-        """What was learned, as tensors by name."""
+        """The learned tensors by name."""
 
     @abstractmethod
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        """Takes over such a state; `labels_` and `num_classes_` are set already."""
+        """Restores such a state; `labels_` and `num_classes_` are already set."""
 
     # -- fitting --------------------------------------------------------------------------------------------------
 
     def fit(self, data: Any, *, callback: Callback | None = None, checkpoint: Checkpoint | None = None) -> Self:
         """Fit the model to a graph with some labelled nodes.
 
-        A fit that fails leaves the model unfitted; a refit forgets everything learned or added before.
+        A fit that fails leaves the model unfitted; a refit discards everything learned or added before.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class NodeClassifier(ABC):
         callback : callable, optional
             Called with a `Progress` after every epoch.
         checkpoint : Checkpoint, optional
-            Where to save unfinished training, and to resume it from.
+            Where unfinished training is saved, and resumed from.
 
         Returns
         -------
@@ -114,16 +114,16 @@ class NodeClassifier(ABC):
         return self
 
     def _start(self, data: Any, num_classes: int) -> None:
-        """Forgets what was learned before."""
+        """Resets the fitted attributes."""
         self._unfit()
         self.num_classes_, self.data_ = num_classes, without_labels(data)
         self.history_, self.additions_, self.metadata_ = {}, [], {}
 
     def _unfit(self) -> None:
-        self.__dict__.pop("labels_", None)  # what has labels is fitted
+        self.__dict__.pop("labels_", None)  # a model with labels counts as fitted
 
     def _fit(self, task: FitTask) -> FitSteps:
-        """Fits the model on its own: holds out labels for validation where none are given, and uses all afterwards."""
+        """Fits the model on its own: holds out labels where there are no validation nodes, and uses all afterwards."""
         self.check_settings()
         seed = read_seed(self.seed if task.seed is None else task.seed)
         labels = task.labels
@@ -134,7 +134,7 @@ class NodeClassifier(ABC):
 
     @property
     def _held_out(self) -> float:
-        """The fraction of labels to hold out for validation where none are given."""
+        """The fraction of labels to hold out where there are no validation nodes."""
         return VALIDATION
 
     # -- predictions ----------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class NodeClassifier(ABC):
         return self._probabilities(self.data_ if data is None else data)
 
     def score(self, data: Any, mask: Tensor | None = None) -> float:
-        """Return the accuracy over `mask`, or `data.test_mask`, or all labels in `data.y` that the model lacks."""
+        """Return the accuracy over `mask`, or `data.test_mask`, or the labels in `data.y` that the model lacks."""
         return accuracy(self.predict(data), data, mask, self.labels_)
 
     def add_labels(self, nodes: Any, labels: Any) -> Self:
@@ -169,7 +169,7 @@ class NodeClassifier(ABC):
         self._check_fitted()
         if not self.accepts_labels:
             remedy = "Fit it again with all labels, or use distances as features, as in LGGDClassifier(LGGD())."
-            raise InputError("model", "take labels without training", type(self).__name__, remedy)
+            raise InputError("model", "accept labels without training", type(self).__name__, remedy)
         before = self.labels_
         merged = merge_labels(before, nodes, labels, self.num_classes_)
         self._set_labels(merged)
@@ -179,17 +179,17 @@ class NodeClassifier(ABC):
         return self
 
     def _set_labels(self, labels: Tensor) -> None:
-        """Predicts from these labels; models within a model are told the same."""
+        """Uses these labels for predictions, in nested models too."""
         self.labels_ = labels
 
     # -- settings -------------------------------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings by name; with `deep` those of nested choices too, as "features__times"."""
+        """Return the settings by name; with `deep` also those of nested settings, as "features__times"."""
         return get_params(self, deep)
 
     def set_params(self, **params: Any) -> Self:
-        """Change settings by name; "features__times" changes a nested one."""
+        """Change settings by name; "features__times" changes a nested setting."""
         for name, value in changed_params(self, params).items():
             setattr(self, name, value)
         return self
@@ -200,7 +200,7 @@ class NodeClassifier(ABC):
     # -- files ----------------------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
-        """Save everything that predictions need, the graph included, into a folder; a model there is replaced."""
+        """Save everything that predictions need, the graph included, into a folder; replaces a model there."""
         self._check_fitted()
         storage.save_model(self, folder)
 
@@ -210,11 +210,11 @@ class NodeClassifier(ABC):
         model = storage.load_model(folder, **modules)
         if not isinstance(model, cls):
             remedy = f"Use {type(model).__name__}.load or lggd.load_model."
-            raise InputError(str(folder), f"hold a saved {cls.__name__}", f"a {type(model).__name__}", remedy)
+            raise InputError(str(folder), f"contain a saved {cls.__name__}", f"a {type(model).__name__}", remedy)
         return model
 
     def _restored(self, model: Any, data: Any, state: Mapping[str, Tensor]) -> Any:
-        """A copy of a model within this one that takes over its saved state."""
+        """Returns a copy of a nested model, restored from its saved state."""
         model = copy.copy(model)
         model._start(data, self.num_classes_)
         model.labels_ = self.labels_

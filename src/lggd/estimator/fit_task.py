@@ -1,4 +1,4 @@
-"""What a model is fitted to."""
+"""The inputs of a fit: data, labels and seed."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class GraphInput:
 
 @dataclass(frozen=True, eq=False)
 class FitTask:
-    """What one model is fitted to.
+    """The inputs of the fit of one model.
 
-    `labels` and `seed` are given where an outer model has chosen them. `name` is what errors and curves call the
-    model, "" for the only one, and `prefix` stands before the names of its training stages.
+    `labels` and `seed` are set where an outer model has chosen them. `name` identifies the model in errors and curves,
+    "" for the only one, and `prefix` begins the names of its training stages.
     """
 
     data: Any
@@ -60,7 +60,7 @@ class FitTask:
 
 
 def check_data(data: Any) -> None:
-    """Refuses what is not PyG data."""
+    """Raises an error unless this is PyG data."""
     if not hasattr(data, "edge_index") or not hasattr(data, "num_nodes"):
         raise InputTypeError("data", "be a PyG Data", type(data).__name__)
 
@@ -82,11 +82,11 @@ def input_tensors(data: Any) -> list[Tensor | None]:
 
 
 def without_labels(data: Any) -> Any:
-    """The graph and its node features alone: what predictions may depend on besides the known labels."""
+    """The graph and its node features alone: all that predictions may depend on besides the known labels."""
     from torch_geometric.data import Data
 
-    kept = {name: getattr(data, name, None) for name in INPUTS}
-    return Data(**{name: value for name, value in kept.items() if value is not None}, num_nodes=data.num_nodes)
+    inputs = {name: getattr(data, name, None) for name in INPUTS}
+    return Data(**{name: value for name, value in inputs.items() if value is not None}, num_nodes=data.num_nodes)
 
 
 def same_inputs(one: Any, other: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The labels that a model may see, and no others."""
+"""The labels of training and validation nodes, the only ones that a model may read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 from lggd.errors import InputError, InputTypeError
 
 UNLABELLED = -1
-# The fewest labels of a class from which some are held out for validation.
+# The minimum number of labels per class for holding some out for validation.
 FEWEST_TO_HOLD_OUT = 20
 
 
 class LabelConflictError(InputError):
-    """A node would have two labels: `label`, which is new, and `known`."""
+    """A node would have two labels: the new `label`, and `known`."""
 
     node: int
     label: int
@@ -28,8 +28,8 @@ class LabelConflictError(InputError):
 class Labels:
     """The classes of the training nodes and of the validation nodes, both int64 `[N]` with -1 elsewhere.
 
-    `held_out` says that the validation nodes were drawn from the training nodes, so that they may join the boundary
-    once training is over.
+    `held_out` means that the validation nodes were drawn from the training nodes: they may join the boundary after
+    training.
     """
 
     train: Tensor
@@ -49,25 +49,25 @@ class Labels:
         hidden = torch.full_like(y, UNLABELLED)
         if train_mask is None:
             if val_mask is not None:
-                remedy = "Say which labels to train on."
+                remedy = "Pass a mask of the labels to train on."
                 raise InputError("data.val_mask", "come with a train_mask", "none", remedy)
             return cls.checked(y, hidden)
         if val_mask is None:
             return cls.checked(torch.where(train_mask, y, hidden), hidden)
         if bool((train_mask & val_mask).any()):
             node = int((train_mask & val_mask).nonzero()[0])
-            raise InputError("data.val_mask", "not overlap train_mask", but="both hold node {0}", nodes=[node])
+            raise InputError("data.val_mask", "not overlap train_mask", but="both contain node {0}", nodes=[node])
         return cls.checked(torch.where(train_mask, y, hidden), torch.where(val_mask, y, hidden))
 
     @classmethod
     def checked(cls, train: Tensor, validation: Tensor) -> Labels:
-        """Every class from 0 to the largest needs a training label; validation nodes have no other class."""
+        """Checks that every class from 0 to the largest has a training label; validation nodes have no other class."""
         for name, labels in (("train", train), ("validation", validation)):
             below = (labels < UNLABELLED).nonzero()
             if len(below):
                 node = int(below[0])
                 value = f"{int(labels[node])} at the {name} node {{0}}"
-                raise InputError("data.y", "hold classes from 0, or -1 for unlabelled nodes", value, nodes=[node])
+                raise InputError("data.y", "contain classes from 0, or -1 for unlabelled nodes", value, nodes=[node])
         if not bool((train >= 0).any()):
             raise InputError("data.y", "label at least one training node", "none", "Distances need a boundary.")
         classes = torch.unique(train[train >= 0])
@@ -96,10 +96,10 @@ class Labels:
         return torch.where(self.validation >= 0, self.validation, self.train)
 
     def hold_out(self, fraction: float, generator: torch.Generator) -> Labels:
-        """Labels with validation nodes: those given, or else this fraction of each class's labels, drawn at random.
+        """Labels with validation nodes: the existing ones, or else a fraction of each class's labels, drawn at random.
 
-        None are held out where some class has fewer than `FEWEST_TO_HOLD_OUT` labels: a handful of validation nodes
-        tells less than the labels are worth. Training then runs for a fixed number of epochs.
+        None are held out where some class has fewer than `FEWEST_TO_HOLD_OUT` labels: they are more useful for training
+        than for validation. Training then runs for a fixed number of epochs.
         """
         fewest = int(torch.bincount(self.train[self.train >= 0]).min())
         if self.has_validation or fraction == 0 or fewest < FEWEST_TO_HOLD_OUT:
@@ -114,7 +114,7 @@ class Labels:
 
 
 def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Tensor:
-    """`known` int64 `[N]` with the classes of more nodes in it; a contradiction is an error."""
+    """Returns `known`, int64 `[N]`, with the labels of more nodes; raises an error if two labels of a node differ."""
     ids = _as_tensor("nodes", nodes).to(known.device)
     if ids.dtype == torch.bool:
         if ids.shape != known.shape:
@@ -122,7 +122,7 @@ def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Te
         ids = ids.nonzero().squeeze(1)
     ids, classes = ids.reshape(-1), _as_tensor("labels", labels).to(known.device).reshape(-1)
     if len(ids) != len(classes):
-        raise InputError("labels", f"hold one class for each of the {len(ids)} nodes", len(classes))
+        raise InputError("labels", f"contain one class for each of the {len(ids)} nodes", len(classes))
     if not len(ids):
         return known
     for name, values in (("nodes", ids), ("labels", classes)):
@@ -138,12 +138,12 @@ def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Te
         raise InputError("labels", f"be classes 0..{num_classes - 1}", int(classes[outside][0]), remedy)
     merged = known.clone()
     merged[ids] = classes
-    clash = (merged[ids] != classes) | ((known[ids] >= 0) & (known[ids] != classes))
-    if bool(clash.any()):
-        node, label = int(ids[clash][0]), int(classes[clash][0])
+    conflict = (merged[ids] != classes) | ((known[ids] >= 0) & (known[ids] != classes))
+    if bool(conflict.any()):
+        node, label = int(ids[conflict][0]), int(classes[conflict][0])
         other = int(known[node] if known[node] >= 0 else merged[node])
         clause, remedy = f"node {{0}} has two labels: {label} and {other}", "Leave it out, or fit again."
-        error = LabelConflictError("labels", "agree with those known", but=clause, remedy=remedy, nodes=[node])
+        error = LabelConflictError("labels", "agree with the known labels", but=clause, remedy=remedy, nodes=[node])
         error.node, error.label, error.known = node, label, other
         raise error
     return merged
@@ -152,7 +152,7 @@ def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Te
 def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -> float:
     """The fraction of `predicted` classes that equal `data.y`.
 
-    It is taken over `mask`, or `data.test_mask`, or all labels that are not `known` (-1), whichever comes first.
+    Computed over `mask`, or else `data.test_mask`, or else all labels that are not `known` (-1).
     """
     y = getattr(data, "y", None)
     if not isinstance(y, Tensor):
@@ -165,7 +165,7 @@ def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -
         raise InputError("mask", f"be a mask of shape {list(y.shape)}", f"{mask.dtype} {list(mask.shape)}")
     counted = mask & (y >= 0)
     if not bool(counted.any()):
-        raise InputError("mask", "hold at least one node with a label in `data.y`", "none")
+        raise InputError("mask", "contain at least one node with a label in `data.y`", "none")
     return float((predicted[counted] == y[counted]).float().mean())
 
 
@@ -183,7 +183,7 @@ def _read_y(data: Any) -> Tensor:
     if not isinstance(y, Tensor):
         raise InputTypeError("data.y", "be a tensor of classes", type(y).__name__, "Use -1 for unlabelled nodes.")
     if y.dtype.is_floating_point or y.dtype == torch.bool:
-        raise InputTypeError("data.y", "hold whole numbers", y.dtype, "Number the classes from 0 and use y.long().")
+        raise InputTypeError("data.y", "be whole numbers", y.dtype, "Number the classes from 0 and use y.long().")
     if y.dim() != 1 or len(y) != data.num_nodes:
         raise InputError("data.y", f"have shape [{data.num_nodes}], one class per node", list(y.shape))
     return y.long()
@@ -195,6 +195,6 @@ def _read_mask(data: Any, name: str, num_nodes: int) -> Tensor | None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (num_nodes,):
         received = f"{mask.dtype} of shape {list(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
-        remedy = "Pick one column, where each is a split."
+        remedy = "If each column is a split, select one."
         raise InputError(f"data.{name}", f"be a mask of shape [{num_nodes}]", received, remedy)
     return mask

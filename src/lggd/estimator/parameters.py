@@ -1,4 +1,4 @@
-"""Settings by name, down into nested choices, as scikit-learn's searches set them."""
+"""Settings by name, including nested ones, as scikit-learn's searches set them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from lggd.validation import listed, suggestion
 
 
 def get_params(choice: Any, deep: bool = True) -> dict[str, Any]:
-    """The fields of a dataclass by name, and with `deep` those of nested choices as "outer__inner".
+    """The fields of a dataclass by name, and with `deep` those of nested dataclasses as "outer__inner".
 
     >>> from lggd.training.optimization import Optimization
     >>> get_params(Optimization())["lr"]
     0.01
     """
-    found: dict[str, Any] = {}
+    params: dict[str, Any] = {}
     for field in fields(choice):
-        value = found[field.name] = getattr(choice, field.name)
+        value = params[field.name] = getattr(choice, field.name)
         if deep and is_dataclass(value) and not isinstance(value, type):
-            found |= {f"{field.name}__{name}": inner for name, inner in get_params(value).items()}
-    return found
+            params |= {f"{field.name}__{name}": inner for name, inner in get_params(value).items()}
+    return params
 
 
 def changed_params(choice: Any, changes: dict[str, Any]) -> dict[str, Any]:
-    """The new values of the fields that `changes` name; a nested choice is replaced by a changed copy."""
+    """The new values of the fields that `changes` name; a nested dataclass is replaced by a changed copy."""
     known = [field.name for field in fields(choice)]
-    found: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     nested: dict[str, dict[str, Any]] = {}
     for key, value in changes.items():
         name, _, inner = key.partition("__")
@@ -38,18 +38,18 @@ def changed_params(choice: Any, changes: dict[str, Any]) -> dict[str, Any]:
         if inner:
             nested.setdefault(name, {})[inner] = value
         else:
-            found[name] = value
+            changed[name] = value
     for name, inner_changes in nested.items():
-        value = found.get(name, getattr(choice, name))
+        value = changed.get(name, getattr(choice, name))
         if not is_dataclass(value) or isinstance(value, type):
             inner = next(iter(inner_changes))
             raise InputError("params", f"name a setting that {name} has", f"{name}__{inner} for {value!r}")
-        found[name] = replace(value, **changed_params(value, inner_changes))
-    return found
+        changed[name] = replace(value, **changed_params(value, inner_changes))
+    return changed
 
 
 def shown(value: Any) -> str:
-    """A setting as the expression that makes it; nested choices with the settings that are not their defaults.
+    """The expression that creates a setting; dataclasses show only the fields that differ from their defaults.
 
     >>> from lggd.training.optimization import Optimization
     >>> shown(Optimization(epochs=5))

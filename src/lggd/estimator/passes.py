@@ -1,8 +1,8 @@
 """Training in passes: problems of many models as columns of one computation.
 
-A model's fit is a generator: it yields the training that it needs as requests, and is sent the results. A model alone
-has its requests trained as they come. Models that are fitted together advance side by side, and requests that agree in
-their `key` share a pass. No model knows of the others.
+A model's fit is a generator: it yields the training that it needs as requests, and is sent the results. The
+requests of a single model are trained as they come. Models that are fitted together advance side by side, and requests
+with equal `key` share a pass. No model knows about the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lggd.training.progress import Callback, History
 if TYPE_CHECKING:
     from lggd.estimator.estimator import NodeClassifier
 
-# The most problems of one pass: beyond some hundred, more of them gain nothing and take memory.
+# Maximum number of problems per pass: beyond some hundred, more of them save no time and take memory.
 MOST_PROBLEMS = 256
 UNLIMITED = 2**62
 
@@ -28,29 +28,29 @@ UNLIMITED = 2**62
 class TrainingRequest(ABC):
     """Training that one model needs; requests of one class with equal keys can share a pass."""
 
-    # Where several models wait for different training, the lowest order comes first.
+    # Where several models wait for different training, the lowest order is trained first.
     order: ClassVar[int]
-    # What progress and checkpoints call this training.
+    # The name of this training in progress reports and checkpoints.
     kind: ClassVar[str]
     task: FitTask
 
     @property
     def stage(self) -> str:
-        """The name of the stage in progress, history and checkpoints."""
+        """The name of the stage in progress reports, history and checkpoints."""
         return f"{self.task.prefix}{self.kind}"
 
     @property
     def name(self) -> str:
-        """What errors and curves call the model."""
+        """The name of the model in errors and curves."""
         return self.task.name
 
     @property
     def num_problems(self) -> int:
-        """How many problems it adds to a pass."""
+        """The number of problems that it adds to a pass."""
         return 1
 
     def capacity(self) -> int:
-        """How many such problems fit into memory."""
+        """The number of such problems that fit into memory."""
         return UNLIMITED
 
     @abstractmethod
@@ -62,10 +62,10 @@ class TrainingRequest(ABC):
     def train(
         cls, requests: Sequence[Any], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
     ) -> list[Any]:
-        """Trains all of them in one pass; returns one result per request."""
+        """Trains all requests in one pass; returns one result per request."""
 
 
-# A fit on its way: yields requests, is sent one result per request.
+# A fit in progress: yields requests, is sent one result per request.
 FitSteps = Generator[Sequence[TrainingRequest], list[Any], None]
 
 
@@ -95,7 +95,7 @@ def fit_tasks(
 def in_parallel(fits: Sequence[FitSteps], names: Sequence[str] | None = None) -> FitSteps:
     """Several fits as one: all advance to their next requests, and those of the lowest order are yielded together.
 
-    `names` stand before the errors of each.
+    `names` prefix the errors of each fit.
     """
     pending: dict[int, Sequence[TrainingRequest]] = {}
 
@@ -120,16 +120,16 @@ def in_parallel(fits: Sequence[FitSteps], names: Sequence[str] | None = None) ->
 
 
 def _train(requests: Sequence[TrainingRequest], callback: Callback | None, checkpoint: Checkpoint | None) -> list[Any]:
-    """Trains requests of one order in as few passes as they need; one result per request."""
+    """Trains requests of one order in as few passes as possible; returns one result per request."""
     results: list[Any] = [None] * len(requests)
     keys = [(type(request), *request.key()) for request in requests]
     passes = in_passes(keys, [request.num_problems for request in requests], lambda k: _capacity(requests[k]))
-    for number, places in enumerate(passes):
-        members = [requests[k] for k in places]
+    for number, indices in enumerate(passes):
+        members = [requests[k] for k in indices]
         first = members[0]
         with error_context(first.name if len(members) == 1 else ""):
-            found = type(first).train(members, stage_name(first.stage, number, len(passes)), callback, checkpoint)
-        for k, result in zip(places, found, strict=True):
+            trained = type(first).train(members, stage_name(first.stage, number, len(passes)), callback, checkpoint)
+        for k, result in zip(indices, trained, strict=True):
             results[k] = result
     return results
 
@@ -140,39 +140,39 @@ def _capacity(request: TrainingRequest) -> int:
 
 
 def in_passes(
-    keys: Sequence[tuple[Any, ...]], problems: Sequence[int], capacity: Callable[[int], int] = lambda place: UNLIMITED
+    keys: Sequence[tuple[Any, ...]], problems: Sequence[int], capacity: Callable[[int], int] = lambda index: UNLIMITED
 ) -> list[list[int]]:
-    """Groups requests into passes: the places of those with equal keys, in their order.
+    """Groups requests with equal keys into passes; returns the indices of the requests of each pass.
 
-    Request k has `problems[k]` problems, as many as all with its key. Too many for one pass are divided evenly: more
-    than `MOST_PROBLEMS`, or than the `capacity` of the first. Passes come in the order of their first request.
+    Request k has `problems[k]` problems, the same number for equal keys. Groups with more than `MOST_PROBLEMS`, or
+    than the `capacity` of their first request, are divided evenly. Passes are in the order of their first request.
 
     >>> in_passes([("a",), ("b",), ("a",)], [5, 5, 5])
     [[0, 2], [1]]
     """
     groups: dict[int, list[int]] = {}
-    for place, first in enumerate(first_equal(keys, equal)):
-        groups.setdefault(first, []).append(place)
+    for index, first in enumerate(first_equal(keys, equal)):
+        groups.setdefault(first, []).append(index)
     passes = []
     for first, members in groups.items():
-        most = MOST_PROBLEMS if len(members) == 1 else min(MOST_PROBLEMS, capacity(first))
-        count = -(-len(members) // max(1, most // problems[first]))
+        limit = MOST_PROBLEMS if len(members) == 1 else min(MOST_PROBLEMS, capacity(first))
+        count = -(-len(members) // max(1, limit // problems[first]))
         bounds = [len(members) * k // count for k in range(count + 1)]
         passes += [members[start:end] for start, end in pairwise(bounds)]
     return sorted(passes)
 
 
 def first_equal(values: Sequence[Any], same: Callable[[Any, Any], bool]) -> list[int]:
-    """For each value the place of the first one that is the same."""
-    found: list[int] = []
-    for place, value in enumerate(values):
-        earlier = (first for first in sorted(set(found)) if same(values[first], value))
-        found.append(next(earlier, place))
-    return found
+    """For each value, the index of the first value that is the same."""
+    indices: list[int] = []
+    for index, value in enumerate(values):
+        earlier = (first for first in sorted(set(indices)) if same(values[first], value))
+        indices.append(next(earlier, index))
+    return indices
 
 
 def stage_name(stage: str, number: int, count: int) -> str:
-    """What a pass is called: "distances", or "distances 2/3" where there are several.
+    """The name of a pass: "distances", or "distances 2/3" where there are several.
 
     >>> stage_name("distances", 1, 3)
     'distances 2/3'
@@ -190,7 +190,7 @@ def curves_of(history: History, model: str) -> History:
         return history
     curves = {}
     for name, values in history.items():
-        metric, _, about = name.partition(" ")
-        if about == model or about.startswith(f"{model} "):
-            curves[" ".join([metric, *about.split()[1:]])] = values
+        metric, _, owner = name.partition(" ")
+        if owner == model or owner.startswith(f"{model} "):
+            curves[" ".join([metric, *owner.split()[1:]])] = values
     return curves

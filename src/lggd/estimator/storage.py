@@ -1,4 +1,4 @@
-"""Saved models: settings as JSON, tensors as safetensors. Nothing that is read is ever executed."""
+"""Saved models: settings as JSON, tensors as safetensors. Loading never executes code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORMAT, VERSION = "lggd model", 2
 SETTINGS_FILE, WEIGHTS_FILE, GRAPH_FILE = "model.json", "weights.safetensors", "graph.safetensors"
 
 Kind = TypeVar("Kind", bound=type)
-# All classes that a settings file may name: those of the rooms below, and what `saveable` adds.
+# All classes that a settings file may name: those of imported modules, and those registered with `saveable`.
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
@@ -39,9 +39,9 @@ _KINDS: dict[str, type[Any]] = {
 
 
 def saveable(kind: Kind) -> Kind:
-    """A class decorator: its objects, dataclasses or enum members, may be settings of a saved model.
+    """A class decorator: instances of the dataclass, or members of the enum, may be settings of a saved model.
 
-    Register classes of your own before you load a model that uses them.
+    Register custom classes before loading a model that uses them.
     """
     _KINDS[kind.__name__] = kind
     return kind
@@ -73,7 +73,7 @@ def load_model(folder: str | Path, **modules: nn.Module) -> Any:
     folder : str or Path
         The folder that `save` wrote.
     **modules : torch.nn.Module
-        Modules of your own that the model was fitted with, by the setting they were given as: `backbone=…`,
+        Custom modules that the model was fitted with, by the name of their setting: `backbone=…`,
         `initial=…`. Only their parameters are saved.
 
     Returns
@@ -83,7 +83,7 @@ def load_model(folder: str | Path, **modules: nn.Module) -> Any:
     Raises
     ------
     InputError
-        Where files are missing, damaged or do not fit together.
+        If files are missing, damaged or do not fit together.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def load_model(folder: str | Path, **modules: nn.Module) -> Any:
 
 
 def _check_labels(labels: Tensor, num_nodes: int, num_classes: int) -> Tensor:
-    rule = f"hold one class from 0 to {num_classes - 1}, or -1, for each of {num_nodes} nodes"
+    rule = f"contain one class from 0 to {num_classes - 1}, or -1, for each of {num_nodes} nodes"
     if labels.shape != (num_nodes,) or labels.dtype != torch.int64:
         raise InputError("labels", rule, f"{labels.dtype} {list(labels.shape)}")
     if int(labels.min()) < -1 or int(labels.max()) >= num_classes:
@@ -137,19 +137,19 @@ def _check_labels(labels: Tensor, num_nodes: int, num_classes: int) -> Tensor:
 
 
 def check_shape(name: str, value: Tensor, like: Tensor) -> Tensor:
-    """A saved tensor, if it has the shape of the one whose place it takes."""
+    """Returns a saved tensor if it has the shape of the tensor that it replaces."""
     if value.shape != like.shape:
         raise InputError(name, f"have shape {list(like.shape)}", list(value.shape))
     return value
 
 
 def with_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state of a part, under names that begin with the prefix."""
+    """The state of a part, with the prefix added to its names."""
     return {f"{prefix}{name}": value for name, value in state.items()}
 
 
 def without_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state of the part whose names begin with the prefix."""
+    """The state of the part whose names begin with the prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
@@ -157,7 +157,7 @@ def without_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor
 
 
 def to_plain(value: Any, name: str) -> Any:
-    """Settings as JSON can hold them; `name` is what errors call them."""
+    """Settings as JSON types; errors refer to them by `name`."""
     if isinstance(value, nn.Module):
         return {"kind": "module", "class": type(value).__qualname__}
     if isinstance(value, Enum):
@@ -180,12 +180,12 @@ def to_plain(value: Any, name: str) -> Any:
         return value
     if name == "times":  # an array or a tensor
         return [float(t) for t in value]
-    remedy = "Use one of the library's own, such as DegreePotential(-1)."
-    raise InputTypeError(name, "be a setting that a file can hold to be saved", type(value).__name__, remedy)
+    remedy = "Use a setting of the library, such as DegreePotential(-1)."
+    raise InputTypeError(name, "be a setting that can be saved", type(value).__name__, remedy)
 
 
 def from_plain(plain: Any, name: str, modules: Mapping[str, nn.Module]) -> Any:
-    """The settings that `to_plain` wrote; `modules` are the user's own, by the setting they were given as."""
+    """The settings that `to_plain` wrote; `modules` are the user's modules, by the name of their setting."""
     if isinstance(plain, list):
         return tuple(from_plain(entry, name, modules) for entry in plain)
     if not isinstance(plain, dict):
@@ -195,7 +195,7 @@ def from_plain(plain: Any, name: str, modules: Mapping[str, nn.Module]) -> Any:
         return float(plain["value"])
     if kind == "module":
         if name not in modules:
-            clause = f"the model was fitted with a module of your own, {plain.get('class')}: only parameters are saved"
+            clause = f"the model was fitted with a custom module, {plain.get('class')}: only parameters are saved"
             raise InputError(name, "be passed to load", but=clause)
         return modules[name]
     if kind not in _KINDS:
@@ -215,7 +215,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """The settings of a saved model, if this is one, of a version that we know."""
+    """Returns the settings of a saved model of the current format version."""
     path = folder / SETTINGS_FILE
     if not path.is_file():
         raise InputFileError(str(folder), "be a folder with a saved model", but=f"it has no {SETTINGS_FILE}")
@@ -224,7 +224,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(str(path), "be the settings of a saved model", but=f"it is damaged: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        remedy = "Save the model anew."
+        remedy = "Save the model again."
         raise InputError(str(path), "be the settings of a saved model", "something else", remedy)
     if content.get("version") != VERSION:
         remedy = "Load it with the version of lggd that saved it."
@@ -239,11 +239,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     from safetensors.torch import save_file
 
     save_file({name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}, path)
-    path.chmod(0o666 & ~umask())  # safetensors keeps files to their owner; a model should be as open as any other file
+    path.chmod(0o666 & ~umask())  # safetensors makes files private; a model gets the usual permissions
 
 
 def read_tensors(path: Path, needed: Sequence[str] = ()) -> dict[str, Tensor]:
-    """All tensors of a file; the needed ones must be among them."""
+    """Returns all tensors of a file, which must include the needed ones."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -255,13 +255,13 @@ def read_tensors(path: Path, needed: Sequence[str] = ()) -> dict[str, Tensor]:
         raise InputError(str(path), "be the tensors of a saved model", but=f"it is damaged: {error}") from error
     missing = [name for name in needed if name not in tensors]
     if missing:
-        raise InputError(str(path), f"hold the tensor {missing[0]!r}", but="it does not", remedy="Save the model anew.")
-    # Matrix products round by how their input lies in memory: copies lie as they did where they were saved.
+        raise InputError(str(path), f"contain the tensor {missing[0]!r}", but="it is missing", remedy="Save it again.")
+    # Rounding in matrix products depends on memory alignment: copies are aligned as the saved tensors were.
     return {name: value.clone() for name, value in tensors.items()}
 
 
 def pack_graph(data: Any) -> dict[str, Tensor]:
-    """The graph and the node features of PyG data as tensors; sparse features as places and values."""
+    """The graph and the node features of PyG data as tensors; sparse features as indices and values."""
     packed = {"edge_index": data.edge_index, "num_nodes": torch.tensor(data.num_nodes)}
     for name in ("edge_weight", "edge_attr"):
         value = getattr(data, name, None)
@@ -277,7 +277,7 @@ def pack_graph(data: Any) -> dict[str, Tensor]:
 
 
 def unpack_graph(packed: Mapping[str, Tensor]) -> Any:
-    """The PyG data that `pack_graph` took apart."""
+    """The PyG data of a packed graph: the inverse of `pack_graph`."""
     from torch_geometric.data import Data
 
     data = Data(edge_index=packed["edge_index"], num_nodes=int(packed["num_nodes"]))

@@ -1,4 +1,4 @@
-"""Node features from distances to the labelled nodes: GGD, which learns nothing, and LGGD, which learns."""
+"""Node features from distances to the labelled nodes: GGD, which learns nothing, and LGGD, which is trained."""
 
 from lggd.features.ggd import GGD
 from lggd.features.lggd import LGGD

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from lggd.graph import Graph
+from lggd.learning.distance_training import boundary_mask
 from lggd.learning.flow import Flow
 from lggd.learning.parameters import Equation
 
-# The most columns of one solve: beyond some hundred, wider states gain nothing and take memory.
+# Maximum number of columns per solve: beyond some hundred, wider states save no time and take memory.
 MOST_COLUMNS = 512
 
 
 class BoundarySolver:
-    """Solves the evolution from `start [N, Q, K]` with the labelled nodes of each class held at 0."""
+    """Solves the evolution from `start [N, Q, K]` with f = 0 on the labelled nodes of each class."""
 
     def __init__(self, graph: Graph, equation: Equation, flow: Flow, start: Tensor) -> None:
         self.graph, self.equation, self.flow, self.start = graph, equation, flow, start
@@ -26,10 +26,10 @@ class BoundarySolver:
         """Distances `[N, T, K]` for each boundary: int64 `[N]`, a class, or -1 where f is free."""
         _, problems, classes = self.start.shape
         per_solve = max(1, MOST_COLUMNS // (problems * classes))
-        found: list[Tensor] = []
+        solved: list[Tensor] = []
         for first in range(0, len(boundaries), per_solve):
             labels = torch.stack(list(boundaries[first : first + per_solve]), 1)
-            mask = one_hot(labels.clamp(min=0), classes).bool() & (labels >= 0).unsqueeze(2)
+            mask = boundary_mask(labels, classes)
             variants = mask.shape[1]
             with torch.no_grad():
                 value = self.flow(
@@ -37,13 +37,13 @@ class BoundarySolver:
                 )  # [M, N, R·Q, K]
             horizons, nodes = value.shape[:2]
             by_time = value.view(horizons, nodes, variants, problems, classes).permute(2, 1, 3, 0, 4)
-            found += by_time.flatten(2, 3).unbind(0)
-        return found
+            solved += by_time.flatten(2, 3).unbind(0)
+        return solved
 
     def cross_fitted(self, labels: Tensor, fold: Tensor, folds: int) -> tuple[Tensor, Tensor]:
         """Distances `[N, T, K]` and whether a label is reachable `[N]`; the nodes of a fold are solved without it.
 
-        `fold` is int64 `[N]`, -1 for nodes that see all labels.
+        `fold` is int64 `[N]`, -1 for nodes whose solve uses all labels.
         """
         boundaries = [labels, *(torch.where(fold == j, -1, labels) for j in range(folds))]
         solved = self.distances(boundaries)

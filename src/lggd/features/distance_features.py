@@ -1,4 +1,4 @@
-"""What GGD and LGGD share: the boundary, how new labels enter it, and how distances become features."""
+"""The common part of GGD and LGGD: the boundary, new labels, and the features made of distances."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DistanceFeatures(NodeClassifier):
     attr_name: str | None
     scheme: FixedStep
     seed: int | torch.Generator
-    # The order in which labelled nodes are assigned to folds, and what the scale was fitted to.
+    # The order in which labelled nodes are assigned to folds, and the statistics of the fitted scale.
     priority_: Tensor
     scale_: Mapping[str, Tensor]
     feature_names_: list[str]
@@ -59,18 +59,18 @@ class DistanceFeatures(NodeClassifier):
 
     @abstractmethod
     def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
-        """Learns what there is to learn."""
+        """Trains the model, where there is anything to learn."""
 
     @abstractmethod
     def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
-        """The solver on these data, with what was learned."""
+        """The solver on these data, with the learned parameters."""
 
     def _trained_solver(self, task: FitTask) -> BoundarySolver:
-        """The solver on the data that were trained on."""
+        """The solver on the training data."""
         return self._solver(task.data, task.graph)
 
     def check_settings(self) -> None:
-        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        """Checks the settings, without data; raises an `InputError` if one is invalid."""
         check_times(self.times)
         check_p(self.p)
         check_instance("scale", self.scale, Scale, "a scale such as MaxScale()")
@@ -120,17 +120,17 @@ class DistanceFeatures(NodeClassifier):
         return self.fit(data, callback=callback, checkpoint=checkpoint).transform(data)
 
     def __call__(self, data: Any) -> Any:
-        """`transform`, so that the model can stand in `torch_geometric.transforms.Compose`."""
+        """`transform`, so that the model can be used in `torch_geometric.transforms.Compose`."""
         return self.transform(data)
 
     def features(self, data: Any) -> Tensor:
-        """Return the features alone, float32 `[N, T·K]`, with one more column where `reachable` is set."""
+        """Return the features, float32 `[N, T·K]`, with one more column where `reachable` is set."""
         distances, reachable = self._cross_fitted(data)
         scaled = self.scale.apply(distances, self.scale_).flatten(1)
         return torch.cat([scaled, reachable.unsqueeze(1).float()], 1) if self.reachable else scaled
 
     def inputs(self, data: Any) -> Tensor:
-        """Return what a backbone is trained on: the features, after `data.x` where `concat` is set."""
+        """Return the input of a backbone: the features, appended to `data.x` where `concat` is set."""
         features = self.features(data)
         if not self.concat:
             return features
@@ -149,7 +149,7 @@ class DistanceFeatures(NodeClassifier):
         return torch.softmax(-self.distances(data).mean(1), dim=1)
 
     def _cross_fitted(self, data: Any) -> tuple[Tensor, Tensor]:
-        """Distances and reachability; labelled nodes see them without the labels of their own fold."""
+        """Distances and reachability; those of labelled nodes are solved without the labels of their own fold."""
         return self._solve(data, self.cross_fit)
 
     def _solve(self, data: Any, folds: int) -> tuple[Tensor, Tensor]:

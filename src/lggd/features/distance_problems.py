@@ -1,4 +1,4 @@
-"""The problems of one pass: what is learned for one model, or for many that share the work (the paper's Pipeline 1)."""
+"""The problems of one training pass, of one model or of several that share the work (the paper's Pipeline 1)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def read_initial(initial: object) -> MLP | PropagatedMLP | FromModule:
-    """The choice of networks behind φ₀; a module of the user's is wrapped into one."""
+    """Returns the networks behind φ₀; a user's module is wrapped."""
     if isinstance(initial, nn.Module):
         return FromModule(initial)
     if isinstance(initial, (MLP, PropagatedMLP)):
@@ -42,7 +42,7 @@ def read_initial(initial: object) -> MLP | PropagatedMLP | FromModule:
 
 
 def horizons(model: LGGD) -> list[list[int]]:
-    """The times at which each problem of a model is read, as places in its `times`."""
+    """The times at which each problem of a model is read, as indices into its `times`."""
     times = range(len(check_times(model.times)))
     return [[k] for k in times] if model.per_time else [list(times)]
 
@@ -68,7 +68,7 @@ class DistanceRequest(TrainingRequest):
         return len(horizons(self.model))
 
     def key(self) -> tuple[Any, ...]:
-        """Networks may differ in dropout; a module of the user's must be the same object."""
+        """Networks may differ in dropout; a user's module must be the same object."""
         model, initial = self.model, self.model.initial
         networks = initial if isinstance(initial, nn.Module) else replace(initial, dropout=0.0)
         equation = (self.times, model.p, model.potential, model.per_time, model.scheme)
@@ -89,25 +89,25 @@ class DistanceRequest(TrainingRequest):
         first = requests[0]
         data, graph, classes = first.task.data, first.task.graph, first.labels.num_classes
         count = len(requests) * first.num_problems
-        what = f"Learning {count} problem{'s' * (count > 1)} in one pass"
+        title = f"Learning {count} problem{'s' * (count > 1)} in one pass"
         models = [request.model for request in requests]
-        with explaining_shortage(what, lambda: training_memory(data, graph, first.model, classes, count), REMEDY):
+        with explaining_shortage(title, lambda: training_memory(data, graph, first.model, classes, count), REMEDY):
             problems = DistanceProblems(models, data, graph, classes, [request.seed for request in requests])
             histories = problems.learn(requests, stage, callback, checkpoint)
-        return [(problems.part(place), history) for place, history in enumerate(histories)]
+        return [(problems.part(index), history) for index, history in enumerate(histories)]
 
 
 class DistanceProblems:
     """Node features, networks, equation and flow for all problems of some models.
 
-    The problems of a model are neighbours, equally many for every model. Each has a generator of its own.
+    The problems of a model are adjacent, the same number for every model. Each has its own generator.
     """
 
     def __init__(self, models: Sequence[LGGD], data: Any, graph: Graph, num_classes: int, seeds: Sequence[int]) -> None:
         first = models[0]
         self.models, self.num_classes, self.graph = list(models), num_classes, graph
         self.initial, self.per_model = read_initial(first.initial), len(horizons(first))
-        generators = [one for seed in seeds for one in _generators(seed, self.per_model, graph.device)]
+        generators = [generator for seed in seeds for generator in _generators(seed, self.per_model, graph.device)]
         self.x = self.initial.node_features(data, graph)
         self.networks = self._networks(generators)
         self.equation = Equation(graph, first.potential, generators)
@@ -121,11 +121,11 @@ class DistanceProblems:
 
     def _flow(self, equation: Equation) -> Flow:
         first = self.models[0]
-        each = horizons(first) * len(self.models)
-        return Flow(equation.graph, equation, check_times(first.times), each, first.p, first.scheme)
+        by_problem = horizons(first) * len(self.models)
+        return Flow(equation.graph, equation, check_times(first.times), by_problem, first.p, first.scheme)
 
     def parameters(self) -> list[StackedParameter]:
-        """Everything that is learned."""
+        """All learned tensors."""
         return [*self.networks.parameters(), *self.equation.parameters()]
 
     def learn(
@@ -135,7 +135,7 @@ class DistanceProblems:
         callback: Callback | None,
         checkpoint: Checkpoint | None,
     ) -> list[History]:
-        """Trains all problems and leaves each in its best state; returns the curves of each model."""
+        """Trains all problems and loads the best state of each; returns the curves of each model."""
         first = requests[0]
         problems = [f"t={t:g}" for t in first.times] if first.model.per_time else ["all times"]
         engine = Engine(
@@ -154,17 +154,17 @@ class DistanceProblems:
         labels = [getattr(request.labels, split) for request in requests]
         return torch.stack(labels).repeat_interleave(self.per_model, 0)
 
-    def part(self, place: int) -> DistanceProblems:
+    def part(self, index: int) -> DistanceProblems:
         """The problems of one of the models; they share no parameters with the others."""
-        own = slice(place * self.per_model, (place + 1) * self.per_model)
+        own = slice(index * self.per_model, (index + 1) * self.per_model)
         part = copy.copy(self)
-        part.models = [self.models[place]]
+        part.models = [self.models[index]]
         part.networks, part.equation = self.networks.part(own), self.equation.part(own)
         part.flow = part._flow(part.equation)
         return part
 
     def solver(self, data: Any, graph: Graph) -> BoundarySolver:
-        """The solver of one model's problems on these data, which may be others than were trained on."""
+        """The solver of one model's problems on these data, which may differ from the training data."""
         equation, flow, x = self.equation, self.flow, self.x
         if graph is not self.graph:
             x = self.initial.node_features(data, graph)
@@ -180,4 +180,4 @@ class DistanceProblems:
 
 def _generators(seed: int, count: int, device: torch.device) -> list[torch.Generator]:
     seeds = torch.randint(2**62, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
-    return [torch.Generator(device=device).manual_seed(one) for one in seeds]
+    return [torch.Generator(device=device).manual_seed(drawn) for drawn in seeds]

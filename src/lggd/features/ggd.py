@@ -35,18 +35,18 @@ class GGD(DistanceFeatures):
     Parameters
     ----------
     times : sequence of float
-        When the evolution is read; T times and K classes give T·K features.
+        Output times of the evolution; T times and K classes give T·K features.
     p : float
         Exponent of the gradient norm, in [1, inf].
     potential : DegreePotential, Tensor, callable or None
         The potential ρ; None is 1.
     far : float
-        The value that distances start at.
+        Initial value of the distances off the labelled nodes.
     cross_fit : int
-        Number of folds: a labelled node gets the features of a solve without the labels of its own fold, because its
-        own label would put a 0 into its own features. 0 uses all labels, as in the paper.
+        Number of folds: the features of a labelled node are solved without the labels of its own fold, because its own
+        label would make one of them 0. 0 uses all labels, as in the paper.
     scale : MaxScale, Standardize, SoftmaxScale or Unscaled
-        How distances become features; fitted once and kept.
+        How distances become features; fitted by `fit`, not by `transform`.
     reachable : bool
         Append a column that is 1 where a label is reachable.
     cap : float
@@ -54,7 +54,7 @@ class GGD(DistanceFeatures):
     concat : bool
         `transform` appends the features to `x` instead of replacing it.
     attr_name : str, optional
-        Where `transform` puts the features instead of `x`.
+        The attribute that `transform` writes the features to, instead of `x`.
     scheme : Euler, SSPRK3 or RK4
         Time stepping scheme.
     seed : int or torch.Generator
@@ -82,12 +82,12 @@ class GGD(DistanceFeatures):
     seed: int | torch.Generator = 0
 
     def check_settings(self) -> None:
-        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        """Checks the settings, without data; raises an `InputError` if one is invalid."""
         super().check_settings()
         check_real("far", self.far, 0, math.inf, closed="left", rule="be non-negative and finite")
 
     def __call__(self, data: Any) -> Any:
-        """`transform`; or, as there is nothing to learn, with the labels of the data where it was never fitted."""
+        """`transform`; as there is nothing to learn, an unfitted model is first fitted to the data."""
         return self.transform(data) if hasattr(self, "labels_") else replace(self).fit_transform(data)
 
     def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:

@@ -34,26 +34,26 @@ class LGGD(DistanceFeatures):
     """Learned generalized geodesic distances to the labelled nodes of each class (paper, Sec. 3.2).
 
     The features of a node are f^k(·, t) for every class k and every time t, where the evolution starts at
-    φ₀ = |network(x)|, trained so that labelled nodes end up nearest to their own class. The defaults are what measured
+    φ₀ = |network(x)|, trained so that labelled nodes end up nearest to their own class. The defaults performed
     best on validation nodes; `LGGD.paper()` and `LGGD.release()` have the settings of the paper and of the authors'
     code.
 
     Parameters
     ----------
     times : sequence of float
-        When the evolution is read; T times and K classes give T·K features.
+        Output times of the evolution; T times and K classes give T·K features.
     p : float
         Exponent of the gradient norm, in [1, inf].
     potential : DegreePotential, LearnedPotential, LearnedTimeScale, LearnedEdgeWeights, Tensor, callable or None
-        The potential ρ, and what else is learned; None is 1.
+        The potential ρ, and the learned coefficients; None is 1.
     initial : MLP, PropagatedMLP or torch.nn.Module
-        The network behind φ₀; a module of your own maps `x`, or `x` and `edge_index`, to K values per node.
+        The network behind φ₀; a custom module maps `x`, or `x` and `edge_index`, to K values per node.
     per_time : bool
         Train one model per time; False trains one for all times.
     cross_fit : int
-        Number of folds: a labelled node gets the features of a solve without the labels of its own fold. 0 uses all.
+        Number of folds: the features of a labelled node are solved without the labels of its own fold. 0 uses all.
     scale : MaxScale, Standardize, SoftmaxScale or Unscaled
-        How distances become features; fitted once and kept.
+        How distances become features; fitted by `fit`, not by `transform`.
     reachable : bool
         Append a column that is 1 where a label is reachable. Elsewhere distances only grow with time, from φ₀.
     cap : float
@@ -61,13 +61,13 @@ class LGGD(DistanceFeatures):
     concat : bool
         `transform` appends the features to `x` instead of replacing it.
     attr_name : str, optional
-        Where `transform` puts the features instead of `x`.
+        The attribute that `transform` writes the features to, instead of `x`.
     scheme : Euler, SSPRK3 or RK4
         Time stepping scheme.
     optimization : Optimization
         How φ₀ is trained.
     validation : float
-        The fraction of labels to hold out for validation where no `val_mask` is given.
+        The fraction of labels to hold out for validation where there is no `val_mask`.
     seed : int or torch.Generator
         Random seed.
 
@@ -104,7 +104,7 @@ class LGGD(DistanceFeatures):
         """LGGD as the paper describes it: φ₀ = |MLP(x)|, one model for all times.
 
         The paper chooses α, the step, the sizes of the MLP, dropout and weight decay by validation; here they are those
-        of the authors' code. On graphs with large degrees the step may exceed what is stable, as theirs does.
+        of the authors' code. On graphs with large degrees the step may exceed the stable limit, as theirs does.
         """
         paper: dict[str, Any] = {
             "potential": DegreePotential(-0.5),
@@ -125,7 +125,7 @@ class LGGD(DistanceFeatures):
         return cls.paper(**{**release, **changes})
 
     def check_settings(self) -> None:
-        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        """Checks the settings, without data; raises an `InputError` if one is invalid."""
         super().check_settings()
         read_initial(self.initial)
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
@@ -133,25 +133,25 @@ class LGGD(DistanceFeatures):
     def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
         request = DistanceRequest(self, task, labels, seed)
         cache, key = reusable(request)
-        found = None if cache is None else cache.get(key)
-        if found is None:
-            (found,) = yield [request]
+        result = None if cache is None else cache.get(key)
+        if result is None:
+            (result,) = yield [request]
             if cache is not None:
-                cache.put(key, found)
-        self._problems, self.history_[request.stage] = found
+                cache.put(key, result)
+        self._problems, self.history_[request.stage] = result
 
     def _trained_solver(self, task: FitTask) -> BoundarySolver:
-        # Reused distances were learned on an equal graph: its layout and matrices are there already.
+        # Reused distances were learned on an equal graph: its layout and matrices already exist.
         return self._problems.solver(task.data, self._problems.graph)
 
     def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
         return self._problems.solver(data, graph)
 
     def _learned_state(self) -> dict[str, Tensor]:
-        return {one.name: one.value.detach() for one in self._problems.parameters()}
+        return {parameter.name: parameter.value.detach() for parameter in self._problems.parameters()}
 
     def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
         self._problems = DistanceProblems([self], data, graph, self.num_classes_, seeds=[0])
         with torch.no_grad():
-            for one in self._problems.parameters():
-                one.value.copy_(check_shape(one.name, state[one.name], one.value))
+            for parameter in self._problems.parameters():
+                parameter.value.copy_(check_shape(parameter.name, state[parameter.name], parameter.value))

@@ -1,4 +1,4 @@
-"""Distances that need not be learned twice: experiments train several readouts on the same ones."""
+"""Reuse of learned distances: experiments train several readouts on the same ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lggd.training.cache import Cache, content_key
 if TYPE_CHECKING:
     from lggd.features.distance_problems import DistanceRequest
 
-# As many models as ten splits of four settings with three networks each.
+# Enough for ten splits of four settings with three networks each.
 CAPACITY = 120
 _active: ContextVar[Cache[Any] | None] = ContextVar("learned distances", default=None)
 
@@ -25,9 +25,9 @@ def reuse_distances(capacity: int = CAPACITY) -> Iterator[Cache[Any]]:
     >>> import lggd
     >>> data, few = lggd.load("karate"), lggd.Optimization(epochs=5)
     >>> with reuse_distances():
-    ...     one = lggd.LGGD(times=(1,), optimization=few).fit(data)
-    ...     other = lggd.LGGD(times=(1,), optimization=few, scale=lggd.MaxScale()).fit(data)
-    >>> one._problems is other._problems
+    ...     first = lggd.LGGD(times=(1,), optimization=few).fit(data)
+    ...     second = lggd.LGGD(times=(1,), optimization=few, scale=lggd.MaxScale()).fit(data)
+    >>> first._problems is second._problems
     True
     """
     cache: Cache[Any] = Cache(capacity)
@@ -49,6 +49,6 @@ def reusable(request: DistanceRequest) -> tuple[Cache[Any] | None, Any]:
     key = (content_key(*tensors), labels.num_classes, request.seed, request.times, *settings)
     try:
         hash(key)
-    except TypeError:  # a tensor or a function of the user's
+    except TypeError:  # a user's tensor or function
         return None, None
     return cache, key

@@ -1,4 +1,4 @@
-"""How distances become features of comparable size: fitted once and kept, so that later solves are comparable."""
+"""Scaling of distances to features of comparable size; fitted once, so that later solves stay comparable."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor
 from lggd.errors import InputError
 from lggd.estimator.storage import saveable
 
-# The statistics that a scale was fitted to, by name. Distances come as [N, T, K]: nodes, times, classes.
+# The fitted statistics of a scale, by name. Distances come as [N, T, K]: nodes, times, classes.
 Fitted = Mapping[str, Tensor]
 
 
 @saveable
 @dataclass(frozen=True)
 class Unscaled:
-    """The distances as they are."""
+    """No scaling: the distances themselves."""
 
     def fit(self, distances: Tensor) -> dict[str, Tensor]:
         """The statistics of the distances that `apply` needs."""
@@ -63,7 +63,10 @@ class Standardize:
 class SoftmaxScale:
     """softmax over the classes of −f(t) / temperature, at each time: how much nearer one class is than the others.
 
-    `temperature=None` takes the standard deviation of the distances at that time about each node's own mean.
+    Parameters
+    ----------
+    temperature : float or None
+        None fits the standard deviation of the distances about each node's mean, at each time.
     """
 
     temperature: float | None = 1.0

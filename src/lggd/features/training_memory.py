@@ -1,4 +1,4 @@
-"""How much memory learning distances takes, known before it starts."""
+"""Memory estimates of learning distances, known before training starts."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ REMEDY = (
     "Fit fewer models together, or use smaller networks, fewer times, or larger steps in time; "
     "per_time=False learns one network for all times."
 )
-# How much of the free memory a pass may fill by the estimate, and how many more problems tell what one of them takes.
+# Fraction of the free memory that a pass may take, and number of problems from which the memory of one is estimated.
 USABLE, MANY = 0.7, 16
 UNLIMITED = 2**62
 FLOAT = 4
-# An entry of a sparse matrix: its value and its column, both also in the transposed one, and where it was before.
+# Bytes of an entry of a sparse matrix: value and column, both again in the transpose, and the original position.
 SPARSE_ENTRY = 2 * (4 + 8) + 8
-# An entry of Â while that is built: its place as given, with loops and sorted (16 bytes each), the sorting key and the
-# order (8 each), and its value twice.
+# Bytes of an entry of Â while it is built: its indices as read, with self-loops and sorted (16 each), the sorting key
+# and the order (8 each), and its value twice.
 ADJACENCY_ENTRY = 3 * 16 + 2 * 8 + 2 * 4
 # A parameter, its best value, its gradient and Adam's two moments.
 COPIES_OF_PARAMETERS = 5
-# Coefficients also in the shapes that the equation needs them in, at each time those still running, and the gradients.
+# Coefficients also in the shapes of the equation, for the problems still running at each time, and their gradients.
 COPIES_OF_COEFFICIENTS = COPIES_OF_PARAMETERS + 8
 
 
 def training_memory(data: Any, graph: Graph, model: LGGD, num_classes: int, problems: int) -> Memory:
-    """What learning so many problems of a model holds at its peak."""
+    """The peak memory of learning this many problems of a model."""
     x = check_node_features(data)
     parameters, hidden = _network(x, model, num_classes)
     # A GPU works on all networks at once: their weights are arranged for one product, and so are the gradients.
@@ -58,15 +58,15 @@ def training_memory(data: Any, graph: Graph, model: LGGD, num_classes: int, prob
 
 
 def fitting_problems(data: Any, graph: Graph, model: LGGD, num_classes: int) -> int:
-    """How many problems the device has memory for now, by the estimate; no limit where its memory is unknown."""
-    one, many = (training_memory(data, graph, model, num_classes, problems) for problems in (1, 1 + MANY))
-    if one.free is None:
+    """The number of problems that fit into the free memory of the device; unlimited where that is unknown."""
+    single, several = (training_memory(data, graph, model, num_classes, problems) for problems in (1, 1 + MANY))
+    if single.free is None:
         return UNLIMITED
-    return max(1, 1 + int((one.free * USABLE - one.total) / max(1, many.total - one.total) * MANY))
+    return max(1, 1 + int((single.free * USABLE - single.total) / max(1, several.total - single.total) * MANY))
 
 
 def _network(x: Tensor, model: LGGD, num_classes: int) -> tuple[int, tuple[int, ...]]:
-    """The number of parameters of a network, and its hidden layers."""
+    """The number of parameters of a network, and the sizes of its hidden layers."""
     initial = model.initial
     if isinstance(initial, nn.Module):
         known = (p for p in initial.parameters() if not nn.parameter.is_lazy(p))
@@ -92,7 +92,7 @@ def _node_features(x: Tensor, graph: Graph, model: LGGD) -> int:
 
 
 def _is_sparse(x: Tensor) -> bool:
-    """Whether node features are kept in compressed rows."""
+    """Whether node features are stored in compressed rows."""
     return x.layout != torch.strided or _nonzero(x) < SPARSE_BELOW * x.numel()
 
 
@@ -101,38 +101,38 @@ def _nonzero(x: Tensor) -> int:
 
 
 def _layers(graph: Graph, model: LGGD, hidden: tuple[int, ...], num_classes: int) -> int:
-    """The output of each layer and one byte for its dropout; on a GPU its gradients too, in three shapes.
+    """The output of each layer and one byte for its dropout; on a GPU also its gradients, in three shapes.
 
-    A CPU goes through the networks one by one and needs the gradients of one at a time.
+    A CPU evaluates the networks one by one, and needs the gradients of only one at a time.
     """
     on_gpu = graph.device.type == "cuda"
-    each = sum(hidden) * ((4 * FLOAT + 2) if on_gpu else (FLOAT + 1)) + num_classes * 4 * FLOAT
+    per_node = sum(hidden) * ((4 * FLOAT + 2) if on_gpu else (FLOAT + 1)) + num_classes * 4 * FLOAT
     if on_gpu and hidden and isinstance(model.initial, PropagatedMLP):
-        each += model.initial.num_blocks * hidden[0] * FLOAT
-    return graph.num_nodes * each
+        per_node += model.initial.num_blocks * hidden[0] * FLOAT
+    return graph.num_nodes * per_node
 
 
 def _input_dropout(x: Tensor, graph: Graph, model: LGGD, problems: int) -> int:
-    """One byte per entry of x, and the entries that are left: on a CPU of one network at a time.
+    """One byte per entry of x, and the entries after dropout: on a CPU of one network at a time.
 
-    Sparse entries are there twice, the second time transposed. A GPU has another byte, whether an entry is kept.
+    Sparse entries are stored twice, also transposed. A GPU needs another byte for the mask.
     """
     if not isinstance(model.initial, MLP) or not model.initial.input_dropout:
         return 0
-    entries, left = (_nonzero(x), 2 * FLOAT) if _is_sparse(x) else (x.numel(), FLOAT)
+    entries, dropped = (_nonzero(x), 2 * FLOAT) if _is_sparse(x) else (x.numel(), FLOAT)
     if graph.device.type == "cuda":
-        return problems * entries * (2 + left)
-    return entries * (problems + left)
+        return problems * entries * (2 + dropped)
+    return entries * (problems + dropped)
 
 
 def _coefficients(graph: Graph, model: LGGD, problems: int) -> int:
-    """Learned potentials and weights, with what the equation computes from them and the gradients of that."""
+    """Learned potentials and weights, the coefficients that the equation computes from them, and their gradients."""
     equation = Equation(graph, model.potential, [torch.Generator(graph.device)])
-    return COPIES_OF_COEFFICIENTS * problems * sum(one.value.numel() for one in equation.parameters()) * FLOAT
+    return COPIES_OF_COEFFICIENTS * problems * sum(theta.value.numel() for theta in equation.parameters()) * FLOAT
 
 
 def _evolution(graph: Graph, model: LGGD, columns: int) -> int:
-    """The states of a step, those kept for the backward pass and those in it, and outputs with their gradients."""
+    """The states of a step, those saved for the backward pass and those in it, and outputs with their gradients."""
     state, times = state_bytes(graph, columns, torch.float32), check_times(model.times)
     equation = Equation(graph, model.potential, [torch.Generator(graph.device)])
     flow = Flow(graph, equation, times, [range(len(times))], model.p, model.scheme)

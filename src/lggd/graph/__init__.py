@@ -1,4 +1,4 @@
-"""Graphs: how they are built, how they are stored, and what is computed from them alone."""
+"""Graphs: construction, storage, and quantities that depend on a graph alone."""
 
 from lggd.graph.edge_list import Symmetrize
 from lggd.graph.graph import Graph, check_graph, read_weight

@@ -1,4 +1,4 @@
-"""Compressed sparse rows (CSR): how a graph is stored, and the sort that builds them."""
+"""Compressed sparse rows (CSR), in which a graph is stored, and the sort that builds them."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def sort_edges(rows: Array, columns: Array, num_nodes: int) -> tuple[Array, Arra
 
 
 def merge_duplicates(rows: Array, columns: Array, weight: Array | None, num_nodes: int, rule: str) -> CSR:
-    """Rows of the given edges. Duplicates become one edge with the largest (`max`) or the total (`sum`) weight."""
+    """The CSR of an edge list. Duplicates become one edge with the largest (`max`) or the total (`sum`) weight."""
     indptr, position = sort_edges(rows, columns, num_nodes)
     rows, columns = rows[position], columns[position]
     first = np.ones(len(rows), bool)

@@ -1,4 +1,4 @@
-"""Edges as PyG has them, `edge_index [2, E]` and `edge_weight [E]`: read from data, checked, replaced."""
+"""Edges in PyG's format, `edge_index [2, E]` and `edge_weight [E]`: read from data, checked, replaced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lggd.graph.graph import read_weight
 
 
 def read_edges(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
-    """The edges of PyG data and their weights, checked: a loss that is not finite could not name the cause.
+    """The edges of PyG data and their weights, checked here because a non-finite loss would not name the cause.
 
     >>> import lggd
     >>> edge_index, weight = read_edges(lggd.load("karate"), num_nodes=34)
@@ -29,47 +29,44 @@ def read_edges(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
 
 
 def check_edges(edge_index: Tensor | None, edge_weight: Tensor | None, num_nodes: int) -> None:
-    """Raises where this is no graph of `num_nodes` nodes. Ids out of range would read memory out of bounds."""
+    """Raises an error unless these are the edges of `num_nodes` nodes. Ids out of range would read out of bounds."""
     if edge_index is None:
         raise InputError(
             "edge_index",
             "be int64 [2, E]",
             "None",
-            (
-                "Give edges as two rows of node numbers. Where `adj_t` holds them, "
-                "ToSparseTensor(remove_edge_index=False) keeps both."
-            ),
+            "Pass two rows of node ids. ToSparseTensor(remove_edge_index=False) keeps them beside `adj_t`.",
         )
     if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.dtype != torch.int64:
-        found = f"{edge_index.dtype} {list(edge_index.shape)}"
-        raise InputError("edge_index", "be int64 [2, E]", found, "Give edges as two rows of node numbers.")
+        received = f"{edge_index.dtype} {list(edge_index.shape)}"
+        raise InputError("edge_index", "be int64 [2, E]", received, "Pass two rows of node ids.")
     if edge_index.numel():
         low, high = (int(end) for end in edge_index.aminmax())
         if low < 0 or high >= num_nodes:
-            rule = f"hold node numbers from 0 to {num_nodes - 1}"
-            raise InputError("edge_index", rule, low if low < 0 else high, "Give `x` a row for every node.")
+            rule = f"contain node ids from 0 to {num_nodes - 1}"
+            raise InputError("edge_index", rule, low if low < 0 else high, "`x` needs one row per node.")
     if edge_weight is not None and list(edge_weight.shape) != [edge_index.shape[1]]:
         rule = f"have shape [{edge_index.shape[1]}], one weight per edge"
         raise InputError("edge_weight", rule, list(edge_weight.shape))
 
 
 def check_weights(edge_index: Tensor, edge_weight: Tensor, name: str = "edge_weight") -> None:
-    """Raises where weights are negative or not finite; `name` is the attribute they come from."""
+    """Raises an error if weights are negative or not finite; `name` is the attribute that holds them."""
     invalid = ~((edge_weight >= 0) & edge_weight.isfinite())
     if bool(invalid.any()):
         e = int(invalid.nonzero()[0])
         i, j = edge_index[:, e].tolist()
-        found = f"{float(edge_weight[e]):g} on edge ({i}, {j})"
-        raise InputError(name, "be 0 or above and finite", found, "Leave such edges out.")
+        received = f"{float(edge_weight[e]):g} on edge ({i}, {j})"
+        raise InputError(name, "be 0 or above and finite", received, "Remove such edges.")
 
 
 def check_symmetric(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
-    """Raises where an edge has no reverse edge of the same weight."""
+    """Raises an error if an edge has no reverse edge of the same weight."""
     forward, backward = (_coalesced(edges, edge_weight, num_nodes) for edges in (edge_index, edge_index.flip(0)))
     if not torch.equal(forward[0], backward[0]) or not torch.allclose(forward[1], backward[1], rtol=1e-5, atol=0):
         raise InputError(
             "data.edge_index",
-            "hold every edge in both directions, with equal weights",
+            "contain every edge in both directions, with equal weights",
             remedy="Apply torch_geometric.transforms.ToUndirected() to the data first.",
         )
 
@@ -84,11 +81,11 @@ def _coalesced(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -
 
 def with_edges(data: Any, edge_index: Tensor, edge_weight: Tensor | None) -> Any:
     """A shallow copy of PyG data with other edges."""
-    other = copy.copy(data)
+    changed = copy.copy(data)
     for name in ("edge_attr", "edge_weight"):
-        if getattr(other, name, None) is not None:
-            delattr(other, name)
-    other.edge_index = edge_index
+        if getattr(changed, name, None) is not None:
+            delattr(changed, name)
+    changed.edge_index = edge_index
     if edge_weight is not None:
-        other.edge_weight = edge_weight
-    return other
+        changed.edge_weight = edge_weight
+    return changed

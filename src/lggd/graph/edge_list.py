@@ -17,9 +17,9 @@ from lggd.graph.csr import CSR, merge_duplicates
 
 Ids = NDArray[np.int32]
 Weights = NDArray[np.floating]
-# The Python spellings that error messages refer to by name; the command line has flags instead.
+# Python expressions that error messages refer to by name; the command line replaces them by flags.
 HINTS = {"symmetrize": 'symmetrize="max" or "mean"', "directed": "directed=True", "unbounded": "unbounded=True"}
-# Weights of the two directions that agree this closely differ by rounding alone and are averaged.
+# Relative difference up to which the weights of the two directions differ by rounding alone; they are averaged.
 ROUNDING = 1e-5
 
 
@@ -114,9 +114,9 @@ def _checked_symmetric(csr: CSR) -> CSR:
     weight = csr.weight
     if weight is not None:
         backward = weight[reverse.edge.long()]
-        apart = (weight - backward).abs() > ROUNDING * weight
-        if bool(apart.any()):
-            e = int(apart.nonzero()[0])
+        differs = (weight - backward).abs() > ROUNDING * weight
+        if bool(differs.any()):
+            e = int(differs.nonzero()[0])
             i, j = int(csr.rows[e]), int(csr.indices[e])
             raise NotSymmetricError(
                 "weight", "be symmetric",
@@ -128,10 +128,10 @@ def _checked_symmetric(csr: CSR) -> CSR:
 
 
 def _first_without_reverse(csr: CSR) -> tuple[int, int]:
-    here = csr.rows * csr.num_nodes + csr.indices  # sorted, because the rows are
-    back = csr.indices.long() * csr.num_nodes + csr.rows
-    at = torch.searchsorted(here, back).clamp(max=csr.num_edges - 1)
-    e = int((here[at] != back).nonzero()[0])
+    forward = csr.rows * csr.num_nodes + csr.indices  # sorted, because the rows are
+    backward = csr.indices.long() * csr.num_nodes + csr.rows
+    position = torch.searchsorted(forward, backward).clamp(max=csr.num_edges - 1)
+    e = int((forward[position] != backward).nonzero()[0])
     return int(csr.rows[e]), int(csr.indices[e])
 
 
@@ -186,8 +186,8 @@ def _read_weight(
         remedy = "Divide by the largest weight, or pass {unbounded} to allow any positive weight."
     if invalid.any():
         e = int(np.flatnonzero(invalid)[0])
-        found, nodes = f"{values[e]:g} on edge ({{0}}, {{1}})", (int(rows[e]), int(columns[e]))
-        raise InputError("weight", rule, found, remedy, nodes=nodes, hints=HINTS)
+        received, nodes = f"{values[e]:g} on edge ({{0}}, {{1}})", (int(rows[e]), int(columns[e]))
+        raise InputError("weight", rule, received, remedy, nodes=nodes, hints=HINTS)
     return values
 
 

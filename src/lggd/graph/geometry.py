@@ -20,14 +20,14 @@ HIGHEST_TREE_DIMENSION = 15
 
 
 def neighbour_edges(points: Floats, *, k: int | None, epsilon: float | None) -> Integers:
-    """Pairs `[2, E]` of near points, each pair at least once."""
+    """Pairs `[2, E]` of nearby points, each pair at least once."""
     if (k is None) == (epsilon is None):
         raise InputError("k", "be passed if and only if epsilon is not", f"k={k} and epsilon={epsilon}", "Pass one.")
     return _within(points, epsilon) if epsilon is not None else _nearest(points, k)  # type: ignore[arg-type]
 
 
 def edge_lengths(points: Floats, pairs: Integers) -> Floats:
-    """Euclidean length of each edge `[E]`, one axis at a time: no temporary of E points."""
+    """Euclidean length of each edge `[E]`, computed axis by axis to avoid a temporary of E points."""
     squared = np.zeros(pairs.shape[1], points.dtype)
     for axis in range(points.shape[1]):
         squared += (points[pairs[0], axis] - points[pairs[1], axis]) ** 2
@@ -35,16 +35,16 @@ def edge_lengths(points: Floats, pairs: Integers) -> Floats:
 
 
 def apply_kernel(kernel: Kernel, length: Floats) -> Floats:
-    """The weights `[E]` of edges of the given lengths, checked to lie in (0, 1]."""
+    """The weights `[E]` of edges with these lengths, checked to lie in (0, 1]."""
     weight = np.asarray(kernel(length))
     if weight.dtype.kind not in "uif" or weight.shape != length.shape:
-        found = f"{weight.dtype} of shape {weight.shape}"
-        raise InputError("kernel", f"map lengths [{len(length)}] to as many numbers", found)
+        received = f"{weight.dtype} of shape {weight.shape}"
+        raise InputError("kernel", f"return one number per edge, shape [{len(length)}]", received)
     invalid = ~((weight > 0) & (weight <= 1))
     if invalid.any():
         e = int(np.flatnonzero(invalid)[0])
-        found = f"{weight[e]:g} at length {length[e]:g}"
-        raise InputError("kernel", "return weights in (0, 1]", found, "Divide by the largest.")
+        received = f"{weight[e]:g} at length {length[e]:g}"
+        raise InputError("kernel", "return weights in (0, 1]", received, "Divide by the largest.")
     return weight
 
 
@@ -70,7 +70,7 @@ def grid_edges(image: NDArray[np.generic], connectivity: int) -> tuple[Integers,
 
 
 def dark_half(image: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """A mask unchanged; of an image, the pixels at or below the middle of its range."""
+    """Returns a mask unchanged; for an image, the mask of the pixels at or below the middle of its range."""
     if image.ndim != 2 or image.size == 0:
         raise InputError("mask", "be a 2-D mask or image", f"shape {image.shape}", "Convert colours to grey first.")
     if image.dtype.kind == "b":

@@ -50,8 +50,7 @@ class Graph:
     """
 
     def __init__(self, layout: Layout, dtype: torch.dtype) -> None:
-        self._native = layout
-        self._dtype = dtype
+        self._native, self._dtype = layout, dtype
 
     # -- constructors -------------------------------------------------------------------------------------------
 
@@ -74,11 +73,11 @@ class Graph:
         edges : array-like [2, E] or sequence of pairs
             PyG's `edge_index`, or pairs (i, j).
         weight : array-like [E], optional
-            None gives every edge weight 1.
+            None sets all weights to 1.
         num_nodes : int, optional
-            None counts up to the largest id; required for a graph without edges.
+            None infers it from the largest id; required for a graph without edges.
         directed : bool
-            Keeps edge directions: f(i) depends on f(j) through the edge (i, j), so that distances are those of walking
+            Keeps edge directions: f(i) depends on f(j) through the edge (i, j), so that distances are those of paths
             from i along the edges to the boundary. Otherwise edges must be symmetric, or `symmetrize` makes them so.
         symmetrize : Symmetrize or {"max", "mean"}, optional
             How to join the two directions of an edge; a missing one counts as weight 0.
@@ -104,9 +103,14 @@ class Graph:
 
     @classmethod
     def from_scipy(cls, matrix: Any, **options: Unpack[EdgeOptions]) -> Graph:
-        """From a square SciPy sparse matrix or dense array of weights `[N, N]`, where zeros are no edges.
+        """From a square matrix of weights.
 
-        `options` are `directed`, `symmetrize`, `unbounded` and `dtype`, as in `from_edges`.
+        Parameters
+        ----------
+        matrix : SciPy sparse matrix or array-like [N, N]
+            The weight of each edge (i, j); zeros are no edges.
+        **options
+            `directed`, `symmetrize`, `unbounded` and `dtype`, as in `from_edges`.
 
         Examples
         --------
@@ -128,10 +132,15 @@ class Graph:
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph[Any], *, weight: str = "weight", **options: Unpack[EdgeOptions]) -> Graph:
-        """From a networkx graph. Nodes are numbered in networkx's own order: `list(graph)`.
+        """From a networkx graph, whose nodes are numbered in the order of `list(graph)`.
 
-        `weight` names the edge attribute to read; edges without it have weight 1. `options` are `directed`,
-        `symmetrize`, `unbounded` and `dtype` (float64 by default), as in `from_edges`.
+        Parameters
+        ----------
+        graph : networkx.Graph
+        weight : str
+            The edge attribute to read; edges without it have weight 1.
+        **options
+            `directed`, `symmetrize`, `unbounded` and `dtype` (float64 by default), as in `from_edges`.
 
         Examples
         --------
@@ -153,9 +162,14 @@ class Graph:
 
     @classmethod
     def from_pyg(cls, data: Any, **options: Unpack[EdgeOptions]) -> Graph:
-        """From a PyG `Data`: `edge_index`, with `edge_weight` or else a one-dimensional `edge_attr` as weights.
+        """From a PyG `Data`.
 
-        `options` are `directed`, `symmetrize`, `unbounded` and `dtype`, as in `from_edges`.
+        Parameters
+        ----------
+        data : torch_geometric.data.Data
+            `edge_index` holds the edges, `edge_weight` or else a one-dimensional `edge_attr` their weights.
+        **options
+            `directed`, `symmetrize`, `unbounded` and `dtype`, as in `from_edges`.
 
         Examples
         --------
@@ -165,8 +179,7 @@ class Graph:
         """
         edge_index = getattr(data, "edge_index", None)
         if edge_index is None:
-            kind = type(data).__name__
-            raise InputTypeError("data", "carry an edge_index", f"{kind} without one", "Pass a PyG Data.")
+            raise InputTypeError("data", "have an edge_index", f"{type(data).__name__} without it", "Pass a PyG Data.")
         graph = cls.from_edges(edge_index, read_weight(data), num_nodes=data.num_nodes, **options)
         return graph.to(edge_index.device)
 
@@ -191,7 +204,7 @@ class Graph:
         epsilon : float, optional
             Joins points at most this far apart. Pass either `k` or `epsilon`.
         kernel : callable, optional
-            Maps the lengths of edges [E] to weights in (0, 1]; None gives every edge weight 1.
+            Maps the lengths of edges [E] to weights in (0, 1]; None sets all weights to 1.
         dtype : torch.dtype, optional
             float32 or float64; None follows the weights.
 
@@ -211,7 +224,7 @@ class Graph:
             bad = int(np.flatnonzero(~np.isfinite(coordinates).all(1))[0])
             raise InputError("points", "be finite", f"{coordinates[bad]} in row {bad}", "Drop or repair that row.")
         if len(coordinates) == 0:
-            raise InputError("points", "hold at least one point", "none")
+            raise InputError("points", "contain at least one point", "none")
         order = ordering.morton(coordinates)
         sorted_points = coordinates[order.numpy()]
         edges = neighbour_edges(sorted_points, k=k, epsilon=epsilon)
@@ -314,14 +327,13 @@ class Graph:
         """The memory layout to solve on, for work that reads all edges about `passes` times.
 
         Points are stored in Morton order. Any other large graph whose neighbours lie far apart in memory is reordered
-        (reverse Cuthill-McKee) the first time that the work is worth it, and stays so.
+        (reverse Cuthill-McKee) once the work is worth it, and stays so.
         """
         native = self._native
         if native.order is not None or self.device.type != "cpu" or self.num_nodes < ordering.SMALLEST_WORTH_ORDERING:
             return native
-        if "_ordered" in self.__dict__:
-            return self._ordered
-        return self._ordered if passes >= ordering.PASSES_WORTH_ORDERING else native
+        worth_it = "_ordered" in self.__dict__ or passes >= ordering.PASSES_WORTH_ORDERING
+        return self._ordered if worth_it else native
 
     @cached_property
     def _ordered(self) -> Layout:
@@ -334,7 +346,7 @@ class Graph:
     # -- conversion ---------------------------------------------------------------------------------------------
 
     def to(self, device: torch.device | str) -> Graph:
-        """The same graph on another device; itself where it is there already."""
+        """The same graph on another device; the graph itself if it is already there."""
         device = torch.empty(0, device=device).device  # "cuda" becomes the current device, as "cuda:0"
         if device == self.device:
             return self
@@ -372,7 +384,7 @@ class Graph:
 
 
 def check_graph(graph: Any) -> Graph:
-    """The graph, if it is one."""
+    """Returns the graph if it is a `Graph`."""
     if not isinstance(graph, Graph):
         raise InputTypeError("graph", "be a lggd.Graph", type(graph).__name__, "Build one, as with Graph.from_scipy.")
     return graph

@@ -1,4 +1,4 @@
-"""How the nodes of a graph are ordered in memory, which may differ from how users number them."""
+"""The order of the nodes in memory, which may differ from the users' numbering."""
 
 from __future__ import annotations
 

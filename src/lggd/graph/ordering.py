@@ -13,9 +13,9 @@ from lggd.graph.csr import CSR
 
 # Below this many nodes a column of the state fits into cache and the order does not matter.
 SMALLEST_WORTH_ORDERING = 50_000
-# Reordering reads the edges about this many times; a solve that reads them less often is not worth it.
+# Reordering reads the edges about this many times, and does not pay off for solves that read them less often.
 PASSES_WORTH_ORDERING = 4
-# Mean distance between neighbours, as a fraction of the nodes. A random order has 1/3, a good one under 1/100.
+# Mean distance between neighbours in memory, as a fraction of N: 1/3 in a random order, below 1/100 in a good one.
 SCATTERED = 0.05
 
 

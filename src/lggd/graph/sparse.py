@@ -39,7 +39,7 @@ class SparsePattern:
     Attributes
     ----------
     order : Tensor
-        The index of each sorted entry among those given, int64 `[E]`.
+        The index of each sorted entry among `rows` and `columns`, int64 `[E]`.
     row_starts : Tensor
         Where each row begins among the sorted entries, int64 `[R + 1]`.
     """
@@ -98,7 +98,7 @@ class SparsePattern:
         return _csr_tensor(self._transposed_csr, values[self.column_order], self.shape[::-1])
 
     def repeat(self, times: int) -> SparsePattern:
-        """The block-diagonal pattern of so many copies; cached."""
+        """The block-diagonal pattern of `times` copies; cached."""
         if times not in self._repeated:
             copy = torch.arange(times, device=self.rows.device).unsqueeze(1)
             rows, columns = self.rows + copy * self.shape[0], self.columns + copy * self.shape[1]
@@ -192,10 +192,10 @@ class SparseMatrix:
         product: Tensor = _Product.apply(self.values, x, self)  # type: ignore[no-untyped-call]
         return product
 
-    # -- On a CPU, without autograd and into given memory ------------------------------------------------------------
+    # -- On a CPU, without autograd, into preallocated memory --------------------------------------------------------
 
     def multiply(self, x: Tensor, bias: Tensor, out: Tensor) -> None:
-        """out ← M x + bias, from `[C, B]` and `[B]`; with a bias of no entries out ← out + M x."""
+        """out ← M x + bias, from `[C, B]` and `[B]`; with an empty bias, out ← out + M x."""
         _multiply(self.pattern._arrays[0], self.values, x, bias, out)
 
     def multiply_transposed(self, x: Tensor, out: Tensor) -> None:
@@ -203,7 +203,7 @@ class SparseMatrix:
         _multiply(self.pattern._arrays[1], self.transposed_csr.values(), x, x.new_zeros(x.shape[1]), out)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SparseMatrix:
-        # It is never changed, and torch cannot copy CSR tensors.
+        # Matrices are immutable, and torch cannot copy CSR tensors.
         return self
 
 
@@ -214,7 +214,7 @@ def multiply_each(x: Tensor, values: Tensor, pattern: SparsePattern) -> Tensor:
         product = SparseMatrix(pattern.repeat(len(x)), values.flatten())(x.reshape(1, -1, x.shape[2]))
         return product.view(len(x), -1, x.shape[2])
     pairs = zip(values, x.unsqueeze(1), strict=True)
-    return torch.cat([SparseMatrix(pattern, own)(own_x) for own, own_x in pairs])
+    return torch.cat([SparseMatrix(pattern, entries)(features) for entries, features in pairs])
 
 
 def normalized_adjacency(
@@ -249,16 +249,16 @@ class _Product(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         matrix: SparseMatrix = ctx.matrix
-        for_values = for_x = None
+        grad_values = grad_x = None
         if ctx.needs_input_grad[0]:
-            for_values = _sampled_product(matrix.csr, grad, ctx.saved_tensors[0])
+            grad_values = _sampled_product(matrix.csr, grad, ctx.saved_tensors[0])
         if ctx.needs_input_grad[1]:
             if grad.dim() == 2 and not grad.is_cuda:
-                for_x = grad.new_empty(matrix.shape[1], grad.shape[1])
-                matrix.multiply_transposed(grad.contiguous(), for_x)
+                grad_x = grad.new_empty(matrix.shape[1], grad.shape[1])
+                matrix.multiply_transposed(grad.contiguous(), grad_x)
             else:
-                for_x = _torch_product(matrix.transposed_csr, grad)
-        return for_values, for_x, None
+                grad_x = _torch_product(matrix.transposed_csr, grad)
+        return grad_values, grad_x, None
 
 
 def _torch_product(matrix: Tensor, x: Tensor) -> Tensor:
@@ -268,25 +268,25 @@ def _torch_product(matrix: Tensor, x: Tensor) -> Tensor:
         wide = _side_by_side(x)
         product = _add_product(matrix, wide, wide.new_zeros(matrix.shape[0], wide.shape[1]))
         return product if x.dim() == 2 else product.view(-1, len(x), x.shape[2]).transpose(0, 1)
-    # One after the other on a CPU: what a narrow product gathers from stays in the cache.
+    # One by one on a CPU: the rows that a narrow product gathers stay in the cache.
     products = x.new_zeros(len(x), matrix.shape[0], x.shape[2])
-    for out, one in zip(products, x.contiguous(), strict=True):
-        _add_product(matrix, one, out)
+    for out, features in zip(products, x.contiguous(), strict=True):
+        _add_product(matrix, features, out)
     return products
 
 
 def _add_product(matrix: Tensor, x: Tensor, zeros: Tensor) -> Tensor:
-    """The product, written to the place of the zeros: a plain product would write it twice."""
+    """The product, written into `zeros`: a plain product would write it twice."""
     return torch.addmm(zeros, matrix, x, beta=0, out=zeros)
 
 
 def _sampled_product(matrix: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """Σ_q ⟨left[q, i], right[q, j]⟩ for each entry (i, j) of the matrix, `[E]`."""
     left, right = _side_by_side(left), _side_by_side(right)
-    lacking = -left.shape[1] % 8
-    if lacking and not left.is_cuda:
-        # Zeros up to the width of a vector register: MKL takes ten times as long without.
-        left, right = pad(left, (0, lacking)), pad(right, (0, lacking))
+    missing = -left.shape[1] % 8
+    if missing and not left.is_cuda:
+        # Zeros up to the width of a vector register: without them MKL takes ten times as long.
+        left, right = pad(left, (0, missing)), pad(right, (0, missing))
     product: Tensor = torch.sparse.sampled_addmm(matrix, left, right.t(), beta=0.0).values()
     return product
 
@@ -312,15 +312,15 @@ def _csr_tensor(rows: tuple[Tensor, Tensor], values: Tensor, shape: tuple[int, i
         return torch.sparse_csr_tensor(*rows, values, shape)
 
 
-def _segment_reduce(values: Tensor, how: str, starts: Tensor) -> Tensor:
+def _segment_reduce(values: Tensor, reduction: str, starts: Tensor) -> Tensor:
     # `unsafe` skips a check that would wait for the device.
-    result: Tensor = torch.segment_reduce(values, how, offsets=starts, axis=0, unsafe=True)
+    result: Tensor = torch.segment_reduce(values, reduction, offsets=starts, axis=0, unsafe=True)
     return result
 
 
 @contextmanager
 def without_sparse_warnings() -> Iterator[None]:
-    """No warnings that CSR tensors are in beta and unchecked, and no checks: equal positions would not pass them."""
+    """Suppresses torch's warnings about CSR tensors, and its checks of them, which duplicate positions would fail."""
     with warnings.catch_warnings():
         for notice in ("Sparse CSR tensor support is in beta", "Sparse invariant checks are implicitly disabled"):
             warnings.filterwarnings("ignore", message=notice)
@@ -330,7 +330,7 @@ def without_sparse_warnings() -> Iterator[None]:
 
 def _multiply(rows: tuple[Array, Array], values: Tensor, x: Tensor, bias: Tensor, out: Tensor) -> None:
     work = values.numel() * x.shape[1]
-    arrays = (one.detach().numpy() for one in (values, x, bias, out))
+    arrays = (tensor.detach().numpy() for tensor in (values, x, bias, out))
     on_threads_that_pay(work, _multiply_loop, *rows, *arrays)
 
 

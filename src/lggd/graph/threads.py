@@ -1,4 +1,4 @@
-"""How many threads compiled loops run on: small work is faster on the calling thread only."""
+"""Threads for compiled loops: small amounts of work are faster on a single thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIN_PARALLEL_WORK = 50_000
 
 
 def on_threads_that_pay(work: int, loop: Callable[..., Result], *arguments: Any) -> Result:
-    """Calls `loop(*arguments)`, of so many multiplications, on one thread where that is faster."""
+    """Calls `loop(*arguments)`, which does `work` multiplications, on one thread where that is faster."""
     threads = numba.get_num_threads()
     if threads == 1 or work >= MIN_PARALLEL_WORK:
         return loop(*arguments)

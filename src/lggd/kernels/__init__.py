@@ -1,4 +1,4 @@
-"""The upwind p-norm ‖∇⁻f‖_p and its adjoint, where all time is spent: one backend per device, chosen here."""
+"""The upwind p-norm ‖∇⁻f‖_p and its adjoint, the hot path of all solvers: one backend per device, chosen here."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def backend_for(device: torch.device) -> Backend:
 
 
 def idle_columns(device: torch.device, columns: int) -> int:
-    """How many unused columns to add, so that columns fill whole vector registers and cache lines.
+    """Number of unused columns to add, so that columns fill whole vector registers and cache lines.
 
     On a CPU 5 to 7 columns become 8, 9 to 15 become 16, and more a multiple of 8: a third faster, and twice as fast
     with weights by column, at the cost of their memory. A GPU loads four numbers at once: twice as fast.

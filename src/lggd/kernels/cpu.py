@@ -24,7 +24,7 @@ Operation = TypeVar("Operation", bound=Callable[..., Any])
 
 
 def _on_threads_that_pay(operation: Operation) -> Operation:
-    """Runs an operation on one thread where its edges times columns are few."""
+    """Runs an operation on one thread where edges × columns is small."""
 
     @wraps(operation)
     def run(field: Field, f: Tensor, *rest: Any) -> Any:
@@ -71,7 +71,7 @@ def vjp(
 
     shared = field.root_weight is None or field.root_weight.shape[1] == 1
     one_pass = reduction == SUM and shared and field.csr.symmetric and field.symmetric and not needs_root
-    # What a reduction does not need has no columns: no memory, and the same compiled kernel.
+    # Arrays that a reduction does not need have no columns: no memory, and the same compiled kernel.
     norms, argmax = y.new_empty(nodes, 0), torch.empty(nodes, 0, dtype=torch.int32)
     if needs_rho or reduction != SUM:
         norms = torch.empty_like(y)

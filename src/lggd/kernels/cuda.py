@@ -26,11 +26,11 @@ Operation = TypeVar("Operation", bound=Callable[..., Any])
 # A row is long above this many neighbours, and above this many times the mean: it gets a tile of its own.
 LONG_ROW = 128
 LONGER_THAN_MEAN = 4
-# Mean number of neighbours above which graphs with long rows get tiles that suit these.
+# Mean number of neighbours above which graphs with long rows get tiles for long rows.
 SKEWED = 8
-# Rows are sorted by length within windows of this size: rows near each other in memory stay so.
+# Rows are sorted by length within windows of this size: rows that are close in memory stay close.
 WINDOW = 4096
-# The most terms of a weighted sum; schemes have at most four stages.
+# Maximum number of terms of a weighted sum; schemes have at most four stages.
 MOST_TERMS = 4
 
 
@@ -69,7 +69,7 @@ def vjp(
     reduction, numbers = _reduction(field.p), _numbers(field.p, (), y.dtype, y.device)
     csr, (nodes, width) = field.csr, y.shape
     downstream = _scaled_cotangent(field, terms, coefficients)
-    # What a reduction does not need is never read: any tensor may take its place.
+    # Arrays that a reduction does not need are never read: any tensor can be passed instead.
     norms, argmax = y, csr.indices
     if reduction == LARGEST:
         norms, argmax = _largest(field, y)
@@ -186,19 +186,19 @@ def _weights(field: Field) -> tuple[Tensor, int, int]:
 
 @cache
 def _numbers(p: float, coefficients: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """p and the factors of a sum, on the device. Cached for good: CUDA graphs keep reading them."""
+    """p and the factors of a sum, on the device. Cached forever, because CUDA graphs keep reading them."""
     return torch.tensor((p, *coefficients), dtype=dtype, device=device)
 
 
 class Schedule(NamedTuple):
-    """The order in which programs process rows, int32 `[N]`, and how many of the first ones are long."""
+    """The order in which programs process rows, int32 `[N]`, and the number of long rows at its beginning."""
 
     order: Tensor
     num_long: int
 
 
 class Tile(NamedTuple):
-    """How work is split: the grid, the rows, numbers per load, the type of indices, and tile sizes."""
+    """How work is split: the grid, the order of rows, numbers per load, the index type, and tile sizes."""
 
     grid: tuple[int, int]
     schedule: Schedule
@@ -230,20 +230,20 @@ _tiles: WeakKeyDictionary[CSR, dict[tuple[int, int], Tile]] = WeakKeyDictionary(
 
 def _tile(csr: CSR, width: int, groups: int) -> Tile:
     """Cached: a launch from Python must not take longer than the work itself."""
-    known = _tiles.setdefault(csr, {})
-    if (width, groups) not in known:
+    cached = _tiles.setdefault(csr, {})
+    if (width, groups) not in cached:
         schedule = _schedule(csr)
         sizes = _sizes(triton.next_power_of_2(width), csr.num_edges / csr.num_nodes, schedule.num_long > 0)
         short = triton.cdiv(csr.num_nodes - schedule.num_long, sizes["ROWS"])
         grid = (schedule.num_long + short, triton.cdiv(width, sizes["COLUMNS"]))
         # 64-bit index arithmetic takes twice the time.
         large = max(csr.num_nodes * width, csr.num_edges * groups) >= 2**31
-        known[width, groups] = Tile(grid, schedule, math.gcd(width, 4), tl.int64 if large else tl.int32, sizes)
-    return known[width, groups]
+        cached[width, groups] = Tile(grid, schedule, math.gcd(width, 4), tl.int64 if large else tl.int32, sizes)
+    return cached[width, groups]
 
 
 def _sizes(width: int, mean: float, has_long: bool) -> dict[str, Any]:
-    """Tile sizes, as measured best on an H200 (docs/speed.md)."""
+    """Tile sizes, the fastest as measured on an H200 (docs/speed.md)."""
     if has_long and mean > SKEWED:
         # Many warps, for the long rows: the longest must not finish last.
         columns = min(64, width)

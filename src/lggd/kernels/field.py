@@ -1,4 +1,4 @@
-"""The right-hand side of the evolution with everything it depends on, in the layout that kernels read."""
+"""The right-hand side of the evolution and its parameters, in the layout that kernels read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Field:
 
     `rho` is `[N, G]` and `root_weight` (√w) is `[E, G]` or None for unit weights. G divides C: the columns form G equal
     groups of adjacent ones, and each group has its own parameters. `boundary_mask`, `[N, C]` or None, is True on the
-    boundary. `symmetric` promises that √w is the same in both directions of an edge. All are by row of `csr`.
+    boundary. `symmetric` promises that √w is the same in both directions of an edge. All follow the rows of `csr`.
     """
 
     csr: CSR
@@ -45,7 +45,7 @@ class Field:
 
     @cached_property
     def cfl_bound(self) -> float:
-        """The largest `cfl_number`, which times the step must stay below a scheme's limits; 0 without edges."""
+        """The largest `cfl_number`; its product with the step must stay below a scheme's limits. 0 without edges."""
         return float(self.cfl_number().max())
 
     def cfl_number(self) -> Tensor:

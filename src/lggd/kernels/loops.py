@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-# Sums may be reordered into vector lanes, but NaN and infinity keep their meaning: divergence shows in them.
+# Sums may be reordered into vector lanes, but NaN and infinity are preserved: they reveal divergence.
 FAST = {"contract", "reassoc", "nsz"}
 
 # Rows that a thread processes with one allocation of temporary memory.
@@ -110,13 +110,13 @@ def _row_norm(reduction, p, i, indptr, indices, root, stride, f, total):  # type
     zero = f.dtype.type(0)
     if reduction == SUM and f.shape[1] == 1:
         # A single column leaves nothing to vectorize over but the edges of the row.
-        here, one = f[i, 0], zero
+        here, row_sum = f[i, 0], zero
         for e in range(indptr[i], indptr[i + 1]):
             diff = here - f[indices[e], 0]
-            one += root[e * stride, 0] * (diff if diff > zero else zero)
-        total[0] = one
+            row_sum += root[e * stride, 0] * (diff if diff > zero else zero)
+        total[0] = row_sum
     elif reduction == POWERS:
-        # Divided by the largest difference, no power overflows or underflows, whatever p.
+        # Divided by the largest difference, no power overflows or underflows, for any p.
         power = f.dtype.type(p)
         largest = np.empty_like(total)
         _reduce_row(LARGEST, power, i, indptr, indices, root, stride, f, largest, largest)

@@ -1,4 +1,4 @@
-"""The upwind p-norm and its adjoint in plain torch, on any device: slow, and the definition for other backends."""
+"""The upwind p-norm and its adjoint in plain torch, on any device: slow, the reference for the other backends."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def vjp(
         if field.boundary_mask is not None:
             slope = slope.masked_fill(field.boundary_mask, 0)
         inputs = [y] + [rho] * needs_rho + ([root] if needs_root and root is not None else [])
-        found = list(torch.autograd.grad(slope, inputs, cotangent))
-    grad_y = found.pop(0)
-    grad_rho = found.pop(0) if needs_rho else None
-    return grad_y, grad_rho, found.pop(0) if needs_root else None
+        grads = list(torch.autograd.grad(slope, inputs, cotangent))
+    grad_y = grads.pop(0)
+    grad_rho = grads.pop(0) if needs_rho else None
+    return grad_y, grad_rho, grads.pop(0) if needs_root else None
 
 
 def by_column(by_group: Tensor, columns: int) -> Tensor:

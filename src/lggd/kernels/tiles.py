@@ -1,8 +1,8 @@
 """The Triton kernels of `cuda.py`: tiles of rows, their edges and some columns, `[R, E, C]`, reduced over the edges.
 
 A row is written by one program and summed in a fixed order: no atomics, bitwise reproducible. Programs process rows in
-a given `order`, in which the rows of a tile are about equally long. The first `num_long` of them have very many
-neighbours and get tiles of their own, of one row and many edges, so that no program runs alone at the end.
+the `order` of a schedule, so that the rows of a tile are about equally long. The first `num_long` rows have very many
+neighbours and get separate tiles of one row and many edges, so that no program runs alone at the end.
 
 Common arguments: `f` and other states are `[N, C]`, with C the `width`; `root` is √w, `[E, 1]` or `[E, G]` according to
 `WEIGHTS`, and each of its `groups` spans `span` columns. Widths and spans are passed as a number times a constant, so
@@ -81,7 +81,7 @@ def _reduce_edges(
 def _scaled_norm(
     f, indices, root, start, end, here, power, columns, width, groups, span, WEIGHTS: tl.constexpr, EDGES: tl.constexpr
 ):  # fmt: skip
-    """Divided by the largest difference, no power overflows or underflows, whatever p."""
+    """Divided by the largest difference, no power overflows or underflows, for any p."""
     largest = _reduce_edges(
         f, indices, root, start, end, here, here, power, columns, width, groups, span, LARGEST, WEIGHTS, EDGES
     )
@@ -163,17 +163,17 @@ def _evaluate_rows(
         if BOUNDARY:
             slope = tl.where(tl.load(boundary_mask + at, mask=real, other=0) != 0, 0.0, slope)
         # All terms are read before any target is written: they may share memory.
-        one = tl.load(a + at, mask=real, other=0.0)
-        two, three = one, one
+        term_a = tl.load(a + at, mask=real, other=0.0)
+        term_b, term_c = term_a, term_a
         if TERMS > 1:
-            two = tl.load(b + at, mask=real, other=0.0)
+            term_b = tl.load(b + at, mask=real, other=0.0)
         if TERMS > 2:
-            three = tl.load(c + at, mask=real, other=0.0)
-        tl.store(u + at, _combine(numbers, 1, one, two, three, slope, TERMS), mask=real)
+            term_c = tl.load(c + at, mask=real, other=0.0)
+        tl.store(u + at, _combine(numbers, 1, term_a, term_b, term_c, slope, TERMS), mask=real)
         if TARGETS > 1:
-            tl.store(v + at, _combine(numbers, 2 + TERMS, one, two, three, slope, TERMS), mask=real)
+            tl.store(v + at, _combine(numbers, 2 + TERMS, term_a, term_b, term_c, slope, TERMS), mask=real)
         if TARGETS > 2:
-            tl.store(w + at, _combine(numbers, 3 + 2 * TERMS, one, two, three, slope, TERMS), mask=real)
+            tl.store(w + at, _combine(numbers, 3 + 2 * TERMS, term_a, term_b, term_c, slope, TERMS), mask=real)
 
 
 @triton.jit
@@ -244,8 +244,8 @@ def _vjp_tile(
             if REDUCTION == SUM:
                 grad = tl.where(diff < 0, other, 0.0)
             elif REDUCTION == LARGEST:
-                found = tl.load(argmax + at, mask=full, other=-1)
-                grad = tl.where(found == rows[:, None, None], other, 0.0)
+                other_best = tl.load(argmax + at, mask=full, other=-1)
+                grad = tl.where(other_best == rows[:, None, None], other, 0.0)
             else:
                 # Beyond the row's end the difference is −∞: replaced by 0 before it is multiplied by 0.
                 rise = tl.where(full, -diff, 0.0)
@@ -276,7 +276,7 @@ def _vjp_rows(
         columns, width, groups, span, REDUCTION, WEIGHTS, SYMMETRIC_WEIGHTS, True, SYMMETRIC, EDGES,
     )  # fmt: skip
     if not SYMMETRIC:
-        # The rows that have these as neighbours are listed elsewhere, and may be many where these rows are short.
+        # The transposed rows list the nodes that have these as neighbours; they may be long where these rows are short.
         start, end = _bounds(indptr_t, rows, valid)
         total += _vjp_tile(
             f, a, norms, argmax, indices_t, root_t, root_t, start, end, rows, here, own, norm, best, power,

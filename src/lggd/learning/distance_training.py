@@ -19,7 +19,7 @@ from lggd.training.targets import Targets
 class DistanceTraining:
     """Distances of Q problems as a Trainable: cross-entropy with logits −f, where f(0) = φ₀ = |network(x)|.
 
-    In training f evolves without a boundary, so that the loss asks each training node to end nearest to its own class.
+    In training f evolves without a boundary, and the loss is smallest where training nodes are nearest to their class.
     In validation the training nodes are the boundary of their class, where f = 0 (Pipeline 2).
     """
 

@@ -23,9 +23,9 @@ MAX_REPEATED_BYTES = 2**28
 class Flow:
     """∂f/∂t = 1 − ρ‖∇⁻f‖_p for Q problems of K columns each, with outputs at the times of each problem.
 
-    `horizons[q]` are increasing indices into `times`, equally many for every problem, and some problem has the last
-    time. A problem leaves the state at its last one. The step depends on the bounds of the learned coefficients, not on
-    their current values: it is the same in all epochs, and the same for a problem on its own.
+    `horizons[q]` are increasing indices into `times`, the same number for every problem, and some problem has the last
+    time. A problem leaves the state at its own last time. The step depends on the bounds of the learned coefficients,
+    not on their current values: it is the same in all epochs, and the same for a problem on its own.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Flow:
         return padded.unpad(integrate(padded.field, plan, padded.state)[0])
 
     def _parameters(self, rho: Tensor, root: Tensor | None, classes: int) -> tuple[Tensor, Tensor | None]:
-        """Those that differ by problem, repeated for every column where memory allows it."""
+        """ρ and √w; those that differ by problem are repeated for every column where memory allows it."""
         by_problem = [x for x in (rho, root) if x is not None and x.shape[1] > 1]
         if self.graph.device.type == "cpu" and all(x.nbytes * classes <= MAX_REPEATED_BYTES for x in by_problem):
             rho = rho if rho.shape[1] == 1 else rho.repeat_interleave(classes, 1)
@@ -103,7 +103,7 @@ class Flow:
 
 
 class ColumnSchedule:
-    """The order of problems in the state, how many run up to each time, which have an output there, and its place.
+    """The order of problems in the state, and for each time the number still running and the positions of the outputs.
 
     All index tensors are on the device from the start: a captured CUDA graph cannot copy them there.
     """
@@ -112,10 +112,10 @@ class ColumnSchedule:
         ends = [horizons[q % len(horizons)] for q in range(columns)]
         # Problems that run longest come first: those still running are always the first ones.
         order = sorted(range(columns), key=lambda q: -ends[q][-1])
-        outputs = [[place for place, q in enumerate(order) if k in ends[q]] for k in range(times)]
-        position = {event: n for n, event in enumerate((k, order[place]) for k in range(times) for place in outputs[k])}
+        outputs = [[index for index, q in enumerate(order) if k in ends[q]] for k in range(times)]
+        position = {event: n for n, event in enumerate((k, order[index]) for k in range(times) for index in outputs[k])}
         arrange = [position[ends[q][m], q] for m in range(len(ends[0])) for q in range(columns)]
         self.running = [sum(end[-1] >= k for end in ends) for k in range(times)]
         self.order, self.arrange = torch.tensor(order, device=device), torch.tensor(arrange, device=device)
         self.problem = self.order % len(horizons)
-        self.outputs = [torch.tensor(places, dtype=torch.int64, device=device) for places in outputs]
+        self.outputs = [torch.tensor(indices, dtype=torch.int64, device=device) for indices in outputs]

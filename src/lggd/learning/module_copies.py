@@ -28,14 +28,14 @@ class ModuleInputs:
 
 
 class ModuleCopies(SeededModules):
-    """Q copies of a module, each trained from the parameters that the module has."""
+    """Q copies of a module, each trained from the module's current parameters."""
 
     def __init__(
         self, module: nn.Module, inputs: ModuleInputs, num_classes: int, generators: Sequence[torch.Generator]
     ) -> None:
         device = inputs.x.device
         modules = [copy.deepcopy(module).to(device) for _ in generators]
-        super().__init__(modules, [one.initial_seed() for one in generators], device)
+        super().__init__(modules, [generator.initial_seed() for generator in generators], device)
         self._takes_edges = _takes_edges(module.forward)
         # A first call checks the output and initialises lazy layers.
         with torch.no_grad():
@@ -61,8 +61,8 @@ class ModuleCopies(SeededModules):
 
 
 def _takes_edges(forward: Callable[..., Any]) -> bool:
-    """Whether it must be called with two positional arguments, or may with a second one named `edge_index`."""
+    """Whether it requires two positional arguments, or accepts a second one named `edge_index`."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = [one for one in inspect.signature(forward).parameters.values() if one.kind in kinds]
-    required = [one for one in parameters if one.default is inspect.Parameter.empty]
+    parameters = [p for p in inspect.signature(forward).parameters.values() if p.kind in kinds]
+    required = [p for p in parameters if p.default is inspect.Parameter.empty]
     return len(required) == 2 or (len(parameters) >= 2 and parameters[1].name == "edge_index")

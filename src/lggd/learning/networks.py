@@ -1,4 +1,4 @@
-"""The choices of a network from node features to the initial condition φ₀."""
+"""The networks that map node features to the initial condition φ₀."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lggd.validation import check_choice, check_int, check_real
 
 
 class Activation(StrEnum):
-    """The activation after each hidden layer; the plain string works as well."""
+    """The activation after each hidden layer; plain strings are accepted."""
 
     RELU = "relu"
     ELU = "elu"
@@ -37,7 +37,7 @@ class Activation(StrEnum):
 
     @property
     def function(self) -> Callable[[Tensor], Tensor]:
-        """The function of torch."""
+        """The torch function."""
         in_torch = self in (Activation.RELU, Activation.TANH)
         function: Callable[[Tensor], Tensor] = getattr(torch if in_torch else functional, self.value)
         return function
@@ -48,7 +48,7 @@ class Networks(Protocol):
 
     @property
     def generators(self) -> Sequence[torch.Generator] | None:
-        """All that they draw random numbers from; None where that is unknown."""
+        """All those that they draw random numbers from; None where they are unknown."""
 
     def parameters(self) -> list[StackedParameter]:
         """All tensors that training changes."""
@@ -84,8 +84,8 @@ class MLP:
     normalize : bool
         Whether each row of x is scaled to unit length.
     zeros : int
-        Number of zero columns appended to x, as the paper's appendix suggests. A plain MLP notices them only through
-        the smaller scale of its initial weights.
+        Number of zero columns appended to x, as the paper's appendix suggests. They affect a plain MLP only through the
+        smaller scale of its initial weights.
     input_dropout : float
         Dropout rate of the entries of x, in [0, 1).
 
@@ -207,11 +207,11 @@ class FromModule:
 def _check_layers(choice: MLP | PropagatedMLP) -> None:
     if not isinstance(choice.hidden, tuple) or not all(isinstance(size, int) and size > 0 for size in choice.hidden):
         raise InputError("hidden", "be a tuple of positive sizes such as (512, 128)", repr(choice.hidden))
-    check_choice("activation", choice.activation, [one.value for one in Activation])
+    check_choice("activation", choice.activation, [activation.value for activation in Activation])
     check_int("zeros", choice.zeros, minimum=0)
     _check_dropout("dropout", choice.dropout)
 
 
 def _check_dropout(name: str, rate: float) -> None:
-    # Above this, rounding to levels would keep nothing.
+    # At higher rates, rounding to levels would keep nothing.
     check_real(name, rate, 0, 1 - 1 / LEVELS, closed="left", rule="lie in [0, 1)", remedy="Use 0 for none.")

@@ -64,7 +64,7 @@ class DenseFeatures:
         return torch.bmm(self.x.expand(len(weight), -1, -1), weight)
 
     def matmul_each(self, values: Tensor, weight: Tensor) -> Tensor:
-        """The product of each network, with entries of its own `[Q, E]`: `[Q, F, M]` → `[Q, N, M]`."""
+        """The product of each network, with separate entries `[Q, E]`: `[Q, F, M]` → `[Q, N, M]`."""
         return torch.bmm(values.view(-1, *self.x.shape), weight)
 
     def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, workspace: Workspace) -> None:
@@ -101,8 +101,8 @@ class SparseFeatures:
         return self.matrix(weight) if weight.dim() == 2 else matmul_side_by_side(self, weight)
 
     def matmul_each(self, values: Tensor, weight: Tensor) -> Tensor:
-        """The product of each network, with entries of its own `[Q, E]`: `[Q, F, M]` → `[Q, N, M]`."""
-        return torch.stack([self.matrix.with_values(own)(w) for own, w in zip(values, weight, strict=True)])
+        """The product of each network, with separate entries `[Q, E]`: `[Q, F, M]` → `[Q, N, M]`."""
+        return torch.stack([self.matrix.with_values(entries)(w) for entries, w in zip(values, weight, strict=True)])
 
     def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, workspace: Workspace) -> None:
         self.matrix.multiply(weight, bias, out)
@@ -122,7 +122,7 @@ def matmul_side_by_side(features: NodeFeatures, weight: Tensor) -> Tensor:
 
 
 def check_node_features(data: Any) -> Tensor:
-    """`data.x` as float32, dense or sparse, with one row per node and finite."""
+    """Returns `data.x` as float32, dense or sparse, if it is finite and has one row per node."""
     x = getattr(data, "x", None)
     if not isinstance(x, Tensor):
         raise InputTypeError(
@@ -159,7 +159,7 @@ def read_node_features(data: Any, normalize: bool, zeros: int = 0) -> StoredFeat
 
 
 def stored(features: NodeFeatures) -> StoredFeatures:
-    """The features, which must be stored entry by entry so that some can be dropped."""
+    """Returns the features if they are stored entry by entry, so that entries can be dropped."""
     if not isinstance(features, StoredFeatures):
         raise TypeError(f"Input dropout needs features that are stored, got {type(features).__name__}.")
     return features

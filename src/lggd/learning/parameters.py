@@ -20,7 +20,7 @@ from lggd.training.stacked_parameters import StackedParameter
 class LearnedPotential:
     """ρ(i) = 2σ(θ_i) · base(i), with θ_i learned per node (the paper's ρ(x), Table 1, row 10).
 
-    It starts at the base and stays below twice the base, so that the step in time is known before learning.
+    It starts at the base and stays below twice the base, so that the step in time is known before training.
 
     Parameters
     ----------
@@ -39,8 +39,8 @@ class LearnedPotential:
 class LearnedTimeScale:
     """ρ(i) = 2σ(θ) · base(i), with one θ learned for all nodes: a fitted scale of time.
 
-    Where time runs τ times as fast, f = τ·g with ∂g/∂t = 1 − τρ‖∇⁻g‖ and g(0) = φ₀/τ, and the networks learn the scale
-    of φ₀ in any case.
+    Equivalent to time that runs τ times as fast: then f = τ·g with ∂g/∂t = 1 − τρ‖∇⁻g‖ and g(0) = φ₀/τ, and the
+    networks learn the scale of φ₀ in any case.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class LearnedTimeScale:
 class LearnedEdgeWeights:
     """√w(i, j) is multiplied by √σ(θ_ij), with θ learned per direction of an edge (the authors' code).
 
-    θ starts uniformly distributed in [-1, 1].
+    θ is initialised uniformly in [-1, 1].
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ class Equation:
             potential = potential.base
         if isinstance(coefficients, LearnedEdgeWeights):
             seeded = parameter_generators(generators)
-            drawn = [torch.empty(graph.num_edges).uniform_(-1, 1, generator=generator) for generator in seeded]
-            self.theta_edges = torch.stack(drawn).to(device).requires_grad_()
+            initial = [torch.empty(graph.num_edges).uniform_(-1, 1, generator=generator) for generator in seeded]
+            self.theta_edges = torch.stack(initial).to(device).requires_grad_()
         self.potential = potential
         self._read(graph)
 
@@ -95,7 +95,7 @@ class Equation:
     def on(self, graph: Graph) -> Equation:
         """The learned values on another graph with the same nodes and, where edges are learned, the same edges."""
         if self.theta_edges is not None and not torch.equal(graph.edge_index, self.graph.edge_index):
-            raise InputError("data", "have the edges that weights were learned for", "others", "Fit on the new graph.")
+            raise InputError("data", "have the edges whose weights were learned", "others", "Fit on the new graph.")
         other = copy.copy(self)
         other._read(graph)
         return other
@@ -126,7 +126,7 @@ class Equation:
         return learned if self.root is None else self.root * learned
 
     def limits(self) -> tuple[Tensor, Tensor | None]:
-        """The largest ρ `[N, 1]` and √w `[E, 1]` that learning can reach."""
+        """The largest ρ `[N, 1]` and √w `[E, 1]` that training can reach."""
         return self.base * (1 if self.theta_nodes is None else 2), self.root
 
 

@@ -1,4 +1,4 @@
-"""Node features together with those of the neighbourhood, for networks that should see more than one node."""
+"""Node features together with those of the neighbourhood."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.learning.node_features import DenseFeatures, SparseFeatures, StoredFeatures, matmul_side_by_side
 from lggd.learning.workspace import Workspace
 
-# How many entries of dense blocks are formed at a time.
+# Number of entries of dense blocks that are formed at a time.
 BLOCK_ENTRIES = 2**24
-# Steps of the personalised PageRank: a walk that restarts with probability 0.1 has done so by then two times in three.
+# Steps of the personalised PageRank: at restart probability 0.1, two of three walks have restarted by then.
 PAGERANK_STEPS = 10
 
 
@@ -46,7 +46,7 @@ class PropagatedFeatures:
 
     @cached_property
     def row_norms(self) -> list[Tensor]:
-        """The norm of each row of X, ÂX, …, `[N, 1]` each; computed from some columns of X at a time to save memory."""
+        """The norm of each row of X, ÂX, …, `[N, 1]` each; computed in blocks of columns to save memory."""
         (nodes, features), device = self.base.shape, self.adjacency.values.device
         total = [torch.zeros(nodes, 1, device=device) for _ in range(self.num_blocks)]
         for columns in torch.split(torch.arange(features), max(1, BLOCK_ENTRIES // nodes)):
@@ -59,19 +59,19 @@ class PropagatedFeatures:
 
     @cached_property
     def first_block(self) -> StoredFeatures:
-        """X, with rows of unit length if these are wanted."""
+        """X, with rows of unit length if `normalize`."""
         return self.base.scale_rows(_inverse(self.row_norms[0])) if self.normalize else self.base
 
     @cached_property
     def last_hops(self) -> list[SparseMatrix]:
-        """Â for the last of 1, 2, … hops, which also scales rows to unit length if these are wanted."""
+        """Â for the last of 1, 2, … hops, which also scales rows to unit length if `normalize`."""
         if not self.normalize:
             return [self.adjacency] * self.hops
         return [self.adjacency.scale_rows(_inverse(norm)) for norm in self.row_norms[1 : self.hops + 1]]
 
     @cached_property
     def _pagerank_scale(self) -> Tensor:
-        """What scales the rows of ΠX, `[N, 1]`."""
+        """The factors of the rows of ΠX, `[N, 1]`."""
         last = self.row_norms[-1]
         return _inverse(last).unsqueeze(1) if self.normalize else torch.ones_like(last)
 
@@ -136,9 +136,9 @@ class PropagatedFeatures:
 def propagate(
     base: StoredFeatures, graph: Graph, hops: int, normalize: bool, pagerank: float | None = None
 ) -> DenseFeatures | PropagatedFeatures:
-    """`[X, ÂX, Â²X, …, ΠX]`, formed where X is dense, or where Π is wanted on a GPU.
+    """`[X, ÂX, Â²X, …, ΠX]`, formed where X is dense, or with Π on a GPU.
 
-    There one dense product is far faster than the many sparse ones of a PageRank.
+    On a GPU one dense product is far faster than the many sparse ones of a PageRank.
     """
     weight = graph.weight if graph.is_weighted else None
     # The graph's edges (i, j) are entries of A; PyG's edges point from j to i.
@@ -154,7 +154,7 @@ def propagate(
 
 
 def dense_blocks(x: Tensor, adjacency: SparseMatrix, hops: int, pagerank: float | None) -> Iterator[Tensor]:
-    """X, ÂX, …, ΠX, one after the other."""
+    """Yields X, ÂX, …, ΠX."""
     block = x
     yield block
     for _ in range(hops):

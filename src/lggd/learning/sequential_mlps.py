@@ -14,13 +14,13 @@ from lggd.learning.node_features import NodeFeatures, StoredFeatures
 from lggd.learning.workspace import Workspace
 from lggd.training.dropout import LEVELS, draw_random_bytes, dropout_, num_words
 
-# Products with fewer columns than this take longer than with this many.
+# Products with fewer columns than this take longer than with exactly this many.
 MIN_COLUMNS = 16
 
 
 @dataclass(frozen=True, eq=False)
 class SharedInput:
-    """Node features that all networks use as they are."""
+    """Node features that all networks share."""
 
     features: NodeFeatures
 
@@ -73,7 +73,7 @@ class SequentialMLPs:
     def __call__(self, first: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
         """The outputs `[Q, N, K]`, differentiable in weights `[Q, in, out]` and biases `[Q, 1, out]`.
 
-        `first` is what `first_layer` returned for them.
+        `first` is the result of `first_layer` for them.
         """
         saving = torch.is_grad_enabled()
         output: Tensor = _Forward.apply(self, saving, first, *weights, *biases)  # type: ignore[no-untyped-call]
@@ -109,7 +109,7 @@ class SequentialMLPs:
 
 
 class _Forward(torch.autograd.Function):
-    """Saves what each hidden layer returned before activation, and the random bytes; the rest is quickly recomputed."""
+    """Saves the hidden layers before activation and the random bytes; the rest is cheap to recompute."""
 
     @staticmethod
     def forward(ctx: Any, mlps: SequentialMLPs, saving: bool, first: Tensor, *parameters: Tensor) -> Tensor:
@@ -144,20 +144,20 @@ class _Forward(torch.autograd.Function):
         mlps, depth, workspace = ctx.mlps, ctx.depth, ctx.mlps.workspace
         weights, rest = ctx.saved_tensors[:depth], ctx.saved_tensors[depth:]
         hidden, random_bytes = rest[: max(1, depth - 1)], rest[max(1, depth - 1) :]
-        for_weights = [workspace.empty(weight.shape, weight.dtype) for weight in weights]
-        for_biases = [weight.new_empty(len(weight), 1, weight.shape[2]) for weight in weights]
+        grad_weights = [workspace.empty(weight.shape, weight.dtype) for weight in weights]
+        grad_biases = [weight.new_empty(len(weight), 1, weight.shape[2]) for weight in weights]
         buffers = [workspace.empty(z.shape[1:], z.dtype) for z in hidden[: depth - 1]]
         for q, grad in enumerate(grads[0]):
             g = grad.contiguous()
             for k in range(depth - 2, -1, -1):
                 z, h = hidden[k][q], buffers[k]
                 mlps.activate(z, q, random_bytes[k][q], out=h)
-                _multiply(h.t(), g, for_weights[k + 1][q], workspace)
-                torch.sum(g, 0, out=for_biases[k + 1][q, 0])
+                _multiply(h.t(), g, grad_weights[k + 1][q], workspace)
+                torch.sum(g, 0, out=grad_biases[k + 1][q, 0])
                 g = mlps.vjp(torch.mm(g, weights[k + 1][q].t(), out=h), z, q, random_bytes[k][q])
-            mlps.inputs(q).vjp(g, for_weights[0][q], workspace)
-            torch.sum(g, 0, out=for_biases[0][q, 0])
-        return None, None, None, *for_weights, *for_biases
+            mlps.inputs(q).vjp(g, grad_weights[0][q], workspace)
+            torch.sum(g, 0, out=grad_biases[0][q, 0])
+        return None, None, None, *grad_weights, *grad_biases
 
 
 def _multiply(a: Tensor, b: Tensor, out: Tensor, workspace: Workspace) -> None:
@@ -166,8 +166,8 @@ def _multiply(a: Tensor, b: Tensor, out: Tensor, workspace: Workspace) -> None:
     if columns >= MIN_COLUMNS:
         torch.mm(a, b, out=out)
         return
-    wide, product = (workspace.empty((len(one), MIN_COLUMNS), b.dtype) for one in (b, a))
-    # Whatever lies in the padding is not used, but products with subnormal numbers would be slow.
+    wide, product = (workspace.empty((len(matrix), MIN_COLUMNS), b.dtype) for matrix in (b, a))
+    # The padding is not used, but products with subnormal numbers in it would be slow.
     wide[:, columns:] = 0
     wide[:, :columns] = b
     out.copy_(torch.mm(a, wide, out=product)[:, :columns])

@@ -1,4 +1,4 @@
-"""Equal MLPs with their parameters stacked: evaluated together, yet each is initialised and trained as if alone."""
+"""MLPs of equal shape with stacked parameters: evaluated together, each initialised and trained as if alone."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lggd.training.dropout import LEVELS, draw_keep_mask, draw_random_bytes, kee
 from lggd.training.randomness import generator_states, load_generator_states, parameter_generators
 from lggd.training.stacked_parameters import StackedParameter
 
-# From this many parameters and values per network on, a CPU evaluates networks one after the other: all at once they
-# would not fit into the cache.
+# Number of parameters and values per network from which a CPU evaluates networks one by one: together they would not
+# fit into the cache.
 SEQUENTIAL_FROM = 2**17
 
 
@@ -47,14 +47,14 @@ class StackedMLPs:
     def _initialise(self, generators: Sequence[torch.Generator], fan_in: int, rows: int, columns: int) -> Tensor:
         """Uniform in ±1/√fan_in, as in `torch.nn.Linear`."""
         bound = fan_in**-0.5
-        parts = [torch.empty(rows, columns).uniform_(-bound, bound, generator=one) for one in generators]
+        parts = [torch.empty(rows, columns).uniform_(-bound, bound, generator=generator) for generator in generators]
         return torch.stack(parts).to(self.generators[0].device).requires_grad_()
 
     def _prepare(self) -> None:
-        """Sets what is not learned."""
+        """Sets the attributes that are not learned."""
         self._workspace = Workspace()
         self._saved_first_layer: tuple[NodeFeatures, tuple[int, int], Tensor] | None = None
-        # On the device from the start: nothing may be copied there while a CUDA graph is recorded.
+        # Created on the device: nothing may be copied there while a CUDA graph is captured.
         self._levels = torch.tensor(self.levels, dtype=torch.int16, device=self.weights[0].device)
         self._factor = (LEVELS / self._levels)[:, None, None]
 
@@ -62,9 +62,9 @@ class StackedMLPs:
         """The networks of some problems, with copies of their parameters and generators."""
         part = copy.copy(self)
         part.levels = self.levels[problems]
-        part.generators = [torch.Generator(one.device) for one in self.generators[problems]]
-        for own, one in zip(part.generators, self.generators[problems], strict=True):
-            own.set_state(one.get_state())
+        part.generators = [torch.Generator(original.device) for original in self.generators[problems]]
+        for generator, original in zip(part.generators, self.generators[problems], strict=True):
+            generator.set_state(original.get_state())
         part.weights, part.biases = (
             [value.detach()[problems].clone().requires_grad_() for value in values]
             for values in (self.weights, self.biases)
@@ -90,7 +90,8 @@ class StackedMLPs:
     def _batched(self, x: NodeFeatures, training: bool) -> Tensor:
         """The outputs `[Q, N, K]` in few operations: for GPUs and for small networks."""
         dropping = training and min(self.levels) < LEVELS
-        drawing = [one if level < LEVELS else None for one, level in zip(self.generators, self.levels, strict=True)]
+        pairs = zip(self.generators, self.levels, strict=True)
+        drawing = [generator if level < LEVELS else None for generator, level in pairs]
         h = self._first_product(x, training) + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             h = self.activation(h)
@@ -109,7 +110,7 @@ class StackedMLPs:
         return features.matmul_each(features.values * keep, self.weights[0] * (LEVELS / self.input_level))
 
     def _sequential(self, x: NodeFeatures, training: bool, training_follows: bool) -> Tensor:
-        """The outputs `[Q, N, K]`, one network after the other, in memory that is reused in the next epoch."""
+        """The outputs `[Q, N, K]`, one network at a time, in memory that is reused in the next epoch."""
         inputs: NetworkInput
         if training and self.input_level < LEVELS:
             inputs = self._drop_input(x)
@@ -128,8 +129,8 @@ class StackedMLPs:
         features = stored(x)
         shape = (len(self.generators), num_words(features.values.numel()))
         random_bytes = self._workspace.empty(shape, torch.int64)
-        for own, generator in zip(random_bytes, self.generators, strict=True):
-            draw_random_bytes(own, generator)
+        for row, generator in zip(random_bytes, self.generators, strict=True):
+            draw_random_bytes(row, generator)
         return DroppedInput(features, self.input_level, random_bytes, self._workspace)
 
     def _first_layer(self, inputs: SharedInput, save: bool) -> Tensor:

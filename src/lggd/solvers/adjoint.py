@@ -28,7 +28,7 @@ def integrate(field: Field, plan: Plan, start: Tensor) -> Tensor:
 
 
 class Stepper:
-    """Takes steps in place, with as many buffers of the size of a state as the scheme has stages (two for Euler).
+    """Takes steps in place, in as many tensors as the scheme has stages, the state included (two for Euler).
 
     Stage 0 writes the start of stage 1 and its own slope. Stage 1 turns these into the starts of all later stages and
     the end of the step, as far as they are known, and later stages add their slopes. `buffers` are the starts of the

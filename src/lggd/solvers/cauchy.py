@@ -19,12 +19,12 @@ from lggd.solvers.padding import PaddedState
 from lggd.solvers.plan import evolution_layout
 from lggd.validation import check_entries, check_real
 
-# Where no start is given, f(·, 0) off the boundary: above any distance in practice.
+# f(·, 0) off the boundary where `start` is None: above any distance in practice.
 FAR = 1e6
 
 
 class CauchyProblem:
-    """Reads, checks and arranges by row what an evolution depends on. Differentiable in start, potential and weight.
+    """The inputs of an evolution, checked and arranged by row. Differentiable in start, potential and weight.
 
     `sources=None` leaves every node free (the paper's Solver 1). `start=None` is 0 on the boundary and `far` elsewhere.
     """
@@ -64,7 +64,7 @@ class CauchyProblem:
         graph, boundary = self.graph, self.boundary
         if start is None:
             if boundary is None:
-                raise InputError("start", "be given where sources=None: without a boundary nothing else sets f")
+                raise InputError("start", "be passed where sources=None: without a boundary nothing else determines f")
             check_real("far", far, 0, closed="left", rule="be non-negative and finite")
             shape = (graph.num_nodes, len(boundary.columns))
             return torch.full(shape, float(far), dtype=graph.dtype, device=graph.device)
@@ -84,8 +84,8 @@ class CauchyProblem:
 
     def _read_weight(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor | None:
         if weight is None:
-            own = self.layout.csr.weight
-            return None if own is None else own.to(dtype).sqrt().unsqueeze(1)
+            stored = self.layout.csr.weight
+            return None if stored is None else stored.to(dtype).sqrt().unsqueeze(1)
         if not isinstance(weight, Tensor):
             raise InputTypeError("weight", "be a tensor", type(weight).__name__, "Use torch.as_tensor(weight).")
         value = weight.unsqueeze(1) if weight.dim() == 1 else weight
@@ -114,7 +114,7 @@ class CauchyProblem:
         return float(off.masked_fill(~free, 0).max())
 
     def check_finite(self, before: Tensor, after: Tensor, step_number: int, size: float) -> None:
-        """Raises an error that names the node, the step and the parameter if a state is no longer finite."""
+        """Raises an error with the node, the step and the parameter to change if a state is no longer finite."""
         finite = torch.isfinite(after)
         if bool(finite.all()):
             return

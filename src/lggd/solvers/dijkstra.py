@@ -52,11 +52,11 @@ def shortest(problem: EikonalProblem) -> Tensor:
     shortest, longest = csr.length_range
 
     def solve(starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
-        least, most = shortest * slowness.min(), longest * slowness.max()
-        if most <= WIDEST_RANGE * least:
+        low, high = shortest * slowness.min(), longest * slowness.max()
+        if high <= WIDEST_RANGE * low:
             # Slightly narrower than the shortest edge, so that rounding cannot put both its ends into one bucket.
-            width = 0.999 * least
-            _with_buckets(indptr, indices, length, stride, starts, slowness, width, int(most / width) + 2, u)
+            width = 0.999 * low
+            _with_buckets(indptr, indices, length, stride, starts, slowness, width, int(high / width) + 2, u)
         else:
             _with_heap(indptr, indices, length, stride, starts, slowness, u)
         return 0
@@ -114,7 +114,7 @@ def _with_heap(indptr, indices, length, stride, starts, slowness, u):  # type: i
         drop_first(keys, nodes, place, size)
         for e in range(indptr[i], indptr[i + 1]):
             j = indices[e]
-            # u holds tentative values, and final ones are at most ui: one comparison skips what cannot improve.
+            # u holds tentative values, and final ones are at most ui: one comparison skips edges that cannot improve.
             t = ui + slowness[j * varies] * length[e * stride]
             if t < u[j]:
                 u[j] = t

@@ -22,12 +22,12 @@ from lggd.graph.layout import CPU, Layout
 from lggd.kernels import Field, backend_for
 from lggd.solvers.solution import Solution, Statistics, Status
 
-# solve(starts, slowness [N] or [1], u [N]) fills u, which holds inf, and returns the number of its sweeps or 0.
+# solve(starts, slowness [N] or [1], u [N]) fills u, which is inf initially, and returns the number of sweeps or 0.
 SolveColumn = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
 
 
 class Incoming(NamedTuple):
-    """For each node, the nodes whose values depend on it: how a front spreads. Weights are `weight[e * stride]`."""
+    """For each node, the nodes that depend on it, to which a front spreads. Weights are `weight[e * stride]`."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -46,7 +46,7 @@ class EikonalProblem:
     bounds: NDArray[np.int64]  # column k owns starts[bounds[k]:bounds[k + 1]]
     potential: Tensor  # float64 by row: [N, 1] or [N, K], and [1, 1] where it is 1
     single: bool
-    began: float  # when reading started, for the statistics
+    began: float  # start of the clock, for the statistics
 
     @classmethod
     def read(cls, graph: Graph, sources: Sources, p: float, potential: Potential | None) -> EikonalProblem:
@@ -82,9 +82,9 @@ class EikonalProblem:
         return Incoming(indptr.numpy(), indices.numpy(), csr.incoming_weight.numpy(), 1)
 
     def solve_columns(self, solve: SolveColumn) -> tuple[Tensor, int]:
-        """Values by row `[N, K]` and the most sweeps of any column. Columns run in parallel threads.
+        """Values by row `[N, K]` and the largest number of sweeps of a column.
 
-        The compiled loops release the interpreter lock.
+        Columns run in parallel threads: the compiled loops release the interpreter lock.
         """
         out = np.full((self.columns, self.layout.csr.num_nodes), np.inf)
         slowness = np.ascontiguousarray(self.slowness.T)
@@ -100,7 +100,7 @@ class EikonalProblem:
         return torch.from_numpy(out).T, max(sweeps)
 
     def solution(self, by_row: Tensor, solver: Solver, sweeps: int | None = None, converged: bool = True) -> Solution:
-        """The values that a solver found by row `[N, K]`, with their status and statistics."""
+        """The solution with these values by row `[N, K]`, its status and its statistics."""
         status = Status.EXACT if bool(torch.isfinite(by_row).all()) else Status.UNREACHABLE
         if not converged:
             status = Status.NOT_CONVERGED

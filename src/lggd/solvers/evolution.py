@@ -60,8 +60,8 @@ def evolve(
     far : float
         The start off the sources where `start` is None.
     checkpoints : bool
-        Saves O(√steps) states for the backward pass instead of all, for one more forward pass. Evolutions whose states
-        would take gigabytes do so in any case.
+        Saves O(√steps) states for the backward pass instead of all, at the cost of a second forward pass. Always on
+        for evolutions whose states would take gigabytes.
 
     Returns
     -------
@@ -102,16 +102,21 @@ def evolve(
 class Evolution:
     """An evolution advanced step by step, without gradients.
 
-    Parameters are those of `evolve`. Read `state` and `time`, advance with `step()` or `run_until(t)`.
+    Read `state` and `time`, advance with `step()` or `run_until(t)`.
+
+    Parameters
+    ----------
+    graph, sources, start, p, potential, weight, scheme, far
+        As in `evolve`; `TorchDiffEq` is not supported.
 
     Attributes
     ----------
     time, steps : float, int
-        The present time, and how many steps led to it.
+        The current time, and the number of steps taken.
     step_size : float
         The largest step that the scheme takes.
     may_overshoot : bool
-        Whether that lies above the scheme's monotone limit.
+        Whether `step_size` exceeds the scheme's monotone limit.
 
     Examples
     --------
@@ -150,11 +155,11 @@ class Evolution:
         return self.problem.residual(self._rows)
 
     def step(self, size: float | None = None) -> Evolution:
-        """Advances by one step, of `step_size` unless a smaller `size` is given."""
+        """Advances by one step, of `step_size` or of a smaller `size`."""
         if size is not None and not 0 < size <= self.step_size:
             raise InputError("size", f"lie in (0, {self.step_size:g}]", size, "The bound is the scheme's step.")
         if size is None and math.isinf(self.step_size):
-            raise InputError("size", "be given for a graph without edges, where no step is too large")
+            raise InputError("size", "be passed for a graph without edges, where no step is too large")
         self._advance(size or self.step_size)
         return self
 
@@ -168,7 +173,7 @@ class Evolution:
     def run_until(self, t: float) -> Evolution:
         """Advances to time `t` exactly, in equal steps of at most `step_size`."""
         if not self.time <= t < math.inf:
-            raise InputError("t", f"be finite and not before the present time {self.time:g}", t)
+            raise InputError("t", f"be finite and not before the current time {self.time:g}", t)
         span = t - self.time
         count = count_steps(span, self.step_size)
         for _ in range(count):
@@ -185,10 +190,10 @@ def _memory(problem: CauchyProblem, plan: Plan, scheme: FixedStep) -> Memory:
 
 def _raise_divergence(problem: CauchyProblem, plan: Plan, outputs: Tensor) -> None:
     """Repeats the steps from the last finite output one by one, to name the step that diverged."""
-    bad = int((~torch.isfinite(outputs.flatten(1)).all(1)).nonzero()[0])
-    state = (outputs[bad - 1] if bad else problem.start.detach()).clone()
+    first = int((~torch.isfinite(outputs.flatten(1)).all(1)).nonzero()[0])
+    state = (outputs[first - 1] if first else problem.start.detach()).clone()
     stepper = Stepper(problem.field.detached(), plan.tableau, state)
-    for n in range(plan.counts[bad]):
+    for n in range(plan.counts[first]):
         before = state.clone()
-        stepper.step(state, plan.sizes[bad])
-        problem.check_finite(before, state, sum(plan.counts[:bad]) + n + 1, plan.sizes[bad])
+        stepper.step(state, plan.sizes[first])
+        problem.check_finite(before, state, sum(plan.counts[:first]) + n + 1, plan.sizes[first])

@@ -1,4 +1,4 @@
-"""How much memory an evolution takes, known before it runs."""
+"""Memory estimates of an evolution, known before it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REMEDY = "Use fewer columns at a time, float32, or checkpoints=True where gradie
 def evolution_memory(
     graph: Graph, columns: int, scheme: FixedStep, outputs: int, gradient_steps: int, dtype: torch.dtype
 ) -> Memory:
-    """The peak of `evolve`; with `gradient_steps`, that of the backward pass through so many steps."""
+    """The peak memory of `evolve`; with `gradient_steps`, that of the backward pass through that many steps."""
     tableau, stages = scheme.tableau, len(scheme.tableau.weights)
     state = state_bytes(graph, columns, dtype)
     # The start by node and by row, the states of a step, and the outputs by row and by node.
@@ -31,7 +31,7 @@ def evolution_memory(
 
 
 def saved_states(plan: Plan, state: int, device: torch.device) -> int:
-    """How many states of `state` bytes are saved at most for the backward pass through all steps of the plan."""
+    """The maximum number of states of `state` bytes that the plan saves for the backward pass."""
     stages, plan = len(plan.tableau.weights), plan.within_memory(state, device)
     if plan.save_stages:
         return plan.evaluations
@@ -40,11 +40,11 @@ def saved_states(plan: Plan, state: int, device: torch.device) -> int:
 
 
 def state_bytes(graph: Graph, columns: int, dtype: torch.dtype) -> int:
-    """A state of so many columns, with its idle columns."""
+    """The bytes of a state, including its idle columns."""
     return graph.num_nodes * (columns + idle_columns(graph.device, columns)) * dtype.itemsize
 
 
 def graph_bytes(graph: Graph) -> int:
-    """The rows of the graph."""
+    """The bytes of the rows of the graph."""
     weights = graph.num_edges * graph.dtype.itemsize if graph.is_weighted else 0
     return 8 * (graph.num_nodes + 1) + 4 * graph.num_edges + weights

@@ -15,7 +15,7 @@ PADDING = 3
 
 @njit
 def fill(keys, nodes, place, starts):  # type: ignore[no-untyped-def]
-    """Builds a heap of the given nodes, all with key 0, and returns its size."""
+    """Builds a heap of the nodes `starts`, all with key 0, and returns its size."""
     for n in range(starts.size):
         keys[n] = 0.0
         nodes[n] = starts[n]

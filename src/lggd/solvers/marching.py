@@ -21,7 +21,7 @@ from lggd.solvers.heap import FAR, FINAL, PADDING, drop_first, fill, sift_up
 from lggd.solvers.local import newton
 from lggd.solvers.solution import Solution
 
-# How final neighbours are accumulated, and how many running sums that takes per node.
+# How final neighbours are accumulated, and the number of running sums per node.
 SUM, SQUARES, POWERS = 1, 2, 3
 NUM_SUMS = {SUM: 2, SQUARES: 3, POWERS: 0}
 

@@ -13,10 +13,10 @@ from lggd.kernels import Field, idle_columns
 
 @dataclass(frozen=True)
 class PaddedState:
-    """G groups of K columns each, `[N, G, K]`, as the C columns of a state `[N, C]`, with the field that moves it.
+    """G groups of K columns each, `[N, G, K]`, as the C columns of a state `[N, C]`, with the field that drives it.
 
-    Where columns share parameters with the others of their group, every group has idle columns of its own; otherwise
-    they follow the last column. Idle columns belong to the boundary where there is one.
+    Where the columns of a group share parameters, every group has idle columns of its own; otherwise idle columns
+    follow the last column. Idle columns belong to the boundary where there is one.
     """
 
     state: Tensor

@@ -13,7 +13,7 @@ from lggd.solvers.scheme import TorchDiffEq
 
 
 def odeint(problem: CauchyProblem, ends: tuple[float, ...], scheme: TorchDiffEq) -> tuple[Tensor, int]:
-    """Outputs `[T, N, K]` at the given times and the number of evaluations of the right-hand side."""
+    """Outputs `[T, N, K]` at the times `ends`, and the number of evaluations of the right-hand side."""
     try:
         import torchdiffeq
     except ImportError as error:

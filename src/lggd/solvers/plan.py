@@ -1,4 +1,4 @@
-"""Which steps in time to take, and which states to save for the backward pass."""
+"""Plans of an evolution: the steps to take, and the states to save for the backward pass."""
 
 from __future__ import annotations
 
@@ -76,21 +76,21 @@ def make_plan(scheme: FixedStep, times: tuple[float, ...], size: float, checkpoi
 
 
 def count_steps(span: float, size: float) -> int:
-    """The fewest equal steps of at most `size` that cover a span."""
+    """The smallest number of equal steps of at most `size` that cover a span."""
     if span <= 0:
         return 0
-    # A span that is a whole number of steps up to rounding takes just that number.
+    # A span that is a multiple of the step up to rounding takes exactly that many steps.
     return max(1, math.ceil(span / size * (1 - 1e-12) - 1e-9))
 
 
 def check_times(times: Sequence[float]) -> tuple[float, ...]:
-    """The output times as floats: positive, finite, increasing."""
+    """Returns the output times as floats if they are positive, finite and increasing."""
     try:
         ends = tuple(float(t) for t in times)
     except (TypeError, ValueError):
         raise InputTypeError("times", "be a sequence of numbers", repr(times), "For a single one, pass [t].") from None
     if not ends:
-        raise InputError("times", "hold at least one time", "none")
+        raise InputError("times", "contain at least one time", "none")
     for before, after in pairwise((0.0, *ends)):
         if not before < after < math.inf:
             raise InputError("times", "be positive, finite and increasing", f"{after:g} after {before:g}")
@@ -98,5 +98,5 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
 
 
 def _checkpoint_every(steps: int, checkpoints: bool) -> int:
-    """1, or about √steps, which holds at most 2√steps states in memory."""
+    """1, or about √steps, with which at most 2√steps states are in memory."""
     return max(1, math.isqrt(steps)) if checkpoints else 1

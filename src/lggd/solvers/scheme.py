@@ -1,4 +1,4 @@
-"""Time stepping schemes: explicit Runge-Kutta tableaus, and how large a step each of them allows.
+"""Time stepping schemes: explicit Runge-Kutta tableaus, and the largest step that each of them allows.
 
 With `z = step · max_i ρ(i)‖√w(i,·)‖_p` there are two limits:
 
@@ -41,7 +41,7 @@ class _FixedStep:
 
     def __post_init__(self) -> None:
         if self.step is not None:
-            check_positive("step", self.step, "Use step=None for the largest safe one.")
+            check_positive("step", self.step, "Use step=None for the largest safe step.")
 
     def stable_at(self, p: float) -> float:
         """The largest stable z for this exponent."""
@@ -73,7 +73,10 @@ class Euler(_FixedStep):
 class SSPRK3(_FixedStep):
     """Shu and Osher's strong-stability-preserving scheme, third order: as robust at kinks as Euler, more accurate.
 
-    Parameters are those of `Euler`.
+    Parameters
+    ----------
+    step, force
+        As for `Euler`.
     """
 
     stable: ClassVar[float] = 2.512
@@ -82,7 +85,13 @@ class SSPRK3(_FixedStep):
 
 @dataclass(frozen=True)
 class RK4(_FixedStep):
-    """The 3/8 rule, fourth order: torchdiffeq's rk4, which the paper used. Parameters are those of `Euler`."""
+    """The 3/8 rule, fourth order: torchdiffeq's rk4, which the paper used.
+
+    Parameters
+    ----------
+    step, force
+        As for `Euler`.
+    """
 
     stable: ClassVar[float] = 2.785
     tableau: ClassVar[Tableau] = Tableau(((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)), (1 / 8, 3 / 8, 3 / 8, 1 / 8))
@@ -99,7 +108,7 @@ def choose_step(scheme: FixedStep, field: Field) -> tuple[float, bool]:
     monotone = MONOTONE / bound if bound else math.inf
     if scheme.step is None:
         return monotone, False
-    # A step chosen to meet the limit exactly must not be refused for its last bit.
+    # A step at exactly the limit must not be refused because of rounding.
     if scheme.step * bound > stable * (1 + 1e-6) and not scheme.force:
         raise InputError(
             "step",

@@ -1,4 +1,4 @@
-"""What a solver returns: values, status and statistics."""
+"""The result of a solver: values, status and statistics."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a solver took.
+    """The cost of a solve.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Statistics:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Values by node, whether to trust them, and what they took.
+    """Values by node, with the status and the statistics of the solve.
 
     Attributes
     ----------
@@ -82,5 +82,5 @@ class Solution:
     statistics: Statistics
 
     def __repr__(self) -> str:
-        took = f"{self.statistics.method}, {self.statistics.seconds:.3g} s"
-        return f"Solution(value={list(self.value.shape)}, status={self.status.name}, {took})"
+        cost = f"{self.statistics.method}, {self.statistics.seconds:.3g} s"
+        return f"Solution(value={list(self.value.shape)}, status={self.status.name}, {cost})"

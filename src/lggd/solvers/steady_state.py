@@ -60,7 +60,7 @@ def evolve_to_steady_state(
     began = clock.perf_counter()
     problem = CauchyProblem(graph, sources, start, p, potential, weight, far)
     if problem.boundary is None:
-        raise InputError("sources", "be given: without a boundary f grows without end")
+        raise InputError("sources", "be passed: without a boundary f grows without bound")
     check_positive("tol", tol)
     check_int("max_steps", max_steps, 1)
     size, _ = choose_step(scheme, problem.field)
@@ -86,5 +86,5 @@ def evolve_to_steady_state(
 
 
 def _largest(rows: Tensor, problem: CauchyProblem) -> float:
-    """The largest value among the rows that can reach the boundary; the others grow without end."""
+    """The largest value among the rows that can reach the boundary; the others grow without bound."""
     return float(rows[:, : problem.columns].masked_fill(~problem.reachable, 0).max())

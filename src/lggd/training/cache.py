@@ -1,4 +1,4 @@
-"""A cache of the most recently used results, and keys for tensors by identity and by content."""
+"""An LRU cache, and cache keys for tensors by identity and by content."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 T = TypeVar("T")
-# Digests of tensors that were digested before, with the version of their entries.
+# Cached digests of tensors, with the versions that they were computed from.
 _digests = WeakIdKeyDictionary()
 
 
 class Cache(Generic[T]):
-    """Keeps the `capacity` most recently used results. A key of None is never cached; copies start empty.
+    """An LRU cache of `capacity` results. A key of None is never cached; copies start empty.
 
     >>> cache: Cache[int] = Cache(capacity=2)
     >>> cache("two", lambda: 2), cache("two", lambda: 3)
@@ -29,22 +29,22 @@ class Cache(Generic[T]):
         self._results: OrderedDict[Hashable, T] = OrderedDict()
 
     def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Returns the result of this key; calls `make` where there is none."""
-        found = self.get(key)
-        if found is None:
-            found = make()
-            self.put(key, found)
-        return found
+        """Returns the cached result of a key; on a miss, calls `make` and caches its result."""
+        result = self.get(key)
+        if result is None:
+            result = make()
+            self.put(key, result)
+        return result
 
     def get(self, key: Hashable) -> T | None:
-        """The result of this key; None where there is none."""
+        """Returns the cached result of a key, or None."""
         if key is None or key not in self._results:
             return None
         self._results.move_to_end(key)
         return self._results[key]
 
     def put(self, key: Hashable, result: T) -> None:
-        """Keeps a result, and drops the least recently used one where there are too many."""
+        """Caches a result, and evicts the least recently used ones beyond the capacity."""
         if key is None:
             return
         self._results[key] = result
@@ -52,7 +52,7 @@ class Cache(Generic[T]):
             self._results.popitem(last=False)
 
     def clear(self) -> None:
-        """Drops all results."""
+        """Removes all results."""
         self._results.clear()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -60,12 +60,12 @@ class Cache(Generic[T]):
 
 
 class _Identity:
-    """Tensors as they were when the key was made: the same objects, in the same memory, not changed in place since."""
+    """Equal for the same tensor objects in the same memory, not changed in place since the key was created."""
 
     def __init__(self, tensors: tuple[Tensor | None, ...]) -> None:
-        # Holding the tensors keeps their identity from being used again.
+        # References to the tensors keep their ids from being reused.
         self.tensors = tensors
-        self.state = [None if one is None else (one._version, _address(one)) for one in tensors]
+        self.state = [None if tensor is None else (tensor._version, _address(tensor)) for tensor in tensors]
 
     def __hash__(self) -> int:
         return hash(tuple(map(id, self.tensors)))
@@ -74,18 +74,18 @@ class _Identity:
         return (
             isinstance(other, _Identity)
             and len(self.tensors) == len(other.tensors)
-            and all(mine is its for mine, its in zip(self.tensors, other.tensors, strict=True))
+            and all(a is b for a, b in zip(self.tensors, other.tensors, strict=True))
             and self.state == other.state
         )
 
 
 def identity_key(*tensors: Tensor | None) -> Hashable:
-    """A key for these very tensors, which any change in place makes another one.
+    """A key for these tensor objects, which any in-place change invalidates.
 
-    None where they cannot be told apart over time: tensors of inference mode, and those that are being trained.
+    None where changes cannot be detected: for inference tensors, and for tensors that are being trained.
     """
-    given = [tensor for tensor in tensors if tensor is not None]
-    if any(tensor.is_inference() or tensor.requires_grad for tensor in given):
+    present = [tensor for tensor in tensors if tensor is not None]
+    if any(tensor.is_inference() or tensor.requires_grad for tensor in present):
         return None
     return _Identity(tensors)
 
@@ -102,13 +102,13 @@ def content_key(*tensors: Tensor | None) -> tuple[str, ...]:
 
 def _digest(tensor: Tensor) -> str:
     version = None if tensor.is_inference() else tensor._version
-    known: tuple[int, str] | None = _digests.get(tensor)  # type: ignore[no-untyped-call]
-    if known is not None and version is not None and known[0] == version:
-        return known[1]
-    plain = tensor.detach().cpu()
-    plain = plain if plain.layout == torch.strided else plain.to_dense()
+    cached: tuple[int, str] | None = _digests.get(tensor)  # type: ignore[no-untyped-call]
+    if cached is not None and version is not None and cached[0] == version:
+        return cached[1]
+    dense = tensor.detach().cpu()
+    dense = dense if dense.layout == torch.strided else dense.to_dense()
     kind = f"{tensor.dtype} {tuple(tensor.shape)} {tensor.device} {tensor.layout}".encode()
-    digest = hashlib.blake2b(kind + plain.contiguous().numpy().tobytes(), digest_size=16).hexdigest()
+    digest = hashlib.blake2b(kind + dense.contiguous().numpy().tobytes(), digest_size=16).hexdigest()
     if version is not None:
         _digests[tensor] = version, digest
     return digest

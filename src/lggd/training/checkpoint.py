@@ -1,4 +1,4 @@
-"""Interrupted training, saved so that it can be resumed."""
+"""Checkpoints of unfinished training, from which it can be resumed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Checkpoint:
     folder : str or Path
         Where the files are written.
     key : str
-        Stands for everything that the result depends on. Training saved under another key is refused.
+        Identifies everything that the result depends on. Checkpoints with another key are refused.
     every : float
         Seconds between two saves; 0 saves after every epoch.
     """
@@ -30,11 +30,11 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def is_due(self) -> bool:
-        """Whether the last save is long enough ago."""
+        """Whether it is time for the next save."""
         return time.monotonic() - self._last >= self.every
 
     def load(self, stage: str) -> dict[str, Tensor] | None:
-        """The last saved state of a stage; None where there is none."""
+        """Returns the last saved state of a stage, or None."""
         from safetensors import SafetensorError, safe_open
 
         path = self._path(stage)
@@ -46,14 +46,14 @@ class Checkpoint:
                 state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         except SafetensorError as error:
             raise InputError(
-                str(path), "be saved training", but=f"it is damaged: {error}", remedy="Delete it."
+                str(path), "be a checkpoint", but=f"it is damaged: {error}", remedy="Delete it."
             ) from error
         if key != self.key:
             raise InputError(
                 str(path),
-                "be saved training of the same data and settings",
-                but="it is of others",
-                remedy="Repeat the settings of the interrupted run, or start anew.",
+                "be a checkpoint of the same data and settings",
+                but="it belongs to others",
+                remedy="Use the settings of the interrupted run, or start over.",
             )
         return state
 
@@ -62,9 +62,9 @@ class Checkpoint:
         from safetensors.torch import save_file
 
         self.folder.mkdir(parents=True, exist_ok=True)
-        plain = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+        tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
         with replacing(self._path(stage)) as temporary:
-            save_file(plain, temporary, metadata={"key": self.key})
+            save_file(tensors, temporary, metadata={"key": self.key})
         self._last = time.monotonic()
 
     def _path(self, stage: str) -> Path:

@@ -1,4 +1,4 @@
-"""Repeated computations as CUDA graphs: recorded once and replayed, which saves launching every kernel."""
+"""Repeated computations as CUDA graphs: captured once and replayed, which saves the kernel launches."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-# Calls before recording: kernels are compiled and tuned, and optimizers create their state.
+# Warm-up calls before the capture: kernels are compiled and tuned, and optimizers create their state.
 WARM_UP = 2
 
 
 class CUDAGraphStep:
-    """Calls `compute` repeatedly and returns its tensor; on a GPU a recording of it is replayed.
+    """Calls `compute` repeatedly and returns its tensor; on a GPU, a captured CUDA graph of it is replayed.
 
-    `compute` takes no arguments, reads and writes tensors in place, and reads no number from the device. It draws
-    random numbers from `generators` only. On a CPU, and while warming up, it is simply called.
+    `compute` takes no arguments, reads and writes tensors in place, and copies nothing to the host. It draws random
+    numbers from `generators` only. On a CPU, and while warming up, it is simply called.
     """
 
     def __init__(
@@ -28,9 +28,9 @@ class CUDAGraphStep:
         self.reset()
 
     def reset(self) -> None:
-        """Drops the recording: tensors that `compute` uses have been replaced, or it will not be called again."""
+        """Drops the captured graph, because tensors that `compute` uses were replaced, or to free memory."""
         self._runs = 0
-        self._recording: tuple[torch.cuda.CUDAGraph, Tensor] | None = None
+        self._captured: tuple[torch.cuda.CUDAGraph, Tensor] | None = None
 
     def __call__(self) -> Tensor:
         if self.device.type != "cuda":
@@ -39,14 +39,14 @@ class CUDAGraphStep:
             if self._runs < WARM_UP:
                 self._runs += 1
                 return self._warm_up()
-            if self._recording is None:
-                self._recording = self._record()
-            graph, result = self._recording
+            if self._captured is None:
+                self._captured = self._capture()
+            graph, result = self._captured
             graph.replay()
             return result
 
     def _warm_up(self) -> Tensor:
-        # On the stream of recordings, so that libraries set up there what they need per stream.
+        # On the capture stream, so that libraries create their per-stream state there.
         current, side = torch.cuda.current_stream(self.device), _side_stream(self.device)
         side.wait_stream(current)
         with torch.cuda.stream(side):
@@ -54,16 +54,16 @@ class CUDAGraphStep:
         current.wait_stream(side)
         return result
 
-    def _record(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+    def _capture(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
         graph = torch.cuda.CUDAGraph()
         for generator in self.generators:
             graph.register_generator_state(generator)
-        # Our own stream: torch's default one for recordings lies on the device of the first of them.
+        # A stream of our own: torch's default capture stream is on the device of the first capture.
         stream = _side_stream(self.device)
         with _no_garbage_collected(), torch.cuda.graph(graph, stream=stream):
             result = self.compute()
-        # Starting a recording resets the generators' state on the device, on that stream. On a busy device this could
-        # come after a replay has set it anew, which would then draw other numbers.
+        # A capture begins by resetting the generators' device state on its stream. On a busy device, the reset could
+        # otherwise come after a replay has set that state, which would then draw other numbers.
         torch.cuda.current_stream(self.device).wait_stream(stream)
         return graph, result
 
@@ -72,7 +72,7 @@ _streams = threading.local()
 
 
 def _side_stream(device: torch.device) -> torch.cuda.Stream:
-    """One stream per thread and device: libraries keep memory for each that they have seen."""
+    """One stream per thread and device: libraries hold memory for every stream they have seen."""
     streams = _streams.__dict__.setdefault("by_device", {})
     if device not in streams:
         streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -81,7 +81,7 @@ def _side_stream(device: torch.device) -> torch.cuda.Stream:
 
 @contextmanager
 def _no_garbage_collected() -> Iterator[None]:
-    """Collects garbage before: an earlier recording that is freed during another one would invalidate it."""
+    """Collects garbage first, then disables the collector: freeing an earlier graph would invalidate a capture."""
     gc.collect()
     was_enabled = gc.isenabled()
     gc.disable()

@@ -18,12 +18,12 @@ LEVELS = 256
 
 
 def keep_level(rate: float) -> int:
-    """The level of a dropout rate; at least 1, for kept entries are scaled up to replace the dropped ones."""
+    """The level of a dropout rate; at least 1, because kept entries are scaled up by its inverse."""
     return max(1, round((1 - rate) * LEVELS))
 
 
 def num_words(size: int) -> int:
-    """How many int64 words hold one byte per entry."""
+    """The number of int64 words that hold one byte per entry."""
     return -(-size // 8)
 
 
@@ -35,7 +35,7 @@ def draw_random_bytes(words: Tensor, generator: torch.Generator) -> None:
 def draw_keep_mask(generators: Sequence[torch.Generator | None], shape: Sequence[int], level: int | Tensor) -> Tensor:
     """Which entries are kept, bool `[Q, *shape]`: each problem draws the same numbers as alone.
 
-    `level` is one number for all, or int16 `[Q]`, with None in place of the generators that need not draw.
+    `level` is one number for all, or int16 `[Q]`, with None instead of the generators that need not draw.
     """
     size = math.prod(shape)
     device = next(generator.device for generator in generators if generator is not None)

@@ -19,7 +19,7 @@ from lggd.training.stacked_parameters import StackedParameter, load_values
 from lggd.training.targets import Targets
 from lggd.validation import check_same_length
 
-# Nothing stops training early without validation nodes. By then the paper's GCN fits its training nodes perfectly.
+# Without validation nodes nothing stops training early; by this epoch the paper's GCN fits its training nodes.
 EPOCHS_WITHOUT_VALIDATION = 200
 # The patience of problems that never stop early.
 UNLIMITED = 2**62
@@ -28,8 +28,8 @@ UNLIMITED = 2**62
 class Trainable(Protocol):
     """Q networks, or anything else that has losses and parameters, trained side by side.
 
-    `generators` are all that a training step and a validation draw random numbers from; None where they are unknown or
-    where tensors are read on the host: then the step is not recorded as a CUDA graph.
+    `generators` are all those that training and validation draw random numbers from; None where they are unknown or
+    where tensors are read on the host: then the step is not captured as a CUDA graph.
     """
 
     @property
@@ -61,13 +61,13 @@ class HighestAccuracy:
     """
 
     def score(self, losses: Tensor, correct: Tensor | None) -> Tensor:
-        """What is to be maximised, `[Q]`."""
+        """The score to maximise, `[Q]`."""
         if correct is None:
             raise TypeError("HighestAccuracy needs a trainable whose `validate` counts correct predictions.")
         return correct
 
     def max_epochs(self, optimization: Optimization, num_validation: int) -> int:
-        """The number of epochs after which a problem ends."""
+        """The maximum number of epochs of a problem."""
         return optimization.epochs if num_validation else min(optimization.epochs, EPOCHS_WITHOUT_VALIDATION)
 
 
@@ -75,11 +75,11 @@ class LowestLoss:
     """Prefers the epoch of the lowest validation loss, the first one of equals."""
 
     def score(self, losses: Tensor, correct: Tensor | None) -> Tensor:
-        """What is to be maximised, `[Q]`."""
+        """The score to maximise, `[Q]`."""
         return -losses
 
     def max_epochs(self, optimization: Optimization, num_validation: int) -> int:
-        """The number of epochs after which a problem ends."""
+        """The maximum number of epochs of a problem."""
         return optimization.epochs
 
 
@@ -93,7 +93,7 @@ class Engine:
     Parameters
     ----------
     trainable : Trainable
-        What is trained, in place. It holds the best states after `load_best()`.
+        Trained in place. It has the best states after `load_best()`.
     train : Tensor
         int64 `[Q, N]`: the class of each training node, -1 elsewhere.
     validation : Tensor, optional
@@ -124,22 +124,23 @@ class Engine:
         if len(set(names)) < problems:
             raise InputError("names", "be distinct", self.names)
         if 0 in self._train.counts:
-            of = self._label(self._train.counts.index(0))
-            raise InputError("train", f"hold the class of at least one training node{of}", "none: all are below 0")
+            label = self._label(self._train.counts.index(0))
+            raise InputError("train", f"contain the class of at least one training node{label}", "none: all are < 0")
         targets = None if validation is None else _read_targets("validation", validation, train, device)
         self._validation = targets if targets is not None and any(targets.counts) else None
         self._num_validation = [0] * problems if self._validation is None else self._validation.counts
         pairs = zip(self._optimizations, self._num_validation, strict=True)
-        last = [criterion.max_epochs(*pair) for pair in pairs]
-        self.epochs = max(last)
+        max_epochs = [criterion.max_epochs(*pair) for pair in pairs]
+        self.epochs = max(max_epochs)
         self._optimizer = trainable.optimizer(self._optimizations)
-        self._best = {one.name: one.value.detach().clone() for one in parameters}
+        self._best = {parameter.name: parameter.value.detach().clone() for parameter in parameters}
         # The best state is selected on the device, so that an epoch need not wait for its metrics to be read.
         self._without_validation = torch.tensor(self._num_validation, device=device) == 0
-        self._last = torch.tensor(last, device=device)
-        self._patience = torch.tensor([one.patience or UNLIMITED for one in self._optimizations], device=device)
+        self._max_epochs = torch.tensor(max_epochs, device=device)
+        patience = [settings.patience or UNLIMITED for settings in self._optimizations]
+        self._patience = torch.tensor(patience, device=device)
         self._epoch = torch.zeros((), dtype=torch.int64, device=device)
-        self._best_epoch = torch.zeros_like(self._last)
+        self._best_epoch = torch.zeros_like(self._max_epochs)
         self._best_score = torch.full((problems,), -torch.inf, dtype=torch.float64, device=device)
         # The same on the host, as of the last epoch.
         self.best_epoch, self._running = [0] * problems, [True] * problems
@@ -159,11 +160,11 @@ class Engine:
         """The highest validation accuracy of each problem; None where no epoch was selected by it."""
         if isinstance(self.criterion, LowestLoss):
             return [None] * len(self.names)
-        both = zip(self._best_score.tolist(), self._num_validation, strict=True)
-        return [correct / count if count and correct >= 0 else None for correct, count in both]
+        scores = zip(self._best_score.tolist(), self._num_validation, strict=True)
+        return [correct / count if count and correct >= 0 else None for correct, count in scores]
 
     def step(self) -> dict[str, float]:
-        """Trains for one epoch; returns the metrics of the problems that had not ended before.
+        """Trains for one epoch; returns the metrics of the problems that were still running.
 
         These are `train_loss NAME` and, with validation nodes, `validation_loss NAME` and `validation_accuracy NAME`.
         """
@@ -172,7 +173,7 @@ class Engine:
         train_loss, best_epoch, ended, *validated = (values[k : k + problems] for k in range(0, len(values), problems))
         measured = [q for q, running in enumerate(self._running) if running]
         validation = [q for q in measured if self._num_validation[q]]
-        self.best_epoch, self._running = [int(epoch) for epoch in best_epoch], [not over for over in ended]
+        self.best_epoch, self._running = [int(epoch) for epoch in best_epoch], [not end for end in ended]
         metrics = {self._metric("train_loss", q): train_loss[q] for q in measured}
         if validated:
             metrics |= {self._metric("validation_loss", q): validated[0][q] for q in validation}
@@ -183,7 +184,7 @@ class Engine:
         return metrics
 
     def _compute_epoch(self) -> Tensor:
-        """An epoch without reading any number from the device: the metrics of all problems, concatenated rows `[Q]`.
+        """Runs an epoch without reading from the device; returns the metrics of all problems, concatenated rows `[Q]`.
 
         The training loss, the best epoch, whether the problem has ended, and with validation nodes the validation loss
         and the number of correct predictions.
@@ -208,7 +209,7 @@ class Engine:
 
     def _ended(self) -> Tensor:
         """Which problems have ended, bool `[Q]`."""
-        return (self._epoch - self._best_epoch >= self._patience) | (self._epoch >= self._last)
+        return (self._epoch - self._best_epoch >= self._patience) | (self._epoch >= self._max_epochs)
 
     def _save_best(self, better: Tensor) -> None:
         """Copies the current state of these problems to the best state, in place."""
@@ -251,9 +252,9 @@ class Engine:
         """Copies of all tensors that the next epoch depends on."""
         moments = self._optimizer.state_dict()["state"]
         state = {
-            **{f"now.{one.name}": one.value.detach() for one in self.trainable.parameters()},
+            **{f"now.{parameter.name}": parameter.value.detach() for parameter in self.trainable.parameters()},
             **{f"best.{name}": value for name, value in self._best.items()},
-            **{f"optimizer.{index}.{name}": value for index, one in moments.items() for name, value in one.items()},
+            **{f"optimizer.{index}.{name}": value for index, own in moments.items() for name, value in own.items()},
             **{f"random.{name}": value for name, value in self.trainable.random_state().items()},
             **{f"count.{name}": value for name, value in self._counters().items()},
         }
@@ -323,6 +324,6 @@ def _subset(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 def _read_targets(name: str, labels: Tensor, train: Tensor, device: torch.device) -> Targets:
     if labels.dim() != 2 or labels.shape != train.shape or labels.dtype != torch.int64:
         shape = "[Q, N]" if train.dim() != 2 else list(train.shape)
-        found = f"{labels.dtype} {list(labels.shape)}"
-        raise InputError(name, f"be int64 {shape}, one row per problem, with a class or -1 per node", found)
+        received = f"{labels.dtype} {list(labels.shape)}"
+        raise InputError(name, f"be int64 {shape}, one row per problem, with a class or -1 per node", received)
     return Targets(labels.to(device), name)

@@ -1,4 +1,4 @@
-"""The settings of Adam."""
+"""The settings of training."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Optimization:
     weight_decay : float
         L2 regularisation.
     epochs : int
-        The most epochs to train for.
+        Maximum number of epochs.
     patience : int or None
-        Stop after this many epochs without a better validation; None never stops early.
+        Stop after this many epochs without a better validation score; None never stops early.
     """
 
     lr: float = 0.01

@@ -1,4 +1,4 @@
-"""What training reports: one `Progress` per epoch to a callback, and the curves of all epochs."""
+"""Progress of training: one report per epoch to a callback, and the curves of all epochs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Progress:
     stage : str
         The name of the stage, such as "distances" or "backbone".
     epoch, epochs : int
-        The number of this epoch, counted from 1, and the largest it can become.
+        The number of this epoch, counted from 1, and the maximum number of epochs.
     metrics : mapping of str to float
-        What was measured in this epoch, such as the losses.
+        Measurements of this epoch, such as the losses.
     """
 
     stage: str

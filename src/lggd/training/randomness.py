@@ -12,7 +12,7 @@ from lggd.errors import InputError
 
 
 def read_seed(seed: int | torch.Generator) -> int:
-    """A seed as an integer: the given one, or the next that a generator draws."""
+    """Returns a seed as an integer: `seed` itself, or the next draw of a generator."""
     if isinstance(seed, torch.Generator):
         return int(torch.randint(2**31 - 1, (1,), generator=seed, device=seed.device))
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
@@ -23,7 +23,7 @@ def read_seed(seed: int | torch.Generator) -> int:
 def parameter_generators(generators: Sequence[torch.Generator]) -> list[torch.Generator]:
     """Generators for initial parameters: on the CPU, so that these are equal on every device."""
     # Not the seed itself: dropout must not draw the numbers that parameters were initialised with.
-    return [torch.Generator().manual_seed((one.initial_seed() + 1) % 2**63) for one in generators]
+    return [torch.Generator().manual_seed((generator.initial_seed() + 1) % 2**63) for generator in generators]
 
 
 def generator_states(generators: Sequence[torch.Generator]) -> dict[str, Tensor]:
@@ -32,7 +32,7 @@ def generator_states(generators: Sequence[torch.Generator]) -> dict[str, Tensor]
 
 
 def load_generator_states(generators: Sequence[torch.Generator], states: Mapping[str, Tensor]) -> None:
-    """Restores what `generator_states` returned."""
+    """Restores states returned by `generator_states`."""
     for q, generator in enumerate(generators):
         generator.set_state(states[str(q)].cpu())
 

@@ -1,4 +1,4 @@
-"""Modules that cannot be stacked, as a user's own: evaluated one after the other, each with its own random numbers."""
+"""Modules that cannot be stacked, such as a user's: evaluated one by one, each with its own random numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lggd.training.stacked_parameters import StackedParameter
 class SeededModules:
     """One module per problem, and the state of torch's global random numbers that each is called with."""
 
-    # Unknown: a user's module may draw from any generator and read numbers from the device.
+    # Unknown: a user's module may draw from any generator and copy numbers to the host.
     generators: Sequence[torch.Generator] | None = None
 
     def __init__(self, modules: Sequence[nn.Module], seeds: Sequence[int], device: torch.device) -> None:

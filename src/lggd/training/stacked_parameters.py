@@ -38,30 +38,30 @@ class GroupedAdam(torch.optim.Adam):
     def __init__(
         self, parameters: Sequence[StackedParameter], optimizations: Sequence[Optimization], fused: bool = True
     ) -> None:
-        trained = [one for one in parameters if one.value.requires_grad]
-        self._values = [one.value for one in trained]
+        trained = [parameter for parameter in parameters if parameter.value.requires_grad]
+        self._values = [parameter.value for parameter in trained]
         self._slices: list[tuple[Tensor, Tensor, slice]] = []
-        settings = [(one.lr, one.weight_decay) for one in optimizations]
+        settings = [(optimization.lr, optimization.weight_decay) for optimization in optimizations]
         groups: dict[tuple[float, float], list[Tensor]] = {}
-        for one in trained:
-            if one.owner is not None:
-                groups.setdefault(settings[one.owner], []).append(one.value)
+        for parameter in trained:
+            if parameter.owner is not None:
+                groups.setdefault(settings[parameter.owner], []).append(parameter.value)
                 continue
             for setting, problems in _equal_neighbours(settings):
-                view = one.value.detach()[problems]
-                self._slices.append((view, one.value, problems))
+                view = parameter.value.detach()[problems]
+                self._slices.append((view, parameter.value, problems))
                 groups.setdefault(setting, []).append(view)
         param_groups = [{"params": values, "lr": lr, "weight_decay": decay} for (lr, decay), values in groups.items()]
         super().__init__(param_groups, fused=fused, capturable=fused and any(value.is_cuda for value in self._values))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drops all gradients."""
+        """Sets all gradients to None."""
         super().zero_grad(set_to_none=True)
         for value in self._values:
             value.grad = None
 
     def step(self, closure: Any = None) -> Any:
-        """One step; parameters without a gradient stay as they are."""
+        """Takes one step; parameters without a gradient do not change."""
         for view, value, problems in self._slices:
             view.grad = None if value.grad is None else value.grad[problems]
         return super().step(closure)
@@ -77,7 +77,7 @@ def _equal_neighbours(settings: Sequence[tuple[float, float]]) -> list[tuple[tup
 
 
 def load_values(parameters: Iterable[StackedParameter], values: Mapping[str, Tensor]) -> None:
-    """Overwrites parameters in place by the values of their names."""
+    """Overwrites parameters in place by the values with their names."""
     with torch.no_grad():
-        for one in parameters:
-            one.value.copy_(values[one.name])
+        for parameter in parameters:
+            parameter.value.copy_(values[parameter.name])

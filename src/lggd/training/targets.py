@@ -15,7 +15,7 @@ class Targets:
     Parameters
     ----------
     labels : Tensor
-        int64 `[Q, N]`: a class, or -1 where a node is no target of the problem.
+        int64 `[Q, N]`: a class, or -1 where a node is not a target of the problem.
     name : str
         The argument's name in errors.
     """
@@ -48,11 +48,11 @@ class Targets:
         """
         chosen = self._select(logits, nodes_first)
         classes = self.classes.repeat(len(chosen))
-        each = functional.cross_entropy(chosen.flatten(0, 1), classes, reduction="none").view(len(chosen), -1)
-        return self._sum_by_problem(each.mean(0)) / self._divisor
+        losses = functional.cross_entropy(chosen.flatten(0, 1), classes, reduction="none").view(len(chosen), -1)
+        return self._sum_by_problem(losses.mean(0)) / self._divisor
 
     def correct(self, logits: Tensor) -> Tensor:
-        """How many targets of each problem have the largest logit at their class: `[Q, N, K]` → float64 `[Q]`."""
+        """The number of targets of each problem with the largest logit at their class: `[Q, N, K]` → float64 `[Q]`."""
         chosen = self._select(logits, nodes_first=False)[0]
         return self._sum_by_problem((chosen.argmax(1) == self.classes).double())
 
@@ -63,13 +63,13 @@ class Targets:
             raise InputError(self.name, f"be int64 {expected}, one row per problem", list(self.labels.shape))
         if self.largest >= num_classes:
             raise InputError(
-                self.name, f"hold classes from 0 to {num_classes - 1}, one per output of the module", self.largest
+                self.name, f"contain classes from 0 to {num_classes - 1}, one per output of the module", self.largest
             )
         position = self._position_nodes_first if nodes_first else self._position
         return logits.reshape(-1, self.labels.numel(), num_classes).index_select(1, position)
 
-    def _sum_by_problem(self, each: Tensor) -> Tensor:
+    def _sum_by_problem(self, by_target: Tensor) -> Tensor:
         # In the order of the nodes, so that a problem gets the same bits as alone. `unsafe` skips a check that would
         # wait for the device.
-        total: Tensor = torch.segment_reduce(each, "sum", lengths=self.count, axis=0, unsafe=True, initial=0)
+        total: Tensor = torch.segment_reduce(by_target, "sum", lengths=self.count, axis=0, unsafe=True, initial=0)
         return total
