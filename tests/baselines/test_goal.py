@@ -213,7 +213,7 @@ def test_embedding_smaller_than_the_number_of_classes_raises():
 
 
 def test_all_weights_zero_raise():
-    with pytest.raises(ValueError, match="`alpha` must be positive where"):
+    with pytest.raises(ValueError, match="`alpha` must be positive if"):
         make(alpha=0, beta=0, gamma=0, delta=0).fit(blocks())
 
 

@@ -78,9 +78,9 @@ def test_edge_table_builds_the_graph(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "must hold at least one edge, got an empty file"),
-        ("\n  \n", "must hold at least one edge, got an empty file"),
-        ("source,target\n", "must hold at least one edge, got no rows"),
+        ("", "must contain at least one edge, got an empty file"),
+        ("\n  \n", "must contain at least one edge, got an empty file"),
+        ("source,target\n", "must contain at least one edge, got no rows"),
         ("a\n", "must have 2 or 3 columns"),
         ("a,b,1,x\n", "must have 2 or 3 columns (source, target, weight), got 4"),
         ("a,b,1\n\nb,c\n", "line 3` must have 3 cells like the first line, got 2"),
