@@ -44,7 +44,7 @@ class NamedGraph:
 
     `data` is a PyG Data with `x` float32 `[N, F]` (None if there are no features), `edge_index` int64 `[2, E]` in both
     directions, `edge_weight` float32 `[E]` unless all weights are 1, and `y` int64 `[N]`, the index of the class in
-    `classes`, -1 if unlabelled. With a split column it has `train_mask`, `test_mask` and, if any node is for validation,
+    `classes`, -1 if unlabelled. With a split column it has `train_mask`, `test_mask` and, unless it is empty,
     `val_mask`, all bool `[N]`.
     """
 
