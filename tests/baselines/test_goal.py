@@ -218,7 +218,7 @@ def test_all_weights_zero_raise():
 
 
 def test_infinite_complement_loss_raises():
-    with pytest.raises(FloatingPointError, match="Lower its `lr`"):
+    with pytest.raises(FloatingPointError, match=r"Lower `complement\.lr`"):
         make(pretrain=False, complement=Complement(hidden=4, lr=1e30, epochs=5)).fit(blocks())
 
 

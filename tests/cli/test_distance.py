@@ -135,4 +135,4 @@ def test_bad_input_is_one_line(tmp_path: Path, text: str, options: list[str], ex
 
 
 def test_a_source_is_needed(roads: Path) -> None:
-    assert "`--source` must be given at least once" in refused("distance", roads, "--symmetrize", "max")
+    assert "`--source` must be used at least once" in refused("distance", roads, "--symmetrize", "max")

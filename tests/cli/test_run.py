@@ -136,11 +136,11 @@ def test_the_memory_of_a_large_run_is_reported_before_it_starts(tables, tmp_path
     monkeypatch.setattr("lggd.cli.run.LARGE_MEMORY", 0)
     options = ["--backbone", "none", "--no-report", "--out", tmp_path / "large"]
     reported = command("run", *tables, *options).stderr
-    assert "Learning distances takes about" in reported
+    assert "Learning distances needs about" in reported
     assert "free on cpu" in reported
     assert "too much" not in reported
     monkeypatch.setattr("lggd.memory.free_memory", lambda device: 1)
-    assert "That may be too much. Fit fewer models" in command("run", *tables, *options).stderr
+    assert "This may be too much. Fit fewer models" in command("run", *tables, *options).stderr
 
 
 def test_a_shortage_of_memory_is_one_sentence(tables, tmp_path, monkeypatch) -> None:
@@ -258,7 +258,7 @@ def test_help_lists_datasets_and_methods() -> None:
     [
         (["digts"], "`DATASET` must be one of digits, moons, karate, cora, citeseer, pubmed, computers, photo, got"),
         (["digts"], "Did you mean 'digits'?"),
-        ([], "`DATASET` must be given, or --edges, got none. Try digits"),
+        ([], "`DATASET` must be a name, or use --edges, got none. Try digits"),
         (["--nodes", "n.csv"], "got --nodes alone"),
         (["digits", "--edges", "e.csv"], "`--edges` must be omitted with the dataset digits"),
         (["digits", "--label", "kind"], "`--label` must be omitted with the dataset digits"),
@@ -310,4 +310,4 @@ def test_values_outside_an_option_are_usage_errors(wrong: list[str]) -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_missing_device_is_refused(tmp_path: Path) -> None:
     message = refused("run", "karate", "--device", "cuda", "--out", tmp_path / "karate")
-    assert message.startswith("`--device` must be cpu here, got cuda")
+    assert message.startswith("`--device` must be cpu, got cuda")

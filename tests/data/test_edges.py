@@ -124,7 +124,7 @@ def test_matrices_that_are_not_adjacency_matrices(tmp_path: Path) -> None:
 
 def test_unknown_name_suggests_a_close_one(tmp_path: Path) -> None:
     table = read_edge_file(written(tmp_path / "edges.csv", "home,work\n"))
-    with pytest.raises(InputError, match=r"`name` must be one of the 2 nodes .* got 'hoem'\. Did you mean 'home'\?"):
+    with pytest.raises(InputError, match=r"`name` must be one of the 2 nodes, got 'hoem'\. Did you mean 'home'\?"):
         table.number("hoem")
     with pytest.raises(InputError, match=r"`target` .* got 'xyz'\. The first is 'home'\."):
         table.number("xyz", "target")

@@ -55,8 +55,8 @@ def measure(
     """Fits the method to all splits of a dataset side by side, and scores it.
 
     The model of split s has the seed `seed + s`. `settings` replace those of the method: pass
-    `method.settings_for(dataset)`, or those of a search trial. With `hide_test`, test labels are removed before training
-    and `test` is empty, because a search must not use them.
+    `method.settings_for(dataset)`, or those of a search trial. With `hide_test`, test labels are removed before the
+    training and `test` is empty, as a search requires.
     """
     datas = load_splits(dataset, splits, device=device, root=root)
     if hide_test:

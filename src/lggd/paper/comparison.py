@@ -29,7 +29,7 @@ class Deviation:
 
 
 def deviations(measured: Measurements, notes: Mapping[str, str]) -> list[Deviation]:
-    """Returns all deviations in the order of the table. Notes for "row.dataset" take precedence over those for "row"."""
+    """Returns all deviations in table order. Notes for "row.dataset" take precedence over those for "row"."""
     found = []
     for row, dataset in ((row, dataset) for row in ROWS for dataset in DATASETS):
         ours, paper = measured.table1.get((row, dataset)), PUBLISHED.get((row, dataset))

@@ -33,7 +33,7 @@ def reproduce(
 ) -> ReproductionResult:
     """Runs the jobs that have not been finished before and appends their lines to the results.
 
-    Every line is written to disk as soon as it is measured, so that an interruption loses nothing. A job that fails does
+    Every line is written to disk as soon as it is measured, so that an interruption loses nothing. A failing job does
     not stop the others; invalid settings and missing data raise before the first job. Processes that run the same jobs
     share the work, and each returns all lines. With `again`, lines measured before this call are ignored.
     """
