@@ -119,7 +119,7 @@ def test_a_refit_forgets():
         ({"metric": "precomputed"}, ValueError, "`metric` must be .* got 'precomputed'"),
         ({"features": "lggd"}, TypeError, r"`features` must be LGGD\(\), GGD\(\) or None, got 'lggd'"),
         ({"optimization": 100}, TypeError, r"`optimization` must be an Optimization\(\)"),
-        ({"features": None}, ValueError, "`features` must be given where backbone is None"),
+        ({"features": None}, ValueError, "`features` must be set if backbone is None"),
         ({"backbone": "gcn"}, TypeError, "`backbone` must be"),
     ],
 )

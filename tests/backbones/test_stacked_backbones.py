@@ -254,11 +254,11 @@ def test_edge_weights_receive_no_gradients(backbone):
     [
         (
             {"modules": [GCN(), GCN(hidden=4), GCN()]},
-            r"`modules` must be of one backbone .* number 1, of GCN\(hidden=4",
+            r"`modules` must have the same backbone .* number 1, a GCN\(hidden=4",
         ),
-        ({"modules": [GCN(), GAT(), GCN()]}, r"`modules` must be of one backbone .* number 1, of GAT\("),
-        ({"modules": [GCN(), GCN(dropout=0.1), GCN()]}, r"`modules` must be of one backbone"),
-        ({"modules": [GCN(), GCN(), OWN[0]]}, "`modules` must all belong to a backbone .*got 2 of 3"),
+        ({"modules": [GCN(), GAT(), GCN()]}, r"`modules` must have the same backbone .* number 1, a GAT\("),
+        ({"modules": [GCN(), GCN(dropout=0.1), GCN()]}, r"`modules` must have the same backbone"),
+        ({"modules": [GCN(), GCN(), OWN[0]]}, "`modules` must all be backbones .*got 2 of 3"),
         ({"names": ("one", "two", "one")}, "`names` must be distinct, got"),
         ({"names": ("one", "two")}, "`names` must contain one value per problem, 3 in all, got 2"),
         ({"seeds": (0,)}, "`seeds` must contain one value per module, 3 in all, got 1"),

@@ -213,12 +213,12 @@ def test_embedding_smaller_than_the_number_of_classes_raises():
 
 
 def test_all_weights_zero_raise():
-    with pytest.raises(ValueError, match="`alpha` must be positive where"):
+    with pytest.raises(ValueError, match="`alpha` must be positive if"):
         make(alpha=0, beta=0, gamma=0, delta=0).fit(blocks())
 
 
 def test_infinite_complement_loss_raises():
-    with pytest.raises(FloatingPointError, match="Lower its `lr`"):
+    with pytest.raises(FloatingPointError, match=r"Lower `complement\.lr`"):
         make(pretrain=False, complement=Complement(hidden=4, lr=1e30, epochs=5)).fit(blocks())
 
 

@@ -98,15 +98,15 @@ def test_long_tables_are_cut(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "expected"),
     [
-        ("", [], "must hold at least one edge, got an empty file"),
+        ("", [], "must contain at least one edge, got an empty file"),
         ("a,b,1\nb,c,heavy\n", [], "column 3` must be a positive weight, got 'heavy'"),
         ("a,b\nb,c\n", [], "`EDGES` must be symmetric, got (a, b) without (b, a). Pass --symmetrize max or mean"),
         ("a,b,3\nb,a,3\n", [], "`weight` must lie in (0, 1], got 3 on edge (a, b)."),
         ("a,b,3\nb,a,3\n", [], "pass --unbounded"),
         ("a,b\nb,a\n", ["--p", "0.5"], "`--p` must lie in [1, inf], got 0.5. Use --p inf for shortest paths."),
         ("a,b\nb,a\n", ["--p", "nan"], "`--p` must lie in [1, inf], got nan."),
-        ("a,b\nb,a\n", ["--source", "z"], "`--source` must be one of the 2 nodes there are, got 'z'."),
-        ("a,b\nb,a\n", ["--path-to", "z"], "`--path-to` must be one of the 2 nodes there are, got 'z'."),
+        ("a,b\nb,a\n", ["--source", "z"], "`--source` must be one of the 2 nodes, got 'z'."),
+        ("a,b\nb,a\n", ["--path-to", "z"], "`--path-to` must be one of the 2 nodes, got 'z'."),
         (
             "a,b\nb,a\nc,d\nd,c\n",
             ["--path-to", "d"],
@@ -135,4 +135,4 @@ def test_bad_input_is_one_line(tmp_path: Path, text: str, options: list[str], ex
 
 
 def test_a_source_is_needed(roads: Path) -> None:
-    assert "`--source` must be given at least once" in refused("distance", roads, "--symmetrize", "max")
+    assert "`--source` must be used at least once" in refused("distance", roads, "--symmetrize", "max")

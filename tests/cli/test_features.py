@@ -42,7 +42,7 @@ def test_bad_input_is_refused(tables: list[object], tmp_path: Path) -> None:
     out = tmp_path / "f.csv"
     assert "`--method` must be ggd for nodes without features" in refused("features", *tables, "--out", out)
     options = ["--method", "ggd", "--preset", "paper", "--out", out]
-    assert "`--preset` must be omitted for other methods than lggd" in refused("features", *tables, *options)
+    assert "`--preset` must be omitted for methods other than lggd" in refused("features", *tables, *options)
     assert "must end in .csv, .tsv or .parquet" in refused("features", "karate", "--out", tmp_path / "f.txt")
     assert "must lie in a folder that exists" in refused("features", "karate", "--out", tmp_path / "no" / "f.csv")
     assert "Did you mean 'karate'?" in refused("features", "karat", "--out", out)

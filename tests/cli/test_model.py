@@ -157,7 +157,7 @@ def test_labels_from_parquet_and_predictions_into_another_file(people: Path, tmp
         ("id,label\ndee,up\n", "Fit a new model."),
         ("dee,left\nÅse,right\n", "must give the node 'Åse' its known label 'left', got 'right'."),
         ("dee,left\ndee,right\n", "must give the node 'dee' one label, got 'right' after 'left' in line 1"),
-        ("", "must hold at least one label, got an empty file"),
+        ("", "must contain at least one label, got an empty file"),
     ],
 )
 def test_wrong_labels_are_refused_and_change_nothing(people: Path, tmp_path: Path, text: str, expected: str) -> None:

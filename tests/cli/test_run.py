@@ -136,11 +136,11 @@ def test_the_memory_of_a_large_run_is_reported_before_it_starts(tables, tmp_path
     monkeypatch.setattr("lggd.cli.run.LARGE_MEMORY", 0)
     options = ["--backbone", "none", "--no-report", "--out", tmp_path / "large"]
     reported = command("run", *tables, *options).stderr
-    assert "Learning distances takes about" in reported
+    assert "Learning distances needs about" in reported
     assert "free on cpu" in reported
     assert "too much" not in reported
     monkeypatch.setattr("lggd.memory.free_memory", lambda device: 1)
-    assert "That may be too much. Fit fewer models" in command("run", *tables, *options).stderr
+    assert "This may be too much. Fit fewer models" in command("run", *tables, *options).stderr
 
 
 def test_a_shortage_of_memory_is_one_sentence(tables, tmp_path, monkeypatch) -> None:
@@ -258,7 +258,7 @@ def test_help_lists_datasets_and_methods() -> None:
     [
         (["digts"], "`DATASET` must be one of digits, moons, karate, cora, citeseer, pubmed, computers, photo, got"),
         (["digts"], "Did you mean 'digits'?"),
-        ([], "`DATASET` must be given, or --edges, got none. Try digits"),
+        ([], "`DATASET` must be a name, or use --edges, got none. Try digits"),
         (["--nodes", "n.csv"], "got --nodes alone"),
         (["digits", "--edges", "e.csv"], "`--edges` must be omitted with the dataset digits"),
         (["digits", "--label", "kind"], "`--label` must be omitted with the dataset digits"),
@@ -266,7 +266,7 @@ def test_help_lists_datasets_and_methods() -> None:
         (["digits", "--labels-per-class", "999"], "`--labels-per-class` must be below 174"),
         (["cora", "--labels-per-class", "3"], "`--labels-per-class` must be"),
         (["--edges", "e.csv", "--nodes", "n.csv"], "`--label` must name the column of classes in n.csv, got none"),
-        (["--edges", "e.csv", "--label", "kind"], "`--nodes` must be given, because `e.csv` holds edges alone"),
+        (["--edges", "e.csv", "--label", "kind"], "`--nodes` must be a file, because `e.csv` has only edges"),
         (["--edges", "e.csv", "--nodes", "no.csv", "--label", "kind"], "`no.csv` must be a file, but there is none"),
         (["--edges", "no.csv", "--nodes", "n.csv", "--label", "kind"], "`no.csv` must be a file, but there is none"),
         (["--edges", "e.csv", "--nodes", "n.csv", "--label", "kin"], "`--label` must be a column of `n.csv`"),
@@ -280,7 +280,7 @@ def test_help_lists_datasets_and_methods() -> None:
         (["--edges", "f.csv", *OWN[2:]], "must be one of the 3 nodes"),
         (["karate", "--method", "lgd"], "`--method` must be one of 'lggd', 'ggd', "),
         (["karate", "--method", "goal", "--backbone", "gat"], "`--backbone` must be omitted for goal"),
-        (["karate", "--method", "ggd", "--preset", "paper"], "`--preset` must be omitted for other methods than lggd"),
+        (["karate", "--method", "ggd", "--preset", "paper"], "`--preset` must be omitted for methods other than lggd"),
         (["karate", "--method", "mixup", "--backbone", "gat"], "`--backbone` must be"),
         (["karate", "--out", "mine"], "mine` must be new, empty or contain run.json, got a folder with other"),
         (["karate", "--out", "no/where"], "must lie in a folder that exists"),
@@ -310,4 +310,4 @@ def test_values_outside_an_option_are_usage_errors(wrong: list[str]) -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_missing_device_is_refused(tmp_path: Path) -> None:
     message = refused("run", "karate", "--device", "cuda", "--out", tmp_path / "karate")
-    assert message.startswith("`--device` must be cpu here, got cuda")
+    assert message.startswith("`--device` must be cpu, got cuda")

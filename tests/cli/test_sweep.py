@@ -56,7 +56,7 @@ def test_mistakes_in_a_search_space_are_refused_and_can_be_corrected(configs):
     right = path.read_text()
     path.write_text(right.replace("hidden = [4", "hiden = [4"))
     message = refused(*arguments(configs, "--rows", "01"))
-    assert f"GCN ({path}): `settings` must be among those of Backbone" in message
+    assert f"GCN ({path}): `settings` must be settings of Backbone" in message
     path.write_text(right.replace("high = 0.9", "high = 1.1"))
     assert f"GCN ({path}): `dropout` must" in refused(*arguments(configs, "--rows", "01"))
     assert not (configs.parent / "results").exists()
@@ -85,7 +85,7 @@ def test_unequal_effort_is_a_warning_and_nothing_is_chosen(configs):
     assert not (configs / "chosen").exists()
     result = command(*arguments(configs, "--trials", 0))
     assert result.exit_code == 0, result.output
-    assert "not equal" in result.stderr
+    assert "numbers of trials differ" in result.stderr
     assert "gcn on karate 2, wide on karate 1" in result.stderr
     assert "Skipped Fixed" in result.stderr
 

@@ -77,7 +77,7 @@ def test_search_spaces_are_read(configs: Path) -> None:
         (("k = [16, 32, 64]", "k = []"), "a list of choices"),
         (("k = 64", "k ="), "must be a TOML file"),
         (('name = "GDC (ppr)"', 'name = "gcn"'), "that of a.toml too"),
-        (('number = "07"', 'number = "01"'), "a number and a name of its own"),
+        (('number = "07"', 'number = "01"'), "a unique number and name"),
     ],
 )
 def test_errors_name_the_file_and_a_remedy(configs: Path, change: tuple[str, str], message: str) -> None:

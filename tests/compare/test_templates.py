@@ -130,8 +130,8 @@ def test_invalid_settings_are_tested_for_every_template() -> None:
     ("template", "settings", "backbone", "message"),
     [
         ("LGDG", {}, "gcn", "`method` must be one of .*Did you mean 'L?GGD'"),
-        ("GDC", {"alhpa": 0.1}, "gcn", "`settings` must be among those of GDC: .*got 'alhpa'. Did you mean 'alpha'"),
-        ("GOAL", {"dropout": 0.1}, "gcn", "`settings` must be among those of GOAL: .*got 'dropout'"),
+        ("GDC", {"alhpa": 0.1}, "gcn", "`settings` must be settings of GDC: .*got 'alhpa'. Did you mean 'alpha'"),
+        ("GOAL", {"dropout": 0.1}, "gcn", "`settings` must be settings of GOAL: .*got 'dropout'"),
         ("Backbone", {"contents": "row"}, "gcn", "`contents` must be one of raw, sum, length, got 'row'"),
         ("Backbone", {}, "gnc", "`backbone` must be one of .*Did you mean 'gcn'"),
         ("GPRGNN", {}, "gat", "`backbone` must be gcn for GPRGNN"),

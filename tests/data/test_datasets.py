@@ -134,9 +134,7 @@ def test_unknown_names_suggest_known_ones():
 
 
 def test_options_that_do_not_apply():
-    rejected(
-        "`dynamic` must be False for digits. Labels arrive later in cora, citeseer, pubmed", "digits", dynamic=True
-    )
+    rejected("`dynamic` must be False for digits. It applies to cora, citeseer, pubmed", "digits", dynamic=True)
     rejected("`labels_per_class` must be omitted for cora, got 5: the paper's", "cora", labels_per_class=5)
     rejected(
         "`labels_per_class` must be below 17, the size of the smallest class of karate", "karate", labels_per_class=17
@@ -194,7 +192,7 @@ def test_root_takes_precedence_over_the_variable(tmp_path, monkeypatch):
 def test_missing_files_are_listed(tmp_path, monkeypatch):
     every = ", ".join(CORA_FILES)
     raw = tmp_path / "Planetoid" / "Cora" / "raw"
-    message = f"`root` must be a folder that holds Cora, got {tmp_path}. Put into {raw}: {every}."
+    message = f"`root` must be a folder that contains Cora, got {tmp_path}. Put into {raw}: {every}."
     rejected(message, "cora", InputFileError, root=tmp_path)
     monkeypatch.setenv("LGGD_DATA", str(tmp_path))
     rejected(message.replace("root", "LGGD_DATA", 1), "cora", InputFileError)
@@ -212,7 +210,7 @@ def test_damaged_files_are_reported(tmp_path, name):
     folder.mkdir(parents=True)
     for file in raw.files:
         (folder / file).write_bytes(b"torn")
-    rejected(f"`{folder}` must hold {raw.title} as it was published, but it reads:", name, root=tmp_path)
+    rejected(f"`{folder}` must contain {raw.title} as it was published, but reading it failed:", name, root=tmp_path)
 
 
 class FakeDownload:
@@ -245,7 +243,7 @@ def test_failed_download_names_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr("torch_geometric.datasets.Amazon", FakeDownload)
     folder = tmp_path / "cache" / "lggd" / "Amazon" / "Photo" / "raw"
     rejected(
-        "`Photo` must be downloaded first, which failed: Name or service not known. Connect to a network, or put into "
+        "Downloading `Photo` failed: Name or service not known. Connect to a network, or put into "
         f"{folder}: amazon_electronics_photo.npz. They may also be in DIR/Amazon/Photo/raw; then set LGGD_DATA=DIR.",
         "photo",
         ConnectionError,

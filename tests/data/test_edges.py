@@ -78,9 +78,9 @@ def test_edge_table_builds_the_graph(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "must hold at least one edge, got an empty file"),
-        ("\n  \n", "must hold at least one edge, got an empty file"),
-        ("source,target\n", "must hold at least one edge, got no rows"),
+        ("", "must contain at least one edge, got an empty file"),
+        ("\n  \n", "must contain at least one edge, got an empty file"),
+        ("source,target\n", "must contain at least one edge, got no rows"),
         ("a\n", "must have 2 or 3 columns"),
         ("a,b,1,x\n", "must have 2 or 3 columns (source, target, weight), got 4"),
         ("a,b,1\n\nb,c\n", "line 3` must have 3 cells like the first line, got 2"),
@@ -124,7 +124,7 @@ def test_matrices_that_are_not_adjacency_matrices(tmp_path: Path) -> None:
 
 def test_unknown_name_suggests_a_close_one(tmp_path: Path) -> None:
     table = read_edge_file(written(tmp_path / "edges.csv", "home,work\n"))
-    with pytest.raises(InputError, match=r"`name` must be one of the 2 nodes .* got 'hoem'\. Did you mean 'home'\?"):
+    with pytest.raises(InputError, match=r"`name` must be one of the 2 nodes, got 'hoem'\. Did you mean 'home'\?"):
         table.number("hoem")
     with pytest.raises(InputError, match=r"`target` .* got 'xyz'\. The first is 'home'\."):
         table.number("xyz", "target")

@@ -85,7 +85,7 @@ def test_graphml_holds_nodes_and_edges(tmp_path: Path) -> None:
     assert found.data.y[31:].tolist() == [-1, -1, -1]
     assert found.data.num_edges == 2 * graph.number_of_edges()
     assert found.data.edge_weight.max() == max(w for _, _, w in graph.edges(data="weight"))
-    with pytest.raises(InputError, match=r"`nodes` must be given, because `.*edges\.csv` holds edges alone"):
+    with pytest.raises(InputError, match=r"`nodes` must be a file, because `.*edges\.csv` has only edges"):
         read_graph_files(written(tmp_path / "edges.csv", "a,b\n"), label="club")
 
 
@@ -179,12 +179,12 @@ def test_repeated_labels_are_accepted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "labels.csv` must hold at least one label, got an empty file."),
-        ("id,label\n", "labels.csv` must hold at least one label, got no rows."),
+        ("", "labels.csv` must contain at least one label, got an empty file."),
+        ("id,label\n", "labels.csv` must contain at least one label, got no rows."),
         ("a,red\n07,red\n", "line 2, column 1` must be one of the 3 nodes, got '07'. Did you mean '007'?"),
         (
             "user,kind\na,red\n",
-            "line 1, column 1` must be one of the 3 nodes, got 'user'. Call columns id,label.",
+            "line 1, column 1` must be one of the 3 nodes, got 'user'. Name the columns id,label.",
         ),
         ("a,rde\n", "line 1, column 2` must be one of the classes blue, red, got 'rde'. Did you mean 'red'?"),
         (

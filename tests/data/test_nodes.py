@@ -111,8 +111,8 @@ def test_graphml_attributes_are_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "`nodes.csv` must hold at least one node, got an empty file."),
-        ("id,age\n", "`nodes.csv` must hold at least one node, got no rows."),
+        ("", "`nodes.csv` must contain at least one node, got an empty file."),
+        ("id,age\n", "`nodes.csv` must contain at least one node, got no rows."),
         ("id,age,age\n", "`nodes.csv, column 3` must have a unique name, got 'age' again."),
         ("id,,age\n", "`nodes.csv, column 2` must have a name, got an empty cell."),
         ("id,age\na,1\n\nb\n", "`nodes.csv, line 4` must have 2 cells like the first line, got 1."),

@@ -37,11 +37,11 @@ def test_other_encodings_are_rejected(tmp_path: Path) -> None:
 def test_broken_parquet(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "edges.parquet"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"`.*edges\.parquet` must be a Parquet file, but it reads"):
+    with pytest.raises(InputError, match=r"`.*edges\.parquet` must be a Parquet file, but reading it failed"):
         read_edge_file(path)
 
 
 @pytest.mark.parametrize("text", ["", "a,b", "<graphml><node", "<html/>"])
 def test_broken_graphml(tmp_path: Path, text: str) -> None:
-    with pytest.raises(InputError, match=r"`.*edges\.graphml` must be a GraphML file, but it reads"):
+    with pytest.raises(InputError, match=r"`.*edges\.graphml` must be a GraphML file, but reading it failed"):
         read_edge_file(written(tmp_path / "edges.graphml", text))

@@ -16,9 +16,9 @@ from sample_reports import bare, small
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y": []}, "`y` must hold at least one node, got none"),
-        ({"classes": []}, "`classes` must hold at least one class"),
-        ({"times": []}, "`times` must hold at least one time"),
+        ({"y": []}, "`y` must contain at least one node, got none"),
+        ({"classes": []}, "`classes` must contain at least one class"),
+        ({"times": []}, "`times` must contain at least one time"),
         ({"times": [1.0, math.nan]}, "`times` must be finite"),
         ({"ids": ["a"]}, "`ids` must contain one value per node, 6 in all, got 1"),
         ({"accuracy": {"reference": 1.0}}, '`accuracy` must have the keys "model" and "reference", got'),

@@ -36,7 +36,7 @@ def test_a_method_that_cannot_add_labels_says_so(tmp_path: Path) -> None:
     found = RunInput.from_tables(tables[1], tables[3], label="kind", ignore=("remark",))  # type: ignore[arg-type]
     result = run(found, RunSettings("gcn", epochs=3))
     assert torch.equal(result.labels, result.measured_labels)
-    assert any("cannot add the held-out labels without training" in note for note in result.notes)
+    assert any("cannot add labels without training" in note for note in result.notes)
     assert (result.distances, result.features, result.additions) == (None, None, ())
 
 

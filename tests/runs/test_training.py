@@ -127,7 +127,7 @@ def test_ctrl_c_exits_with_130_and_says_how_to_continue(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["moons.training"]
     message = refused("run", "moons", "--out", tmp_path / "moons", "--resume", "--seed", "1")
     assert "`--resume` must continue with the data and settings of the interrupted run, but seed was 0 there" in message
-    assert "and is 1 now. Repeat them, or start again without --resume." in message
+    assert "and is 1 now. Use the same settings, or start again without --resume." in message
     message = refused("run", "karate", "--out", tmp_path / "moons", "--resume")
     assert "but dataset was moons there and is karate now" in message
 
@@ -176,7 +176,7 @@ def test_damaged_or_foreign_training_is_refused(tmp_path: Path) -> None:
     (training.folder / "model").mkdir()
     (training.folder / "model" / "distances.safetensors").touch()
     (training.folder / "training.json").write_text("[]")
-    with pytest.raises(InputError, match="must hold the settings of a run, but it is damaged"):
+    with pytest.raises(InputError, match="must contain the settings of a run, but it is damaged"):
         training.open(resume=True)
     (tmp_path / "b.training").mkdir()
     (tmp_path / "b.training" / "thesis.txt").touch()

@@ -16,9 +16,9 @@ from lggd.estimator.storage import saveable
 @saveable
 @dataclass(frozen=True)
 class ChebNet:
-    """A network of two Chebyshev layers (Defferrard et al., 2016), with ReLU and dropout between them.
+    """Two-layer Chebyshev network (Defferrard et al., 2016), with ReLU and dropout between the layers.
 
-    A layer is Σ_k T_k(L̂)XΘ_k + b, where T_k is the k-th Chebyshev polynomial and L̂ = −D^-½ A D^-½ the normalised
+    A layer is Σ_k T_k(L̂)XΘ_k + b, where T_k is the k-th Chebyshev polynomial and L̂ = −D^-½ A D^-½ the normalized
     Laplacian, shifted to [−1, 1]. Edge weights are the entries of A; self-loops are ignored.
 
     Parameters
@@ -26,8 +26,8 @@ class ChebNet:
     hidden : int
         Width of the hidden layer.
     terms : int
-        Number of polynomials per layer, PyG's K. The paper's "two-step propagation" is read as terms=2: T₀ and T₁, one
-        step per layer and two in all. Two steps per layer are terms=3.
+        Number of Chebyshev polynomials per layer, `K` in PyG. The default reads the paper's "two-step propagation" as
+        one step per layer (T₀ and T₁), two in total; use terms=3 for two steps per layer.
     dropout : float
         Dropout rate of the hidden layer, in [0, 1).
 
@@ -46,7 +46,7 @@ class ChebNet:
         check_backbone(self, "hidden", "terms")
 
     def build(self, in_channels: int, num_classes: int) -> nn.Module:
-        """A module with new parameters, drawn from torch's global random numbers."""
+        """Return a new module, initialized from torch's global random state."""
         check_sizes(in_channels, num_classes)
         return _ChebNetwork(self, in_channels, num_classes)
 

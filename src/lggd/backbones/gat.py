@@ -17,11 +17,11 @@ from lggd.graph.sparse import SparsePattern
 @saveable
 @dataclass(frozen=True)
 class GAT:
-    """A graph attention network of two layers (Veličković et al., 2018).
+    """Two-layer graph attention network (Veličković et al., 2018).
 
-    dropout → `heads` heads of width `hidden`, concatenated → ELU → dropout → one head of width K, with dropout on the
-    attention too. The paper's "hidden size 32" is read as the width of each head, so that the hidden layer has 256.
-    Edge weights are ignored.
+    dropout → `heads` heads of width `hidden`, concatenated → ELU → dropout → one head of width K; attention weights
+    have dropout, too. The default reads the paper's "hidden size 32" as the width of each head, so that the hidden
+    layer has 256 units. Edge weights are ignored.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class GAT:
     heads : int
         Number of heads of the hidden layer.
     dropout : float
-        Dropout rate of inputs, hidden layer and attention, in [0, 1).
+        Dropout rate of inputs, hidden layer and attention weights, in [0, 1).
 
     Examples
     --------
@@ -48,7 +48,7 @@ class GAT:
         check_backbone(self, "hidden", "heads")
 
     def build(self, in_channels: int, num_classes: int) -> nn.Module:
-        """A module with new parameters, drawn from torch's global random numbers."""
+        """Return a new module, initialized from torch's global random state."""
         check_sizes(in_channels, num_classes)
         return _GATNetwork(self, in_channels, num_classes)
 
@@ -62,12 +62,12 @@ class _GATNetwork(Network):
         self.second = GATConv(choice.hidden * choice.heads, num_classes, concat=False)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        # Without the weights, so that the cached graph does not depend on them.
+        # Omits the edge weights, so that the cached graph does not depend on them.
         return super().forward(x, edge_index)
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SparsePattern, drop: Drop) -> Tensor:
         def layer(name: str, x: Tensor) -> Tensor:
-            weight, att_src, att_dst = (parameters[f"{name}.{of}"] for of in ("lin.weight", "att_src", "att_dst"))
+            weight, att_src, att_dst = (parameters[f"{name}.{key}"] for key in ("lin.weight", "att_src", "att_dst"))
             return gat_conv(x, weight, att_src, att_dst, graph, getattr(self, name).negative_slope, drop)
 
         hidden = layer("first", drop(x)).transpose(1, 2).flatten(2) + parameters["first.bias"].unsqueeze(1)

@@ -17,9 +17,9 @@ from lggd.graph.sparse import normalized_adjacency
 @saveable
 @dataclass(frozen=True)
 class GCN:
-    """A graph convolutional network of two layers (Kipf and Welling, 2017), as the paper trains it.
+    """Two-layer graph convolutional network (Kipf and Welling, 2017), as trained in the paper.
 
-    Â dropout(ReLU(ÂXW₁ + b₁)) W₂ + b₂ with Â = D̃^-½ (A + I) D̃^-½: no dropout on the input. Edge weights are the
+    Â dropout(ReLU(ÂXW₁ + b₁)) W₂ + b₂ with Â = D̃^-½ (A + I) D̃^-½. The input has no dropout. Edge weights are the
     entries of A.
 
     Parameters
@@ -43,7 +43,7 @@ class GCN:
         check_backbone(self, "hidden")
 
     def build(self, in_channels: int, num_classes: int) -> nn.Module:
-        """A module with new parameters, drawn from torch's global random numbers."""
+        """Return a new module, initialized from torch's global random state."""
         check_sizes(in_channels, num_classes)
         return _GCNNetwork(self, in_channels, num_classes)
 

@@ -22,21 +22,21 @@ DIRECTIONS = ("_l0", "_l0_reverse")
 @saveable
 @dataclass(frozen=True)
 class JKNet:
-    """A jumping knowledge network (Xu et al., 2018): each node weighs the layers of a GCN.
+    """Jumping knowledge network (Xu et al., 2018): every node attends to the layers of a GCN.
 
-    Two convolutions of width `hidden`, each followed by ReLU and dropout → a bidirectional LSTM over both layers of a
-    node, which attends to them → one more propagation by Â → a linear map to K. Edge weights are the entries of A.
+    Two convolutions of width `hidden`, each followed by ReLU and dropout → attention over both layers of a node, scored
+    by a bidirectional LSTM → one more propagation by Â → a linear map to K. Edge weights are the entries of A.
 
     The paper states a GCN of width 32 and an LSTM of "3 layers, each of size 16". PyG has no such network: there the
-    LSTM's size is the width of the GCN, and its 3 layers are a factor of the LSTM's own width. The default of 16 and 3
-    is the one reading that keeps the LSTM of the paper. JKNet(hidden=32) is the other one.
+    LSTM's input size is the width of the GCN, and the number of layers only scales the LSTM's width. The defaults
+    match the LSTM of the paper; JKNet(hidden=32) matches its GCN instead.
 
     Parameters
     ----------
     hidden : int
-        Width of both convolutions, the LSTM's channels.
+        Width of both convolutions, and input size of the LSTM.
     lstm_layers : int
-        The LSTM is lstm_layers · hidden / 2 wide in each direction, PyG's num_layers.
+        PyG's `num_layers`: the LSTM has lstm_layers · hidden / 2 units in each direction.
     dropout : float
         Dropout rate after each convolution, in [0, 1).
 
@@ -55,10 +55,10 @@ class JKNet:
     def __post_init__(self) -> None:
         check_backbone(self, "hidden", "lstm_layers")
         if self.hidden * self.lstm_layers < 2:
-            raise InputError("hidden", "be at least 2 where `lstm_layers` is 1", self.hidden, "Raise one of them.")
+            raise InputError("hidden", "be at least 2 if `lstm_layers` is 1", self.hidden, "Raise one of them.")
 
     def build(self, in_channels: int, num_classes: int) -> nn.Module:
-        """A module with new parameters, drawn from torch's global random numbers."""
+        """Return a new module, initialized from torch's global random state."""
         check_sizes(in_channels, num_classes)
         return _JKNetwork(self, in_channels, num_classes)
 
@@ -79,15 +79,15 @@ class _JKNetwork(Network):
 
         near = layer("first", x)
         far = layer("second", near)
-        jump = {name.removeprefix("jump."): one for name, one in parameters.items() if name.startswith("jump.")}
-        # The propagation and the linear map commute and make a convolution.
+        jump = {name.removeprefix("jump."): value for name, value in parameters.items() if name.startswith("jump.")}
+        # The propagation and the linear map commute: together they are a graph convolution.
         return gcn_conv(jumping_knowledge([near, far], jump), parameters["last.weight"], parameters["last.bias"], graph)
 
 
 def jumping_knowledge(layers: Sequence[Tensor], parameters: Mapping[str, Tensor]) -> Tensor:
-    """The layers of each node, weighted by attention: each `[Q, N, C]` → `[Q, N, C]`.
+    """The attention-weighted sum of the layers of each node: each `[Q, N, C]` → `[Q, N, C]`.
 
-    As PyG's JumpingKnowledge in mode "lstm", with `parameters` named as there and stacked.
+    Equivalent to PyG's JumpingKnowledge in mode "lstm", whose parameters are stacked in `parameters`.
     """
     states = bidirectional_lstm(layers, {name.removeprefix("lstm."): value for name, value in parameters.items()})
     weight, bias = parameters["att.weight"].transpose(1, 2), parameters["att.bias"].unsqueeze(1)
@@ -99,35 +99,35 @@ def jumping_knowledge(layers: Sequence[Tensor], parameters: Mapping[str, Tensor]
 def bidirectional_lstm(sequence: Sequence[Tensor], parameters: Mapping[str, Tensor]) -> list[Tensor]:
     """The states of a bidirectional LSTM after each of the inputs `[Q, N, C]`: `[Q, N, 2·H]` each.
 
-    `parameters` are those of torch's LSTM of one layer, which serves a single set of them; here they are stacked.
+    `parameters` are those of Q one-layer LSTMs of torch, stacked; torch.nn.LSTM itself evaluates only one.
     """
     problems = sequence[0].shape[0]
-    inward, recurrent, *biases = (
+    weight_ih, weight_hh, *biases = (
         torch.cat([parameters[name + direction] for direction in DIRECTIONS])
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     )
     # The second direction is computed as another Q problems with the sequence reversed.
-    steps = [torch.cat([one, other]) for one, other in zip(sequence, reversed(sequence), strict=True)]
-    states = _lstm_states(steps, inward, recurrent, biases[0] + biases[1])
+    steps = [torch.cat(pair) for pair in zip(sequence, reversed(sequence), strict=True)]
+    states = _lstm_states(steps, weight_ih, weight_hh, biases[0] + biases[1])
     forward, backward = ([state[half] for state in states] for half in (slice(problems), slice(problems, None)))
     return [torch.cat(both, dim=2) for both in zip(forward, reversed(backward), strict=True)]
 
 
-def _lstm_states(steps: Sequence[Tensor], inward: Tensor, recurrent: Tensor, bias: Tensor) -> list[Tensor]:
-    """The states of an LSTM after each of the inputs `[B, N, C]`, `[B, N, H]` each, from a state of 0."""
-    width = recurrent.shape[2]
-    # tanh(x) = 2σ(2x) − 1, and σ is six times as fast on a CPU: one call for all gates, the third of them doubled.
-    twice = torch.ones(4, width, dtype=bias.dtype, device=bias.device)
-    twice[2].fill_(2)
-    twice = twice.flatten()
-    inward, recurrent = ((twice.unsqueeze(1) * weight).transpose(1, 2) for weight in (inward, recurrent))
-    bias = (twice * bias).unsqueeze(1)
+def _lstm_states(steps: Sequence[Tensor], weight_ih: Tensor, weight_hh: Tensor, bias: Tensor) -> list[Tensor]:
+    """The states of an LSTM after each of the inputs `[B, N, C]`, `[B, N, H]` each, starting from zeros."""
+    width = weight_hh.shape[2]
+    # tanh(x) = 2σ(2x) − 1, and σ is six times as fast on a CPU: one call for all gates, with the third one doubled.
+    scale = torch.ones(4, width, dtype=bias.dtype, device=bias.device)
+    scale[2].fill_(2)
+    scale = scale.flatten()
+    weight_ih, weight_hh = ((scale.unsqueeze(1) * weight).transpose(1, 2) for weight in (weight_ih, weight_hh))
+    bias = (scale * bias).unsqueeze(1)
     state = cell = None
     states = []
     for x in steps:
-        gates = torch.baddbmm(bias, x, inward)
+        gates = torch.baddbmm(bias, x, weight_ih)
         if state is not None:
-            gates = torch.baddbmm(gates, state, recurrent)
+            gates = torch.baddbmm(gates, state, weight_hh)
         input_gate, forget_gate, candidate, output_gate = gates.sigmoid().chunk(4, dim=2)
         update = input_gate * (2 * candidate - 1)
         cell = update if cell is None else torch.addcmul(update, forget_gate, cell)

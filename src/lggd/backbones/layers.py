@@ -1,7 +1,7 @@
-"""PyG's layers for many networks at once, with sparse products: the same numbers up to rounding, only faster.
+"""PyG's layers for many networks at once, with sparse products: equal to PyG's up to rounding, but faster.
 
-Parameters are PyG's, those of Q networks stacked: `[Q, …]`. Values are `[Q, N, F]`; those of a first layer may also be
-`[N, F]`, shared by all networks.
+Parameters are those of PyG, stacked over Q networks: `[Q, …]`. Values are `[Q, N, F]`; the inputs of a first layer may
+also be `[N, F]`, shared by all networks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def batched_linear(x: Tensor, weight: Tensor) -> Tensor:
     """x[q] · weight[q]ᵀ: `[Q, N, F]` or `[N, F]`, and `[Q, C, F]` → `[Q, N, C]`."""
     if x.dim() == 3:
         return torch.bmm(x, weight.transpose(1, 2))
-    # One wide product for all: x is read once, not Q times.
+    # One wide product for all networks: x is read once, not Q times.
     return (x @ weight.flatten(0, 1).t()).view(len(x), *weight.shape[:2]).transpose(0, 1)
 
 
@@ -37,7 +37,7 @@ def gcn_conv(x: Tensor, weight: Tensor, bias: Tensor, adjacency: Propagate) -> T
 def cheb_conv(x: Tensor, weights: Sequence[Tensor], bias: Tensor, laplacian: Propagate) -> Tensor:
     """Σ_k T_k(L̂)XΘ_k + b, as PyG's ChebConv: `[Q, N, F]` → `[Q, N, C]`.
 
-    By Clenshaw's recurrence, which applies L̂ after Θ: to the C output channels, where PyG applies it to all F.
+    Uses Clenshaw's recurrence, which applies L̂ to the C output channels; PyG applies it to all F input channels.
     """
     terms = [batched_linear(x, weight) for weight in weights]
     first = terms[0] + bias.unsqueeze(1)
@@ -61,8 +61,8 @@ def gat_conv(
     problems, _, heads, channels = att_src.shape
     value = batched_linear(x, weight)
     value = value.view(problems, -1, heads, channels).transpose(1, 2).flatten(0, 1)
-    both = torch.stack([att_src, att_dst], dim=-1).flatten(0, 2)
-    source_score, target_score = torch.bmm(value, both).permute(2, 1, 0).contiguous()
+    att = torch.stack([att_src, att_dst], dim=-1).flatten(0, 2)
+    source_score, target_score = torch.bmm(value, att).permute(2, 1, 0).contiguous()
     alpha = drop(attention(source_score, target_score, edges, slope).view(problems, heads, -1))
     return multiply_each(value, alpha.flatten(0, 1), edges).view(problems, heads, -1, channels)
 
@@ -77,13 +77,13 @@ def attention(source_score: Tensor, target_score: Tensor, edges: SparsePattern, 
 
 
 class _Attention(torch.autograd.Function):
-    """Written by hand, because gathers and scatters would sum their gradients in a varying order on a GPU."""
+    """A custom backward pass: on a GPU, autograd would sum the gradients of the gathers in a varying order."""
 
     @staticmethod
     def forward(ctx: Any, source_score: Tensor, target_score: Tensor, edges: SparsePattern, slope: float) -> Tensor:
         score = source_score.index_select(0, edges.columns) + target_score.index_select(0, edges.rows)
         alpha = functional.leaky_relu(score, slope)
-        # The largest is subtracted first, so that no exponential overflows and each sum is at least 1.
+        # Subtracts the maximum first, so that no exponential overflows and each sum is at least 1.
         alpha -= edges.row_max(alpha).index_select(0, edges.rows)
         alpha.exp_()
         alpha /= edges.row_sum(alpha).index_select(0, edges.rows)
@@ -95,19 +95,19 @@ class _Attention(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         (score, alpha), edges = ctx.saved_tensors, ctx.edges
-        for_score = alpha * grad.t()
-        for_score -= alpha * edges.row_sum(for_score).index_select(0, edges.rows)
-        for_score = torch.ops.aten.leaky_relu_backward(for_score, score, ctx.slope, False)
-        return edges.column_sum(for_score), edges.row_sum(for_score), None, None
+        grad_score = alpha * grad.t()
+        grad_score -= alpha * edges.row_sum(grad_score).index_select(0, edges.rows)
+        grad_score = torch.ops.aten.leaky_relu_backward(grad_score, score, ctx.slope, False)
+        return edges.column_sum(grad_score), edges.row_sum(grad_score), None, None
 
 
-# -- The graph as each kind of layer uses it ---------------------------------------------------------------------------
+# -- graph operators of the layers -------------------------------------------------------------------------------------
 
 
 def scaled_laplacian(
     edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, dtype: torch.dtype
 ) -> SparseMatrix:
-    """L̂ = 2L/λ − I with λ = 2, the bound of the normalised Laplacian L, whose diagonal of ones then vanishes."""
+    """L̂ = 2L/λ − I with λ = 2, the bound on the eigenvalues of the normalized Laplacian L; its diagonal is 0."""
     from torch_geometric.utils import get_laplacian, remove_self_loops
 
     weight = None if edge_weight is None else edge_weight.to(dtype)
@@ -118,7 +118,7 @@ def scaled_laplacian(
 def edges_with_loops(
     edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, dtype: torch.dtype
 ) -> SparsePattern:
-    """The edges without their weights and one self-loop per node, as GATConv uses a graph."""
+    """The unweighted edges and one self-loop per node, as in PyG's GATConv."""
     from torch_geometric.utils import add_self_loops, remove_self_loops
 
     without_loops, _ = remove_self_loops(edge_index)

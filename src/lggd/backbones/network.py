@@ -1,4 +1,4 @@
-"""The common part of all backbones: a module whose computation serves many sets of parameters at once."""
+"""The base class of the backbones' modules: one forward pass evaluates many sets of parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lggd.graph.edge_index import check_edges
 from lggd.training.cache import Cache, identity_key
 from lggd.validation import check_fraction, check_int
 
-# Builds what a network needs of a graph from (edge_index, edge_weight, num_nodes, dtype).
+# Converts (edge_index, edge_weight, num_nodes, dtype) to the sparse matrix or pattern that a network uses.
 ReadGraph = Callable[[Tensor, Tensor | None, int, torch.dtype], Any]
 
 
@@ -28,17 +28,17 @@ class BackboneChoice(Protocol):
 
 
 class Network(nn.Module, ABC):
-    """The module of a backbone: PyG's layers hold its parameters, `logits` computes with them.
+    """The module of a backbone: PyG's layers hold the parameters, and `logits` is the forward pass.
 
-    Q networks of equal sizes are evaluated at once by passing their stacked parameters to `logits`; the module itself
-    is the case Q = 1.
+    To evaluate Q networks of equal sizes at once, pass their stacked parameters to `logits`; `forward` is the case
+    Q = 1.
     """
 
     def __init__(self, choice: BackboneChoice, read_graph: ReadGraph) -> None:
         super().__init__()
         self.choice = choice
         self._read_graph = read_graph
-        # One graph to train on and one to evaluate on. Neither copied nor saved with the module.
+        # One graph for training and one for evaluation. Not copied or saved with the module.
         self._graphs: Cache[Any] = Cache(capacity=2)
 
     @abstractmethod
@@ -48,41 +48,41 @@ class Network(nn.Module, ABC):
         Parameters
         ----------
         parameters : mapping of str to Tensor
-            By their names in the module, stacked as `[Q, …]`.
+            Parameters by their names in the module, stacked as `[Q, …]`.
         x : Tensor
             `[Q, N, F]`, or `[N, F]` shared by all.
         graph : object
-            What `read_graph` returned.
+            The result of `read_graph`.
         drop : callable
-            Dropout, called on all values that it applies to.
+            The dropout function.
         """
 
     def read_graph(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Any:
-        """What the network needs of the graph of node features x `[N, F]`."""
+        """Convert a graph with node features x `[N, F]` to the form that `logits` uses."""
         check_edges(edge_index, edge_weight, x.shape[0])
         return self._read_graph(edge_index, edge_weight, x.shape[0], x.dtype)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        own = {name: parameter.unsqueeze(0) for name, parameter in self.named_parameters()}
+        parameters = {name: parameter.unsqueeze(0) for name, parameter in self.named_parameters()}
         drop = partial(functional.dropout, p=self.choice.dropout, training=self.training)
-        return self.logits(own, x, self._graph(x, edge_index, edge_weight), drop).squeeze(0)
+        return self.logits(parameters, x, self._graph(x, edge_index, edge_weight), drop).squeeze(0)
 
     def _graph(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Any:
         tensors = identity_key(edge_index, edge_weight)
         key = None if tensors is None else (tensors, x.shape[0], x.dtype)
-        # What is cached must be usable in autograd later, whatever the mode is now.
+        # Cached tensors must be usable in autograd later, even if inference mode is enabled now.
         with torch.inference_mode(torch.is_inference_mode_enabled() and key is None):
             return self._graphs(key, lambda: self.read_graph(x, edge_index, edge_weight))
 
 
 def check_backbone(choice: BackboneChoice, *counts: str) -> None:
-    """Raises where a setting is out of range: `counts` name those that must be positive integers."""
+    """Raises an `InputError` if a setting is out of range; `counts` are the settings that must be positive integers."""
     for name in counts:
         check_int(name, getattr(choice, name), minimum=1)
     check_fraction("dropout", choice.dropout)
 
 
 def check_sizes(in_channels: int, num_classes: int) -> None:
-    """Raises where a network cannot have such sizes."""
+    """Raises an `InputError` unless both sizes are positive integers."""
     check_int("in_channels", in_channels, minimum=1)
     check_int("num_classes", num_classes, minimum=1)

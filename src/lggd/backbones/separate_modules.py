@@ -1,4 +1,4 @@
-"""Users' modules as backbones: trained one after the other."""
+"""User-defined modules as backbones, called one after the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from lggd.training.targets import Targets
 
 
 class SeparateModules(SeededModules):
-    """Q modules, each called with the graph and its own features; problems that have ended are skipped."""
+    """Q modules, each called with the graph and its own features. The Trainable of user-defined backbones.
+
+    Problems that have finished are skipped.
+    """
 
     def __init__(
         self,
@@ -28,8 +31,8 @@ class SeparateModules(SeededModules):
         super().__init__(modules, seeds, x.device)
         self._inputs = [(x if x.dim() == 2 else x[q], edge_index, edge_weight) for q in range(len(self.modules))]
         for q, module in enumerate(self.modules):
-            # Lazy layers take their sizes from their first input, and Adam has to see their parameters.
-            if any(nn.parameter.is_lazy(one) for one in chain(module.parameters(), module.buffers())):
+            # Lazy layers create their parameters at the first call; Adam needs them now.
+            if any(nn.parameter.is_lazy(tensor) for tensor in chain(module.parameters(), module.buffers())):
                 self._logits(q, training=False)
 
     def _logits(self, q: int, training: bool) -> Tensor:
@@ -42,13 +45,13 @@ class SeparateModules(SeededModules):
         return torch.cat([self._logits(q, training=False) for q in range(len(self.modules))])
 
     def optimizer(self, optimizations: Sequence[Optimization]) -> GroupedAdam:
-        """Adam that works for parameters of any kind: the fused one refuses some."""
+        """Adam that accepts parameters of any dtype and layout; the fused version does not."""
         return GroupedAdam(self.parameters(), optimizations, fused=False)
 
     def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
         """Backpropagates the losses and returns them, `[Q]`."""
         losses = self._zeros()
-        for q in (q for q, runs in enumerate(running) if runs):
+        for q in (q for q, is_running in enumerate(running) if is_running):
             loss = targets.of_problem(q).losses(self._logits(q, training=True))
             loss.sum().backward()  # type: ignore[no-untyped-call]
             losses[q] = loss.detach()[0]
@@ -57,9 +60,9 @@ class SeparateModules(SeededModules):
     def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
         """The losses and the numbers of correct predictions, `[Q]` each, without dropout."""
         losses, correct = self._zeros(), self._zeros()
-        for q in (q for q, runs in enumerate(running) if runs and targets.counts[q]):
-            logits, own = self._logits(q, training=False), targets.of_problem(q)
-            losses[q], correct[q] = own.losses(logits)[0], own.correct(logits)[0]
+        for q in (q for q, is_running in enumerate(running) if is_running and targets.counts[q]):
+            logits, target = self._logits(q, training=False), targets.of_problem(q)
+            losses[q], correct[q] = target.losses(logits)[0], target.correct(logits)[0]
         return losses, correct
 
     def _zeros(self) -> Tensor:

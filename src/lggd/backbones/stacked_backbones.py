@@ -1,4 +1,4 @@
-"""Equal backbones with their parameters stacked: one computation serves all, yet each is trained as if alone."""
+"""Backbones of equal architecture with stacked parameters: one forward pass for all, each trained as if alone."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from lggd.training.targets import Targets
 class StackedBackbones:
     """Q networks of one backbone, each with its own generator for dropout. The Trainable of most models.
 
-    `stacked` holds the parameters `[Q, …]` by their names in the modules. A step reads no number from the device, so
-    that it can be recorded as a CUDA graph.
+    `stacked` holds the parameters `[Q, …]` by their names in the modules. A step never synchronizes with the device, so
+    that it can be captured as a CUDA graph.
     """
 
     def __init__(
@@ -38,21 +38,21 @@ class StackedBackbones:
         self.modules, self.x = list(modules), x.detach()
         first = self.modules[0]
         weight = None if edge_weight is None else edge_weight.detach()
-        # Not cached by the module: what the graph stores for Q problems is freed with them.
+        # Not cached by the module, so that its buffers for Q problems are freed with this object.
         self.graph: Any = first.read_graph(x if x.dim() == 2 else x[0], edge_index, weight)
         self.generators: Sequence[torch.Generator] = [torch.Generator(x.device).manual_seed(seed) for seed in seeds]
         self.keep_level = keep_level(first.choice.dropout)
-        each = [dict(module.named_parameters()) for module in self.modules]
+        parameters = [dict(module.named_parameters()) for module in self.modules]
         self.stacked = {
-            name: torch.stack([one[name].detach() for one in each]).requires_grad_(parameter.requires_grad)
-            for name, parameter in each[0].items()
+            name: torch.stack([own[name].detach() for own in parameters]).requires_grad_(parameter.requires_grad)
+            for name, parameter in parameters[0].items()
         }
 
     def parameters(self) -> list[StackedParameter]:
         return [StackedParameter(name, value) for name, value in self.stacked.items()]
 
     def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
-        """Adam for all problems: its step on an entry depends on that entry alone."""
+        """One Adam for all problems: it updates every entry independently of the others."""
         return GroupedAdam(self.parameters(), optimizations)
 
     def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
@@ -101,14 +101,14 @@ def _identity(values: Tensor) -> Tensor:
 
 def _check_equal(modules: Sequence[Network]) -> None:
     def layout(module: Network) -> tuple[Any, ...]:
-        tensors = module.named_parameters()
-        return module.choice, [(name, one.shape, one.dtype, one.requires_grad) for name, one in tensors]
+        parameters = module.named_parameters()
+        return module.choice, [(name, value.shape, value.dtype, value.requires_grad) for name, value in parameters]
 
     for q, module in enumerate(modules):
         if layout(module) != layout(modules[0]):
             raise InputError(
                 "modules",
-                "be of one backbone and of equal sizes",
-                but=f"number {q}, of {module.choice}, differs from the first, of {modules[0].choice}",
+                "have the same backbone and equal sizes",
+                but=f"number {q}, a {module.choice}, differs from the first, a {modules[0].choice}",
                 remedy="Train them separately.",
             )

@@ -1,4 +1,4 @@
-"""Backbones as modules, and many of them as a Trainable."""
+"""Backbones by name, their modules, and many modules as one Trainable."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from lggd.training.randomness import RandomState, read_seed
 from lggd.validation import check_same_length
 
 Backbone = GCN | GAT | ChebNet | JKNet
+BACKBONES: dict[str, Backbone] = {"gcn": GCN(), "gat": GAT(), "chebnet": ChebNet(), "jknet": JKNet()}
 
 
 def build_backbone(backbone: Backbone | nn.Module, in_channels: int, num_classes: int) -> nn.Module:
-    """The module of a backbone, or a copy of a user's module, whose first call checks the shape of its logits.
+    """The module of a backbone, or a copy of a user's module that checks the shape of its output.
 
     >>> import torch
     >>> from torch_geometric.nn import GraphSAGE
@@ -42,7 +43,7 @@ def build_backbone(backbone: Backbone | nn.Module, in_channels: int, num_classes
         "backbone",
         "be GCN(), GAT(), ChebNet(), JKNet() or a torch.nn.Module",
         found,
-        "Pass an object, not its class or its name.",
+        "Pass an object instead of a class or a name.",
     )
 
 
@@ -51,11 +52,11 @@ def build_seeded(
 ) -> nn.Module:
     """The module of a backbone, on the CPU, with initial parameters that depend on the seed alone.
 
-    A user's module keeps its parameters, in a copy. Torch's global random state is left unchanged.
+    A user's module is copied with its current parameters. Torch's global random state is left unchanged.
 
     >>> from lggd.backbones import GCN
-    >>> one, other = (build_seeded(GCN(), in_channels=5, num_classes=3, seed=0) for _ in range(2))
-    >>> bool((one.first.lin.weight == other.first.lin.weight).all())
+    >>> first, second = (build_seeded(GCN(), in_channels=5, num_classes=3, seed=0) for _ in range(2))
+    >>> bool((first.first.lin.weight == second.first.lin.weight).all())
     True
     """
     with torch.device("cpu"), RandomState(read_seed(seed), torch.device("cpu")).in_use():
@@ -71,13 +72,13 @@ def trainable_backbones(
 ) -> StackedBackbones | SeparateModules:
     """Q modules on one graph as a Trainable: cross-entropy on the training nodes, with dropout.
 
-    Modules of our backbones must have equal sizes, and one computation serves all of them. Users' modules are called
-    one after the other. `export()` returns the modules after training.
+    Modules of this library's backbones must have equal sizes and are evaluated in one forward pass; user-defined ones
+    are called one after the other. `export()` returns the modules after training.
 
     Parameters
     ----------
     modules : sequence of nn.Module
-        Q distinct modules as `build_seeded` or `build_backbone` returns them, moved to the device of x.
+        Q distinct modules returned by `build_seeded` or `build_backbone`; they are moved to the device of x.
     x : Tensor
         Node features, float `[N, F]` shared by all or `[Q, N, F]`.
     edge_index : Tensor
@@ -85,7 +86,7 @@ def trainable_backbones(
     edge_weight : Tensor, optional
         float `[E]`.
     seeds : sequence of int or torch.Generator
-        The seed of the dropout of each problem.
+        One seed per module, for its dropout.
 
     Examples
     --------
@@ -101,19 +102,19 @@ def trainable_backbones(
     _check_modules(modules, x, seeds)
     check_edges(edge_index, edge_weight, x.shape[-2])
     modules = [module.to(x.device) for module in modules]
-    # Seeds drawn from the seeds: dropout must not draw the numbers that parameters were initialised with.
-    drawn = [read_seed(torch.Generator().manual_seed(read_seed(seed))) for seed in seeds]
+    # Derived seeds: dropout must not repeat the random numbers that initialized the parameters.
+    dropout_seeds = [read_seed(torch.Generator().manual_seed(read_seed(seed))) for seed in seeds]
     networks = [module for module in modules if isinstance(module, Network)]
     if not networks:
-        return SeparateModules(modules, x, edge_index, edge_weight, drawn)
+        return SeparateModules(modules, x, edge_index, edge_weight, dropout_seeds)
     if len(networks) < len(modules):
         raise InputError(
             "modules",
-            "all belong to a backbone of this library or all be the user's own",
+            "all be backbones of this library or all be user-defined",
             f"{len(networks)} of {len(modules)} of this library",
             "Train them separately.",
         )
-    return StackedBackbones(networks, x, edge_index, edge_weight, drawn)
+    return StackedBackbones(networks, x, edge_index, edge_weight, dropout_seeds)
 
 
 def _check_modules(modules: Sequence[nn.Module], x: Tensor, seeds: Sequence[int | torch.Generator]) -> None:
@@ -123,7 +124,7 @@ def _check_modules(modules: Sequence[nn.Module], x: Tensor, seeds: Sequence[int 
             "modules",
             "be distinct modules, one per problem and at least one",
             f"{problems}{' with duplicates' if problems else ''}",
-            "Copy them, for each is trained in place.",
+            "Copy them: each is trained in place.",
         )
     for module in modules:
         if not any(parameter.requires_grad for parameter in module.parameters()):

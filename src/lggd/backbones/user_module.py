@@ -12,19 +12,19 @@ from lggd.errors import InputError
 
 
 class _WeightArgument(Enum):
-    """How a module takes edge weights."""
+    """How `forward` of a module accepts edge weights."""
 
-    KEYWORD = "a parameter called edge_weight"
-    POSITIONAL = "a third parameter that is named after weights or required"
-    NONE = "neither"
+    KEYWORD = "a parameter named edge_weight"
+    POSITIONAL = "a third parameter that is required or has weight in its name"
+    NONE = "not at all"
 
 
 class UserModule(nn.Module):
-    """A copy of `module`, called like every backbone, its output checked.
+    """A copy of a user's module with the interface of a backbone. It checks the shape of the output.
 
-    Edge weights are passed as `edge_weight` where its forward has a parameter of that name, and else as the third
-    argument where that is named after weights or required. Otherwise they are ignored: PyG's SAGEConv, for one, has a
-    third parameter of another meaning.
+    Edge weights are passed as `edge_weight` if `forward` has a parameter of that name; otherwise as the third argument
+    if that is required or has "weight" in its name. Otherwise they are ignored: the third parameter of PyG's SAGEConv,
+    for example, has another meaning.
     """
 
     def __init__(self, module: nn.Module, num_classes: int) -> None:
@@ -56,7 +56,7 @@ def _weight_argument(module: nn.Module) -> _WeightArgument:
     parameters = inspect.signature(module.forward).parameters
     if "edge_weight" in parameters:
         return _WeightArgument.KEYWORD
-    positional = [one for one in parameters.values() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    positional = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if len(positional) > 2 and ("weight" in positional[2].name or positional[2].default is inspect.Parameter.empty):
         return _WeightArgument.POSITIONAL
     return _WeightArgument.NONE

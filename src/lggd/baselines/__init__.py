@@ -1,4 +1,4 @@
-"""The methods that learned distances are compared with, all with one contract. See `Baseline`."""
+"""The methods that LGGD is compared with. All share the interface of `Baseline`."""
 
 from lggd.baselines.baseline import Baseline
 from lggd.baselines.complement_graph import Complement

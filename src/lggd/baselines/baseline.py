@@ -1,4 +1,4 @@
-"""What LGGD is compared with: one contract for all, and one training."""
+"""The base class of all baselines, and the training that they share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lggd.validation import check_instance
 
 
 class BaselineNetworks(Trainable, Protocol):
-    """Networks of many problems that are trained side by side."""
+    """The networks of many problems, trained side by side."""
 
     def logits(self) -> Tensor:
         """The logits of all nodes, `[Q, N, K]`, without dropout."""
@@ -34,7 +34,7 @@ class BaselineNetworks(Trainable, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class BaselineProblem:
-    """What one model is trained on: its training and validation labels, int64 `[N]` with -1 elsewhere, and its seed."""
+    """The training and validation labels of one model, int64 `[N]` with -1 elsewhere, and its seed."""
 
     train: Tensor
     validation: Tensor
@@ -47,7 +47,7 @@ Problems = Sequence[BaselineProblem]
 
 @dataclass(frozen=True, eq=False)
 class BaselineData:
-    """What all problems of a pass share: node features float32 `[N, F]`, edges, their weights or None, and K."""
+    """The data shared by all problems of a pass: node features float32 `[N, F]`, edges, edge weights or None, and K."""
 
     x: Tensor
     edge_index: Tensor
@@ -62,11 +62,11 @@ class BaselineData:
 
 @dataclass(eq=False, repr=False)
 class Baseline(NodeClassifier):
-    """A method that classifies the nodes of the graph it is fitted to; used as `LGGDClassifier` is.
+    """Base class of the methods that LGGD is compared with, with the interface of `LGGDClassifier`.
 
-    Baselines are transductive: they predict for the graph they were fitted to. `probabilities_` float32 `[N, K]` are
-    their predictions; see `NodeClassifier` for the other attributes. With `lggd.fit_together`, those that differ in
-    nothing but labels and seed share a pass.
+    Baselines are transductive: they predict only for the graph they were fitted to. Their predictions are
+    `probabilities_`, float32 `[N, K]`; see `NodeClassifier` for the other attributes. With `lggd.fit_together`,
+    baselines that differ only in labels and seed are trained in one pass.
     """
 
     _: KW_ONLY
@@ -76,33 +76,32 @@ class Baseline(NodeClassifier):
     def __post_init__(self) -> None:
         self.probabilities_: Tensor  # set by fit
 
-    # -- what a method implements ---------------------------------------------------------------------------------
+    # -- to be implemented by subclasses --------------------------------------------------------------------------
 
     @abstractmethod
     def _check(self) -> None:
-        """Raises an `InputError` where a setting of the method is wrong."""
+        """Raises an `InputError` if a setting of the method is invalid."""
 
     @abstractmethod
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        """Networks to be trained, one per problem.
+        """Returns the untrained networks, one per problem.
 
-        Called once for all problems of a pass, on the first of its models. Whatever comes before training, such as
-        preprocessing or pretraining, happens here.
+        Called once for all problems of a pass, on the first of its models. Preprocessing and pretraining happen here.
         """
 
     def _capacity(self, data: BaselineData) -> int:
-        """How many problems may share a pass on such data, where memory or the method sets a limit."""
+        """Returns the maximum number of problems per pass; override it if memory or the method sets a limit."""
         return UNLIMITED
 
-    # -- the contract ---------------------------------------------------------------------------------------------
+    # -- the interface of NodeClassifier --------------------------------------------------------------------------
 
     @property
     def accepts_labels(self) -> bool:
-        """Whether `add_labels` works: baselines must be trained again."""
+        """Whether `add_labels` is supported: baselines must be trained again."""
         return False
 
     def check_settings(self) -> None:
-        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        """Raises an `InputError` if a setting is invalid for any data."""
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
         self._check()
 
@@ -132,7 +131,7 @@ class Baseline(NodeClassifier):
 
 @dataclass(frozen=True, eq=False)
 class BaselineRequest(TrainingRequest):
-    """The training that one baseline needs."""
+    """The request of one baseline to be trained."""
 
     order: ClassVar[int] = 1
     kind: ClassVar[str] = "training"
@@ -143,7 +142,7 @@ class BaselineRequest(TrainingRequest):
     task: FitTask
 
     def key(self) -> tuple[Any, ...]:
-        """Everything but the seed."""
+        """Requests with equal keys share a pass: everything but the seed."""
         settings = [getattr(self.model, field.name) for field in fields(self.model) if field.name != "seed"]
         return (self.task.inputs, self.data.num_classes, type(self.model), *settings)
 
@@ -163,8 +162,8 @@ class BaselineRequest(TrainingRequest):
         networks = model._networks(requests[0].data, problems, callback)
         logits, history = train_problems(networks, problems, model.optimization, stage, callback, checkpoint)
         return [
-            (torch.softmax(one, dim=1).float(), curves_of(history, problem.name))
-            for one, problem in zip(logits, problems, strict=True)
+            (torch.softmax(own, dim=1).float(), curves_of(history, problem.name))
+            for own, problem in zip(logits, problems, strict=True)
         ]
 
 
@@ -176,9 +175,9 @@ def train_problems(
     callback: Callback | None,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[Tensor, History]:
-    """Trains networks on the problems of a pass; returns their logits `[Q, N, K]` in the best states, and curves."""
-    targets, validation = (torch.stack([getattr(one, split) for one in problems]) for split in ("train", "validation"))
-    engine = Engine(networks, targets, validation, optimization, [one.name for one in problems])
+    """Trains the networks of a pass; returns their logits `[Q, N, K]` in the best states, and the training curves."""
+    targets, validation = (torch.stack([getattr(each, name) for each in problems]) for name in ("train", "validation"))
+    engine = Engine(networks, targets, validation, optimization, [each.name for each in problems])
     history = train(engine, stage, callback, checkpoint)
     engine.load_best()
     return networks.logits(), history

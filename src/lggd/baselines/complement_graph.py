@@ -18,11 +18,11 @@ from lggd.training.progress import Callback, Progress
 from lggd.training.randomness import read_seed
 from lggd.validation import check_int, check_positive, check_real
 
-# At most so many training nodes are compared pairwise: pairs and lists take memory by their square.
+# Maximum number of training nodes that are compared pairwise: memory grows with its square.
 MAX_COMPARED = 1000
-# The most pairs sampled per epoch, and the longest half of a ranked list.
+# Maximum number of pairs sampled per epoch, and of nodes in each half of a ranked list.
 MAX_SAMPLED_PAIRS, MAX_HALF = 10_000, 200
-# The relevance of the first three blocks of a list, each of this fraction of half of it. The rest has relevance 1.
+# Relevance of the first three blocks of a ranked list, each this fraction of half its length. The rest has relevance 1.
 RELEVANCE, BLOCK_FRACTION = (4.0, 3.0, 2.0), 0.4
 
 
@@ -31,7 +31,7 @@ RELEVANCE, BLOCK_FRACTION = (4.0, 3.0, 2.0), 0.4
 class Complement:
     """Settings of GOAL's complement graph.
 
-    An MLP, 2 · `hidden` wide and `hidden` at its end, embeds the nodes. It minimizes the sum of three losses on the
+    An MLP with hidden layers of width 2 · `hidden` embeds the nodes. It minimizes the sum of three losses on the
     training nodes: cross-entropy, same-class link prediction and ranking by similarity (see `SimilarityLoss`).
 
     Parameters
@@ -45,7 +45,7 @@ class Complement:
     lr : float
         Learning rate of Adam.
     candidates : float
-        Fraction of the nodes, drawn at random, that edges may lead to, in (0, 1].
+        Fraction of the nodes, drawn at random, that may be targets of edges, in (0, 1].
 
     Examples
     --------
@@ -75,10 +75,10 @@ def complement_graphs(
     seeds: Sequence[int],
     callback: Callback | None,
 ) -> list[Tensor]:
-    """For each problem the edges from every node to the k least similar candidates, `[2, N·k]`, or to all if fewer.
+    """For each problem, edges from every node to the k least similar candidates, `[2, N·k]`, or to all if fewer.
 
-    `inputs` of the encoders are `[N, F]` or `[Q, N, F]`, the node features `x` `[N, F]` rank the lists, and `train` is
-    int64 `[Q, N]`, a class or -1.
+    `inputs` are those of the encoders, `[N, F]` or `[Q, N, F]`; the node features `x` `[N, F]` rank the lists; `train`
+    is int64 `[Q, N]`, a class or -1.
     """
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     nodes = inputs.shape[-2]
@@ -89,7 +89,7 @@ def complement_graphs(
 
 
 def least_similar(z: Tensor, candidates: Tensor, k: int) -> Tensor:
-    """Edges from every node i to the k candidates c with the smallest ⟨z_i, z_c⟩, `[2, N·k]`; i itself may be one.
+    """Edges from every node i to the k candidates c with the smallest ⟨z_i, z_c⟩, `[2, N·k]`, possibly i itself.
 
     >>> least_similar(torch.tensor([[1.0], [-1.0], [2.0]]), torch.tensor([0, 1]), k=1).tolist()
     [[0, 1, 2], [1, 0, 1]]
@@ -101,7 +101,7 @@ def least_similar(z: Tensor, candidates: Tensor, k: int) -> Tensor:
 
 
 class _Encoders:
-    """Encoders of Q problems, trained side by side, each as if alone."""
+    """The encoders of Q problems, trained side by side and independently."""
 
     def __init__(
         self, settings: Complement, inputs: Tensor, x: Tensor, train: Tensor, generators: Sequence[torch.Generator]
@@ -132,11 +132,11 @@ class _Encoders:
             losses = step()
             if callback is not None:
                 callback(Progress("complement", epoch + 1, self.settings.epochs))
-        # Checked once at the end: an epoch on a GPU need not wait for the last one.
+        # Checked once at the end, so that no epoch waits for the GPU.
         if not bool(losses.isfinite().all()):
             raise FloatingPointError(
-                f"The loss of the complement must stay finite, got {losses.tolist()}. Lower its `lr`, now "
-                f"{self.settings.lr}, or check that the node features `x` are finite."
+                f"The loss of the complement graph must be finite, got {losses.tolist()}. Lower `complement.lr` "
+                f"(currently {self.settings.lr}), or check that the node features `x` are finite."
             )
         step.reset()
         with torch.no_grad():
@@ -165,10 +165,10 @@ class _Encoders:
         return self.inputs[torch.arange(len(nodes), device=nodes.device).unsqueeze(1), nodes]
 
     def _sample_pairs(self) -> tuple[Tensor, Tensor]:
-        """Ordered pairs of any nodes, first and then second ends, `[Q, 2m]`; and which are negatives, `[Q, m]`.
+        """Random ordered pairs of nodes, first ends and then second ends, `[Q, 2m]`; and which are negative, `[Q, m]`.
 
-        As many as there are positives, i ≤ j of one class. A positive is excluded in that direction only, so that some
-        negatives are of one class, too.
+        As many as there are positive pairs, i ≤ j of one class. A positive pair is excluded in this direction only, so
+        that some negatives are pairs of one class, too.
         """
         sampled = []
         for generator, positives in zip(self.sampling, self.loss.num_positives, strict=True):
@@ -183,16 +183,16 @@ class _Encoders:
 
 
 class SimilarityLoss:
-    """The loss of embeddings z of the n training nodes of each problem, the sum of three.
+    """The loss of embeddings z of the n training nodes of each problem: the sum of three losses.
 
-    * Classes: the cross-entropy with z as logits, the first K of which stand for the classes.
+    * Classes: the cross-entropy with the first K entries of z as logits.
     * Pairs: −mean log σ(⟨z_i, z_j⟩) over the pairs i ≤ j of one class, −mean log(1 − σ(⟨z_i, z_j⟩)) over negatives.
     * Ranking (ListNet): for each node, the ℓ most similar nodes of its class and then the ℓ most similar others, where
-      ℓ is the size of the smallest class and similarity the product of features, 0 with oneself. The cross-entropy
-      between the softmax of the relevance, 4, 3, 2 and 1 from the first on, and that of ⟨z_i, z_list⟩.
+      ℓ is the size of the smallest class and similarity the dot product of features, 0 for a node with itself. The
+      loss is the cross-entropy between the softmax of the relevance (4, 3, 2 and 1 in this order) and of ⟨z_i, z_list⟩.
 
-    `x` are the features `[Q, n, F]`, `labels` the classes `[Q, n]`, -1 as padding. All pairs are weighted instead of
-    gathered: the gradient of gathering is not deterministic on a GPU.
+    `x` are the features `[Q, n, F]`, `labels` the classes `[Q, n]`, padded with -1. Pairs are selected by weights and
+    not by gathering, whose gradient is not deterministic on a GPU.
     """
 
     def __init__(self, x: Tensor, labels: Tensor) -> None:
@@ -208,12 +208,12 @@ class SimilarityLoss:
         self.relevance = torch.zeros_like(self.positive)
         for target, features, y, n in zip(self.relevance, x, labels, exists.sum(1).tolist(), strict=True):
             target[:n, :n] = relevance(features[:n], y[:n])
-        # Padding lists itself alone, so that its loss is 0.
+        # The list of a padding node is the node itself, so that its loss is 0.
         self.unlisted = (self.relevance == 0) & ~torch.diag_embed(~exists)
         self.node_weight = exists / exists.sum(1, keepdim=True)
 
     def __call__(self, z: Tensor, left: Tensor, right: Tensor, negative: Tensor) -> Tensor:
-        """The losses `[Q]` of embeddings of the training nodes and of both ends of sampled pairs."""
+        """The losses `[Q]`, from the embeddings of the training nodes and of both ends of the sampled pairs."""
         score = z[:, : self.positive.shape[1]]
         score = score @ score.transpose(1, 2)
         log_probability = torch.log_softmax(z, dim=2)[:, :, : self.classes.shape[2]]
@@ -221,9 +221,9 @@ class SimilarityLoss:
         return classes + self._pairs(score, left, right, negative) + self.ranking(score)
 
     def _pairs(self, score: Tensor, left: Tensor, right: Tensor, negative: Tensor) -> Tensor:
-        of_positives = (self.positive * functional.softplus(-score)).sum((1, 2))
-        of_negatives = (negative * functional.softplus((left * right).sum(2))).sum(1)
-        return of_positives + of_negatives / negative.sum(1).clamp(min=1)
+        positive_loss = (self.positive * functional.softplus(-score)).sum((1, 2))
+        negative_loss = (negative * functional.softplus((left * right).sum(2))).sum(1)
+        return positive_loss + negative_loss / negative.sum(1).clamp(min=1)
 
     def ranking(self, score: Tensor) -> Tensor:
         """The ranking loss `[Q]` of the scores of all pairs `[Q, n, n]`."""
@@ -232,9 +232,9 @@ class SimilarityLoss:
 
 
 def relevance(x: Tensor, labels: Tensor) -> Tensor:
-    """The relevance of each training node to each, `[n, n]`: the softmax over the list of a row, 0 outside of it.
+    """The relevance of training nodes to each other, `[n, n]`: a softmax over the ranked list of each row, 0 elsewhere.
 
-    `x` is `[n, F]`, `labels` `[n]`. A node is in its own list only where no other of its class is similar to it.
+    `x` is `[n, F]`, `labels` `[n]`. A node is in its own list only if too few nodes of its class are similar to it.
 
     >>> relevance(torch.tensor([[2.0], [1.0], [3.0]]), torch.tensor([0, 0, 1])).tolist()
     [[0.0, 0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 0.0, 0.5]]
@@ -259,7 +259,7 @@ def _relevance_points(half: int) -> list[float]:
 
 
 def _training_nodes(labels: Tensor, generator: torch.Generator) -> Tensor:
-    """The training nodes; in random order where they are too many to compare all."""
+    """The training nodes; in random order if there are too many to compare all."""
     nodes = (labels >= 0).nonzero().squeeze(1)
     order = torch.randperm(len(nodes), generator=generator).to(nodes.device)
     return nodes[order] if len(nodes) > MAX_COMPARED else nodes

@@ -22,14 +22,14 @@ from lggd.validation import check_real
 class DropEdge(Baseline):
     """DropEdge (Rong et al., 2020): a backbone trained on a random subset A' of the edges, evaluated on all of them.
 
-    Every epoch drops each direction of an edge independently with probability p, the same for all layers, and
-    normalizes the rest, for a GCN as D̃^-½ (A' + I) D̃^-½, instead of scaling it by 1/(1 - p). Self-loops are never
-    dropped. With p=0 it is the backbone itself, bit for bit.
+    In every epoch, each direction of an edge is dropped independently with probability p, for all layers alike. The
+    rest is normalized again, for a GCN to D̃^-½ (A' + I) D̃^-½, and not scaled by 1/(1 - p). Self-loops are never
+    dropped. With p=0 the result equals that of the backbone alone, bit for bit.
 
     Parameters
     ----------
     p : float
-        Probability of DROPPING an edge, in [0, 1]; the authors' code has that of keeping one, 1 - p.
+        Probability of dropping an edge, in [0, 1]; the authors' code sets the probability of keeping it, 1 - p.
     backbone : GCN, JKNet or ChebNet
         The network.
 
@@ -55,7 +55,7 @@ class DropEdge(Baseline):
 
 
 class _EdgeDropout(StackedBackbones):
-    """Networks trained on random subsets of the edges, each on its own."""
+    """Networks trained on random subsets of the edges, a different one for each problem."""
 
     def __init__(self, model: DropEdge, data: BaselineData, problems: Problems) -> None:
         modules, seeds = build_backbones(model.backbone, data, problems)
@@ -71,7 +71,7 @@ class _EdgeDropout(StackedBackbones):
     def _sample_kept(self) -> Tensor:
         """The edges that each problem keeps in this epoch, bool `[Q, E]`."""
         shape, device = len(self.matrix.weight), self.x.device
-        return torch.stack([torch.rand(shape, generator=one, device=device) >= self.p for one in self.generators])
+        return torch.stack([torch.rand(shape, generator=rng, device=device) >= self.p for rng in self.generators])
 
 
 class SubsampledAdjacency:

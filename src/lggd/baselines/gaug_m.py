@@ -1,4 +1,4 @@
-"""GAug-M (Zhao et al., 2021): a backbone on a graph from which an edge predictor removed edges and added others."""
+"""GAug-M (Zhao et al., 2021): a backbone on a graph whose edges an edge predictor has removed or added."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from lggd.validation import check_int, check_real
 
 @dataclass(eq=False, repr=False)
 class GAugM(Baseline):
-    """GAug-M (Zhao et al., 2021): a backbone on a modified graph, in training and in evaluation.
+    """GAug-M (Zhao et al., 2021): a backbone trained and evaluated on a modified graph.
 
     A variational graph autoencoder embeds the nodes; the larger zᵢ·zⱼ, the more likely (i, j) is an edge. The least
-    likely edges are removed and the most likely other pairs are added. Counts are fractions of the undirected edges,
-    rounded down; self-loops stay and do not count. Added edges have weight 1. Edges must go in both directions. No
-    label is used, and the modified graph is the same for all splits.
+    likely edges are removed, and the most likely other pairs are added with weight 1. Counts are fractions of the
+    number of undirected edges, rounded down; self-loops remain and do not count. The graph must be undirected. Labels
+    are not used, so that the modified graph is the same for all splits.
 
     Parameters
     ----------
@@ -56,12 +56,12 @@ class GAugM(Baseline):
     backbone: Backbone = GCN()
 
     def transform(self, data: Any) -> Any:
-        """A shallow copy of PyG data with the modified edges, and with `edge_weight` where it had weights."""
+        """Return a shallow copy of PyG data with the modified edges, and with `edge_weight` if it had weights."""
         self._check()
         x = check_node_features(data)
         x = (x if x.layout == torch.strided else x.to_dense()).float()
         edges, weight = self._modified(x, *read_edges(data, len(x)), None)
-        # Copies: the user may change them, the cache must not change.
+        # Copies, so that users cannot modify the cache.
         return with_edges(data, edges.clone(), None if weight is None else weight.clone())
 
     def _check(self) -> None:
@@ -78,7 +78,7 @@ class GAugM(Baseline):
     def _modified(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, callback: Callback | None
     ) -> tuple[Tensor, Tensor | None]:
-        """The edges `[2, E']` and weights of the modified graph."""
+        """Returns the edges `[2, E']` and weights of the modified graph."""
         if not self.remove and not self.add:
             return edge_index, edge_weight
         key = content_key(x, edge_index, edge_weight), int(self.predictor_epochs), self.predictor_seed
@@ -94,7 +94,7 @@ class GAugM(Baseline):
         )
 
 
-# A comparison comes back to one autoencoder for all fractions, and to one modified graph for every split.
+# A comparison uses the same autoencoder for all fractions, and the same modified graph for every split.
 _EMBEDDINGS: Cache[Tensor] = Cache(capacity=8)
 _GRAPHS: Cache[tuple[Tensor, Tensor | None]] = Cache(capacity=8)
 
@@ -102,9 +102,9 @@ _GRAPHS: Cache[tuple[Tensor, Tensor | None]] = Cache(capacity=8)
 def modify_edges(
     z: Tensor, edge_index: Tensor, edge_weight: Tensor | None, remove: float, add: float
 ) -> tuple[Tensor, Tensor | None]:
-    """Removes the least likely edges by embeddings `[N, D]` and appends the most likely other pairs, both ways."""
+    """Removes the least likely edges by embeddings `[N, D]` and adds the most likely other pairs in both directions."""
     size, pairs = len(z), undirected_edges(edge_index, len(z))
-    # Of equal products the first pairs are removed.
+    # A stable sort removes the first of several equally likely pairs.
     order = (z[pairs[0]] * z[pairs[1]]).sum(1).argsort(stable=True)
     removed = pairs[:, order[: int(remove * pairs.shape[1])]]
     pair = edge_index.amin(0) * size + edge_index.amax(0)
@@ -117,11 +117,11 @@ def modify_edges(
 
 
 def most_likely(z: Tensor, pairs: Tensor, count: int) -> Tensor:
-    """The `count` pairs i < j outside the sorted `pairs` with the largest products, or all if fewer: `[2, count]`."""
+    """The `count` pairs i < j with the largest products, or all if fewer, without the sorted `pairs`: `[2, count]`."""
     size = len(z)
     count = min(count, size * (size - 1) // 2 - pairs.shape[1])
     best, position = z.new_empty(0), pairs.new_empty(0)
-    # Some rows at a time: the products of all pairs would take N² numbers.
+    # In blocks of rows: the products of all pairs would need N² entries.
     for start, end in row_blocks(size, z.device):
         score = z[start:end] @ z.t()
         score.masked_fill_(torch.ones_like(score, dtype=torch.bool).tril_(start), -torch.inf)

@@ -30,11 +30,11 @@ from lggd.training.progress import Callback
 from lggd.training.targets import Targets
 from lggd.validation import check_int, check_positive, check_real
 
-# Fraction of the free memory that the graphs of a pass may take.
+# Fraction of the free memory that the sampled graphs of a pass may use.
 MEMORY_FRACTION = 0.3
-# Numbers per pair of nodes and problem: stored, and temporary for the pairs of a block.
+# Entries per pair of nodes and problem: stored for all pairs, and temporary for the pairs of a block.
 STORED_PER_PAIR, TEMPORARY_PER_PAIR = 1.5, 6
-# The parameters of the edge predictor, among those of the classifier.
+# Names of the edge predictor's parameters, which are stacked with those of the classifier.
 FIRST, SECOND = "predictor.first", "predictor.second"
 
 
@@ -42,13 +42,14 @@ FIRST, SECOND = "predictor.first", "predictor.second"
 class GAugO(Baseline):
     """GAug-O (Zhao et al., 2021): a GCN trained on graphs sampled by an edge predictor that is trained with it.
 
-    The predictor embeds the nodes, Z = ReLU(Â(ÂXW₀)W₁), without bias, rows of X divided by their L1 norm. A pair is an
-    edge with probability P = α ZZᵀ/max(ZZᵀ) + (1 - α) A. Every epoch samples a graph, runs the classifier on it and
-    minimizes its cross-entropy + β · (the reconstruction loss of ZZᵀ on the original graph), through the samples too.
-    Only the classifier has weight decay. Both are pretrained on the original graph, which is also used in evaluation.
+    The predictor embeds the nodes by Z = ReLU(Â(ÂXW₀)W₁), with rows of X divided by their L1 norm. A pair is an edge
+    with probability P = α ZZᵀ/max(ZZᵀ) + (1 - α) A. Every epoch samples a graph, evaluates the classifier on it and
+    minimizes its cross-entropy + β · (the reconstruction loss of ZZᵀ on the original graph). Gradients also flow
+    through the samples. Only the classifier has weight decay. Both networks are pretrained on the original graph, which
+    is also used in evaluation.
 
-    Edges must go in both directions. Weights count in Â and in evaluation; a sampled edge has weight 1. Memory and time
-    grow with N².
+    The graph must be undirected. Edge weights are used in Â and in evaluation; sampled edges have weight 1. Memory and
+    time grow with N².
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ class GAugO(Baseline):
             check_int(name, getattr(self, name), 0)
         for name in ("predictor_hidden", "predictor_size"):
             check_int(name, getattr(self, name), 1)
-        check_backbone_kind(self.backbone, (GCN,), "Only it is written for dense graphs.")
+        check_backbone_kind(self.backbone, (GCN,), "Only GCN supports dense graphs.")
 
     def _capacity(self, data: BaselineData) -> int:
         free, size = free_memory(data.x.device), data.num_nodes
@@ -109,7 +110,7 @@ class GAugO(Baseline):
 
 
 class _JointTraining(StackedBackbones):
-    """Classifiers, each with an edge predictor that samples the graphs of its training."""
+    """Classifiers, each trained on graphs sampled by its own edge predictor."""
 
     def __init__(self, model: GAugO, data: BaselineData, problems: Problems) -> None:
         features, size = data.x.shape[1], data.num_nodes
@@ -120,7 +121,7 @@ class _JointTraining(StackedBackbones):
         self.normalized_x = functional.normalize(data.x, p=1, dim=1)
         self.reconstruction = ReconstructionLoss(pairs, size)
         self.sampled = SampledGraphs(pairs, size, self.generators, model.alpha, model.temperature)
-        # The first derived seed is that of the dropout.
+        # The first derived seed is used for dropout.
         generators = [torch.Generator().manual_seed(derived_seeds(problem.seed, 2)[1]) for problem in problems]
         shapes = {FIRST: (model.predictor_hidden, features), SECOND: (model.predictor_size, model.predictor_hidden)}
         for name, shape in shapes.items():
@@ -128,7 +129,7 @@ class _JointTraining(StackedBackbones):
             self.stacked[name] = weights.to(data.x).requires_grad_()
 
     def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
-        """Adam without weight decay of the predictors."""
+        """Adam without weight decay for the predictors."""
         return adam_without_decay_of((FIRST, SECOND), self.stacked, optimizations[0])
 
     def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
@@ -148,7 +149,7 @@ class _JointTraining(StackedBackbones):
         return functional.relu(self.graph(batched_linear(hidden, self.stacked[SECOND]))).contiguous()
 
     def pretrain(self, train: Tensor, callback: Callback | None) -> None:
-        """Trains the predictors to reconstruct the original graph, then the classifiers on it, for labels `[Q, N]`."""
+        """Trains the predictors to reconstruct the original graph, then the classifiers on it with labels `[Q, N]`."""
         model, targets = self.model, Targets(train, "train")
         predictor = torch.optim.Adam([self.stacked[FIRST], self.stacked[SECOND]], lr=model.optimization.lr, fused=True)
         minimize(
@@ -168,7 +169,7 @@ class _JointTraining(StackedBackbones):
 
 
 def _scaled_to_unit(z: Tensor) -> Tensor:
-    """Z / √max(ZZᵀ) per problem. The largest product is that of an embedding with itself."""
+    """Z / √max(ZZᵀ) per problem; the maximum is attained on the diagonal."""
     largest = z.square().sum(2).amax(1).view(-1, 1, 1)
-    # Zeros stay zeros, where no unit is active any more.
+    # Keeps zeros if no unit is active any more.
     return z / largest.clamp(min=torch.finfo(z.dtype).tiny).sqrt()

@@ -18,9 +18,9 @@ from lggd.training.progress import Callback
 class GDC(Baseline):
     """Graph diffusion convolution (Gasteiger et al., 2019): a backbone on the graph of each node's strongest partners.
 
-    The edges are those of `lggd.diffusion.DiffusionGraph(kernel, k, dim)`, in training and in evaluation. GCN and JKNet
-    use their weights directly, without self-loops and further normalization; ChebNet normalizes them as those of any
-    graph, GAT ignores them. Edges must go in both directions. No label is used.
+    Training and evaluation use the edges of `lggd.diffusion.DiffusionGraph(kernel, k, dim)`. GCN and JKNet multiply by
+    their weights directly, without self-loops and further normalization; ChebNet normalizes them as usual; GAT ignores
+    them. The graph must be undirected. Labels are not used.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class GDC(Baseline):
     k : int
         Number of edges per node.
     dim : {0, 1}
-        0 keeps the strongest edges into a node, 1 those out of it.
+        0 keeps the strongest edges into each node, 1 those out of it.
     backbone : GCN, GAT, ChebNet or JKNet
         The network.
 
@@ -47,7 +47,7 @@ class GDC(Baseline):
     backbone: Backbone = GCN()
 
     def transform(self, data: Any) -> Any:
-        """A shallow copy of PyG data with the new `edge_index` and `edge_weight`."""
+        """Return a shallow copy of PyG data with the new `edge_index` and `edge_weight`."""
         self._check()
         return self._diffusion.transform(data)
 

@@ -24,14 +24,14 @@ from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.validation import check_instance, check_int, check_real
 
-# Width and number of the first layer's heads, and the dropout of attention.
+# Width and number of heads of the first attention layer, and the dropout rate of attention weights.
 ATTENTION = GAT(hidden=16, heads=8, dropout=0.6)
 # PyG's slope of LeakyReLU below 0.
 NEGATIVE_SLOPE = 0.2
-# Rows with a squared norm below this are taken for zeros: their direction would be rounding errors.
+# Rows with a smaller squared norm are treated as zero: their direction would be a rounding error.
 MIN_SQUARED_NORM = 1e-30
-# The fraction of the free memory that a pass may use; bytes per edge of a complement, with its transpose and their
-# sorting; and float32 values per hidden unit of a node.
+# Fraction of the free memory that a pass may use; bytes per edge of a complement graph, including its transpose and
+# sorting; float32 values per hidden unit and node.
 MEMORY_FRACTION, BYTES_PER_EDGE, VALUES_PER_UNIT = 0.6, 100, 16
 
 
@@ -39,32 +39,32 @@ MEMORY_FRACTION, BYTES_PER_EDGE, VALUES_PER_UNIT = 0.6, 100, 16
 class GOAL(Baseline):
     """Graph complementary learning (Zheng et al., 2023), for homophilic graphs.
 
-    1. An attention network is trained on the classes (`pretrain`).
-    2. From its logits, or else from x, a complement graph is built: edges from each node to the `k` least similar ones.
-    3. Two layers without bias, activation and dropout are trained on x,
+    1. With `pretrain`, an attention network is trained to predict the classes.
+    2. From its logits, or from x, a complement graph is built: edges from each node to the `k` least similar ones.
+    3. Two layers without bias, activation and dropout are trained on x:
 
            H ← α HW + β PW − γ rn(S_q H W) − δ rn(S_q P W)   with   P = S_h H,   H⁰ = rn(X)
 
-       where S_h is the normalized graph with self-loops, S_q the normalized complement without, and rn divides rows by
-       their norm. Edge weights count in S_h.
+       where S_h is the normalized graph with self-loops, S_q the normalized complement without them, and rn divides
+       rows by their norm. Edge weights are used in S_h.
 
-    The defaults of k and α to δ are the authors' for CiteSeer; for Cora they published none. On equal validation
-    accuracy the authors select the last epoch; here, as for all methods, it is the first.
+    The defaults of k and α to δ are the authors' values for CiteSeer; they published none for Cora. Of epochs with the
+    same validation accuracy the authors select the last one; here, as for all methods, it is the first.
 
     Parameters
     ----------
     k : int
-        Edges per node of the complement.
+        Number of edges per node of the complement graph.
     alpha, beta, gamma, delta : float
         Weights α, β, γ and δ of the node, its neighbours, its neighbours in the complement, and their neighbours.
     hidden : int
         Width of the first layer.
     pretrain : bool
-        Whether the complement is built from class logits instead of x.
+        Whether to build the complement graph from class logits instead of x.
     pretraining : Optimization
         Training of the attention network.
     complement : Complement
-        Training of the embeddings behind the complement.
+        Training of the embeddings that define the complement graph.
 
     Examples
     --------
@@ -91,10 +91,10 @@ class GOAL(Baseline):
         for name in ("k", "hidden"):
             check_int(name, getattr(self, name), 1)
         for name in ("alpha", "beta", "gamma", "delta"):
-            remedy = "Its sign is part of the method."
+            remedy = "The formula contains the sign already."
             check_real(name, getattr(self, name), 0, closed="left", rule="be 0 or above", remedy=remedy)
         if not any((self.alpha, self.beta, self.gamma, self.delta)):
-            raise InputError("alpha", "be positive where `beta`, `gamma` and `delta` are 0", "0", "Raise one.")
+            raise InputError("alpha", "be positive if `beta`, `gamma` and `delta` are 0", "0", "Raise one.")
         check_instance("pretrain", self.pretrain, bool, "True or False")
         check_instance("pretraining", self.pretraining, Optimization, "Optimization(…)")
         check_instance("complement", self.complement, Complement, "Complement(…)")
@@ -137,9 +137,9 @@ def normalized_rows(rows: Tensor) -> Tensor:
 
 
 def normalized_complements(graphs: Sequence[Tensor], num_nodes: int) -> SparseMatrix:
-    """D^-½ (A + Aᵀ) D^-½ of Q graphs `[2, E]`, the diagonal blocks of a matrix of Q·N rows.
+    """D^-½ (A + Aᵀ) D^-½ of Q graphs `[2, E]`, as the diagonal blocks of one matrix `[Q·N, Q·N]`.
 
-    Duplicate edges count as often as they occur. A node without edges has a row of zeros.
+    Duplicate edges are added up. A node without edges has a row of zeros.
     """
     blocks = torch.cat([edges + q * num_nodes for q, edges in enumerate(graphs)], dim=1)
     pattern = SparsePattern.from_edges(torch.cat([blocks, blocks.flip(0)], dim=1), len(graphs) * num_nodes)
@@ -150,7 +150,7 @@ def normalized_complements(graphs: Sequence[Tensor], num_nodes: int) -> SparseMa
 class GOALGraph:
     """A normalized graph and the normalized complements of Q problems, `[Q·N, Q·N]`; `weights` are α to δ.
 
-    What the first layer multiplies by its weights is constant and computed once.
+    The inputs of the first layer do not depend on its parameters and are computed once.
     """
 
     def __init__(
@@ -160,16 +160,16 @@ class GOALGraph:
         h = normalized_rows(x.detach()).unsqueeze(0)
         p = graph(h)
         self.x_near = (self.alpha * h + self.beta * p).squeeze(0)
-        # Shared by all problems up to here; each has its own complement.
+        # Up to here, values are shared by all problems; each has its own complement.
         problems = complement.shape[0] // len(x)
         self.x_far = self.far(h.expand(problems, -1, -1), p.expand(problems, -1, -1))
 
     def far(self, h: Tensor, p: Tensor) -> list[tuple[float, Tensor]]:
-        """The terms to subtract, before rn: γ and S_q H, δ and S_q P; those of weight 0 are left out."""
+        """The terms to subtract, before rn: γ and S_q H, δ and S_q P; terms of weight 0 are omitted."""
         terms = [(weight, term) for weight, term in ((self.gamma, h), (self.delta, p)) if weight]
         if not terms:
             return []
-        # One wide product serves both.
+        # One wide product for both terms.
         wide = torch.cat([term for _, term in terms], dim=2)
         products = self.complement(wide.reshape(1, -1, wide.shape[2])).view(wide.shape).chunk(len(terms), dim=2)
         return [(weight, product) for (weight, _), product in zip(terms, products, strict=True)]
@@ -199,7 +199,7 @@ class _ConvolutionNetwork(Network):
 
 
 class AttentionNetwork(Network):
-    """Attention layers F → 8 · 16 → 128 → K without activation between them; only attention has dropout."""
+    """Attention layers F → 8 · 16 → 128 → K without activations between them; only attention weights have dropout."""
 
     def __init__(self, in_channels: int, num_classes: int) -> None:
         from torch_geometric.nn import GATConv
@@ -226,7 +226,7 @@ def pretrained_logits(
     optimization: Optimization,
     callback: Callback | None,
 ) -> Tensor:
-    """Trains an attention network per problem; returns the logits of its best epoch, `[Q, N, K]`."""
+    """Trains one attention network per problem; returns the logits of its best epoch, `[Q, N, K]`."""
     problems = [replace(problem, seed=seed) for problem, seed in zip(problems, seeds, strict=True)]
     build = partial(AttentionNetwork, data.x.shape[1], data.num_classes)
     modules, dropout_seeds = build_modules(problems, build, data.x.device)

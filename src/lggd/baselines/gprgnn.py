@@ -29,9 +29,9 @@ from lggd.validation import check_fraction, check_int, check_real
 class GPRGNN(Baseline):
     """GPR-GNN (Chien et al., 2021): Σ_k γ_k Â^k H with learned γ, k = 0, …, `hops`, and an MLP H of the node features.
 
-    H = W₂ dropout(ReLU(W₁ dropout(x) + b₁)) + b₂, and Â is that of a GCN. γ is learned without constraints and weight
-    decay; it starts as personalized PageRank: γ_k = α(1 - α)^k, and (1 - α)^hops for the last. The default optimization
-    is the one published for Cora.
+    H = W₂ dropout(ReLU(W₁ dropout(x) + b₁)) + b₂, and Â is the normalized adjacency matrix of a GCN. γ is learned
+    without constraints and weight decay, and initialized to personalized PageRank: γ_k = α(1 - α)^k, and (1 - α)^hops
+    for the last. The default optimization is the one published for Cora.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class GPRGNN(Baseline):
     hidden : int
         Width of the hidden layer.
     dropout : float
-        Dropout rate of inputs and hidden values.
+        Dropout rate of inputs and hidden layer.
     propagation_dropout : float
         Dropout rate of H.
 
@@ -86,7 +86,7 @@ def pagerank_coefficients(alpha: float, hops: int) -> Tensor:
 
 class _PolynomialNetwork(Network):
     def __init__(self, model: GPRGNN, in_channels: int, num_classes: int) -> None:
-        # GCN stands for the settings that stacking needs: the dropout, and whether two networks are equal.
+        # GCN provides the settings that stacking needs: the dropout rate, and whether two networks are equal.
         super().__init__(GCN(model.hidden, model.dropout), normalized_adjacency)
         self.first, self.second = nn.Linear(in_channels, model.hidden), nn.Linear(model.hidden, num_classes)
         self.gamma = nn.Parameter(pagerank_coefficients(model.alpha, model.hops))
@@ -113,7 +113,7 @@ def _polynomial(scores: Tensor, gamma: Tensor, adjacency: SparseMatrix) -> Tenso
 
 
 class _PolynomialTraining(StackedBackbones):
-    """Networks with a separate dropout of the scores, whose γ has no weight decay."""
+    """Networks with a separate dropout rate for the scores, and no weight decay for γ."""
 
     def __init__(self, model: GPRGNN, data: BaselineData, problems: Problems) -> None:
         build = partial(_PolynomialNetwork, model, data.x.shape[1], data.num_classes)
@@ -122,7 +122,7 @@ class _PolynomialTraining(StackedBackbones):
         self.score_keep_level = keep_level(model.propagation_dropout)
 
     def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
-        """Adam without weight decay of γ."""
+        """Adam without weight decay for γ."""
         return adam_without_decay_of(("gamma",), self.stacked, optimizations[0])
 
     def _training_losses(self, targets: Targets) -> Tensor:

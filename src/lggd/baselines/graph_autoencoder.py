@@ -1,6 +1,6 @@
 """Graph autoencoders: node embeddings Z whose products zᵢ·zⱼ predict the edges of a graph (Kipf and Welling, 2016).
 
-The loss over all N² pairs and its gradient are computed together, some rows at a time, in memory O(N).
+The loss over all N² pairs and its gradient are computed together, in blocks of rows, with O(N) memory.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from lggd.backbones.layers import batched_linear
 from lggd.graph.sparse import SparsePattern, multiply_each, normalized_adjacency
 from lggd.training.progress import Callback, Progress
 
-# Entries computed at a time: what fits the cache of a CPU, and what keeps a GPU busy. It must not depend on the number
-# of problems: each draws its random numbers block by block, as it would alone.
+# Entries computed at a time: few enough for a CPU's cache, and enough to keep a GPU busy. Independent of the number of
+# problems, because each draws its random numbers block by block, as it would alone.
 BLOCK_ENTRIES = {"cpu": 2**18, "cuda": 2**26}
 
 
 def row_blocks(num_nodes: int, device: torch.device) -> Iterator[tuple[int, int]]:
-    """Bounds of blocks of rows of a matrix `[N, N]`."""
+    """The start and end of each block of rows of a matrix `[N, N]`."""
     height = max(1, BLOCK_ENTRIES[device.type] // num_nodes)
     return ((start, min(num_nodes, start + height)) for start in range(0, num_nodes, height))
 
@@ -48,7 +48,7 @@ def glorot_uniform(rows: int, columns: int, generator: torch.Generator) -> Tenso
 def minimize(
     loss: Callable[[], Tensor], optimizer: Optimizer, epochs: int, stage: str, callback: Callback | None
 ) -> None:
-    """Takes one optimizer step per epoch."""
+    """Runs one optimizer step per epoch."""
     for epoch in range(epochs):
         optimizer.zero_grad()
         loss().backward()  # type: ignore[no-untyped-call]
@@ -61,8 +61,8 @@ def minimize(
 class ReconstructionLoss:
     """Weighted cross-entropy w · mean_ij BCE(zᵢ·zⱼ, Ãᵢⱼ) of embeddings, where Ã has the edges and all self-loops.
 
-    Edges count p = (N² - ΣÃ) / ΣÃ times as much and w = N² / (2 (N² - ΣÃ)), so that edges and other pairs count half
-    each. Called on z `[Q, N, D]` it returns `[Q]`, differentiable once. `pairs` are the `undirected_edges`.
+    Edges are weighted by p = (N² - ΣÃ) / ΣÃ, and w = N² / (2 (N² - ΣÃ)), so that edges and other pairs contribute half
+    each. Calling it on z `[Q, N, D]` returns losses `[Q]`, differentiable once. `pairs` are the `undirected_edges`.
 
     >>> z = torch.tensor([[[9.0, 0.0], [9.0, 0.0], [-9.0, 0.0]]])
     >>> bool(ReconstructionLoss(torch.tensor([[0], [1]]), 3)(z) < 1e-6)
@@ -104,7 +104,7 @@ def _all_pairs(z: Tensor) -> tuple[Tensor, Tensor]:
     """Σᵢⱼ softplus(zᵢ·zⱼ) `[Q]`, the loss of a graph without edges, and Σⱼ σ(zᵢ·zⱼ) zⱼ for each i."""
     total, grad = z.new_zeros(len(z)), torch.zeros_like(z)
     for start, end in row_blocks(z.shape[1], z.device):
-        # Only from the diagonal on: the other half is the same.
+        # Only columns from the diagonal on: the matrix is symmetric.
         rows, columns, height = z[:, start:end], z[:, start:], end - start
         score = torch.bmm(rows, columns.transpose(1, 2))
         losses = functional.softplus(score)
@@ -116,7 +116,7 @@ def _all_pairs(z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _edge_correction(z: Tensor, loss: ReconstructionLoss) -> tuple[Tensor, Tensor]:
-    """What edges add to both, as their loss is p · softplus(-zᵢ·zⱼ) instead."""
+    """The correction of both for edges, whose loss is p · softplus(-zᵢ·zⱼ) instead."""
     pattern, weight = loss.pattern, loss.positive_weight
     score = (z.index_select(1, pattern.columns) * z.index_select(1, pattern.rows)).sum(2)
     added = weight * functional.softplus(-score) - functional.softplus(score)
@@ -128,7 +128,7 @@ class VariationalGraphAutoencoder:
     """A variational graph autoencoder of one graph: μ and log σ of each node's embedding.
 
     H = ELU(ÂXW), μ = ÂHW_μ, log σ = ÂHW_σ without bias or dropout; rows of X are divided by their L1 norm. `seed`
-    decides the initial parameters and the noise of training.
+    determines the initial parameters and the noise in training.
     """
 
     def __init__(
@@ -140,13 +140,13 @@ class VariationalGraphAutoencoder:
         size: int = 16,
         seed: int = 0,
     ) -> None:
-        draws = torch.Generator().manual_seed(seed)
+        init = torch.Generator().manual_seed(seed)
         self.x = functional.normalize(x, p=1, dim=1)
         self.adjacency = normalized_adjacency(edge_index, edge_weight, len(x), x.dtype)
         self.reconstruction = ReconstructionLoss(undirected_edges(edge_index, len(x)), len(x))
         shapes = (hidden, x.shape[1]), (2 * size, hidden)
-        self.weights = [glorot_uniform(*shape, draws).to(x).unsqueeze(0).requires_grad_() for shape in shapes]
-        self.generator = torch.Generator(x.device).manual_seed(int(torch.randint(2**31, (1,), generator=draws)))
+        self.weights = [glorot_uniform(*shape, init).to(x).unsqueeze(0).requires_grad_() for shape in shapes]
+        self.generator = torch.Generator(x.device).manual_seed(int(torch.randint(2**31, (1,), generator=init)))
 
     def encode(self) -> tuple[Tensor, Tensor]:
         """μ and log σ, `[1, N, size]` each."""

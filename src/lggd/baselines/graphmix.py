@@ -29,12 +29,13 @@ from lggd.validation import check_fraction, check_int, check_positive, check_rea
 class GraphMix(Baseline):
     """GraphMix (Verma et al., 2021): a GCN Â ReLU(Â dropout(x) W₁) W₂ and an MLP ReLU(dropout(x) W₁) W₂ share weights.
 
-    Every epoch trains one of them, with probability ½ each. The GCN: cross-entropy on the training nodes. The MLP:
-    binary cross-entropy of its softmax, averaged over nodes and classes, on training nodes whose hidden values and
-    labels are mixed in pairs with λ ~ Beta(1, 1); plus w(e) times the same on as many unlabelled nodes, drawn with
-    replacement. Their pseudo-labels are the GCN's predictions with dropout, averaged over `predictions` passes and
-    sharpened to p^(1/T)/Σp^(1/T). w(e) = w·exp(-5(1 - t)²), where t goes from 0 to 1 between the epochs of `ramp`. The
-    GCN is evaluated. The authors' moving average of the weights is left out, as they only monitor it.
+    Every epoch trains one of them, with probability ½ each. The loss of the GCN is cross-entropy on the training nodes.
+    The loss of the MLP is the binary cross-entropy of its softmax, averaged over nodes and classes, on training nodes
+    whose hidden values and labels are mixed in pairs with λ ~ Beta(1, 1); plus w(e) times the same loss on equally many
+    unlabelled nodes, drawn with replacement. Their pseudo-labels are the GCN's predictions with dropout, averaged over
+    `predictions` passes and sharpened to p^(1/T)/Σp^(1/T). w(e) = w·exp(-5(1 - t)²), where t increases from 0 to 1
+    between the epochs of `ramp`. Evaluation uses the GCN. The authors' moving average of the weights is omitted: they
+    only monitor it.
 
     Parameters
     ----------
@@ -43,13 +44,13 @@ class GraphMix(Baseline):
     dropout : float
         Dropout rate of the inputs.
     predictions : int
-        Number of passes that a pseudo-label averages.
+        Number of forward passes averaged for a pseudo-label.
     temperature : float
         T of the sharpening, above 0; 1 leaves pseudo-labels unchanged.
     unlabelled_weight : float
         w, 0 or above; the authors use 10 for Cora and CiteSeer and 1 for PubMed.
     ramp : tuple of int
-        First and last epoch of the rise of w(e).
+        First and last epoch in which w(e) increases.
 
     Examples
     --------
@@ -89,7 +90,7 @@ class _SharedNetwork(Network):
     def __init__(self, model: GraphMix, in_channels: int, num_classes: int) -> None:
         from torch_geometric.nn import GCNConv
 
-        # GCN stands for the settings that stacking needs: the dropout, and whether two networks are equal.
+        # GCN provides the settings that stacking needs: the dropout rate, and whether two networks are equal.
         super().__init__(GCN(model.hidden, model.dropout), normalized_adjacency)
         self.first = GCNConv(in_channels, model.hidden, bias=False)
         self.second = GCNConv(model.hidden, num_classes, bias=False)
@@ -109,7 +110,7 @@ def _mlp_logits(values: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
 
 
 class _AlternatingTraining(StackedBackbones):
-    """Networks that minimize the loss of the GCN or that of the MLP, each by its own random choice.
+    """Networks that minimize the loss of the GCN or of the MLP; every problem chooses at random in every epoch.
 
     Node n of problem q has the position q·N + n. Each problem mixes as many nodes as it has training nodes.
     """
@@ -126,18 +127,18 @@ class _AlternatingTraining(StackedBackbones):
         self.count = labelled.sum(1)
         self.counts: list[int] = self.count.tolist()
         self.labels = functional.one_hot(train[labelled], data.num_classes).to(self.x.dtype)
-        # Where all nodes are labelled any node is drawn, with weight 0.
+        # If all nodes are labelled, any nodes are drawn and have weight 0.
         self.unlabelled = [
             row[free] if bool(free.any()) else row for row, free in zip(position, ~labelled, strict=True)
         ]
         self.has_unlabelled = (~labelled).any(1)
 
     def parameters(self) -> list[StackedParameter]:
-        """All tensors that training changes, the epoch included."""
+        """All tensors that training changes, including the epoch counter."""
         return [*super().parameters(), StackedParameter("epoch", self.epoch)]
 
     def _training_losses(self, targets: Targets) -> Tensor:
-        # Both networks may share the dropout of x, for only one of them counts.
+        # Both networks may share the dropout of x, because only one of the losses is used.
         values = batched_linear(self._dropout(self.x), self.stacked["first.lin.weight"])
         gcn_losses = targets.losses(_gcn_logits(values, self.stacked, self.graph))
         losses = torch.where(self._train_gcn(), gcn_losses, self._mlp_losses(_mlp_logits(values, self.stacked)))
@@ -150,7 +151,7 @@ class _AlternatingTraining(StackedBackbones):
 
     def _sample_uniform(self) -> Tensor:
         """A uniform number in [0, 1) per problem, `[Q]`."""
-        return torch.cat([torch.rand(1, generator=one, device=self.x.device) for one in self.generators])
+        return torch.cat([torch.rand(1, generator=rng, device=self.x.device) for rng in self.generators])
 
     def _mlp_losses(self, logits: Tensor) -> Tensor:
         """The losses of the MLP, `[Q]`, from its logits `[Q, N, K]`."""
@@ -171,20 +172,20 @@ class _AlternatingTraining(StackedBackbones):
             total = torch.zeros((), device=self.x.device)
             for _ in range(self.model.predictions):
                 total = total + torch.softmax(self._forward(self._dropout), dim=2)
-            # Through logarithms: high powers of small numbers would underflow.
+            # In logarithms, because high powers of small numbers would underflow.
             return torch.softmax((total / self.model.predictions).log() / self.model.temperature, dim=2)
 
     def _sample_unlabelled(self) -> Tensor:
         """Positions of as many unlabelled nodes as training nodes, with replacement."""
         each = zip(self.unlabelled, self.counts, self.generators, strict=True)
         return torch.cat(
-            [pool[torch.randint(len(pool), (n,), generator=one, device=pool.device)] for pool, n, one in each]
+            [pool[torch.randint(len(pool), (n,), generator=rng, device=pool.device)] for pool, n, rng in each]
         )
 
     def _mixed_losses(self, logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
         """Binary cross-entropy `[Q]` of nodes at positions `[n]` with labels `[n, K]`, mixed in pairs per problem.
 
-        The second layer is linear: mixing after it is mixing the hidden values before it.
+        The second layer is linear, so that mixing its outputs equals mixing its inputs.
         """
         ratio, partner = self._sample_uniform()[self.problem].unsqueeze(1), self._sample_partners()
         # Not index_select: its gradient is not deterministic on a GPU for nodes that occur twice.
@@ -192,7 +193,7 @@ class _AlternatingTraining(StackedBackbones):
         mixed = ratio * chosen + (1 - ratio) * chosen.index_select(0, partner)
         mixed_labels = ratio * labels + (1 - ratio) * labels.index_select(0, partner)
         each = functional.binary_cross_entropy(torch.softmax(mixed, dim=1), mixed_labels, reduction="none").mean(1)
-        # `unsafe` skips a check of the lengths that would wait for the device.
+        # `unsafe` skips a check of the lengths that would synchronize with the device.
         total = torch.segment_reduce(each, "sum", lengths=self.count, axis=0, unsafe=True, initial=0)
         return total / self.count
 

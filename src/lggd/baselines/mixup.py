@@ -1,4 +1,4 @@
-"""MixUp (Wang et al., 2021) for a GCN: training nodes are mixed in pairs, their neighbours are not."""
+"""MixUp (Wang et al., 2021) for a GCN: training nodes are mixed in pairs, but not their neighbours."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class MixUp(Baseline):
 
         a = σ(O h W + s m W + b)    b = σ((O h W)[π] + s[π] m W + b)    m ← dropout(λa + (1 - λ)b)
 
-    from m = λx + (1 - λ)x[π], without σ and dropout in the last layer. So neighbours are not mixed. The loss is
-    λ·CE(m, y) + (1 - λ)·CE(m, y[π]). Nothing is mixed in evaluation. The authors' layer has a weight matrix of its own
-    for the node itself; here the node takes part through its self-loop.
+    starting from m = λx + (1 - λ)x[π], without σ and dropout in the last layer. Neighbours are therefore not mixed. The
+    loss is λ·CE(m, y) + (1 - λ)·CE(m, y[π]). Evaluation does not mix. The authors' layer has a separate weight matrix
+    for the node itself; here the node contributes through its self-loop.
 
     Parameters
     ----------
     alpha : float
-        α of the Beta distribution, above 0; the larger it is, the closer λ is to ½. The LGGD paper samples 1 to 5.
+        α of the Beta distribution, above 0; the larger, the closer λ is to ½. The LGGD paper samples it from 1 to 5.
     backbone : GCN
         The network.
 
@@ -53,14 +53,14 @@ class MixUp(Baseline):
 
     def _check(self) -> None:
         check_positive("alpha", self.alpha, "Use 1 for a uniform λ.")
-        check_backbone_kind(self.backbone, (GCN,), "Mixing is only written for its layers.")
+        check_backbone_kind(self.backbone, (GCN,), "Mixing is implemented for GCN layers only.")
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         return _MixtureTraining(self, data, problems)
 
 
 class _MixtureTraining(StackedBackbones):
-    """GCNs trained on mixtures, each on its own."""
+    """GCNs trained on mixtures, with different λ and π for each problem."""
 
     def __init__(self, model: MixUp, data: BaselineData, problems: Problems) -> None:
         modules, seeds = build_backbones(model.backbone, data, problems)
@@ -79,7 +79,7 @@ class _MixtureTraining(StackedBackbones):
 
     def _sample_ratios(self) -> Tensor:
         """λ of each problem, `[Q]`: G₁ / (G₁ + G₂) with two samples of Gamma(α)."""
-        gammas = torch.stack([torch._standard_gamma(self.alphas, generator=one) for one in self.generators])
+        gammas = torch.stack([torch._standard_gamma(self.alphas, generator=rng) for rng in self.generators])
         return (gammas[:, 0] / gammas.sum(1)).to(self.x.dtype)
 
     def _sample_partners(self) -> Tensor:
@@ -104,7 +104,7 @@ class _MixtureTraining(StackedBackbones):
         values = batched_linear(self.x, weights[0])
         neighbours = self.off_diagonal(values)
         clean = drop(functional.relu(neighbours + self.diagonal * values + biases[0].unsqueeze(1)))
-        # A linear layer commutes with mixing: features may be mixed after it.
+        # A linear layer commutes with mixing, so that features are mixed after it.
         first, second = branches(neighbours, _mixed(values, _permuted(values, partner), ratio), biases[0])
         mixed = drop(_mixed(functional.relu(first), functional.relu(second), ratio))
         neighbours = self.off_diagonal(batched_linear(clean, weights[1]))
@@ -116,12 +116,12 @@ class _MixtureTraining(StackedBackbones):
         return ratio * targets.losses(logits) + (1 - ratio) * targets.losses(_permuted(logits, inverse))
 
 
-def _mixed(one: Tensor, other: Tensor, ratio: Tensor) -> Tensor:
-    return ratio * one + (1 - ratio) * other
+def _mixed(first: Tensor, second: Tensor, ratio: Tensor) -> Tensor:
+    return ratio * first + (1 - ratio) * second
 
 
 def _permuted(values: Tensor, index: Tensor) -> Tensor:
-    """values[q, index[q]] for each q: `[Q, N, C]` and a permutation each, `[Q, N]`."""
+    """values[q, index[q]] for each q, from `[Q, N, C]` and permutations `[Q, N]`."""
     problems, nodes, channels = values.shape
     offset = torch.arange(problems, device=values.device).unsqueeze(1) * nodes
     return values.reshape(-1, channels).index_select(0, (index + offset).flatten()).view(values.shape)

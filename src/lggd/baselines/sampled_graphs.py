@@ -1,7 +1,7 @@
 """Dense graphs sampled edge by edge from learned probabilities, with gradients for these probabilities.
 
-An epoch stores 1½ numbers per pair of nodes and problem; all else is computed some rows at a time, and only from the
-diagonal on, because graphs are symmetric.
+An epoch stores 1½ entries per pair of nodes and problem. Everything else is computed in blocks of rows, and only in the
+upper triangle, because graphs are symmetric.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class SampledGraphs:
     """Graphs A' of Q problems: symmetric, binary, with all self-loops; `sample` draws new ones.
 
     A pair i < j is an edge with probability P = α zᵢ·zⱼ + (1 - α) Aᵢⱼ, where all |zᵢ| ≤ 1 and zᵢ·zⱼ ≥ 0. With u uniform
-    in (0, 1) and soft = σ((logit P + logit u) / τ), it is one where soft > ½. The gradient is straight-through, that of
+    in (0, 1) and soft = σ((logit P + logit u) / τ), it is an edge if soft > ½. The straight-through gradient is that of
     soft: d A'ᵢⱼ / dP = soft (1 - soft) / (τ P (1 - P)).
 
-    Called on values `[Q, N, C]`, it returns D'^-½ A' D'^-½ times them. After a backward pass through such products,
-    `gradient` returns the gradient of z. `pairs` are the edges i < j of A, sorted and without duplicates, `[2, P]`.
+    Calling it multiplies values `[Q, N, C]` by D'^-½ A' D'^-½. After a backward pass through such products, `gradient`
+    returns the gradient of z. `pairs` are the edges i < j of A, sorted and without duplicates, `[2, P]`.
 
     >>> graphs = SampledGraphs(torch.tensor([[0], [1]]), 3, [torch.Generator()], alpha=0.0, temperature=1.0)
     >>> graphs.sample(torch.zeros(1, 3, 2))
@@ -90,7 +90,7 @@ class SampledGraphs:
         return self.scale * product
 
     def gradient(self) -> Tensor:
-        """The gradient of z, `[Q, N, D]`; can be read once after a backward pass."""
+        """Returns the gradient of z, `[Q, N, D]`; call it once after each backward pass."""
         if self.degree.grad is None:
             raise RuntimeError("`gradient` must follow a backward pass through products with this graph.")
         self.gradient_factors.append((self.degree.grad, torch.ones_like(self.degree)))
@@ -119,7 +119,7 @@ class _AdjacencyProduct(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (values,) = ctx.saved_tensors
-        # Detached: otherwise they and the graph would keep each other alive.
+        # Detached, to avoid a reference cycle between the values and the graph.
         ctx.graph.gradient_factors.append((grad, values.detach()))
         return torch.bmm(ctx.graph.adjacency, grad), None
 

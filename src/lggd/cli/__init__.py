@@ -17,15 +17,15 @@ from lggd.cli.reproduce import reproduce_command
 from lggd.cli.run import run_command
 from lggd.cli.sweep import sweep_command
 
-# How long OpenMP threads spin while they wait for each other. By default it is milliseconds: where other processes use
-# the same cores, one delayed thread then blocks all others (35 times slower was measured on two busy cores). A shorter
-# wait costs nothing on idle cores.
+# How long OpenMP threads spin while they wait for each other. The default is milliseconds: if other processes use the
+# same cores, one delayed thread then blocks all others (measured: 35 times slower on two busy cores). A shorter wait
+# has no cost on idle cores.
 SPIN_COUNT = "10000"
 
 app = typer.Typer(
     name="lggd",
-    help="Learned generalized geodesic distances on graphs: classify nodes from a few labels, add labels without "
-    "training.\n\nStart with: lggd run digits",
+    help="Learned generalized geodesic distances on graphs: classify nodes from a few labels, and add labels later "
+    "without training.\n\nStart with: lggd run digits",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -40,8 +40,8 @@ app.command("report")(report_command)
 app.command("sweep")(sweep_command)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from lggd import __version__
 
         typer.echo(f"lggd {__version__}")
@@ -58,7 +58,7 @@ def _options(
 
 
 def main() -> None:
-    """Runs the command line. Exit codes: 0 success, 1 failure, 2 wrong usage or input, 130 interrupted."""
-    if "torch" not in sys.modules:  # OpenMP reads it once, when torch loads it
+    """Runs the command line. Exit codes: 0 success, 1 failure, 2 invalid usage or input, 130 interrupted."""
+    if "torch" not in sys.modules:  # OpenMP reads the variable once, when torch is imported
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
     app(prog_name="lggd")

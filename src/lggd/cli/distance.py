@@ -40,25 +40,23 @@ def distance_command(
     ],
     source: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="A node at distance 0. Can be repeated.", show_default=False),
+        typer.Option(metavar="ID", help="Node to measure distances from. Can be repeated.", show_default=False),
     ] = None,
     sources_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="More sources: a text file with one name per line.")
+        Path | None, typer.Option(metavar="FILE", help="Text file with further sources, one name per line.")
     ] = None,
-    p: Annotated[
-        float, typer.Option(help="Exponent in [1, inf]: 1 is the most robust to wrong edges, inf the shortest path.")
-    ] = 1,
+    p: Annotated[float, typer.Option(help="Exponent from 1 (most robust to wrong edges) to inf (shortest paths).")] = 1,
     alpha: Annotated[
         float | None, typer.Option(help="Use the potential degree^alpha; below 0, dense regions take longer to cross.")
     ] = None,
     symmetrize: Annotated[
         SymmetrizeName | None,
-        typer.Option(help="Make edges undirected; of two different weights, use the max or mean."),
+        typer.Option(help="Make edges undirected; if the two directions differ in weight, use the max or mean."),
     ] = None,
     directed: Annotated[
         bool, typer.Option("--directed", help="Keep edges directed: paths follow them from a node to a source.")
     ] = False,
-    unbounded: Annotated[bool, typer.Option("--unbounded", help="Allow weights above 1.")] = False,
+    unbounded: Annotated[bool, typer.Option("--unbounded", help="Allow edge weights above 1.")] = False,
     solver: Annotated[
         SolverName, typer.Option(help="auto uses dijkstra for p = inf and marching otherwise; all are exact.")
     ] = SolverName.AUTO,
@@ -70,15 +68,15 @@ def distance_command(
     """Compute the distance of every node from one or more sources.
 
     EDGES has one edge per line: source,target or source,target,weight; a
-    header line is optional. Weights lie in (0, 1]; the larger, the
-    closer: an edge is 1/sqrt(weight) long. An .npz file comes from
-    scipy.sparse.save_npz; its nodes are named 0, 1, 2, ...
+    header line is optional. Weights are in (0, 1]; the length of an edge is
+    1/sqrt(weight), so that larger weights mean shorter edges. An .npz file
+    is one saved by scipy.sparse.save_npz; its nodes are named 0, 1, 2, ...
 
-    Example, where each road is listed once:
+    Example: distances along roads that are listed once each:
 
         lggd distance roads.csv --source home --symmetrize max --out far.csv
 
-    Example, a shortest path, where both directions are listed:
+    Example: a shortest path along roads listed in both directions:
 
         lggd distance roads.csv --source home --path-to work --p inf
     """
@@ -127,22 +125,22 @@ def distance_command(
             "path": None if path is None else [table.ids[node] for node in path],
         }  # fmt: skip
         if solution.status not in (lggd.Status.EXACT, lggd.Status.UNREACHABLE):
-            terminal.say("Not converged: some distances are still too large. Use --solver marching.", "yellow")
+            terminal.say("The solver did not converge: some distances are too large. Use --solver marching.", "yellow")
         distances = dict(zip(table.ids, values, strict=True))
-        # Distances that are in a file are not repeated.
+        # Not printed as JSON if they were written to a file.
         finite = {name: json_number(value) for name, value in distances.items()} if out is None else None
         terminal.answer(facts | {"distances": finite}, _tables(facts, distances))
 
 
 def _read_sources(table: EdgeTable, names: list[str], more: Path | None) -> dict[str, int]:
-    """The number of each source."""
+    """Returns the node number of each source by name."""
     from lggd.data.graph_files import read_id_file
 
     sources = {name: table.number(name, "--source") for name in names}
     if more is not None:
         sources |= {name: table.number(name, "--sources-file") for name in read_id_file(more)}
     if not sources:
-        raise InputError("--source", "be given at least once", "none", "Distances are measured from a source.")
+        raise InputError("--source", "be used at least once", "none", "Name a node to measure distances from.")
     return sources
 
 

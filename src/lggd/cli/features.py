@@ -1,4 +1,4 @@
-"""lggd features: distances to the labelled nodes as a table of node features, for models of your own."""
+"""lggd features: writes distances to the labelled nodes as a table of node features."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ class FeaturesName(StrEnum):
 def features_command(
     graph: options.GraphOptions,
     method: Annotated[
-        FeaturesName, typer.Option(help="lggd learns from node features; ggd uses the graph alone.")
+        FeaturesName, typer.Option(help="lggd learns distances from node features; ggd uses the graph alone.")
     ] = FeaturesName.LGGD,
     preset: options.Preset = options.PresetName.DEFAULT,
     seed: options.Seed = 0,
     device: options.Device = options.DeviceName.AUTO,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .parquet, .csv or .tsv file.", show_default=True)] = Path(
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Output file: .parquet, .csv or .tsv.")] = Path(
         "features.parquet"
     ),
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write the distances of every node to the labelled nodes of each class, as features.
+    """Write the distances from every node to the labelled nodes of each class, as features for your own models.
 
-    The file has a column node, one column per class and time, such as
+    The file has the column node, one column per class and time, such as
     "class red, t=1", and a column reachable: whether any label is reachable.
-    Every label that is not marked as test is used.
+    All labels are used except those of test nodes.
 
     Example, which needs no files:
 
         lggd features digits --out digits.parquet
 
-    Example, with your own tables and without training:
+    Example with your own tables, without training:
 
         lggd features --edges edges.csv --nodes nodes.csv --label kind --method ggd --out features.csv
     """
     with Terminal(as_json=as_json, debug=debug, flags=options.GRAPH_FLAGS | flags("method", "preset")) as terminal:
-        began = time.perf_counter()
+        start = time.perf_counter()
         graph.check()
         with terminal.working("Loading lggd"):
             from lggd.data.output_files import write_features
@@ -61,14 +61,14 @@ def features_command(
             from lggd.runs.run import feature_names
         check_extension(out, TABLES)
         check_writable(out)
-        where = options.chosen_device(device)
+        chosen = options.chosen_device(device)
         with terminal.working(f"Reading {graph}"):
             run_input = graph.read(test_share=0)
         terminal.node_names = run_input.ids
         if method is FeaturesName.LGGD and not run_input.has_features:
             raise InputError("--method", "be ggd for nodes without features", "lggd", "Add --method ggd.")
         features: Any = build_model(method.value, preset=preset.value, seed=seed).get_params()["features"]
-        data = run_input.data.to(where)
+        data = run_input.data.to(chosen)
         with terminal.training({"": method.value.upper()}) as callback:
             features.fit(data, callback=lambda progress: callback("", progress))
         names = feature_names(features, run_input.classes)
@@ -77,12 +77,12 @@ def features_command(
             "dataset": run_input.name, "method": method.value, "seed": seed, "nodes": len(run_input.ids),
             "preset": preset.value if method is FeaturesName.LGGD else None, "classes": run_input.classes,
             "labelled": int((features.labels_ >= 0).sum()), "features": names, "notes": list(run_input.notes),
-            "seconds": time.perf_counter() - began, "out": str(out),
+            "seconds": time.perf_counter() - start, "out": str(out),
         }  # fmt: skip
-        terminal.answer(facts, _shown(facts))
+        terminal.answer(facts, _tables(facts))
 
 
-def _shown(facts: dict[str, Any]) -> list[Table | Text]:
+def _tables(facts: dict[str, Any]) -> list[Table | Text]:
     about = summary(
         {
             "graph": f"{facts['dataset']}: {facts['nodes']:,} nodes, {len(facts['classes'])} classes",

@@ -29,29 +29,29 @@ GEODESIC_FLAGS = flags("source", "target", "p", mask="--image")
 @figure_app.command("robustness")
 def robustness_command(
     points: Annotated[int, typer.Option(min=2, help="Number of random points in the unit disk.")] = 20_000,
-    epsilon: Annotated[float, typer.Option(help="Radius of neighbourhoods, and width of the boundary.")] = 0.05,
+    epsilon: Annotated[float, typer.Option(help="Radius of neighbourhoods, and width of the rim.")] = 0.05,
     edges: Annotated[
-        list[int] | None, typer.Option(min=1, help="Number of wrong edges; repeatable.", show_default="10, 100, 1000")
+        list[int] | None, typer.Option(min=1, help="Wrong edges to add. Can be repeated.", show_default="10, 100, 1000")
     ] = None,
-    with_p2: Annotated[bool, typer.Option("--with-p2", help="Add p = 2.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of draws of the wrong edges to average over.")] = 5,
+    with_p2: Annotated[bool, typer.Option("--with-p2", help="Also measure p = 2.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of random draws of wrong edges to average over.")] = 5,
     seed: Seed = 0,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .png, .pdf or .svg file.")] = Path("robustness.png"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Output: .png, .pdf or .svg.")] = Path("robustness.png"),
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Show how wrong edges change distances: p = 1 is robust, shortest paths collapse.
 
-    Connects near points of a disk, adds random edges, and colours each point by
-    its distance from the rim. The table shows the relative change
+    Connects nearby points of a disk, adds random edges, and colours each point
+    by its distance from the rim. The table shows the relative change
     |f_n - f_0| / |f_0| with n wrong edges, averaged over the draws; the figure
     shows the first draw.
 
-    Example, as in the paper:
+    Example: the figure of the paper:
 
         lggd figure robustness
 
-    Example, smaller and with p = 2:
+    Example: a smaller graph, also with p = 2:
 
         lggd figure robustness --points 2000 --epsilon 0.15 --with-p2
     """
@@ -89,7 +89,7 @@ def robustness_command(
 @figure_app.command("geodesic")
 def geodesic_command(
     image: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Image with a dark shape.", show_default="a dragon")
+        Path | None, typer.Option(metavar="FILE", help="Image of a dark shape.", show_default="a dragon")
     ] = None,
     source: Annotated[
         str | None, typer.Option(metavar="ROW,COLUMN", help="Start of the geodesic.", show_default="a far end")
@@ -98,19 +98,19 @@ def geodesic_command(
         str | None, typer.Option(metavar="ROW,COLUMN", help="End of the geodesic.", show_default="the farthest pixel")
     ] = None,
     p: Annotated[float, typer.Option(help="Exponent of the distance, from 1 to inf (shortest paths).")] = math.inf,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .png, .pdf or .svg file.")] = Path("geodesic.png"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Output: .png, .pdf or .svg.")] = Path("geodesic.png"),
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Draw a shape, the distances of its pixels from one of them, and the geodesic to another.
+    """Draw a shape, the distances of its pixels from a source, and the geodesic to a target.
 
-    Pixels are row,column, counted from 0 at the upper left.
+    Pixels are written as row,column, counted from 0 at the upper left.
 
-    Example, through a dragon:
+    Example: a geodesic through a dragon:
 
         lggd figure geodesic
 
-    Example, through an image of your own:
+    Example: a geodesic through your own image:
 
         lggd figure geodesic --image maze.png --source 10,12 --out path.png
     """

@@ -1,4 +1,4 @@
-"""lggd predict and lggd add-labels: predictions of a saved model, and labels added to it."""
+"""lggd predict and lggd add-labels: predict with a saved model, and add labels to it."""
 
 from __future__ import annotations
 
@@ -17,29 +17,28 @@ PREDICTIONS = "predictions.csv"
 FLAGS = {"model": "MODEL"}
 
 ModelFolder = Annotated[
-    Path,
-    typer.Argument(metavar="MODEL", help="A folder that lggd run wrote, or a saved model.", show_default=False),
+    Path, typer.Argument(metavar="MODEL", help="Folder written by lggd run, or a saved model.", show_default=False)
 ]
 
 
 def predict_command(
     model: ModelFolder,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write all predictions here: .csv, .tsv or .parquet.")
+        Path | None, typer.Option(metavar="FILE", help="Write all predictions to this file: .csv, .tsv or .parquet.")
     ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Predict the class of every node with a saved model.
 
-    Prints the number of nodes of each class, and the least certain nodes:
-    their labels would help most.
+    Prints the number of nodes of each class, and the least certain nodes,
+    whose labels would help most.
 
     Example, after lggd run digits:
 
         lggd predict out/digits
 
-    Example, with all predictions in a file:
+    Example: write all predictions to a file:
 
         lggd predict out/digits --out predictions.csv
     """
@@ -59,21 +58,19 @@ def predict_command(
             "least_certain": saved.least_certain(probabilities, LEAST_CERTAIN),
             "out": None if out is None else str(out),
         }  # fmt: skip
-        # Predictions that are in a file are not repeated.
+        # Not printed as JSON if they were written to a file.
         by_name = {name: saved.classes[k] for name, k in zip(saved.ids, predicted, strict=True)}
         terminal.answer(facts | {"predictions": by_name if out is None else None}, _predictions(facts))
 
 
 def add_labels_command(
     model: ModelFolder,
-    labels: Annotated[
-        Path, typer.Argument(metavar="LABELS", help="A table of ids and labels: .csv, .tsv or .parquet.")
-    ],
+    labels: Annotated[Path, typer.Argument(metavar="LABELS", help="Table of ids and labels: .csv, .tsv or .parquet.")],
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the new predictions here: .csv, .tsv or .parquet.",
+            help="Write the new predictions to this file: .csv, .tsv or .parquet.",
             show_default=f"{PREDICTIONS} next to the model",
         ),
     ] = None,
@@ -89,7 +86,7 @@ def add_labels_command(
 
         lggd add-labels out/digits labels.csv
 
-    Example of labels.csv, with the labels of the nodes 17 and 42:
+    Example of labels.csv, with labels for the nodes 17 and 42:
 
         id,label
         17,3
@@ -107,7 +104,7 @@ def add_labels_command(
             added, probabilities = saved.add_labels(labels)
             if added.new:
                 saved.save()
-            # Last, because lggd predict can write it again at any time.
+            # Written last, because lggd predict can write it again at any time.
             saved.write(written, probabilities)
         facts = {
             "dataset": saved.dataset, "nodes": len(saved.ids), **asdict(added), "labelled": saved.num_labelled,

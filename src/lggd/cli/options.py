@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TEST_SHARE = 0.3
 TABLES = "Your own tables"
-# The arguments that library errors about a graph name, as options.
+# Maps arguments named by the library's errors about a graph to options.
 GRAPH_FLAGS = flags(
     "nodes", "label", "id_column", "split_column", "ignore", "test_share", "split", "labels_per_class", "seed",
     name="DATASET",
@@ -40,26 +40,29 @@ class DeviceName(StrEnum):
 
 
 Preset = Annotated[
-    PresetName, typer.Option(help="Settings of LGGD: our defaults, those of the paper, or those of the authors' code.")
+    PresetName, typer.Option(help="Settings of LGGD: our defaults, the paper's, or those of the authors' code.")
 ]
 Device = Annotated[DeviceName, typer.Option(help="Device to train on; auto uses CUDA if it is available.")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 Rows = Annotated[
     list[str] | None,
-    typer.Option(help="Only these rows, by number, file or title: 01,09. Can be repeated.", show_default="all"),
+    typer.Option(help="Rows by number, file name or title, such as 01,09. Can be repeated.", show_default="all"),
 ]
 Datasets = Annotated[
     list[str] | None,
-    typer.Option(help="Only these datasets: cora,photo. Can be repeated.", show_default="those of the paper"),
+    typer.Option(help="Datasets, such as cora,photo. Can be repeated.", show_default="those of the paper"),
 ]
-
 Configs = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Folder with rows/ and chosen/.", show_default="the package's own")
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder that contains rows/ and chosen/.", show_default="that of the package"),
+]
+DataFolder = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder of the datasets.", show_default="LGGD_DATA, or a download")
 ]
 
 
 def named(texts: Sequence[str] | None) -> tuple[str, ...]:
-    """Splits comma-separated names, from one option or several."""
+    """Splits comma-separated names of a repeated option."""
     return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
 
 
@@ -68,12 +71,12 @@ def chosen_device(name: DeviceName) -> str:
     import torch
 
     if name is DeviceName.CUDA and not torch.cuda.is_available():
-        raise InputError("--device", "be cpu here", "cuda: torch finds no CUDA device", "Omit it.")
+        raise InputError("--device", "be cpu", "cuda, but torch finds no CUDA device", "Omit it.")
     return "cuda" if name is not DeviceName.CPU and torch.cuda.is_available() else "cpu"
 
 
 def use_fast_products(device: str) -> None:
-    """Allows TF32 matrix products on a GPU: ten bits of precision for several times the speed. Results record it."""
+    """Allows TF32 matrix products on a GPU: several times faster with ten bits of precision. Results record it."""
     import torch
 
     if device == "cuda":
@@ -94,10 +97,10 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
         parameters += options
 
     @wraps(command)
-    def expanded(**given: Any) -> None:
+    def expanded(**values: Any) -> None:
         for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-        command(**given)
+            values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+        command(**values)
 
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -113,8 +116,8 @@ def _column(help: str) -> Any:
 
 
 DATASETS = (
-    "digits, moons or karate, which are included; or cora, citeseer, pubmed, computers or photo, which are read from "
-    "the folder LGGD_DATA or downloaded once."
+    "Dataset: digits, moons or karate, which are included; or cora, citeseer, pubmed, computers or photo, which are "
+    "read from the folder LGGD_DATA or downloaded once."
 )
 
 
@@ -123,19 +126,19 @@ class GraphOptions:
     """The graph that a command works on: a dataset by name, or the user's own tables."""
 
     dataset: Annotated[str | None, typer.Argument(metavar="DATASET", help=DATASETS, show_default=False)]
-    edges: Annotated[Path | None, _file("Edges: .csv, .tsv, .parquet, .npz or .graphml.")]
-    nodes: Annotated[Path | None, _file("Nodes: .csv, .tsv or .parquet. GraphML holds both.")]
+    edges: Annotated[Path | None, _file("Table of edges: .csv, .tsv, .parquet, .npz or .graphml.")]
+    nodes: Annotated[Path | None, _file("Table of nodes: .csv, .tsv or .parquet. Omit it for GraphML.")]
     label: Annotated[str | None, _column("Column of classes; empty means unlabelled.")]
-    id_column: Annotated[str | None, _column("Column of node ids, if not id, node, name or the first.")]
-    split_column: Annotated[str | None, _column("Column with train, val, test or nothing.")]
-    ignore: Annotated[list[str] | None, _column("Column that is not a feature. Can be repeated.")]
+    id_column: Annotated[str | None, _column("Column of node ids; by default id, node, name or the first.")]
+    split_column: Annotated[str | None, _column("Column with the values train, val, test or empty.")]
+    ignore: Annotated[list[str] | None, _column("Column to exclude from the features. Can be repeated.")]
     split: Annotated[int | None, typer.Option(min=0, help="Number of the random split.", show_default="0")]
     labels_per_class: Annotated[
         int | None, typer.Option(min=1, help="Labels per class of digits, moons and karate.", show_default="5")
     ]
 
     def check(self, test_share: float | None = None) -> None:
-        """Refuses options that have no meaning together."""
+        """Raises if options cannot be combined."""
         if self.dataset is not None:
             for name in ("edges", "nodes", "label", "id_column", "split_column", "ignore"):
                 if getattr(self, name) is not None:
@@ -144,12 +147,12 @@ class GraphOptions:
                 self._refuse("--test-share")
         elif self.edges is None:
             found = "none" if self.nodes is None else "--nodes alone"
-            raise InputError("DATASET", "be given, or --edges", found, "Try digits, or --edges FILE --nodes FILE.")
+            raise InputError("DATASET", "be a name, or use --edges", found, "Try digits, or --edges FILE --nodes FILE.")
         elif self.label is None:
             file = self.edges if self.nodes is None else self.nodes
             raise InputError("--label", f"name the column of classes in {file}", "none", "Add --label COLUMN.")
         elif self.labels_per_class is not None:
-            rule, remedy = "be omitted with --edges: it is for datasets by name", "Leave labels empty in the table."
+            rule, remedy = "be omitted with --edges: it applies to datasets", "Leave labels empty in the table."
             raise InputError("--labels-per-class", rule, remedy=remedy)
         elif self.split_column is not None:
             for flag, value in (("--test-share", test_share), ("--split", self.split)):
@@ -157,14 +160,14 @@ class GraphOptions:
                     raise InputError(flag, "be omitted with --split-column, which defines the test nodes")
 
     def _refuse(self, flag: str) -> None:
-        rule = f"be omitted with the dataset {self.dataset}: it is for tables"
+        rule = f"be omitted with the dataset {self.dataset}: it applies to tables"
         raise InputError(flag, rule, remedy="Use one or the other.")
 
     def __str__(self) -> str:
         return self.dataset or str(self.edges)
 
     def read(self, test_share: float | None = None) -> RunInput:
-        """Reads the graph; of tables without a split column, holds out `test_share` of the labels."""
+        """Reads the graph; holds out `test_share` of the labels of tables without a split column."""
         from lggd.runs.run_input import RunInput
 
         if self.dataset is not None:

@@ -1,4 +1,4 @@
-"""lggd report: all results in one report, with figures and statistical tests."""
+"""lggd report: writes a report of all results, with figures and statistical tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLAGS = flags("results")
 
 
 def report_command(
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the measurements.")] = Path("results"),
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder with the measurements.")] = Path("results"),
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Markdown file to write.", show_default="DIR/REPORT.md")
     ] = None,
@@ -23,12 +23,12 @@ def report_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write a report of all results: compared with the paper, and with each other.
+    """Write a report of all results, compared with the paper and with each other.
 
     Reads DIR/*.jsonl and writes a Markdown file with tables and paired tests,
-    and its figures to figures/ next to it. The same measurements give the same
-    report. Where a result differs from the paper's, the report shows the
-    explanation that DIR/notes.toml has under "row.dataset" or "row".
+    and its figures to figures/ next to it. For results that differ from the
+    paper's, the report shows the explanation in DIR/notes.toml under the key
+    "row.dataset" or "row".
 
     Example:
 

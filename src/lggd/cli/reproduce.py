@@ -15,7 +15,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from lggd.cli.options import Configs, Datasets, Device, DeviceName, Rows, Seed, chosen_device, named, use_fast_products
+from lggd.cli import options
 from lggd.cli.terminal import FAILED, AsJson, Debug, Terminal, flags
 from lggd.report.formatting import counted
 
@@ -40,35 +40,33 @@ class Experiment(StrEnum):
 
 def reproduce_command(
     experiment: Annotated[Experiment, typer.Argument(help="Table or figure to measure.", show_default=False)],
-    rows: Rows = None,
-    datasets: Datasets = None,
+    rows: options.Rows = None,
+    datasets: options.Datasets = None,
     splits: Annotated[
         int | None, typer.Option(min=1, help="Number of random splits to average over.", show_default=str(SPLITS))
     ] = None,
-    device: Device = DeviceName.AUTO,
-    seed: Seed = 0,
+    device: options.Device = options.DeviceName.AUTO,
+    seed: options.Seed = 0,
     results: Annotated[Path, typer.Option(metavar="DIR", help="Folder to append results to.")] = Path("results"),
-    configs: Configs = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the datasets.", show_default="LGGD_DATA")
-    ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Repeat measurements that exist already.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Cora, three splits and a few rows, within minutes.")] = False,
+    configs: options.Configs = None,
+    data: options.DataFolder = None,
+    again: Annotated[bool, typer.Option("--again", help="Repeat existing measurements.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Only Cora, three splits and a few rows.")] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Measure a table or a figure of the paper, with its baselines.
+    """Measure a table or a figure of the paper, including its baselines.
 
     Every measurement is one line of JSON in DIR/EXPERIMENT.jsonl, with all
     settings, split hashes, versions and the machine. Existing measurements are
-    not repeated: after an interruption, run the same command again. Started
-    several times, the processes share the work.
+    not repeated: after an interruption, run the same command again. Several
+    processes that run the same command share the work.
 
-    Example, an overview within minutes:
+    Example: an overview within minutes:
 
         lggd reproduce table1 --quick
 
-    Example, one row of the table on two datasets:
+    Example: one row of the table on two datasets:
 
         lggd reproduce table1 --rows 09 --datasets cora,photo
     """
@@ -79,11 +77,11 @@ def reproduce_command(
             from lggd.paper.jobs import JobOptions
             from lggd.paper.reproduce import reproduce
         count = splits or (QUICK_SPLITS if quick else SPLITS)
-        options = JobOptions(Results(results), count, chosen_device(device), seed, data)
-        use_fast_products(options.device)
-        jobs = plan(experiment.value, Selection(named(rows), named(datasets), configs, quick))
+        job_options = JobOptions(Results(results), count, options.chosen_device(device), seed, data)
+        options.use_fast_products(job_options.device)
+        jobs = plan(experiment.value, Selection(options.named(rows), options.named(datasets), configs, quick))
         with _progress_bars(terminal) as listener:
-            result = reproduce(jobs, options, again=again, listener=listener)
+            result = reproduce(jobs, job_options, again=again, listener=listener)
         facts = {
             "results": str(results),
             "measured": len(result.lines) - result.reused,
@@ -102,7 +100,7 @@ def reproduce_command(
 
 @contextmanager
 def _progress_bars(terminal: Terminal) -> Iterator[JobListener]:
-    """A bar for the jobs, and below it one for the epochs of the current job."""
+    """Shows a progress bar for the jobs, and below it one for the epochs of the current job."""
     with terminal.bars() as bars:
         jobs, epochs = bars.add_task("Reading data", total=None), bars.add_task("", total=None)
 
@@ -151,5 +149,5 @@ def _row_name(line: Mapping[str, Any]) -> str:
 def _figure_numbers(line: Mapping[str, Any]) -> Text:
     if "change" not in line:
         return Text(f"{line['experiment']}: distance {line['distance']:.6g}. Figure: {line['figure']}.")
-    changes = (f"p = {one['p']}, n = {one['extra_edges']}: {100 * one['mean']:.2g} %" for one in line["change"])
+    changes = (f"p = {each['p']}, n = {each['extra_edges']}: {100 * each['mean']:.2g} %" for each in line["change"])
     return Text(f"{line['experiment']}: relative change {'; '.join(changes)}. Figure: {line['figure']}.")

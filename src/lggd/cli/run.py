@@ -1,4 +1,4 @@
-"""lggd run: train a model on a graph, measure it, and save everything."""
+"""lggd run: trains a model on a graph, measures its accuracy, and saves all results."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from lggd.memory import Memory
 
 DEFAULT_PARENT = Path("out")
-# Memory below this is not worth mentioning.
+# Memory estimates below this size are not printed.
 LARGE_MEMORY = 2**28
-# The models of lggd.runs.methods, repeated because that module imports torch; a test compares them.
+# The models of lggd.runs.methods. Repeated here because that module imports torch; a test compares them.
 METHODS = (
     "lggd", "ggd", "lggd-plus", "gcn", "gat", "chebnet", "jknet", "mixup", "dropedge", "gaug-m", "gaug-o", "gdc-ppr",
     "gdc-heat", "gpr-gnn", "goal", "graphmix",
@@ -42,7 +42,7 @@ def run_command(
     test_share: Annotated[
         float | None,
         typer.Option(
-            help="Share of the labels to measure accuracy on, without a split column.",
+            help="Fraction of the labels to hold out for accuracy, if there is no split column.",
             show_default=str(options.TEST_SHARE),
             rich_help_panel=options.TABLES,
         ),
@@ -57,12 +57,12 @@ def run_command(
     ] = METHODS[0],
     backbone: Annotated[
         BackboneName | None,
-        typer.Option(help="Network of the method; none predicts the nearest class by distance.", show_default="gcn"),
+        typer.Option(help="Network of the model; none predicts the nearest class by distance.", show_default="gcn"),
     ] = None,
     preset: options.Preset = options.PresetName.DEFAULT,
     seed: options.Seed = 0,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of epochs of the backbone.", show_default="5000")
+        int | None, typer.Option(min=1, help="Maximum number of training epochs of the backbone.", show_default="5000")
     ] = None,
     device: options.Device = options.DeviceName.AUTO,
     out: Annotated[
@@ -73,26 +73,26 @@ def run_command(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Classify the nodes of a graph: train a model and its backbone alone, and compare.
+    """Classify the nodes of a graph: train a model and its backbone alone, and compare their accuracy.
 
-    DIR then holds predictions.csv, features.parquet, report.html (open it in
+    Writes to DIR: predictions.csv, features.parquet, report.html (open it in
     a browser), model/ (for lggd predict and lggd add-labels), settings.json
-    and run.json. An earlier run there is replaced once this one has finished.
+    and run.json. An earlier run in DIR is replaced when this one finishes.
 
     Example, which needs no files:
 
         lggd run digits
 
-    Example, with your own tables, where nodes.csv has the columns id and
+    Example with your own tables, where nodes.csv has the columns id and
     kind, and all other columns are features:
 
         lggd run --edges edges.csv --nodes nodes.csv --label kind
 
-    Example, with another model:
+    Example with another model:
 
         lggd run digits --method gdc-ppr --out out/gdc
 
-    Example, after an interruption:
+    Example: continue after an interruption:
 
         lggd run digits --resume
     """
@@ -123,12 +123,12 @@ def run_command(
                 result = run(run_input, settings, callback=callback, training=unfinished, resume=resume)
         except KeyboardInterrupt:
             if unfinished.is_saved:
-                terminal.say(f"Unfinished training is in {unfinished.folder}. Add --resume to continue.", "yellow")
+                terminal.say(f"Checkpoints are in {unfinished.folder}. Add --resume to continue.", "yellow")
             raise
         with terminal.working(f"Writing {out}"):
             facts = write_run(out, result, command=shlex.join(["lggd", *sys.argv[1:]]), report=not no_report)
             unfinished.remove()
-        terminal.answer(facts, _shown(facts))
+        terminal.answer(facts, _tables(facts))
 
 
 def _report_memory(terminal: Terminal, needed: Memory | None) -> None:
@@ -138,12 +138,12 @@ def _report_memory(terminal: Terminal, needed: Memory | None) -> None:
     if needed is None or (needed.total < LARGE_MEMORY and needed.fits is not False):
         return
     free = "" if needed.free is None else f"; {size_in_words(needed.free)} are free on {needed.device}"
-    terminal.say(f"Learning distances takes {needed}{free}.", "dim")
+    terminal.say(f"Learning distances needs {needed}{free}.", "dim")
     if needed.fits is False:
-        terminal.say(f"That may be too much. {REMEDY}", "yellow")
+        terminal.say(f"This may be too much. {REMEDY}", "yellow")
 
 
-def _shown(facts: dict[str, Any]) -> list[Table | Text]:
+def _tables(facts: dict[str, Any]) -> list[Table | Text]:
     about = summary(
         {
             "graph": f"{facts['dataset']}: {facts['nodes']:,} nodes, {facts['edges']:,} edges, "

@@ -1,4 +1,4 @@
-"""lggd sweep: search for the settings of methods, with equal effort for all and without test labels."""
+"""lggd sweep: searches for the settings of methods, with equally many trials for all and without test labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from lggd.cli.options import Datasets, Device, DeviceName, Rows, Seed, chosen_device, named, use_fast_products
+from lggd.cli import options
 from lggd.cli.terminal import AsJson, Debug, Terminal, flags
 from lggd.errors import InputError
 from lggd.validation import check_name
@@ -30,12 +30,11 @@ class RangesName(StrEnum):
 
 
 def sweep_command(
-    rows: Rows = None,
-    datasets: Datasets = None,
-    trials: Annotated[int, typer.Option(min=0, help="Trials per row and dataset; 0 runs no more.")] = 20,
+    rows: options.Rows = None,
+    datasets: options.Datasets = None,
+    trials: Annotated[int, typer.Option(min=0, help="Trials per row and dataset; 0 evaluates earlier trials.")] = 20,
     splits: Annotated[
-        int | None,
-        typer.Option(min=1, help="Judge settings by the first splits.", show_default="as in the trials so far, else 3"),
+        int | None, typer.Option(min=1, help="Number of splits per trial.", show_default="that of earlier trials, or 3")
     ] = None,
     batch_size: Annotated[
         int | None,
@@ -43,33 +42,29 @@ def sweep_command(
             min=1, help="Splits to train side by side; poor trials are pruned in between.", show_default="all"
         ),
     ] = None,
-    ranges: Annotated[RangesName, typer.Option(help="Search our ranges, or those of the papers.")] = RangesName.OURS,
-    device: Device = DeviceName.AUTO,
-    seed: Seed = 0,
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Store trials in DIR/sweeps.")] = Path("results"),
-    configs: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder with rows/ and chosen/.", show_default="that of the package"),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Dataset folder.", show_default="LGGD_DATA, or a download")
-    ] = None,
+    ranges: Annotated[RangesName, typer.Option(help="Search spaces: ours, or the papers' own.")] = RangesName.OURS,
+    device: options.Device = options.DeviceName.AUTO,
+    seed: options.Seed = 0,
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Trials are stored in DIR/sweeps.")] = Path("results"),
+    configs: options.Configs = None,
+    data: options.DataFolder = None,
     choose: Annotated[
         bool, typer.Option("--choose", help="Write the best settings to chosen/ in the configs folder.")
     ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Search for settings: the same number of trials for every row and dataset, judged by validation accuracy.
+    """Search for the best settings of every row and dataset, judged by validation accuracy.
 
-    Labels of test nodes are removed before training. Every trial is stored when it ends: run the command again to
-    continue, or run it several times, also on several machines with a common disk, to share the work.
+    Every row and dataset gets the same number of trials. Labels of test nodes are removed before training. Trials are
+    stored as they end: run the command again to continue, or several times at once, also on several machines with a
+    common disk, to share the work.
 
-    Example, without any downloads:
+    Example, which downloads nothing:
 
         lggd sweep --rows 01 --datasets digits --trials 5
 
-    Example, to write the best settings of the first ten trials of every row:
+    Example: write the best settings of the first ten trials of every row:
 
         lggd sweep --trials 10 --choose
     """
@@ -79,21 +74,21 @@ def sweep_command(
             from lggd.compare.methods import load_methods, select_methods
             from lggd.compare.search import SearchConfig, search_settings
             from lggd.data.datasets import DATASETS, PAPER
-        paper, place = ranges is RangesName.PAPER, chosen_device(device)
+        paper, chosen = ranges is RangesName.PAPER, options.chosen_device(device)
         config = SearchConfig(
-            trials, splits, batch_size, place, seed=seed, results=results, root=data, paper_ranges=paper
+            trials, splits, batch_size, chosen, seed=seed, results=results, root=data, paper_ranges=paper
         )
-        use_fast_products(config.device)
-        wanted = [check_name("datasets", name.lower(), DATASETS) for name in named(datasets)] or list(PAPER)
+        options.use_fast_products(config.device)
+        names = [check_name("datasets", name.lower(), DATASETS) for name in options.named(datasets)] or list(PAPER)
         known = load_methods(configs)
         methods = []
-        for method in select_methods(known, named(rows)) if rows else known:
+        for method in select_methods(known, options.named(rows)) if rows else known:
             if method.search:
                 methods.append(method)
             else:
                 terminal.say(f"Skipped {method.name}: its file has no [search].", "yellow")
         with terminal.counting("Running trials") as count:
-            choices = search_settings(config, methods, list(dict.fromkeys(wanted)), count)
+            choices = search_settings(config, methods, list(dict.fromkeys(names)), count)
         _check_equal_effort(terminal, choices, choose)
         files = _write(methods, choices) if choose else []
         found = {"trials": trials, "choices": list(map(_as_json, choices)), "files": list(map(str, files))}
@@ -107,7 +102,7 @@ def _check_optuna() -> None:
         if error.name != "optuna":
             raise
         remedy = "Run: pip install 'lggd[sweep]'"
-        raise InputError("lggd sweep", "find Optuna", but="it is not installed", remedy=remedy) from error
+        raise InputError("lggd sweep", "import Optuna", but="it is not installed", remedy=remedy) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
@@ -124,16 +119,16 @@ def _write(methods: Sequence[Method], choices: Sequence[Choice]) -> list[Path]:
 
 
 def _check_equal_effort(terminal: Terminal, choices: Sequence[Choice], choose: bool) -> None:
-    """Warns of numbers of trials that differ; refuses to choose settings by them."""
+    """Warns if the numbers of trials differ; raises if settings would be chosen by them."""
     counts = sorted({choice.trials or 0 for choice in choices})
     if len(counts) < 2:
         return
     if choose:
         rule = "find the same number of trials for every row and dataset"
-        remedy = "--trials N counts the first N and runs those that are missing; or select --rows and --datasets."
+        remedy = "--trials N uses the first N and runs those that are missing; or select --rows and --datasets."
         raise InputError("--choose", rule, f"{counts[0]} to {counts[-1]}", remedy)
     numbers = ", ".join(f"{choice.slug} on {choice.dataset} {choice.trials}" for choice in choices)
-    terminal.say(f"The numbers of trials are not equal, so this comparison is not fair: {numbers}.", "yellow")
+    terminal.say(f"The comparison is not fair, because the numbers of trials differ: {numbers}.", "yellow")
 
 
 def _table(methods: Sequence[Method], choices: Sequence[Choice]) -> Table:
@@ -141,8 +136,8 @@ def _table(methods: Sequence[Method], choices: Sequence[Choice]) -> Table:
     table = Table("row", "dataset", "trials", "validation accuracy (%)", "chosen")
     for choice in choices:
         best = "–" if choice.validation is None else f"{choice.validation:.2f}"
-        ended = [f"{count} {word}" for count, word in ((choice.pruned, "pruned"), (choice.failed, "failed")) if count]
-        trials = f"{choice.trials}" + (f" ({', '.join(ended)})" if ended else "")
+        states = [f"{count} {word}" for count, word in ((choice.pruned, "pruned"), (choice.failed, "failed")) if count]
+        trials = f"{choice.trials}" + (f" ({', '.join(states)})" if states else "")
         table.add_row(names[choice.slug], choice.dataset, trials, best, Text(_settings(choice)))
     return table
 

@@ -1,4 +1,4 @@
-"""Output and exit codes of the commands."""
+"""Output, progress bars and exit codes of the commands."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from lggd.training import progress as training
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-# Paths that the user can correct. Other OSErrors, such as a full disk, are failures.
+# Errors about paths, which the user can correct. Other OSErrors, such as a full disk, are failures.
 PATH_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-# The hints of library errors (`InputError.hints`) as options.
+# Maps hints of library errors (`InputError.hints`) to options.
 HINTS = {
     "symmetrize": "--symmetrize max or mean",
     "directed": "--directed",
@@ -47,8 +47,8 @@ def flags(*names: str, **others: str) -> dict[str, str]:
 class Terminal:
     """Prints results to stdout and everything else to stderr; as a context manager, turns errors into exit codes.
 
-    `flags` maps arguments that library errors name to options of the command. Once the graph is read, set `node_names`
-    to have errors name nodes as the user does.
+    `flags` maps arguments named by library errors to options of the command. Set `node_names` after reading the graph,
+    so that errors show the names of nodes.
     """
 
     def __init__(self, *, as_json: bool, debug: bool, flags: Mapping[str, str]) -> None:
@@ -70,7 +70,7 @@ class Terminal:
         if isinstance(error, KeyboardInterrupt):
             self.say("Interrupted.", "red")
             raise typer.Exit(INTERRUPTED) from error
-        # typer ends the program on its own signals and on a closed pipe.
+        # typer handles its own exceptions and closed pipes.
         if isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError)) or not isinstance(error, Exception):
             return
         if self.debug:
@@ -79,14 +79,14 @@ class Terminal:
         raise typer.Exit(BAD_INPUT if isinstance(error, (InputError, *PATH_ERRORS)) else FAILED) from error
 
     def message(self, error: Exception) -> str:
-        """Returns the message of an error with options in place of arguments, and nodes by name."""
+        """Returns the message of an error, with options instead of arguments and names instead of node numbers."""
         if isinstance(error, InputError):
             argument = self.flags.get(error.argument, error.argument)
             hints = {name: HINTS.get(name, text) for name, text in error.hints.items()}
             return str(error.replace(argument=argument, hints=hints, nodes=self._names(error.nodes)))
         if isinstance(error, PATH_ERRORS) or (isinstance(error, MemoryError) and str(error)):
             return str(error)
-        hint = "" if self.debug else " Run it again with --debug or LGGD_DEBUG=1 to see where."
+        hint = "" if self.debug else " Run it again with --debug or LGGD_DEBUG=1 to see the traceback."
         return f"Failed unexpectedly with {type(error).__name__}: {str(error).rstrip('.') or 'no message'}.{hint}"
 
     def _warning(self, warning: Warning | str) -> str:
@@ -98,7 +98,7 @@ class Terminal:
         return [node if self.node_names is None else self.node_names[node] for node in nodes]
 
     def say(self, sentence: str, style: str) -> None:
-        """Prints one line to stderr."""
+        """Prints a message to stderr."""
         self.err.print(sentence, style=style, markup=False, highlight=False, soft_wrap=True)
 
     def answer(self, value: Mapping[str, Any], shown: Iterable[RenderableType]) -> None:
@@ -110,36 +110,36 @@ class Terminal:
             self.out.print(part, highlight=False)
 
     def working(self, what: str) -> AbstractContextManager[Status]:
-        """Shows a spinner on stderr, if that is a terminal."""
-        return self.err.status(Text(what))  # a path may look like markup
+        """Shows a spinner on stderr, if it is a terminal."""
+        return self.err.status(Text(what))  # Text, because a path may contain markup
 
     @contextmanager
     def bars(self) -> Iterator[Progress]:
-        """Shows progress bars on stderr, if that is a terminal."""
+        """Shows progress bars on stderr, if it is a terminal."""
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=self.err, transient=True, disable=not self.err.is_terminal) as bars:
             yield bars
 
     @contextmanager
     def counting(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """Shows one progress bar; yields a function that moves it, called with the number done and the total."""
+        """Shows one progress bar; yields a function that updates it with the number done and the total."""
         with self.bars() as bars:
             task = bars.add_task(what, total=None)
             yield lambda done, total: bars.update(task, completed=done, total=total)
 
     @contextmanager
     def training(self, titles: Mapping[str, str]) -> Iterator[Callable[[str, training.Progress], None]]:
-        """Shows one progress bar per stage; yields a callback of the model's title in `titles` and the progress."""
+        """Shows one progress bar per stage; yields a callback for a model (a key of `titles`) and its progress."""
         tasks: dict[tuple[str, str], TaskID] = {}
         with self.bars() as bars:
 
-            def move(model: str, progress: training.Progress) -> None:
+            def update(model: str, progress: training.Progress) -> None:
                 stage = (model, progress.stage)
                 if stage not in tasks:
                     tasks[stage] = bars.add_task(f"{titles[model]}: {progress.stage}", total=progress.epochs)
                 bars.update(tasks[stage], completed=progress.epoch)
 
-            yield move
+            yield update
 
 
 def summary(rows: Mapping[str, object]) -> Table:
@@ -153,10 +153,10 @@ def summary(rows: Mapping[str, object]) -> Table:
 
 
 def json_number(value: float) -> float | None:
-    """Returns None, null in JSON, for an infinite value."""
+    """Returns the value, or None (null in JSON) if it is infinite."""
     return value if math.isfinite(value) else None
 
 
 def json_exponent(p: float) -> float | str:
-    """Returns p as it is typed: 1, 1.5, "inf"."""
+    """Returns p for JSON: 1, 1.5, "inf"."""
     return "inf" if math.isinf(p) else int(p) if float(p).is_integer() else p

@@ -1,4 +1,4 @@
-"""Settings that a search has chosen, in one file per method that people can read."""
+"""The settings chosen by a search, in one TOML file per method."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lggd.files import replacing
 HEADER = (
     "# Written by `lggd sweep --choose`: for each dataset, the settings with the highest mean validation accuracy (%)."
 )
-# What a file records of a choice besides its settings.
+# Keys of a choice in a file, besides its settings.
 RECORDED = ("trials", "splits", "validation", "reason")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The best of the `trials` that count for a method on a dataset: its settings and mean validation accuracy (%).
+    """The best of the `trials` of a method on a dataset: its settings and mean validation accuracy (%).
 
-    `settings` and `validation` are None where every trial failed; `reason` is then that of the first.
+    `settings` and `validation` are None if every trial failed; `reason` is then the error of the first.
     """
 
     slug: str
@@ -37,14 +37,14 @@ class Choice:
 
 
 def read_chosen(path: str | Path) -> dict[str, Choice]:
-    """The choices in a method's file by dataset; none where there is no file.
+    """Reads the choices of a method by dataset; returns an empty dict if the file does not exist.
 
-    Files without `[DATASET.settings]`, as earlier versions wrote them, hold the settings below `[DATASET]` itself.
+    Files of earlier versions have no `[DATASET.settings]`; their settings are directly below `[DATASET]`.
     """
     path = Path(path)
-    found = read_toml(path) if path.exists() else {}
-    check_keys(path, "", found, DATASETS)
-    return {dataset: _read_choice(path, dataset, read_table(path, found, dataset)) for dataset in found}
+    content = read_toml(path) if path.exists() else {}
+    check_keys(path, "", content, DATASETS)
+    return {dataset: _read_choice(path, dataset, read_table(path, content, dataset)) for dataset in content}
 
 
 def _read_choice(path: Path, dataset: str, table: dict[str, Any]) -> Choice:
@@ -58,9 +58,9 @@ def _read_choice(path: Path, dataset: str, table: dict[str, Any]) -> Choice:
 
 
 def write_chosen(path: str | Path, choices: Sequence[Choice]) -> None:
-    """Puts the choices of one method into its file, which is replaced whole or not at all.
+    """Updates the file of a method with these choices; the file is replaced atomically.
 
-    Datasets that are in the file and not among the choices keep what they have. The order is that of `DATASETS`.
+    Other datasets in the file remain unchanged. The order is that of `DATASETS`.
     """
     path = Path(path)
     merged = read_chosen(path) | {choice.dataset: choice for choice in choices}
@@ -68,7 +68,7 @@ def write_chosen(path: str | Path, choices: Sequence[Choice]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_text("\n\n".join([HEADER, *sections]) + "\n", encoding="utf-8")
-        read_toml(temporary)  # a file that cannot be read must never replace one that can
+        read_toml(temporary)  # raises before an unreadable file replaces the old one
 
 
 def _section(choice: Choice) -> str:

@@ -1,4 +1,4 @@
-"""Claims on work: processes that share a folder of results share the work, and do none of it twice."""
+"""Claims on work: processes that share a results folder divide the work among them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE = ".claims"
 
 
 class Claims:
-    """Claims on pieces of work, by name: locks on single bytes of an empty file. They end with the process.
+    """Claims on units of work by name, as locks on single bytes of an empty file. They end with the process.
 
     >>> import tempfile
     >>> claims = Claims(tempfile.mkdtemp())
@@ -27,17 +27,17 @@ class Claims:
 
     @contextmanager
     def on(self, name: str, wait: bool = False) -> Iterator[bool]:
-        """Yields whether the claim is ours, for as long as the block lasts; with `wait`, waits until it is."""
-        place = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
+        """Yields whether this process has the claim while the block runs; with `wait`, waits until it has."""
+        offset = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
         try:
-            fcntl.lockf(self._handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, place)
-        except (BlockingIOError, PermissionError):  # another process has it; which of the two depends on the system
+            fcntl.lockf(self._handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, offset)
+        except (BlockingIOError, PermissionError):  # another process has it; the error depends on the system
             yield False
             return
         try:
             yield True
         finally:
-            fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, place)
+            fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, offset)
 
     def close(self) -> None:
         """Releases all claims."""

@@ -1,4 +1,4 @@
-"""Configuration files: TOML as it is read, checked and written."""
+"""Reading, checking and writing configuration files in TOML."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lggd.validation import suggestion
 Setting = bool | int | float | str
 
 METHODS, CHOSEN = "rows", "chosen"
-# A wheel carries the files beside this module; a source tree has them at its root.
+# A wheel contains the files next to this module; a source tree has them at its root.
 INSTALLED, SOURCE_TREE = Path(__file__).parent / "configs", Path(__file__).parents[3] / "configs"
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def configs_folder(folder: str | Path | None = None) -> Path:
-    """A folder with `rows/` and `chosen/` in it; by default the one that came with the package."""
+    """Returns a folder that contains `rows/` and `chosen/`; by default that of the package."""
     if folder is None:
         folder = INSTALLED if INSTALLED.is_dir() else SOURCE_TREE
     if not (Path(folder) / METHODS).is_dir():
@@ -33,7 +33,7 @@ def configs_folder(folder: str | Path | None = None) -> Path:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The contents of a TOML file; the error of a damaged one names it."""
+    """Reads a TOML file; errors name the file."""
     try:
         return tomllib.loads(check_readable(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -41,16 +41,16 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def check_keys(path: Path, where: str, table: Mapping[str, Any], known: Collection[str]) -> None:
-    """Refuses unknown keys in the table `where` of a file ("" for the file itself)."""
+    """Raises if the table `where` of a file ("" for the file itself) has unknown keys."""
     for key in table:
         if key not in known:
             inside = f" in [{where}]" if where else ""
-            rule = f"hold no other keys{inside} than {', '.join(known)}"
+            rule = f"have only the keys {', '.join(known)}{inside}"
             raise InputError(str(path), rule, repr(key), suggestion(key, list(known), "Remove it."))
 
 
 def read_text(path: Path, table: Mapping[str, Any], key: str) -> str:
-    """A required text."""
+    """Returns a required text."""
     value = table.get(key)
     if not isinstance(value, str) or not value:
         raise InputError(str(path), f'define {key} = "…"', "none" if value is None else repr(value), "Add it.")
@@ -58,7 +58,7 @@ def read_text(path: Path, table: Mapping[str, Any], key: str) -> str:
 
 
 def read_table(path: Path, table: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """The table below a key; empty where there is none."""
+    """Returns the table below a key, or an empty one if the key is missing."""
     value = table.get(key, {})
     if not isinstance(value, dict):
         raise InputError(str(path), f"have a table [{key}]", repr(value), f"Write its entries below [{key}].")
@@ -66,7 +66,7 @@ def read_table(path: Path, table: Mapping[str, Any], key: str) -> dict[str, Any]
 
 
 def read_settings(path: Path, where: str, table: Mapping[str, Any]) -> dict[str, Setting]:
-    """The table `where` of a file, if all its values are settings."""
+    """Returns the table `where` of a file; raises unless all its values are settings."""
     for key, value in table.items():
         if not isinstance(value, Setting):
             rule = f"give a number, a text, true or false for {key} in [{where}]"
@@ -75,7 +75,7 @@ def read_settings(path: Path, where: str, table: Mapping[str, Any]) -> dict[str,
 
 
 def toml_line(name: str, value: Setting) -> str:
-    """A setting as a line of TOML, which reads back as the same value of the same type.
+    """Returns a setting as a line of TOML that parses to the same value of the same type.
 
     >>> toml_line("mlp_hidden", "512-128"), toml_line("lr", 1e-06), toml_line("reachable", True)
     ('mlp_hidden = "512-128"', 'lr = 1e-06', 'reachable = true')
@@ -88,10 +88,10 @@ def toml_line(name: str, value: Setting) -> str:
 
 
 def toml_key(name: str) -> str:
-    """A name as TOML writes it: bare where that is allowed, quoted otherwise."""
+    """Returns a TOML key, quoted if necessary."""
     return name if BARE_KEY.fullmatch(name) else _quoted(name)
 
 
 def _quoted(text: str) -> str:
-    """JSON's escapes are those of TOML, except for DEL and for characters beyond 16 bits, which need none."""
+    """JSON has the escapes of TOML, except for DEL, and for characters beyond 16 bits, which need no escape."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")

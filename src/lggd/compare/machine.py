@@ -1,4 +1,4 @@
-"""What a result was measured on: versions of software, and the machine."""
+"""The software versions and the machine of a measurement."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ CPU_INFO = Path("/proc/cpuinfo")
 
 
 def versions() -> dict[str, str]:
-    """The versions of everything that numbers may depend on; of Triton only where it is installed."""
-    found = installed_versions()
+    """Returns the versions of all packages that numbers may depend on; Triton only if it is installed."""
+    installed = installed_versions()
     with suppress(PackageNotFoundError):
-        found = {**found, "triton": version("triton")}
-    return found
+        installed = {**installed, "triton": version("triton")}
+    return installed
 
 
 def machine(device: str) -> dict[str, str | int]:
-    """The processor and the number of usable cores; for CUDA also the GPU and the precision of matrix products."""
+    """Returns the CPU and the number of usable cores; for CUDA also the GPU and the precision of matrix products."""
     info = CPU_INFO.read_text().splitlines() if CPU_INFO.exists() else []
     models = [line.partition(":")[2].strip() for line in info if line.startswith("model name")]
     cpu = models[0] if models else platform.processor() or platform.machine()

@@ -1,4 +1,4 @@
-"""The methods that are compared, as files define them: a template, its settings, and what a search may vary."""
+"""The methods of a comparison, defined by files: a template, its settings, and the search space."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ KEYS = ("number", "name", "method", "settings", "search", "paper_search", "quick
 
 @dataclass(frozen=True)
 class Method:
-    """A template of `lggd.compare.templates` with settings, under the number and the name that tables give it.
+    """A template of `lggd.compare.templates` with settings, and its number and name in tables.
 
-    `slug` is the name of its file, `folder` that of the files. `search` has the search space of each setting that
-    `lggd sweep` varies, `paper_search` the same as the method's paper reports it, where that differs; `chosen` has the
-    best settings by dataset. `quick` are settings for a quick look at methods that would take too long.
+    `slug` is its file name without extension, `folder` the folder of configurations. `search` is the search space of
+    `lggd sweep` by setting, `paper_search` that of the method's own paper if it differs; `chosen` are the best settings
+    by dataset. `quick` are settings for `lggd reproduce --quick`.
     """
 
     number: str
@@ -47,7 +47,7 @@ class Method:
     folder: Path = SOURCE_TREE
 
     def settings_for(self, dataset: str, quick: bool = False) -> dict[str, Setting]:
-        """The method's settings, overridden by those chosen for the dataset, and by those of a quick look."""
+        """Returns the method's settings, overridden by those chosen for the dataset, and by the quick ones."""
         chosen = self.chosen[dataset].settings if dataset in self.chosen else None
         return {**self.settings, **(chosen or {}), **(self.quick if quick else {})}
 
@@ -58,36 +58,36 @@ class Method:
 
     @property
     def chosen_file(self) -> Path:
-        """The file of the settings chosen for it, with a table for each dataset."""
+        """The file of its chosen settings, with one table per dataset."""
         return self.folder / CHOSEN / f"{self.slug}.toml"
 
     def files_for(self, dataset: str) -> list[Path]:
-        """The files that `settings_for` depends on; none where the method was made without."""
+        """Returns the files that `settings_for` depends on; none if the method was not read from a file."""
         files = [self.file, self.chosen_file] if dataset in self.chosen else [self.file]
         return [path for path in files if path.is_file()]
 
 
 def load_methods(folder: str | Path | None = None) -> list[Method]:
-    """All methods of a folder, by number."""
+    """Reads all methods of a folder, sorted by number."""
     methods = [read_method(path) for path in sorted((configs_folder(folder) / METHODS).glob("*.toml"))]
     seen: dict[str, str] = {}
     for method in methods:
         for text in (method.number, method.name.lower()):
             if text in seen:
-                rule, but = "have a number and a name of its own", f"{text!r} is that of {seen[text]}.toml too"
+                rule, but = "have a unique number and name", f"{seen[text]}.toml has {text!r}, too"
                 raise InputError(str(method.file), rule, but=but, remedy="Change one of them.")
             seen[text] = method.slug
     return sorted(methods, key=lambda method: (method.number, method.slug))
 
 
 def read_method(path: Path) -> Method:
-    """The method that a file in `rows/` defines, with what was chosen for it."""
-    found = read_toml(path)
-    check_keys(path, "", found, KEYS)
-    number, name, template = (read_text(path, found, key) for key in ("number", "name", "method"))
-    settings, quick = (read_settings(path, key, read_table(path, found, key)) for key in ("settings", "quick"))
+    """Reads the method defined by a file in `rows/`, with its chosen settings."""
+    content = read_toml(path)
+    check_keys(path, "", content, KEYS)
+    number, name, template = (read_text(path, content, key) for key in ("number", "name", "method"))
+    settings, quick = (read_settings(path, key, read_table(path, content, key)) for key in ("settings", "quick"))
     search, paper_search = (
-        {one: read_search_space(path, one, value) for one, value in read_table(path, found, key).items()}
+        {setting: read_search_space(path, setting, value) for setting, value in read_table(path, content, key).items()}
         for key in ("search", "paper_search")
     )
     folder = path.parent.parent
@@ -96,14 +96,14 @@ def read_method(path: Path) -> Method:
 
 
 def select_methods(methods: Sequence[Method], names: Sequence[str]) -> list[Method]:
-    """The methods with these numbers (07 or 7), slugs or names, in the order of the table."""
+    """Returns the methods with these numbers (07 or 7), slugs or names, in the order of the table."""
     selected = set()
     for name in names:
         found = [method for method in methods if name.lower() in _names(method)]
         if not found:
             numbers = ", ".join(method.number for method in methods)
             known = [text for method in methods for text in (method.slug, method.name)]
-            close = suggestion(name, known, "Name it by number, file or title.")
+            close = suggestion(name, known, "Use a number, file name or title.")
             raise InputError("rows", f"be among {numbers}", repr(name), close)
         selected |= {method.slug for method in found}
     return [method for method in methods if method.slug in selected]

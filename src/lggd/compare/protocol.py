@@ -1,4 +1,4 @@
-"""The protocol of a comparison: all splits of a dataset, on the device, with one graph and one x in common."""
+"""The protocol of a comparison: all splits of a dataset on the device, sharing one graph and one x."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from lggd.data.datasets import LABELS_PER_CLASS, load
 from lggd.data.splits import by_count
 from lggd.validation import check_name
 
-# Datasets that stay in memory, so that each method of a table need not read them again.
+# Number of datasets cached in memory, so that they are read once for all methods of a table.
 CACHED = 8
-# Rows of x as they are, divided by their sum, or by their Euclidean length.
+# Rows of x unchanged, divided by their sum, or by their Euclidean norm.
 NORMALIZATIONS = ("raw", "sum", "length")
 
 
 def load_splits(
     dataset: str, splits: Sequence[int], *, device: str, root: str | Path | None = None, dynamic: bool = False
 ) -> list[Any]:
-    """One PyG Data per split, which share `x` and `edge_index`, each with a train, a val and a test_mask.
+    """Loads one PyG Data per split, with train_mask, val_mask and test_mask; all share `x` and `edge_index`.
 
-    The embedded datasets have no validation nodes: 5 test nodes of every class take that part, drawn by the split.
+    The embedded datasets have no validation nodes: 5 test nodes of every class are used, drawn with the split as seed.
     """
     folder = None if root is None else str(root)
     return [copy.copy(data) for data in _loaded(dataset, tuple(splits), device, folder, dynamic)]
 
 
 def with_normalized_features(datas: Sequence[Any], normalization: str) -> list[Any]:
-    """Copies that share one normalized x."""
+    """Returns copies that share one normalized x."""
     x = normalize_rows(datas[0].x, normalization)
     changed = [copy.copy(data) for data in datas]
     for data in changed:
@@ -42,7 +42,7 @@ def with_normalized_features(datas: Sequence[Any], normalization: str) -> list[A
 
 
 def without_test_labels(datas: Sequence[Any]) -> list[Any]:
-    """Copies in which the class of every test node is -1, unknown."""
+    """Returns copies in which the class of every test node is -1."""
     changed = [copy.copy(data) for data in datas]
     for data in changed:
         data.y = torch.where(data.test_mask, -1, data.y)
@@ -50,7 +50,7 @@ def without_test_labels(datas: Sequence[Any]) -> list[Any]:
 
 
 def normalize_rows(x: Tensor, normalization: str) -> Tensor:
-    """Rows of x `[N, F]` as they are ("raw"), divided by their sum ("sum") or by their length; rows of zeros stay.
+    """Returns x `[N, F]` unchanged ("raw"), or with rows divided by their sum ("sum") or norm ("length").
 
     >>> normalize_rows(torch.tensor([[1.0, 3.0], [0.0, 0.0]]), "sum")
     tensor([[0.2500, 0.7500],
@@ -58,7 +58,7 @@ def normalize_rows(x: Tensor, normalization: str) -> Tensor:
     """
     if check_name("normalization", normalization, NORMALIZATIONS) == "raw":
         return x
-    # Where entries have both signs, their sum may be 0 though they are not.
+    # Entries of both signs may sum to 0, so that absolute values are summed.
     size = x.abs().sum(1, keepdim=True) if normalization == "sum" else x.norm(dim=1, keepdim=True)
     return x / torch.where(size > 0, size, 1.0)
 
@@ -68,8 +68,8 @@ def _loaded(dataset: str, splits: tuple[int, ...], device: str, root: str | None
     datas = [load(dataset, split=split, dynamic=dynamic, root=root) for split in splits]
     for data, split in zip(datas, splits, strict=True):
         if getattr(data, "val_mask", None) is None:
-            hidden = torch.where(data.test_mask, data.y, -1)
-            data.val_mask, data.test_mask = by_count(hidden, LABELS_PER_CLASS, split)
+            test_labels = torch.where(data.test_mask, data.y, -1)
+            data.val_mask, data.test_mask = by_count(test_labels, LABELS_PER_CLASS, split)
     datas = [data.to(device) for data in datas]
     for data in datas[1:]:
         data.x, data.edge_index, data.y = datas[0].x, datas[0].edge_index, datas[0].y

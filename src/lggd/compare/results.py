@@ -1,4 +1,4 @@
-"""Results on disk: one line of JSON each, only ever appended, so that nothing finished is lost."""
+"""Results on disk, one line of JSON each. Lines are only appended, so that no result is lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lggd.errors import InputError, InputFileError
 
 
 class Results:
-    """The lines of every experiment, in `FOLDER/EXPERIMENT.jsonl`. Several processes may append to one file.
+    """The lines of every experiment, in `FOLDER/EXPERIMENT.jsonl`. Several processes may append to a file.
 
     >>> import tempfile
     >>> results = Results(tempfile.mkdtemp())
@@ -35,20 +35,20 @@ class Results:
         return self.folder / f"{experiment}.jsonl"
 
     def prepare(self) -> None:
-        """Creates the folder; call it before long work whose result would otherwise be lost."""
+        """Creates the folder and checks that it is writable; call it before long computations."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if not os.access(self.folder, os.W_OK):
-            raise InputFileError(str(self.folder), "be a folder you may write to", remedy="Choose another one.")
+            raise InputFileError(str(self.folder), "be a writable folder", remedy="Choose another one.")
 
     def append(self, experiment: str, line: Mapping[str, Any]) -> None:
-        """Appends a line; when this returns, it is on disk."""
+        """Appends a line and flushes it to disk."""
         path, written = self.path(experiment), json.dumps(line, allow_nan=False, ensure_ascii=False).encode() + b"\n"
         self.folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             size = os.fstat(handle).st_size
-            if size and os.pread(handle, 1, size - 1) != b"\n":  # whoever wrote the last line was killed
+            if size and os.pread(handle, 1, size - 1) != b"\n":  # the process that wrote the last line was killed
                 written = b"\n" + written
             count = os.write(handle, written)
             if count < len(written):
@@ -56,18 +56,18 @@ class Results:
                 raise OSError(f"Only {count} of {len(written)} bytes of a result could be written. Is the disk full?")
             os.fsync(handle)
         finally:
-            os.close(handle)  # which releases the lock
+            os.close(handle)  # releases the lock
 
     def lines(self, experiment: str) -> tuple[list[dict[str, Any]], int]:
-        """All complete lines, oldest first, and the number of those skipped because their writer was killed."""
-        path, found, torn = self.path(experiment), [], 0
+        """Returns all complete lines, oldest first, and the number of incomplete ones, whose process was killed."""
+        path, found, incomplete = self.path(experiment), [], 0
         for text in path.read_bytes().split(b"\n") if path.exists() else ():
             try:
                 line = json.loads(text) if text.strip() else {}
-            except ValueError:  # broken JSON, or bytes that are no text
+            except ValueError:  # truncated JSON, or invalid UTF-8
                 line = None
             if not isinstance(line, dict):
-                torn += 1
+                incomplete += 1
             elif line:
                 found.append(line)
-        return found, torn
+        return found, incomplete

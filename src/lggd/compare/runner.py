@@ -1,4 +1,4 @@
-"""Runs methods: fits one to all splits of a dataset, scores it, and writes the line that results keep."""
+"""Runs a method: fits it to all splits of a dataset, scores it, and builds the line for the results file."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from lggd.estimator import NodeClassifier
 from lggd.models.batching import fit_together
 from lggd.training.progress import Callback
 
-# What identifies a measurement. Most lines have no `additions` and no `variant`.
+# Keys that identify a measurement. Most lines have no `additions` and no `variant`.
 IDENTITY = ("experiment", "row", "dataset", "backbone", "config", "splits", "seed", "additions", "variant")
-# What identifies a place in a table; of several lines with the same one, the last counts.
+# Keys that identify a cell of a table; of several lines for one cell, the last is used.
 PLACE = tuple(name for name in IDENTITY if name not in ("config", "seed"))
 HASH_LENGTH = 12
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Accuracies (%) on each split, and the seconds that all of them took."""
+    """Accuracies (%) on each split, and the total time in seconds."""
 
     val: list[float]
     test: list[float]
@@ -55,8 +55,8 @@ def measure(
     """Fits the method to all splits of a dataset side by side, and scores it.
 
     The model of split s has the seed `seed + s`. `settings` replace those of the method: pass
-    `method.settings_for(dataset)`, or what a search tries. With `hide_test`, labels of test nodes are removed before
-    training and `test` is empty: a search must not see them.
+    `method.settings_for(dataset)`, or those of a search trial. With `hide_test`, test labels are removed before the
+    training and `test` is empty, as a search requires.
     """
     datas = load_splits(dataset, splits, device=device, root=root)
     if hide_test:
@@ -75,21 +75,21 @@ def fit_method(
     seed: int,
     callback: Callback | None,
 ) -> list[NodeClassifier]:
-    """One fitted model per split, of any data."""
+    """Returns one fitted model per split."""
     normalization = str(complete_settings(method.template, settings, backbone)[NORMALIZATION])
     models = [build(method.template, settings, backbone, seed + split) for split in splits]
     return fit_together(models, with_normalized_features(datas, normalization), callback=callback)
 
 
 def score_models(models: Sequence[Any], datas: Sequence[Any], start: float) -> Scores:
-    """The accuracies of fitted models on their data, and the seconds since `start`, a `time.perf_counter()`."""
+    """Returns the accuracies of fitted models on their data, and the seconds since `start`, a `time.perf_counter()`."""
     predicted = [model.predict() for model in models]
     if predicted[0].is_cuda:
         torch.cuda.synchronize()
     seconds = time.perf_counter() - start
-    correct = [(one == data.y, data) for one, data in zip(predicted, datas, strict=True)]
-    val = [_percent(one[data.val_mask]) for one, data in correct]
-    return Scores(val, [_percent(one[data.test_mask]) for one, data in correct], seconds)
+    correct = [(classes == data.y, data) for classes, data in zip(predicted, datas, strict=True)]
+    val = [_percent(hits[data.val_mask]) for hits, data in correct]
+    return Scores(val, [_percent(hits[data.test_mask]) for hits, data in correct], seconds)
 
 
 def identity(
@@ -102,7 +102,7 @@ def identity(
     seed: int = 0,
     **more: Any,
 ) -> dict[str, Any]:
-    """The first part of a line: what is measured, with all settings."""
+    """Returns the first part of a line: what is measured, with all settings."""
     config = complete_settings(method.template, settings, backbone)
     return {
         "experiment": experiment,
@@ -120,7 +120,7 @@ def identity(
 
 
 def result_line(identity: Mapping[str, Any], scores: Scores, device: str) -> dict[str, Any]:
-    """A whole line: what was measured, the scores, and where."""
+    """Returns a complete line: the identity, the scores and the metadata of the run."""
     return {
         **identity,
         "val": scores.val,
@@ -134,7 +134,7 @@ def result_line(identity: Mapping[str, Any], scores: Scores, device: str) -> dic
 
 
 def run_metadata(device: str, seconds: float) -> dict[str, Any]:
-    """Where and when something was measured, and how long it took."""
+    """Returns the time, the machine and the duration of a measurement."""
     return {
         "seconds": seconds,
         "device": device,
@@ -145,19 +145,19 @@ def run_metadata(device: str, seconds: float) -> dict[str, Any]:
 
 
 def find_finished(lines: Iterable[Mapping[str, Any]], wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The last line with the same identity; None where there is none."""
+    """Returns the last line with the same identity, or None."""
     same = [line for line in lines if _agree(line, wanted, IDENTITY)]
     return dict(same[-1]) if same else None
 
 
 def is_superseded(lines: Iterable[Mapping[str, Any]], wanted: Mapping[str, Any]) -> bool:
-    """Whether the last line with the same place in the table has other settings or another seed."""
-    rivals = [line for line in lines if _agree(line, wanted, PLACE)]
-    return bool(rivals) and not _agree(rivals[-1], wanted, IDENTITY)
+    """Returns whether the last line for the same cell of the table has other settings or another seed."""
+    same_cell = [line for line in lines if _agree(line, wanted, PLACE)]
+    return bool(same_cell) and not _agree(same_cell[-1], wanted, IDENTITY)
 
 
 def json_setting(value: Setting) -> Setting:
-    """A setting as JSON holds it, which has no infinity."""
+    """Returns a setting for JSON, which has no infinity."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -170,5 +170,5 @@ def _agree(line: Mapping[str, Any], wanted: Mapping[str, Any], names: Iterable[s
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """The standard deviation of the sample; 0 for a single value."""
+    """Returns the sample standard deviation, or 0 for a single value."""
     return statistics.stdev(values) if len(values) > 1 else 0.0

@@ -1,4 +1,4 @@
-"""The search for settings: for every method and dataset the same number of trials, judged by validation accuracy."""
+"""Hyperparameter search: the same number of trials for every method and dataset, judged by validation accuracy."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from lggd.validation import check_int
 
 JOURNALS = "sweeps"
 DEFAULT_SPLITS = 3
-# A trial that ends so has failed, and counts: the method cannot be run with these settings here.
+# Errors that count as a failed trial: the method cannot be run with these settings on this machine.
 FAILURES = (MemoryError, torch.OutOfMemoryError, FloatingPointError)
-# Significant digits of settings: 0.1 · 3 should be 0.3.
+# Significant digits of settings, so that 0.1 · 3 is 0.3.
 DIGITS = 12
-# Seconds between two looks at what other workers have done.
+# Seconds between two checks for the trials of other workers.
 PAUSE = 0.5
 
-# Called with the number of trials that have finished, in any process, and the number of all.
+# Called with the number of finished trials, of all processes, and the total number.
 ProgressCallback = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """How to search for settings: `trials` per method and dataset, each judged by the first `splits` splits.
+    """The configuration of a search: `trials` per method and dataset, each judged by the first `splits` splits.
 
-    Where `splits` is None, a study uses those of its trials so far, and three if it has none. `batch_size` splits are
-    trained side by side (default: all), and after each batch a trial below the median is pruned. `results` is the
-    folder of the journals, `root` that of the datasets. With `paper_ranges`, methods are searched as their papers
-    report where that differs, in studies of their own.
+    If `splits` is None, a study uses as many as its earlier trials, or three for its first trial. `batch_size` splits
+    are trained side by side (default: all); after each batch, a trial below the median is pruned. `results` is the
+    folder of the journals, `root` that of the datasets. With `paper_ranges`, the search spaces are those in the papers
+    of the methods if they differ, in separate studies.
     """
 
     trials: int = 20
@@ -65,25 +65,26 @@ class SearchConfig:
                 check_int(name, value, minimum)
 
     def journal(self, method: Method) -> Path:
-        """The file that holds the studies of a method."""
+        """Returns the file of the studies of a method."""
         return self.results / JOURNALS / f"{method.slug}.journal"
 
 
 def search_settings(
     config: SearchConfig, methods: Sequence[Method], datasets: Sequence[str], callback: ProgressCallback | None = None
 ) -> list[Choice]:
-    """Runs trials until every method has all of them on every dataset, and returns the best of each.
+    """Runs trials until every method has `config.trials` on every dataset; returns the best trial of each.
 
-    Any number of processes may do so with the same `results` at the same time, and any of them may be killed: the
-    others, or a later call, do the rest. With `config.trials = 0` no trial is run, and all so far count.
+    Any number of processes may search with the same `results` at the same time, and any of them may be killed: the
+    others, or a later call, run the remaining trials. With `config.trials = 0` no trial is run, and all earlier trials
+    are evaluated.
     """
     searches = [search for method in methods for search in _searches(config, method, datasets)]
     unfinished = searches if config.trials else []
-    with reuse_distances():  # trials often differ only in what follows the distances
+    with reuse_distances():  # trials often differ only in settings that do not affect the distances
         while unfinished:
             if callback is not None:
                 callback(sum(search.done for search in searches), config.trials * len(searches))
-            progressed = any(search.step() for search in unfinished)  # one trial of the first that has one left
+            progressed = any(search.step() for search in unfinished)  # one trial of the first search that has any left
             unfinished = [search for search in unfinished if search.done < config.trials]
             if unfinished and not progressed:
                 time.sleep(PAUSE)
@@ -91,7 +92,7 @@ def search_settings(
 
 
 class Search:
-    """The search for settings of one method on one dataset."""
+    """The search for the settings of one method on one dataset."""
 
     def __init__(self, config: SearchConfig, method: Method, dataset: str, study: SharedStudy) -> None:
         self.config, self.method, self.dataset, self.study = config, method, dataset, study
@@ -110,22 +111,22 @@ class Search:
         try:
             with self.study.alive(trial):
                 state, value = self._run(trial)
-        except UpdateFinishedTrialError:  # we were silent for too long, and others run it again
+        except UpdateFinishedTrialError:  # heartbeats were late, and another worker runs it again
             return True
-        except BaseException:  # nothing that the settings are to blame for
+        except BaseException:  # not caused by the settings
             self.study.abandon(trial)
             raise
         self.study.finish(trial, state, value)
         return True
 
     def choice(self) -> Choice:
-        """The best trial so far that counts: the highest mean validation accuracy, the earliest among equals."""
+        """Returns the trial with the highest mean validation accuracy so far, the earliest among equals."""
         counted = self.study.counted(self.config.trials or None)
         complete, pruned, failed = (
             [trial for trial in counted if trial.state is state]
             for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
         )
-        ended: dict[str, Any] = {
+        counts: dict[str, Any] = {
             "trials": len(counted),
             "splits": self.splits,
             "pruned": len(pruned),
@@ -133,47 +134,47 @@ class Search:
         }
         if not complete:
             reason = failed[0].user_attrs[REASON] if failed else ""
-            return Choice(self.method.slug, self.dataset, **ended, reason=reason)
+            return Choice(self.method.slug, self.dataset, **counts, reason=reason)
         best = max(complete, key=lambda trial: (trial.values[0], -trial.number))
         settings = _rounded(best.params)
-        return Choice(self.method.slug, self.dataset, **ended, settings=settings, validation=best.value)
+        return Choice(self.method.slug, self.dataset, **counts, settings=settings, validation=best.value)
 
     def _run(self, trial: Trial) -> tuple[TrialState, float | None]:
         start, mean, reason = time.perf_counter(), None, None
         try:
             mean = self._validation(trial)
-        except FAILURES as failure:
-            reason = f"{type(failure).__name__}: {failure}".partition("\n")[0]
+        except FAILURES as error:
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         trial.set_user_attr(SECONDS, round(time.perf_counter() - start, 3))
         if reason is not None:
             trial.set_user_attr(REASON, reason)
-            release_memory()  # here, where the failure itself no longer holds any
+            release_memory()  # after the except clause, so that the traceback keeps no tensors alive
             return TrialState.FAIL, None
         return (TrialState.PRUNED, None) if mean is None else (TrialState.COMPLETE, mean)
 
     def _validation(self, trial: Trial) -> float | None:
-        """Mean validation accuracy over the tuning splits, or None for a pruned trial. Test labels are hidden."""
+        """Returns the mean validation accuracy over the splits, or None for a pruned trial. Test labels are hidden."""
         if (same := self.study.same_as(trial)) is not None:
             trial.set_user_attr(SAME_AS, same.number)
             return same.value
         config, settings = self.config, {**self.method.settings, **_rounded(trial.params)}
-        found: list[float] = []
-        while len(found) < self.splits:
-            splits = range(len(found), min(self.splits, len(found) + (config.batch_size or self.splits)))
+        scores: list[float] = []
+        while len(scores) < self.splits:
+            splits = range(len(scores), min(self.splits, len(scores) + (config.batch_size or self.splits)))
             where = (config.device, config.backbone, config.seed, config.root)
-            found += measure(self.method, settings, self.dataset, list(splits), *where, hide_test=True).val
-            mean = math.fsum(found) / len(found)
+            scores += measure(self.method, settings, self.dataset, list(splits), *where, hide_test=True).val
+            mean = math.fsum(scores) / len(scores)
             if not math.isfinite(mean):
                 raise FloatingPointError(f"the mean validation accuracy is {mean}")
-            trial.report(mean, step=len(found))
-            if len(found) < self.splits and trial.should_prune():
+            trial.report(mean, step=len(scores))
+            if len(scores) < self.splits and trial.should_prune():
                 return None
-        trial.set_user_attr(VALIDATION, found)
+        trial.set_user_attr(VALIDATION, scores)
         return mean
 
 
 def first_settings(method: Method, backbone: str) -> dict[str, Setting]:
-    """The settings to try first: the method's own or default ones, or else the middle of the search space.
+    """Returns the settings of the first trial: those of the method if they are in the search space, else its middle.
 
     >>> from lggd.compare.search_space import Categorical, Range
     >>> search = {"dropout": Range(0.2, 0.8), "lr": Categorical((0.1, 1.0)), "hidden": Range(8, 128, log=True)}
@@ -200,7 +201,7 @@ def _searches(config: SearchConfig, method: Method, datasets: Sequence[str]) -> 
     }
     with error_context(f"{method.name} ({method.file})"):
         first = first_settings(method, config.backbone)
-        # A search for an unknown setting or an invalid value is refused before a trial comes upon it.
+        # Raises for unknown settings and invalid values before the first trial.
         for name, space in method.search.items():
             for value in space.ends:
                 build(method.template, {**method.settings, **first, name: value}, config.backbone, seed=0)

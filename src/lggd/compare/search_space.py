@@ -1,4 +1,4 @@
-"""The values that a search may try for a setting."""
+"""Search spaces: the values that a search may try for a setting."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ RANGE_KEYS = ("low", "high", "step", "log")
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, both included, by `step` where there is one; `log` draws them evenly in log x.
+    """Numbers from `low` to `high`, both included, in multiples of `step` if it is set, or log-uniform with `log`.
 
-    They are integers where `low`, `high` and `step` are.
+    They are integers if `low`, `high` and `step` are.
     """
 
     low: int | float
@@ -74,7 +74,7 @@ class Categorical:
         return self.values[0]
 
     def __contains__(self, value: Setting) -> bool:
-        return any(type(one) is type(value) and one == value for one in self.values)
+        return any(type(known) is type(value) and known == value for known in self.values)
 
     def suggest(self, trial: Trial, name: str) -> Setting:
         return trial.suggest_categorical(name, self.values)  # type: ignore[return-value]
@@ -84,8 +84,8 @@ SearchSpace = Range | Categorical
 
 
 def read_search_space(path: Path, key: str, value: Any) -> SearchSpace:
-    """The space that a file describes by a list of values or by a table with low and high."""
-    if isinstance(value, list) and value and all(isinstance(one, Setting) for one in value):
+    """Reads a search space from a list of values, or from a table with low and high."""
+    if isinstance(value, list) and value and all(isinstance(each, Setting) for each in value):
         return Categorical(tuple(value))
     if not isinstance(value, dict) or not {"low", "high"} <= value.keys():
         rule = f"give a list of choices or a table with low and high for {key} in [search]"
@@ -93,7 +93,7 @@ def read_search_space(path: Path, key: str, value: Any) -> SearchSpace:
     check_keys(path, f"search.{key}", value, RANGE_KEYS)
     space = Range(**value)
     numbers = [space.low, space.high, 1 if space.step is None else space.step]
-    if not all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in numbers):
+    if not all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in numbers):
         raise InputError(str(path), f"give numbers for {key} in [search]", repr(value), "Write low = 1, high = 2.")
     valid = space.low < space.high and numbers[2] > 0 and isinstance(space.log, bool)
     if not valid or (space.log and (space.low <= 0 or space.step is not None)):
@@ -103,5 +103,5 @@ def read_search_space(path: Path, key: str, value: Any) -> SearchSpace:
 
 
 def as_plain(spaces: Iterable[tuple[str, SearchSpace]]) -> dict[str, Any]:
-    """Search spaces as JSON holds them, for journals."""
+    """Returns search spaces for JSON, as journals store them."""
     return {name: list(space.values) if isinstance(space, Categorical) else vars(space) for name, space in spaces}

@@ -1,7 +1,7 @@
-"""Settings of models by name: where each lies among nested dataclass fields, and how files write it.
+"""Settings of models by name: the field of nested dataclasses that each sets, and its value in files.
 
 A setting is a path such as "features.initial.hidden". Its default and its type are those of the field in a template's
-base object. `FieldPath`, `ObjectChoice` and `Modification` give paths short names.
+base object. `FieldPath`, `ObjectChoice` and `Modification` define short names for paths.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ EXPONENTS = ("p",)
 
 @dataclass(frozen=True)
 class FieldPath:
-    """A field that is reached by a path, or the same value in several fields.
+    """The field at a path, or several fields with the same value.
 
-    `decode` turns the value in a file into that of the field, `encode` the other way round. Where an `ObjectChoice`
-    has replaced the owner by one without the field, the value must be 0; where it is `conditional`, it is ignored.
+    `decode` converts the value in a file to that of the field, `encode` is its inverse. If an `ObjectChoice` has
+    replaced the owner by an object without the field, the value must be 0; a `conditional` value is ignored instead.
     """
 
     paths: tuple[str, ...]
@@ -51,7 +51,7 @@ class FieldPath:
 
 @dataclass(frozen=True)
 class ObjectChoice:
-    """One of several objects by name, chosen before fields are set."""
+    """A choice among several objects by name, applied before fields are set."""
 
     path: str
     options: Mapping[str, Any]
@@ -67,7 +67,10 @@ class ObjectChoice:
 
 @dataclass(frozen=True)
 class Modification:
-    """A function of the object at a path by name, applied after fields are set; the first one is the default."""
+    """A choice among several functions by name, applied to the object at a path after fields are set.
+
+    The first function is the default.
+    """
 
     path: str
     options: Mapping[str, Callable[[Any], Any]]
@@ -84,7 +87,7 @@ Rule = FieldPath | ObjectChoice | Modification
 
 
 def default_of(rule: Rule, base: Any, rules: Mapping[str, Rule]) -> Setting:
-    """The value in the base object, or else in one that an `ObjectChoice` could put there."""
+    """Returns the value in the base object, or in one with another `ObjectChoice` if the base has no such field."""
     for model in _alternatives(base, rules):
         with suppress(LookupError):
             return rule.read(model)
@@ -92,7 +95,7 @@ def default_of(rule: Rule, base: Any, rules: Mapping[str, Rule]) -> Setting:
 
 
 def apply_settings(base: Any, rules: Mapping[str, Rule], settings: Mapping[str, Setting]) -> Any:
-    """A copy of the model with these settings: first chosen objects, then their fields, then modifications."""
+    """Returns a copy of the model with these settings: first object choices, then fields, then modifications."""
     model = base
     for kind in (ObjectChoice, FieldPath, Modification):
         for name, value in settings.items():
@@ -100,14 +103,14 @@ def apply_settings(base: Any, rules: Mapping[str, Rule], settings: Mapping[str, 
             if isinstance(rule, kind):
                 with renamed_arguments({name: rule}):
                     model = rule.apply(model, name, value)
-                    if isinstance(rule, FieldPath) and rule.conditional:  # invalid values are refused even if ignored
+                    if isinstance(rule, FieldPath) and rule.conditional:  # invalid values raise even if ignored
                         for other in _alternatives(base, rules):
                             rule.apply(other, name, value)
     return model
 
 
 def _alternatives(base: Any, rules: Mapping[str, Rule]) -> Iterator[Any]:
-    """The base object, and copies with every object that may be chosen."""
+    """Yields the base object, and copies with every option of every `ObjectChoice`."""
     yield base
     for rule in rules.values():
         if isinstance(rule, ObjectChoice):
@@ -116,7 +119,7 @@ def _alternatives(base: Any, rules: Mapping[str, Rule]) -> Iterator[Any]:
 
 @contextmanager
 def renamed_arguments(rules: Mapping[str, Rule]) -> Iterator[None]:
-    """Errors from inside name the setting instead of the field that it is stored in."""
+    """Context in which errors name the setting instead of its field."""
     paths = ((path, name) for name, rule in rules.items() for path in getattr(rule, "paths", ()))
     names = {re.sub(r"\.(\d+)$", r"[\1]", path).rpartition(".")[2]: name for path, name in paths}
     try:
@@ -126,7 +129,7 @@ def renamed_arguments(rules: Mapping[str, Rule]) -> Iterator[None]:
 
 
 def get_at(model: Any, path: str) -> Any:
-    """The value at a path of fields and tuple indices.
+    """Returns the value at a path of fields and tuple indices.
 
     >>> from lggd import LGGDClassifier
     >>> get_at(LGGDClassifier(), "backbone.hidden")
@@ -143,7 +146,7 @@ def get_at(model: Any, path: str) -> Any:
 
 
 def has(model: Any, path: str) -> bool:
-    """Whether there is a field at the path."""
+    """Returns whether there is a field at the path."""
     with suppress(LookupError):
         get_at(model, path)
         return True
@@ -151,7 +154,7 @@ def has(model: Any, path: str) -> bool:
 
 
 def replace_at(model: Any, path: str, value: Any) -> Any:
-    """A copy of the model with another value at a path; every dataclass on the way checks itself again.
+    """Returns a copy of the model with another value at a path; every dataclass along the path is validated again.
 
     >>> from lggd import LGGDClassifier
     >>> replace_at(LGGDClassifier(), "backbone.hidden", 8).backbone
@@ -166,7 +169,7 @@ def replace_at(model: Any, path: str, value: Any) -> Any:
 
 
 def check_kind(name: str, value: Setting, default: Setting) -> None:
-    """Refuses a value of another type than the default's: five times "1" would be "11111", and "no" is true."""
+    """Raises if the type of a value is not that of the default: 5 * "1" would be "11111", and "no" is truthy."""
     infinite = name in EXPONENTS and value in (math.inf, "inf")
     if not infinite and not _is_of_kind(value, type(default)):
         kind = KINDS[type(default)] + " or inf" * (name in EXPONENTS)
@@ -174,7 +177,7 @@ def check_kind(name: str, value: Setting, default: Setting) -> None:
 
 
 def _is_of_kind(value: Setting, kind: type) -> bool:
-    """An integer may stand for any number, but a boolean may not, although Python counts with it."""
+    """Returns whether a value has this type. An integer is a float, too, but a boolean is not an integer."""
     if kind is float:
         return _is_of_kind(value, int) or (isinstance(value, float) and math.isfinite(value))
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))

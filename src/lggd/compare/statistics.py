@@ -10,17 +10,17 @@ import numpy as np
 from scipy import stats
 
 SIGNIFICANCE_LEVEL = 0.05
-# Accuracies are fractions of whole nodes: a smaller difference is rounding error, and would hide a tie.
+# Decimals of differences: smaller differences of accuracies are rounding errors, and would hide ties.
 DECIMALS = 9
-ENUMERATED = 13  # the largest sample whose 2^n sign patterns are enumerated
+ENUMERATED = 13  # the largest sample size n for which all 2^n sign patterns are enumerated
 
 
 @dataclass(frozen=True)
 class PairedTest:
-    """One method against another on the splits that both were measured on; positive differences are in its favour.
+    """One method compared with another on their common splits; positive differences are in favour of the first.
 
-    `difference` is the mean, None without common splits. `p` is that of the two-sided Wilcoxon signed-rank test, None
-    for fewer than two splits; `corrected_p` is Holm's, over a family of tests.
+    `difference` is the mean, None without common splits. `p` is the p-value of the two-sided Wilcoxon signed-rank test,
+    None for fewer than two splits; `corrected_p` is Holm's correction over a family of tests.
     """
 
     pairs: int
@@ -49,20 +49,20 @@ def paired_test(ours: Mapping[Hashable, float], theirs: Mapping[Hashable, float]
 
 
 def paired_differences(ours: Mapping[Hashable, float], theirs: Mapping[Hashable, float]) -> list[float]:
-    """Our accuracy minus theirs on every split that both have."""
+    """Returns our accuracy minus theirs on every common split."""
     return [round(value - theirs[split], DECIMALS) for split, value in ours.items() if split in theirs]
 
 
 def mean_of(values: Iterable[float | None]) -> float | None:
-    """The mean of the values that are not None; None without any."""
+    """Returns the mean of the values that are not None, or None if there are none."""
     known = [value for value in values if value is not None]
     return round(fmean(known), DECIMALS) if known else None
 
 
 def wilcoxon_p(differences: Sequence[float]) -> float | None:
-    """Two-sided p-value of the Wilcoxon signed-rank test; the ranks of zeros are split evenly between both signs.
+    """Returns the two-sided p-value of the Wilcoxon signed-rank test; ranks of zeros are split between both signs.
 
-    Exact for up to 13 differences, ties and zeros included: SciPy's exact tables cover neither, and its permutation
+    Exact for up to 13 differences, including ties and zeros, which SciPy's exact tables do not cover; its permutation
     test takes up to a second.
 
     >>> wilcoxon_p([1, 2, 3, 4, 5, 6]), wilcoxon_p([0, 0, 0]), wilcoxon_p([1])
@@ -83,19 +83,19 @@ def wilcoxon_p(differences: Sequence[float]) -> float | None:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: the i-th smallest of m is multiplied by m − i + 1; monotone, at most 1.
+    """Applies Holm's step-down correction: the i-th smallest of m is multiplied by m − i + 1; monotone, at most 1.
 
     >>> holm([0.01, 0.25, 0.125])
     [0.03, 0.25, 0.25]
     """
     corrected, largest = [0.0] * len(p_values), 0.0
-    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - place) * p_values[index]))
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
         corrected[index] = largest
     return corrected
 
 
 def holm_corrected(tests: Sequence[PairedTest]) -> list[PairedTest]:
-    """A family of tests with their `corrected_p`."""
+    """Returns a family of tests with their `corrected_p`."""
     corrected = iter(holm([test.p for test in tests if test.p is not None]))
     return [test if test.p is None else replace(test, corrected_p=next(corrected)) for test in tests]

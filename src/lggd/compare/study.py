@@ -1,7 +1,7 @@
 """A study: the trials of one method on one dataset, in a journal that several processes and machines may share.
 
-The journal alone decides who runs which trial. Its entries have one order for all readers, and so have the numbers of
-trials: a trial that finds enough others before it withdraws, so that no more are ever run than requested.
+The journal determines which process runs which trial. All readers see its entries, and thus the trials, in the same
+order: a trial with enough others before it is withdrawn, so that no more trials are run than requested.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from lggd.compare.search_space import SearchSpace
 from lggd.errors import InputError
 
-# Seconds between two heartbeats of a trial, and without one until it counts as lost: compiling may block a process.
+# Seconds between two heartbeats, and without one until a trial is considered lost; compilation may block a process.
 HEARTBEAT, GRACE = 10.0, 90.0
 COMPLETE_BEFORE_PRUNING = 5
-# What a worker records on its trial: heartbeats, why it failed, validation accuracy by split, its duration, and the
-# earlier trial with the same settings whose value it took.
+# Attributes of a trial: number of heartbeats, reason of failure, validation accuracy by split, duration, and the number
+# of the earlier trial with the same settings whose value was reused.
 BEATS, REASON, VALIDATION, SECONDS, SAME_AS = "beats", "reason", "validation", "seconds", "same_as"
-# What is recorded on a study: all that its values depend on.
+# Attribute of a study: everything that its values depend on.
 ABOUT = "about"
 
 
 def open_journal(path: str | Path) -> JournalStorage:
-    """The journal in a file, created with its folder where there is none. Its lock works on network disks too.
+    """Opens the journal in a file, which is created if necessary. Its lock also works on network disks.
 
-    An entry that a full disk or a killed process left unfinished is removed: nothing could be read after it.
+    An incomplete last entry, left by a full disk or a killed process, is removed: nothing could be read after it.
     """
     path = Path(path).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,12 +53,12 @@ def open_journal(path: str | Path) -> JournalStorage:
 
 
 class SharedStudy:
-    """The trials of one study. Each draws from `space`, but the first takes the settings `first`.
+    """The trials of one study. Settings are sampled from `space`; the first trial uses those in `first`.
 
-    `about` is everything else that a trial's value depends on: a study continues only with the same. What is None there
-    is as in the trials so far, or else as in `defaults`.
-    A trial counts when it has finished: complete, pruned, or failed for a reason. Trials whose workers sent no
-    heartbeat for `grace` seconds fail without one, and are run again.
+    `about` is everything else that a trial's value depends on, and must be the same when a study is continued. Entries
+    that are None are taken from the earlier trials, or from `defaults`.
+    Trials count when they have finished: complete, pruned, or failed with a reason. Trials whose workers sent no
+    heartbeat for `grace` seconds fail without a reason and are run again.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class SharedStudy:
     ) -> None:
         self.name, self.space, self.first, self.seed, self.grace = name, dict(space), dict(first), seed, grace
         pruner = optuna.pruners.MedianPruner(n_startup_trials=COMPLETE_BEFORE_PRUNING)
-        try:  # a journal that is only read must stay as it is
+        try:  # reading must not modify the journal
             self._study = optuna.load_study(study_name=name, storage=journal, pruner=pruner)
         except KeyError:  # another process may create it at the same moment
             self._study = optuna.create_study(
@@ -85,7 +85,7 @@ class SharedStudy:
         self._last_beats: dict[int, tuple[int, float]] = {}
 
     def claim(self, wanted: int) -> Trial | None:
-        """A trial to run, with its settings drawn; None where `wanted` trials are finished or running."""
+        """Returns a trial to run, with sampled settings, or None if `wanted` trials are finished or running."""
         self._give_up_silent_trials()
         if sum(_is_taken(trial) for trial in self._trials()) >= wanted:
             return None
@@ -100,16 +100,16 @@ class SharedStudy:
         return trial
 
     def counted(self, wanted: int | None = None) -> list[FrozenTrial]:
-        """The finished trials that count: the first `wanted` by number, or all."""
+        """Returns the finished trials that count: the first `wanted` by number, or all."""
         return [trial for trial in self._trials() if _counts(trial)][:wanted]
 
     def same_as(self, trial: Trial) -> FrozenTrial | None:
-        """The first complete trial with the same settings, if any: searches among few values repeat them."""
+        """Returns the first complete trial with the same settings, if any: small search spaces repeat settings."""
         complete = (other for other in self._trials() if other.state is TrialState.COMPLETE)
         return next((other for other in complete if other.params == trial.params), None)
 
     def finish(self, trial: Trial, state: TrialState, value: float | None = None) -> bool:
-        """Ends a trial; returns whether it was still ours to end."""
+        """Ends a trial; returns False if another worker had ended it."""
         try:
             self._study.tell(trial, value, state=state)
         except (UpdateFinishedTrialError, ValueError):
@@ -119,18 +119,18 @@ class SharedStudy:
         return True
 
     def abandon(self, trial: Trial) -> None:
-        """Leaves a trial to be run again by another worker."""
+        """Gives up a trial, so that another worker runs it again."""
         self._give_up(self._trials()[trial.number])
 
     @contextmanager
     def alive(self, trial: Trial) -> Iterator[None]:
         """Sends heartbeats of a trial while the context lasts."""
-        over = threading.Event()
+        stop = threading.Event()
 
         def beat() -> None:
             beats = 0
-            with suppress(UpdateFinishedTrialError):  # given up by others, as its worker will find out
-                while not over.wait(min(HEARTBEAT, self.grace / 5)):
+            with suppress(UpdateFinishedTrialError):  # another worker ended it; `finish` will return False
+                while not stop.wait(min(HEARTBEAT, self.grace / 5)):
                     beats += 1
                     trial.set_user_attr(BEATS, beats)
 
@@ -139,14 +139,14 @@ class SharedStudy:
         try:
             yield
         finally:
-            over.set()
+            stop.set()
             thread.join()
 
     def _trials(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
 
     def _check_about(self, about: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-        # Without trials nothing can be mixed, and what was recorded can be corrected.
+        # Without trials, what was recorded may be replaced.
         recorded = self._study.user_attrs.get(ABOUT, {}) if self._trials() else {}
         known = {**defaults, **recorded}
         about = {name: known.get(name) if value is None else value for name, value in about.items()}
@@ -160,7 +160,7 @@ class SharedStudy:
         return about
 
     def _sampler(self, number: int, *, is_first: bool) -> optuna.samplers.BaseSampler:
-        """Seeded by the trial's number, which is unique, so that the trials of a single worker are reproducible."""
+        """Returns a sampler seeded by the trial's unique number, so that trials of a single worker are reproducible."""
         digest = hashlib.sha256(f"{self.seed}/{self.name}/{number}".encode()).digest()
         sampler = optuna.samplers.TPESampler(seed=int.from_bytes(digest[:4], "big"))
         if not is_first:
@@ -170,7 +170,7 @@ class SharedStudy:
             return optuna.samplers.PartialFixedSampler(self.first, sampler)
 
     def _give_up_silent_trials(self) -> None:
-        """Ends trials whose heartbeat has not changed for long by our own clock; others' may be wrong."""
+        """Ends trials without a heartbeat for `grace` seconds by the clock of this machine; clocks may differ."""
         now = time.monotonic()
         for trial in self._trials():
             if trial.state is TrialState.RUNNING:
@@ -182,12 +182,12 @@ class SharedStudy:
                     self._give_up(trial)
 
     def _give_up(self, trial: FrozenTrial) -> None:
-        """Queues its settings before it fails: in the other order a worker could take its place with other settings."""
+        """Queues the settings before the trial fails: otherwise another worker could start with other settings."""
         is_first = not any(_may_count(other) for other in self._trials()[: trial.number])
         settings = self.first if is_first else trial.params
         if settings and not trial.state.is_finished():
             self._study.enqueue_trial(settings)
-        with suppress(UpdateFinishedTrialError, ValueError):  # another worker gave it up, or it has finished after all
+        with suppress(UpdateFinishedTrialError, ValueError):  # another worker gave it up, or it has finished meanwhile
             self._study.tell(trial.number, state=TrialState.FAIL)
 
 

@@ -1,4 +1,4 @@
-"""Where names become models: a base object for each kind of method, and the short names of its settings."""
+"""Templates: builds models by name from a base object per method and short names of its settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.backbones import BACKBONES
 from lggd.baselines import GDC, GOAL, GPRGNN, DropEdge, GAugM, GAugO, GraphMix, MixUp
 from lggd.compare.configs import Setting
 from lggd.compare.protocol import NORMALIZATIONS
@@ -36,18 +36,17 @@ from lggd.models.plus import LGGDPlus
 from lggd.training.optimization import Optimization
 from lggd.validation import check_name, suggestion
 
-BACKBONES = {"gcn": GCN(), "gat": GAT(), "chebnet": ChebNet(), "jknet": JKNet()}
-# The setting that the runner applies to the data: how rows of x are normalized. Committed results call it so.
+# The setting that the runner applies to the data, the normalization of x. Committed results have this name.
 NORMALIZATION = "contents"
-# Distances are read at this many multiples of the setting `time`.
+# Distances are evaluated at this many multiples of the setting `time`.
 TIMES = 5
 
 
 @dataclass(frozen=True)
 class Template:
-    """A base object, which holds the defaults of all settings, and rules for their short names.
+    """A base object with the defaults of all settings, and rules for their short names.
 
-    `backbone` is the path of the backbone; None for methods that bring a network of their own.
+    `backbone` is the path of the backbone; None for methods that define their own network.
     """
 
     base: Any
@@ -55,15 +54,15 @@ class Template:
     backbone: str | None = "backbone"
 
     def base_on(self, backbone: str) -> Any:
-        """The base object with that backbone."""
+        """Returns the base object with this backbone."""
         return self.base if self.backbone is None else replace_at(self.base, self.backbone, BACKBONES[backbone])
 
 
 def build(template: str, settings: Mapping[str, Setting], backbone: str, seed: int) -> NodeClassifier:
-    """An unfitted model of a template in `TEMPLATES`, with its defaults where `settings` have nothing else.
+    """Returns an unfitted model of a template in `TEMPLATES`, with defaults for all settings not in `settings`.
 
-    Settings are short names, or paths such as "features.initial.activation". What `fit` would refuse, whatever the
-    data, is refused here: before anything long starts.
+    Settings are short names, or paths such as "features.initial.activation". Raises if a setting is invalid for any
+    data, before long computations start.
 
     >>> build("Backbone", {"dropout": 0.8}, backbone="gcn", seed=3).backbone
     GCN(hidden=32, dropout=0.8)
@@ -81,11 +80,11 @@ def build(template: str, settings: Mapping[str, Setting], backbone: str, seed: i
 
 
 def complete_settings(template: str, settings: Mapping[str, Setting], backbone: str) -> dict[str, Setting]:
-    """All settings with short names on that backbone, and those given by path: what a result depends on."""
+    """Returns all settings with short names, including defaults, and all settings in `settings` that are paths."""
     kind = TEMPLATES[check_name("method", template, TEMPLATES)]
     check_name("backbone", backbone, BACKBONES)
     if kind.backbone is None and backbone != "gcn":
-        raise InputError("backbone", f"be gcn for {template}, which is a network of its own", backbone, "Leave it.")
+        raise InputError("backbone", f"be gcn for {template}, which defines its own network", backbone, "Omit it.")
     base = kind.base_on(backbone)
     defaults = {name: default_of(rule, base, kind.rules) for name, rule in kind.rules.items()}
     defaults[NORMALIZATION] = NORMALIZATIONS[0]
@@ -93,7 +92,7 @@ def complete_settings(template: str, settings: Mapping[str, Setting], backbone: 
         default = defaults.get(name, get_at(base, name) if has(base, name) else None)
         if not isinstance(default, Setting):
             close = suggestion(name, list(defaults), "Remove it.")
-            raise InputError("settings", f"be among those of {template}: {', '.join(defaults)}", repr(name), close)
+            raise InputError("settings", f"be settings of {template}: {', '.join(defaults)}", repr(name), close)
         check_kind(name, value, default)
     complete = {**defaults, **settings}
     check_name(NORMALIZATION, complete[NORMALIZATION], NORMALIZATIONS)
@@ -101,14 +100,14 @@ def complete_settings(template: str, settings: Mapping[str, Setting], backbone: 
 
 
 def supports_backbone(template: str, backbone: str) -> bool:
-    """Whether the template can be trained on that backbone, whatever its other settings are.
+    """Returns whether the template supports this backbone.
 
     >>> supports_backbone("DropEdge", "jknet"), supports_backbone("DropEdge", "gat")
     (True, False)
     """
     try:
         build(template, {}, backbone, seed=0)
-    except InputError:  # with the defaults, nothing else could be wrong
+    except InputError:  # all other settings are defaults, which are valid
         return False
     return True
 
@@ -138,14 +137,14 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 def _training(owner: str = "") -> dict[str, Rule]:
-    """How the backbone is trained, and its size."""
+    """Rules for the training and the size of the backbone."""
     names = {"lr": "lr", "weight_decay": "weight_decay", "max_epochs": "epochs", "patience": "patience"}
     rules: dict[str, Rule] = {name: _field(f"{owner}optimization.{field}") for name, field in names.items()}
     return rules | {name: _field(f"{owner}backbone.{name}") for name in ("hidden", "dropout")}
 
 
 def _distances(features: str) -> dict[str, Rule]:
-    """What GGD and LGGD have in common."""
+    """Rules common to GGD and LGGD."""
     return {
         "time": FieldPath((f"{features}.times",), _multiples, lambda times: times[0]),
         "alpha": _field(f"{features}.potential.alpha"),
@@ -155,7 +154,7 @@ def _distances(features: str) -> dict[str, Rule]:
 
 
 def _learned(features: str) -> dict[str, Rule]:
-    """What LGGD and LGGD+ have in common."""
+    """Rules common to LGGD and LGGD+."""
     return {
         **_distances(features),
         "initial": ObjectChoice(f"{features}.initial", {"mlp": MLP(), "propagated": PropagatedMLP()}),
@@ -223,8 +222,8 @@ _PLUS: dict[str, Rule] = {
 
 
 def _baseline(base: Any, **rules: Rule) -> Template:
-    """A template whose settings are the base's own numbers, and those of its training."""
-    own = {one.name: _field(one.name) for one in fields(base) if isinstance(getattr(base, one.name), Setting)}
+    """A template whose settings are the numeric fields of the base object, and those of its training."""
+    own = {field.name: _field(field.name) for field in fields(base) if isinstance(getattr(base, field.name), Setting)}
     del own["seed"]
     backbone = "backbone" if has(base, "backbone") else None
     training = {name: rule for name, rule in _training().items() if has(base, rule.paths[0])}  # type: ignore[union-attr]
@@ -233,7 +232,7 @@ def _baseline(base: Any, **rules: Rule) -> Template:
 
 # -- the templates ----------------------------------------------------------------------------------------------------
 
-_TRAINING = Optimization()  # the same for every method, unless its settings differ
+_TRAINING = Optimization()  # the same for every method, unless its settings change it
 _GGD = GGD(cross_fit=0, scale=MaxScale(), reachable=False)
 _LGGD = LGGD(
     potential=DegreePotential(-0.5),
@@ -243,7 +242,7 @@ _LGGD = LGGD(
     optimization=Optimization(weight_decay=0.005, epochs=150, patience=None),
 )
 
-# The methods that files may name. To add one, give a base object, and short names where paths are too long.
+# The methods that files may use. To add a method, define a base object, and short names for long paths.
 TEMPLATES: dict[str, Template] = {
     "Backbone": Template(LGGDClassifier(None), _training()),
     "GGD": Template(LGGDClassifier(_GGD), {**_CLASSIFIER, **_distances("features")}),

@@ -1,4 +1,4 @@
-"""Datasets by name: three that need no files, and the five of the paper."""
+"""Datasets by name: three that need no files, and the five datasets of the paper."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ def load(
         `"digits"`, `"moons"` or `"karate"`, which need no files, or one of the paper's datasets: `"cora"`,
         `"citeseer"`, `"pubmed"`, `"computers"` or `"photo"`. Case does not matter.
     split : int, default=0
-        Number of the random split. The same number gives the same nodes on every machine.
+        Number of the random split. The same number selects the same nodes on every machine.
     labels_per_class : int, optional
         Training nodes per class, 5 by default. Not for the paper's datasets, which have 2.5 % of every class in
         `train_mask`, 2.5 % in `val_mask` and the rest in `test_mask`.
     dynamic : bool, default=False
-        For the paper's datasets: move three times 10 % of every class from the test nodes to the columns of
-        `new_mask` `[N, 3]`, labels that arrive later in three steps.
+        Only for the paper's datasets: move three times 10 % of every class from the test nodes to the columns of
+        `new_mask` `[N, 3]`, for experiments that add labels in three steps.
     root : str or Path, optional
         Folder of the paper's datasets in PyG's layout (`Planetoid/Cora/raw/ind.cora.x`,
-        `Amazon/Photo/raw/amazon_electronics_photo.npz`). It is only read. By default the folder that the environment
-        variable LGGD_DATA names; without it, files are downloaded once to `lggd` in the user's cache folder.
+        `Amazon/Photo/raw/amazon_electronics_photo.npz`). It is only read. The default is the environment variable
+        LGGD_DATA; if it is not set, files are downloaded once to `lggd` in the user's cache folder.
         Planetoid's files are pickles, which can execute code: use only folders that you trust.
 
     Returns
@@ -94,7 +94,7 @@ def load(
         data = _load_paper(PAPER[key], root, seed, dynamic)
     else:
         if dynamic:
-            raise InputError("dynamic", f"be False for {key}", remedy=f"Labels arrive later in {', '.join(PAPER)}.")
+            raise InputError("dynamic", f"be False for {key}", remedy=f"It applies to {', '.join(PAPER)}.")
         data = EMBEDDED[key]()
         count = LABELS_PER_CLASS if labels_per_class is None else labels_per_class
         count = check_int("labels_per_class", count, minimum=1)
@@ -124,8 +124,8 @@ def _load_paper(raw: RawDataset, root: str | Path | None, seed: int, dynamic: bo
 def _digits() -> Data:
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    data, _ = _points(found.data, found.target)
+    digits = load_digits()
+    data, _ = _points(digits.data, digits.target)
     data.class_names = [str(digit) for digit in range(10)]
     return data
 

@@ -1,4 +1,4 @@
-"""Edges in files, with the names that users gave their nodes."""
+"""Edges in files, whose nodes have names."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ TARGET_NAMES = ("target", "dst", "to", "node2")
 class EdgeTable:
     """Edges by node number, and the name of each node.
 
-    `ids` are in order of first appearance, `edges` is int64 `[2, E]`, `weight` is float64 `[E]`, or None where the file
-    has none. Pass the last two to `Graph.from_edges` with `num_nodes=len(ids)`.
+    `ids` are in order of first appearance, `edges` is int64 `[2, E]`, `weight` is float64 `[E]`, or None if the file
+    has no weights. Pass the last two to `Graph.from_edges` with `num_nodes=len(ids)`.
     """
 
     ids: list[str]
@@ -52,27 +52,28 @@ class EdgeTable:
         return {name: k for k, name in enumerate(self.ids)}
 
     def number(self, name: str, argument: str = "name") -> int:
-        """Returns the number of the node with this name; errors refer to it as `argument`."""
+        """Returns the number of the node with this name; `argument` is the name of the option in errors."""
         found = self._numbers.get(name)
         if found is None:
             remedy = suggestion(name, self.ids, f"The first is {self.ids[0]!r}.")
-            raise InputError(argument, f"be one of the {len(self.ids)} nodes there are", repr(name), remedy)
+            raise InputError(argument, f"be one of the {len(self.ids)} nodes", repr(name), remedy)
         return found
 
 
 def read_edge_file(path: str | Path, ids: Sequence[str] | None = None) -> EdgeTable:
     """Reads edges from a `.csv`, `.tsv`, `.parquet`, `.graphml` or `.npz` file.
 
-    A text file has one edge per line: source, target and optionally weight. Names are kept as written, without
-    surrounding whitespace. The first line is a header if it names a source and a target (`source,target`, `src,dst`,
-    `from,to` or `node1,node2`): then columns may be in any order, `weight` or `w` is read, and others are ignored.
-    Without a header the columns are source, target, weight, and every line is an edge.
+    A text file has one edge per line: source, target and optionally weight. Surrounding whitespace is stripped from
+    names. The first line is a header if it names a source and a target (`source,target`, `src,dst`, `from,to` or
+    `node1,node2`). With a header, columns may be in any order; a column `weight` or `w` is read, and others are
+    ignored. Without a header, the columns are source, target, weight.
 
-    A Parquet file has columns of those names. A GraphML file names its nodes itself, including isolated ones, and its
-    edges may have an attribute `weight`. An `.npz` file holds a square matrix written by `scipy.sparse.save_npz`; its
-    nodes are named "0".."N-1".
+    A Parquet file has columns of the same names. A GraphML file lists its nodes, including isolated ones, and its edges
+    may have an attribute `weight`. An `.npz` file contains a square matrix saved by `scipy.sparse.save_npz`; its nodes
+    are named "0".."N-1".
 
-    `ids` defines which nodes exist and their order; any other name is then an error that reports its position.
+    If `ids` is not None, it defines the nodes and their order, and any other name raises an `InputError` with its
+    position in the file.
     """
     path = check_readable(path)
     extension = check_extension(path, (*TABLES, GRAPHML, MATRIX))
@@ -94,7 +95,7 @@ def _find_ends(names: Sequence[str]) -> tuple[int, int] | None:
 
 
 def _number_nodes(table: Table, numbers: dict[str, int], complete: bool) -> EdgeTable:
-    """Replaces names by numbers; nodes without one are added, unless `numbers` is complete."""
+    """Replaces names by numbers; unknown nodes are added, unless `numbers` is complete."""
     source, target, weight_column = _find_columns(table)
     ends: list[int] = []
     weights: list[float] = []
@@ -139,7 +140,7 @@ def _read_matrix(path: Path, numbers: dict[str, int] | None) -> EdgeTable:
     try:
         matrix = sp.load_npz(path)
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(path, "be written by scipy.sparse.save_npz", but=f"it reads: {error}") from error
+        raise InputError(path, "be written by scipy.sparse.save_npz", but=f"reading it failed: {error}") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InputError(path, "hold a square matrix", f"shape {matrix.shape}", "Save the N x N weights.")
     if matrix.dtype.kind not in "buif":

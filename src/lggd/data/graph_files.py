@@ -1,4 +1,4 @@
-"""A graph from a file of edges and a file of nodes, and files of ids and labels that refer to it.
+"""Graphs in files of edges and nodes, and files of ids and labels that refer to a graph.
 
     edges.csv            nodes.csv               labels.csv
     source,target        id,kind,age,split       id,label
@@ -6,8 +6,9 @@
     ben,cyd              ben,blue,27,train
                          cyd,,45,
 
-`read_graph_files("edges.csv", "nodes.csv", label="kind", split_column="split")` has the classes blue and red, the
-feature age and no label for cyd. `read_label_file("labels.csv", graph.ids, graph.classes)` adds one.
+`read_graph_files("edges.csv", "nodes.csv", label="kind", split_column="split")` returns a graph with the classes blue
+and red and the feature age, where cyd is unlabelled. `read_label_file("labels.csv", graph.ids, graph.classes)` reads
+a label for cyd.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from lggd.validation import listed, suggestion
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-# With one of ID_NAMES, one of these names makes the first line of a label file a header, in any case.
+# The first line of a label file is a header if it has one of ID_NAMES and one of these names, in any case.
 LABEL_NAMES = ("label", "class")
 
 
@@ -41,10 +42,10 @@ LABEL_NAMES = ("label", "class")
 class NamedGraph:
     """A graph and the names of its nodes, classes and features.
 
-    `data` is a PyG Data with `x` float32 `[N, F]` (None without features: choose some before training), `edge_index`
-    int64 `[2, E]` in both directions, `edge_weight` float32 `[E]` where some weight is not 1, and `y` int64 `[N]`, the
-    index of each node's class in `classes`, -1 if unlabelled. A split column gives `train_mask`, `test_mask` and, if
-    any node is for validation, `val_mask`, all bool `[N]`.
+    `data` is a PyG Data with `x` float32 `[N, F]` (None if there are no features), `edge_index` int64 `[2, E]` in both
+    directions, `edge_weight` float32 `[E]` unless all weights are 1, and `y` int64 `[N]`, the index of the class in
+    `classes`, -1 if unlabelled. With a split column it has `train_mask`, `test_mask` and, unless it is empty,
+    `val_mask`, all bool `[N]`.
     """
 
     data: Data
@@ -62,16 +63,16 @@ def read_graph_files(
     split_column: str | None = None,
     ignore: Sequence[str] = (),
 ) -> NamedGraph:
-    """Reads a graph from a file of edges and a file of nodes, or from one GraphML file that holds both.
+    """Reads a graph from a file of edges and a file of nodes, or from one GraphML file with both.
 
     `read_edge_file` and `read_node_file` describe the formats. Nodes are numbered as in the node file, and may be
-    isolated. An edge is undirected, listed once or twice; of several weights the largest counts, and none is scaled:
-    pass `unbounded=True` to `Graph.from_pyg` where some exceed 1. Self-loops are dropped with a warning.
+    isolated. Edges are undirected and may be listed once or twice; of several weights the largest is used. Weights are
+    not scaled: pass `unbounded=True` to `Graph.from_pyg` if some exceed 1. Self-loops are dropped with a warning.
 
-    Classes are sorted, as numbers if they all are. Test nodes without a label are in no mask.
+    Classes are sorted, numerically if all are numbers. Test nodes without a label are in no mask.
     """
     if nodes is None and Path(edges).suffix.lower() != GRAPHML:
-        raise InputError("nodes", f"be given, because `{edges}` holds edges alone", remedy="Only GraphML holds both.")
+        raise InputError("nodes", f"be a file, because `{edges}` has only edges", remedy="Only GraphML has both.")
     node_path = edges if nodes is None else nodes
     table = read_node_file(node_path, label=label, id_column=id_column, split_column=split_column, ignore=ignore)
     classes = _sorted_classes(node_path, label, table)
@@ -127,7 +128,7 @@ def _undirected_graph(table: EdgeTable) -> Graph:
 
 
 def _check_split(path: str | Path, table: NodeTable, classes: list[str]) -> None:
-    """Checks that training and validation nodes have labels, and every class a training node."""
+    """Raises unless training and validation nodes have labels and every class has a training node."""
     rows = list(zip(table.ids, table.labels or (), table.split or (), strict=True))
     for name, label, part in rows:
         if label is None and part in ("train", "val"):
@@ -157,9 +158,9 @@ def read_id_file(path: str | Path) -> list[str]:
 def read_label_file(
     path: str | Path, ids: Sequence[str], classes: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Reads labels from a `.csv`, `.tsv`, `.parquet` or `.graphml` file: the indices of the nodes and of their classes.
+    """Reads labels from a `.csv`, `.tsv`, `.parquet` or `.graphml` file; returns indices of nodes and of their classes.
 
-    The file has a header `id,label` (or node or name, and class), or two columns in that order.
+    The file has columns named id (or node, name) and label (or class), or two columns in that order without a header.
     """
     table = read_table(path, lambda names: _label_columns(names) is not None)
     columns = _label_columns(table.names or ())
@@ -169,10 +170,10 @@ def read_label_file(
             raise InputError(table.path, "have 2 columns (id, label)", table.width, remedy)
         columns = 0, 1
     lookups = (
-        ({name: k for k, name in enumerate(ids)}, f"be one of the {len(ids)} nodes", "Call columns id,label."),
+        ({name: k for k, name in enumerate(ids)}, f"be one of the {len(ids)} nodes", "Name the columns id,label."),
         ({name: k for k, name in enumerate(classes)}, f"be one of the classes {listed(classes)}", "Fit a new model."),
     )
-    found: dict[int, tuple[int, int | str]] = {}  # the class of each node, and the row that says so
+    found: dict[int, tuple[int, int | str]] = {}  # the class of each node, and the row of its label
     for row, cells in table:
         names = [as_text(cells[column]) for column in columns]
         for name, column, (numbers, rule, remedy) in zip(names, columns, lookups, strict=True):
@@ -181,9 +182,9 @@ def read_label_file(
             if name not in numbers:
                 raise table.error(row, column, rule, repr(name), suggestion(name, list(numbers), remedy))
         node, label = (numbers[name] for name, (numbers, *_) in zip(names, lookups, strict=True))
-        before, where = found.setdefault(node, (label, row))
-        if before != label:
-            value = f"{names[1]!r} after {classes[before]!r} in {table.unit} {where}"
+        known, known_row = found.setdefault(node, (label, row))
+        if known != label:
+            value = f"{names[1]!r} after {classes[known]!r} in {table.unit} {known_row}"
             raise table.error(row, columns[1], f"give the node {names[0]!r} one label", value, "Remove one.")
     if not found:
         raise table.empty_error("label", "Write lines such as a,red.")

@@ -14,9 +14,9 @@ from lggd.data.table import Cell, Table, as_number, as_text, find_column, read_t
 from lggd.errors import InputError, InputTypeError
 from lggd.validation import listed, suggestion
 
-# A column with one of these names holds the ids, in any case; the first name that occurs counts.
+# Names of the id column, in any case; the first name that occurs is used.
 ID_NAMES = ("id", "node", "name")
-# Cells that count as missing, in any case.
+# Cells that are treated as missing, in any case.
 MISSING = ("", "nan", "null")
 SPLIT_VALUES = {"train": "train", "val": "val", "validation": "val", "test": "test"}
 
@@ -25,8 +25,8 @@ SPLIT_VALUES = {"train": "train", "val": "val", "validation": "val", "test": "te
 class NodeTable:
     """The nodes of a file, in its order.
 
-    `x` is float32 `[N, F]` with one name per column; F may be 0. Labels and parts of the split are None where the node
-    has none; `labels` or `split` is None where no such column was requested.
+    `x` is float32 `[N, F]` with one name per column; F may be 0. Entries of `labels` and `split` are None for nodes
+    without one; the whole list is None if no such column was requested.
     """
 
     ids: list[str]
@@ -46,11 +46,11 @@ def read_node_file(
 ) -> NodeTable:
     """Reads a `.csv`, `.tsv`, `.parquet` or `.graphml` file with one node per row and named columns.
 
-    Ids are in the column called id, node or name, otherwise in the first one; `id_column` names another. A GraphML file
-    has ids of its own, and the attributes of its nodes are the columns.
-    `label` names the column of classes. They are kept as written; an empty cell, NaN or null means unlabelled.
-    `split_column` names a column with the values train, val (or validation), test, or empty.
-    All other columns except those in `ignore` are features: every cell is a number, true or false.
+    `id_column` is the column of ids; by default the one named id, node or name, or else the first. In a GraphML file,
+    the columns are the attributes of the nodes, and ids are those of the nodes themselves.
+    `label` is the column of class names; an empty cell, NaN or null means unlabelled.
+    `split_column` is a column with the values train, val (or validation), test, or empty.
+    All other columns except those in `ignore` are features: every cell must be a number, true or false.
     """
     table = read_table(path)
     columns, ignored = _requested_columns(table, label, id_column, split_column, ignore)
@@ -79,7 +79,7 @@ def read_node_file(
 def _requested_columns(
     table: Table, label: str | None, id_column: str | None, split_column: str | None, ignore: Sequence[str]
 ) -> tuple[dict[str, int], set[int]]:
-    """Returns the columns that arguments name, by argument, and those to ignore."""
+    """Returns the index of each requested column by argument, and the indices of columns to ignore."""
     if isinstance(ignore, str):
         raise InputTypeError("ignore", "be a list of columns", f"the text {ignore!r}", f"Pass [{ignore!r}].")
     names = _check_names(table)
@@ -155,7 +155,7 @@ def _split_part(table: Table, row: int | str, column: int, cells: list[Cell]) ->
 
 
 def _features(table: Table, row: int | str, columns: list[int], cells: list[Cell]) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # values too large for float32 become inf, which is refused below
+    with np.errstate(over="ignore"):  # values too large for float32 become inf and raise below
         values = np.array([as_number(cells[k]) for k in columns], np.float32)
     invalid = np.flatnonzero(~np.isfinite(values))
     if len(invalid):

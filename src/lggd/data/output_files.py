@@ -1,4 +1,4 @@
-"""Results in files: distances, predictions and features by node name."""
+"""Writes distances, predictions and features to tables with one row per node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lggd.graph.edge_list import as_array
 
 
 def write_distances(path: str | Path, ids: Sequence[str], value: Iterable[float]) -> None:
-    """Writes the columns node and distance as text, separated by tabs in `.tsv`; unreachable nodes have `inf`."""
+    """Writes text with the columns node and distance (inf if unreachable), separated by tabs if the file is `.tsv`."""
     extension = Path(path).suffix.lower()
     _write(path, ["node", "distance"], [ids, value], extension if extension in DELIMITERS else ".csv")
 
@@ -50,7 +50,7 @@ def write_predictions(
 def write_features(path: str | Path, ids: Sequence[str], names: Sequence[str], features: ArrayLike | Tensor) -> None:
     """Writes `features [N, F]` to a `.parquet`, `.csv` or `.tsv` file that `read_node_file` can read.
 
-    The first column is node, the others have the given `names`.
+    The first column is node; `names` are those of the other columns.
     """
     values = _check_numbers("features", features, len(ids), len(names))
     _write(path, ["node", *names], [list(ids), *values.T], check_extension(path, TABLES))
@@ -93,5 +93,5 @@ def _write(path: str | Path, names: list[str], columns: list[Any], extension: st
         with temporary.open("w", newline="", encoding="utf-8") as file:
             rows = csv.writer(file, delimiter=DELIMITERS[extension], lineterminator="\n")
             rows.writerow(names)
-            # str() writes the shortest number that reads as the same float32; a Python float would show its error.
+            # str() writes the shortest text that reads as the same float32; as a Python float it would be longer.
             rows.writerows([str(cell) for cell in row] for row in zip(*columns, strict=True))

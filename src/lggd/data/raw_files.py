@@ -1,4 +1,4 @@
-"""The paper's datasets as published: where their files are, how to download and read them."""
+"""The raw files of the paper's datasets: finding, downloading and reading them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lggd.errors import InputError, InputFileError
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-# Environment variable that names a folder of datasets.
+# Environment variable with the folder of datasets.
 FOLDER_VARIABLE = "LGGD_DATA"
 PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 
 
 @dataclass(frozen=True)
 class RawDataset:
-    """A dataset by the names that PyG gives to its class and its folder."""
+    """A dataset by the names of its class and folder in PyG."""
 
     family: str
     title: str
@@ -39,10 +39,10 @@ class RawDataset:
         return [name for name in self.files if not (folder / name).is_file()]
 
     def read(self, root: str | Path | None) -> Data:
-        """Reads x, edge_index and y with PyG, from `root`, $LGGD_DATA, or a cache that is filled by a download.
+        """Reads x, edge_index and y with PyG from `root`, $LGGD_DATA, or a cache folder, downloading files if needed.
 
-        A folder that the user named is only read, and never replaced by a download. The files of Planetoid are pickles,
-        which can execute code: use only folders that you trust.
+        `root` and $LGGD_DATA are only read, never downloaded to. The files of Planetoid are pickles, which can execute
+        code: use only folders that you trust.
         """
         folder = self._find(root)
         from torch_geometric.io import read_npz, read_planetoid_data
@@ -53,22 +53,22 @@ class RawDataset:
                     return read_planetoid_data(str(folder), self.title)
                 return read_npz(str(folder / self.files[0]))
         except Exception as error:  # a truncated pickle may raise anything
-            rule, remedy = f"hold {self.title} as it was published", "Download the files again."
-            raise InputError(folder, rule, but=f"it reads: {error}", remedy=remedy) from error
+            rule, remedy = f"contain {self.title} as it was published", "Download the files again."
+            raise InputError(folder, rule, but=f"reading it failed: {error}", remedy=remedy) from error
 
     def _find(self, root: str | Path | None) -> Path:
         named = root or os.environ.get(FOLDER_VARIABLE)
         if not named:
             return self._cached()
         base = Path(named).expanduser()
-        places = [base / self.family / self.title / "raw", base / self.title / "raw"]
-        for place in places:
-            if not self.missing(place):
-                return place
-        place = next((place for place in places if place.is_dir()), places[0])
+        folders = [base / self.family / self.title / "raw", base / self.title / "raw"]
+        for folder in folders:
+            if not self.missing(folder):
+                return folder
+        folder = next((folder for folder in folders if folder.is_dir()), folders[0])
         argument = "root" if root else FOLDER_VARIABLE
-        remedy = f"Put into {place}: {', '.join(self.missing(place))}."
-        raise InputFileError(argument, f"be a folder that holds {self.title}", base, remedy)
+        remedy = f"Put into {folder}: {', '.join(self.missing(folder))}."
+        raise InputFileError(argument, f"be a folder that contains {self.title}", base, remedy)
 
     def _cached(self) -> Path:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lggd"
@@ -78,14 +78,14 @@ class RawDataset:
                 self._download(folder)
             except Exception as error:  # PyG's downloads fail in many ways
                 raise ConnectionError(
-                    f"`{self.title}` must be downloaded first, which failed: {error or type(error).__name__}. "
+                    f"Downloading `{self.title}` failed: {error or type(error).__name__}. "
                     f"Connect to a network, or put into {folder}: {', '.join(self.files)}. "
                     f"They may also be in DIR/{self.family}/{self.title}/raw; then set {FOLDER_VARIABLE}=DIR."
                 ) from error
         return folder
 
     def _download(self, folder: Path) -> None:
-        """Downloads to a temporary folder first: a partial download never looks like a dataset."""
+        """Downloads to a temporary folder first, so that a partial download is never read as a dataset."""
         import torch_geometric.datasets
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ class RawDataset:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Hides what PyG prints, and warnings that users cannot act on."""
+    """Hides PyG's output, and warnings that users cannot act on."""
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         yield

@@ -16,7 +16,7 @@ from lggd.errors import InputError
 from lggd.training.randomness import read_seed
 from lggd.validation import check_int
 
-# All of these masks together are a split.
+# The masks that define a split.
 MASKS = ("train_mask", "val_mask", "new_mask", "test_mask")
 FINGERPRINT_LENGTH = 12
 
@@ -24,8 +24,8 @@ FINGERPRINT_LENGTH = 12
 def by_fraction(y: Tensor, fractions: Sequence[float], seed: int) -> list[Tensor]:
     """Splits every class by `fractions`; returns one mask bool `[N]` per fraction, and one for the remaining nodes.
 
-    Of a class of n nodes in random order, the first ⌊fraction · n⌋ (at least one) are the first part, and so on.
-    Further fractions therefore do not change the parts before them. Nodes with a negative `y` are in no part.
+    The n nodes of a class are shuffled; the first ⌊fraction · n⌋ (at least one) are the first part, and so on. Further
+    fractions therefore do not change the parts before them. Nodes with a negative `y` are in no part.
 
     >>> train, validation, test = by_fraction(torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]), (0.25, 0.25), seed=0)
     >>> train.sum().item(), validation.sum().item(), test.sum().item()
@@ -67,7 +67,7 @@ def by_count(y: Tensor, per_class: int, seed: int) -> list[Tensor]:
 
 
 def fingerprint(data: Any) -> str:
-    """Returns twelve hexadecimal digits that identify the masks of a PyG Data, to record the split of a result."""
+    """Returns a hash of the masks of a PyG Data, twelve hexadecimal digits, to record the split of a result."""
     masks = {name: mask for name in MASKS if (mask := getattr(data, name, None)) is not None}
     if not masks:
         raise InputError("data", f"have one of {', '.join(MASKS)}", "none", "Split it first.")
@@ -85,7 +85,7 @@ def _empty_masks(y: Tensor, count: int) -> list[Tensor]:
 
 
 def _shuffled_classes(y: Tensor, seed: int) -> Iterator[tuple[int, Tensor]]:
-    """Yields each class with its nodes in random order, all drawn from one generator."""
+    """Yields each class with its nodes in random order."""
     generator = torch.Generator().manual_seed(read_seed(check_int("seed", seed, minimum=0)))
     labels = y.detach().cpu()
     for label in sorted(set(labels[labels >= 0].tolist())):

@@ -1,4 +1,4 @@
-"""Tables in text, Parquet and GraphML files. Every row keeps its position in the file, which errors report."""
+"""Tables in text, Parquet and GraphML files. Errors report the position in the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lggd.files import check_readable
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 PARQUET, GRAPHML = ".parquet", ".graphml"
 TABLES = (*DELIMITERS, PARQUET)
-# Name of the column of node ids in a table read from GraphML. No attribute has this name.
+# Name of the column of node ids in a table read from GraphML; no attribute can have this name.
 GRAPHML_ID = "<node>"
 WEIGHT_NAMES = ("weight", "w")
 # Rows of a Parquet file that are converted to Python objects at a time.
@@ -24,17 +24,17 @@ BATCH_SIZE = 4096
 # Integers up to this size are exact in float64, in which pandas stores integers with missing values.
 EXACT_INTEGERS = 2**53
 
-# Text, a number, a boolean, or None for an empty cell. Files may hold other types, such as dates.
+# Text, a number, a boolean, or None for an empty cell. Files may contain other types, such as dates.
 Cell = Any
 Row = tuple[int | str, list[Cell]]
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The rows of a file, to be iterated once.
+    """The rows of a file, which can be iterated once.
 
-    `names` are the names of the `width` columns, or None where the file has no header. Each row comes with its
-    position: the line of a text file, the row of a Parquet file, a node id or an edge number; `unit` says which.
+    `names` are the names of the `width` columns, or None if the file has no header. Each row comes with its position:
+    the line of a text file, the row of a Parquet file, a node id or an edge number, according to `unit`.
     """
 
     path: Path
@@ -55,17 +55,17 @@ class Table:
         name = "" if column is None else f", column {self.names[column]!r}" if self.names else f", column {column + 1}"
         return InputError(f"{self.path}, {self.unit} {row}{name}", rule, value, remedy)
 
-    def empty_error(self, content: str, remedy: str) -> InputError:
+    def empty_error(self, item: str, remedy: str) -> InputError:
         """Returns an error about a table without rows."""
         found = "an empty file" if self.names is None else "no rows"
-        return InputError(self.path, f"hold at least one {content}", found, remedy)
+        return InputError(self.path, f"contain at least one {item}", found, remedy)
 
 
 def read_table(path: str | Path, is_header: Callable[[list[str]], bool] = bool) -> Table:
     """Reads a `.csv`, `.tsv` or `.parquet` file, or the nodes of a `.graphml` file.
 
-    Text is read without empty lines and surrounding whitespace. Its first line is a header if `is_header` accepts the
-    cells; by default it always is.
+    Empty lines and surrounding whitespace are ignored in text. Its first line is a header if `is_header` returns True
+    for the cells; by default it always is.
     """
     path = check_readable(path)
     extension = check_extension(path, (*TABLES, GRAPHML))
@@ -83,7 +83,7 @@ def read_table(path: str | Path, is_header: Callable[[list[str]], bool] = bool) 
 
 
 def check_extension(path: str | Path, allowed: Sequence[str]) -> str:
-    """Returns the extension of a file name if it is one of `allowed`; `.pq` is short for `.parquet`."""
+    """Returns the extension of a file name, which must be one of `allowed`; `.pq` is short for `.parquet`."""
     extension = Path(path).suffix.lower()
     extension = PARQUET if extension == ".pq" else extension
     if extension not in allowed:
@@ -93,7 +93,7 @@ def check_extension(path: str | Path, allowed: Sequence[str]) -> str:
 
 
 def find_column(names: Sequence[str], known: Sequence[str]) -> int | None:
-    """Returns the column with the first of the `known` names that occurs, ignoring case and underscores."""
+    """Returns the index of the column with the first `known` name that occurs, ignoring case and underscores."""
     normalized = [str(name).lower().replace("_", "") for name in names]
     return next((normalized.index(name) for name in known if name in normalized), None)
 
@@ -136,7 +136,9 @@ def _text_rows(path: Path, delimiter: str) -> Iterator[Row]:
         except UnicodeDecodeError as error:
             raise encoding_error(path, error) from error
         except csv.Error as error:
-            raise InputError(f"{path}, line {rows.line_num}", "be a row of cells", but=f"it reads: {error}") from error
+            raise InputError(
+                f"{path}, line {rows.line_num}", "be a row of cells", but=f"reading it failed: {error}"
+            ) from error
 
 
 # -- Parquet --------------------------------------------------------------------------------------------------------
@@ -147,18 +149,18 @@ def _read_parquet(path: Path) -> Table:
     from pyarrow import parquet
 
     def parquet_error(error: Exception) -> InputError:
-        return InputError(path, "be a Parquet file", but=f"it reads: {error}")
+        return InputError(path, "be a Parquet file", but=f"reading it failed: {error}")
 
     def values(column: Any) -> Any:
         is_number = arrow.types.is_integer(column.type) or arrow.types.is_floating(column.type)
-        # Through NumPy is many times faster than one value at a time.
+        # Conversion by NumPy is many times faster than by to_pylist.
         return column.to_numpy(False).tolist() if is_number and not column.null_count else column.to_pylist()
 
     try:
         schema = parquet.read_schema(path)
     except (arrow.ArrowException, OSError) as error:
         raise parquet_error(error) from error
-    # pandas stores the index of a table last, though its users see it first, where ids are.
+    # pandas stores the index last, but shows it as the first column, where ids are expected.
     index = [name for name in (schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)]
     order = sorted(range(len(schema.names)), key=lambda k: schema.names[k] not in index)
 
@@ -192,7 +194,7 @@ def read_graphml(path: Path) -> tuple[Table, Table]:
     try:
         graph = nx.read_graphml(path)
     except (ParseError, nx.NetworkXException, ValueError, KeyError) as error:
-        raise InputError(path, "be a GraphML file", but=f"it reads: {error}") from error
+        raise InputError(path, "be a GraphML file", but=f"reading it failed: {error}") from error
     nodes, edges = list(graph.nodes(data=True)), list(graph.edges(data=True))
     attributes = list(dict.fromkeys(name for _, values in nodes for name in values))
     weight = [name for name in dict.fromkeys(k for *_, values in edges for k in values) if name.lower() in WEIGHT_NAMES]

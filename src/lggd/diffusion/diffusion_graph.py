@@ -16,17 +16,17 @@ from lggd.graph.sparse import SparsePattern, normalized_adjacency
 from lggd.training.cache import Cache, content_key
 from lggd.validation import check_choice, check_instance, check_int
 
-# Entries of S computed at a time: what fits the cache of a CPU, and what keeps a GPU busy.
+# Entries of S computed at a time: few enough for a CPU's cache, and enough to keep a GPU busy.
 BLOCK_ENTRIES = {"cpu": 2**19, "cuda": 2**25}
 
 
 @saveable
 @dataclass(frozen=True)
 class DiffusionGraph:
-    """Replaces the edges of a graph by each node's strongest partners in a diffusion.
+    """Replace the edges of a graph by edges to each node's strongest partners in a diffusion.
 
-    S is the kernel of T = D̃^-½ (A + I) D̃^-½. Its largest entries per column (`dim=0`) or row (`dim=1`) are the new
-    edges; zeros are none. Weights are scaled so that those into each target sum to 1.
+    S is the diffusion kernel of T = D̃^-½ (A + I) D̃^-½. Its largest nonzero entries per column (`dim=0`) or row
+    (`dim=1`) are the new edges. Weights are scaled so that those of the edges into each node sum to 1.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class DiffusionGraph:
     neighbours : int
         Number of partners per node.
     dim : {0, 1}
-        0 selects the strongest sources of each target, 1 the strongest targets of each source.
+        0 selects the strongest sources for each target, 1 the strongest targets for each source.
 
     Examples
     --------
@@ -54,13 +54,13 @@ class DiffusionGraph:
         check_choice("dim", self.dim, (0, 1))
 
     def transform(self, data: Any) -> Any:
-        """A shallow copy of PyG data with the new `edge_index` and `edge_weight`; edges must go both ways."""
+        """Return a shallow copy of PyG data with new `edge_index` and `edge_weight`; the graph must be undirected."""
         return with_edges(data, *self.diffuse(*read_edges(data, data.num_nodes), data.num_nodes))
 
     def diffuse(self, edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor]:
-        """The new edges int64 `[2, E']`, sorted by target, and their weights float32 `[E']`."""
+        """Return the new edges int64 `[2, E']`, sorted by target, and their weights float32 `[E']`."""
         count = min(int(self.neighbours), num_nodes)
-        # Cached without `dim`: as S is symmetric, its rows are its columns.
+        # The key has no `dim`: S is symmetric, so that its rows are its columns.
         partner, strength = _PARTNERS(
             (content_key(edge_index, edge_weight), num_nodes, self.kernel, count),
             lambda: strongest_partners(
@@ -77,7 +77,7 @@ class DiffusionGraph:
         return torch.stack([pattern.columns, pattern.rows]), (strength / total[pattern.rows]).float()
 
 
-# A comparison comes back to the same diffusion for every split, and for both values of `dim`.
+# A comparison uses the same diffusion for every split, and for both values of `dim`.
 _PARTNERS: Cache[tuple[Tensor, Tensor]] = Cache(capacity=8)
 
 
@@ -91,7 +91,7 @@ def transition_matrix(edge_index: Tensor, edge_weight: Tensor | None, num_nodes:
 def strongest_partners(matrix: Tensor, coefficients: Sequence[float], count: int) -> tuple[Tensor, Tensor]:
     """The largest entries per column of S = Σₖ coefficients[k] · Tₖ(matrix): rows int64 and values, `[N, count]`.
 
-    S is computed some columns at a time and never stored as a whole.
+    S is computed in blocks of columns and never stored as a whole.
 
     >>> matrix = transition_matrix(torch.tensor([[0, 1], [1, 0]]), None, num_nodes=2)
     >>> partner, strength = strongest_partners(matrix, PPR(alpha=0.5).chebyshev_coefficients(), count=1)

@@ -41,7 +41,7 @@ class PPR:
         check_real("alpha", self.alpha, MIN_ALPHA, 1, remedy="The diffusion widens without bound towards 0; use 0.05.")
 
     def chebyshev_coefficients(self) -> list[float]:
-        """The coefficients of S in Chebyshev polynomials of T, truncated at `TOLERANCE`.
+        """Return the coefficients of S in Chebyshev polynomials of T, truncated at `TOLERANCE`.
 
         In closed form: 2α/√(1 - (1 - α)²) · rᵏ with r = (1 - α) / (1 + √(1 - (1 - α)²)), half of it for k = 0.
         """
@@ -73,14 +73,14 @@ class Heat:
         check_real("t", self.t, 0, MAX_T, closed="right", rule=rule, remedy="It is the diffusion time; use 5.")
 
     def chebyshev_coefficients(self) -> list[float]:
-        """The coefficients of S in Chebyshev polynomials of T: 2e^-t Iₖ(t), I modified Bessel; half of it for k = 0."""
+        """Return the coefficients of S in Chebyshev polynomials of T: 2e^-t Iₖ(t), Bessel; half of it for k = 0."""
         return _truncated_series(lambda order: ive(order, self.t))
 
 
 def _truncated_series(half: Callable[[int], float]) -> list[float]:
     """The coefficients half(0), 2·half(1), 2·half(2), … until the remainder is at most `TOLERANCE`.
 
-    All are positive, and they sum to S at the eigenvalue 1 of T, which is 1: that gives the remainder.
+    All are positive and sum to 1, the value of S at the eigenvalue 1 of T. This gives the remainder.
     """
     coefficients = [float(half(0))]
     for order in itertools.count(1):

@@ -1,6 +1,6 @@
-"""Models: from a graph with a few labels to predictions. Importing them makes every kind of saved model known."""
+"""Models that predict the classes of nodes from a few labels. Importing them registers every class of saved models."""
 
-import lggd.baselines as _baselines  # noqa: F401 (registers what a saved model may be)
+import lggd.baselines as _baselines  # noqa: F401 (registers the baselines for load_model)
 from lggd.estimator.storage import load_model
 from lggd.models.batching import fit_together
 from lggd.models.classifier import LGGDClassifier

@@ -1,4 +1,4 @@
-"""Backbones that models need trained, in one pass where they can share it."""
+"""Requests of models to train backbones, in a common pass if possible."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from lggd.training.progress import Callback, History
 
 @dataclass(frozen=True, eq=False)
 class BackboneRequest(TrainingRequest):
-    """One backbone per seed, all on the same features `x [N, F]` and labels.
+    """A request to train one backbone per seed, all on the same features `x [N, F]` and labels.
 
-    `shared_x` says that x are the node features of the data, which are the same for all requests of a pass.
+    With `shared_x`, x are the node features of the data, which all requests of a pass share.
     """
 
     order: ClassVar[int] = 2
@@ -38,7 +38,7 @@ class BackboneRequest(TrainingRequest):
     seeds: Sequence[int]
     task: FitTask
     shared_x: bool = False
-    # What else must agree to share a pass: how the graph was made, where it is not that of the data.
+    # Identifies the graph if it is not that of the data; requests with different graphs cannot share a pass.
     graph_key: Any = None
 
     @property
@@ -47,16 +47,16 @@ class BackboneRequest(TrainingRequest):
 
     @property
     def names(self) -> list[str]:
-        """What errors and curves call the networks."""
+        """The names of the networks in errors and curves."""
         if len(self.seeds) == 1:
             return [self.name]
         return [self.task.member(k, seed).name for k, seed in enumerate(self.seeds)]
 
     def key(self) -> tuple[Any, ...]:
-        """A module of the user's is trained alone."""
-        own = id(self) if isinstance(self.backbone, nn.Module) else self.backbone
+        """Requests with equal keys share a pass. A user-defined module is trained alone."""
+        backbone = id(self) if isinstance(self.backbone, nn.Module) else self.backbone
         sizes = (self.labels.num_classes, self.x.shape[1], self.shared_x, len(self.seeds))
-        return (self.task.inputs, own, self.optimization, self.graph_key, *sizes)
+        return (self.task.inputs, backbone, self.optimization, self.graph_key, *sizes)
 
     @classmethod
     def train(
@@ -77,9 +77,9 @@ class BackboneRequest(TrainingRequest):
         modules = [build_seeded(first.backbone, x.shape[-1], first.labels.num_classes, seed) for seed in seeds]
         trainable = trainable_backbones(modules, x, first.edge_index, first.edge_weight, seeds)
         labels = [request.labels for request in requests for _ in request.seeds]
-        target, validation = torch.stack([one.train for one in labels]), torch.stack([one.validation for one in labels])
+        targets, validation = (torch.stack([getattr(own, name) for own in labels]) for name in ("train", "validation"))
         names = [name for request in requests for name in request.names]
-        engine = Engine(trainable, target, validation, first.optimization, names)
+        engine = Engine(trainable, targets, validation, first.optimization, names)
         history = train(engine, stage, callback, checkpoint)
         engine.load_best()
         trained = trainable.export()
@@ -93,7 +93,7 @@ class BackboneRequest(TrainingRequest):
 
 
 def member_curves(histories: Sequence[History]) -> History:
-    """The curves of all members under names that tell them apart; those of a single one under their own."""
+    """The curves of all members, named by member; those of a single member keep their names."""
     if len(histories) == 1:
         return histories[0]
-    return {f"{name} member={k}": curve for k, one in enumerate(histories) for name, curve in one.items()}
+    return {f"{name} member={k}": curve for k, curves in enumerate(histories) for name, curve in curves.items()}

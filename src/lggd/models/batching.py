@@ -1,4 +1,4 @@
-"""Many models fitted together: splits, seeds and settings in as few passes as possible."""
+"""Fitting many models together: several splits, seeds and settings in as few training passes as possible."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ Model = TypeVar("Model", bound=NodeClassifier)
 
 
 def fit_together(models: Sequence[Model], data: Any, *, callback: Callback | None = None) -> list[Model]:
-    """Fit many models in as few passes as possible.
+    """Fit many models in as few training passes as possible.
 
-    Every model is fitted as its own `fit` would, up to rounding. Models share a pass of training where they differ only
-    in labels, `seed`, `optimization`, the dropout of φ₀ and what is done with the trained distances (`cross_fit`,
-    `scale`, `cap`, `reachable`, `concat`). Backbones share a pass where they are equal, have equal `optimization` and
-    equally many inputs; baselines where all their settings but the seed are equal.
+    The results are those of calling `fit` on each model, up to rounding. Distances of several models are trained in one
+    pass if the models differ only in labels, `seed`, `optimization`, the dropout of φ₀ and settings applied after
+    training (`cross_fit`, `scale`, `cap`, `reachable`, `concat`). Backbones share a pass if they have equal settings,
+    `optimization` and numbers of inputs; baselines if all settings except `seed` are equal.
 
     Parameters
     ----------
     models : sequence of models
-        Different objects, each an `LGGDClassifier`, `LGGDPlus`, `LGGD`, `GGD`, a baseline or a model of your own.
-    data : torch_geometric.data.Data or list of them
-        The data of all models, or one for each: typically one graph with different masks.
+        Distinct objects: `LGGDClassifier`, `LGGDPlus`, `LGGD`, `GGD`, baselines or any other `NodeClassifier`.
+    data : torch_geometric.data.Data or list of Data
+        The data of all models, or one Data per model, typically one graph with different masks.
     callback : callable, optional
-        Called with a `Progress` after every epoch. Stages are named as in `fit`, or "distances 2/3" where a stage
-        takes three passes; metrics carry the model's name, as in "train_loss models[4] t=1".
+        Called with a `Progress` after every epoch. Stages are named as in `fit`, or "distances 2/3" if a stage takes
+        three passes; names of metrics include the model, as in "train_loss models[4] t=1".
 
     Returns
     -------
     list of models
-        The models, fitted. Each `history_` holds the model's own curves under their usual names.
+        The fitted models. Each `history_` has the curves of its model, named as after `fit`.
 
     Raises
     ------
     InputError
-        Where something is wrong with one model; the message names it, and none is fitted.
+        If a model or its data is invalid. The message names the model, and no model is fitted.
 
     Examples
     --------
@@ -52,31 +52,31 @@ def fit_together(models: Sequence[Model], data: Any, *, callback: Callback | Non
     [(34, 5), (34, 5), (34, 5)]
     """
     models = _check_models(models)
-    each = list(data) if isinstance(data, (list, tuple)) else [data] * len(models)
-    if len(each) != len(models):
-        rule = f"be one PyG Data, or a list with one for each of the {len(models)} models"
-        raise InputError("data", rule, f"a list of {len(each)}")
+    datas = list(data) if isinstance(data, (list, tuple)) else [data] * len(models)
+    if len(datas) != len(models):
+        rule = f"be one PyG Data, or a list of one per model, {len(models)}"
+        raise InputError("data", rule, f"a list of {len(datas)}")
     tasks: list[FitTask] = []
-    for number, (one, first) in enumerate(zip(each, first_equal(each, same_inputs), strict=True)):
+    for number, (own, first) in enumerate(zip(datas, first_equal(datas, same_inputs), strict=True)):
         with error_context(f"models[{number}]"):
-            check_data(one)
-        task = FitTask.read(one, f"models[{number}]")
+            check_data(own)
+        task = FitTask.read(own, f"models[{number}]")
         tasks.append(task if first == number else replace(task, inputs=tasks[first].inputs))
     fit_tasks(models, tasks, callback)
     return models
 
 
 def _check_models(models: Any) -> list[Any]:
-    """Models of the contract, no object twice."""
+    """Returns the models as a list; raises unless they are distinct `NodeClassifier` objects."""
     if not isinstance(models, Sequence):
         raise InputTypeError("models", "be a list of models", type(models).__name__)
-    places: dict[int, int] = {}
-    for place, model in enumerate(models):
+    positions: dict[int, int] = {}
+    for position, model in enumerate(models):
         if not isinstance(model, NodeClassifier):
             rule = "be an LGGDClassifier, LGGDPlus, LGGD, GGD, a baseline or another NodeClassifier"
-            raise InputTypeError(f"models[{place}]", rule, type(model).__name__)
-        if id(model) in places:
-            clause = f"models[{places[id(model)]}] and models[{place}] are the same"
+            raise InputTypeError(f"models[{position}]", rule, type(model).__name__)
+        if id(model) in positions:
+            clause = f"models[{positions[id(model)]}] and models[{position}] are the same"
             raise InputError("models", "be different objects", but=clause, remedy="Use copy.copy to make another.")
-        places[id(model)] = place
+        positions[id(model)] = position
     return list(models)

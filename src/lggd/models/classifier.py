@@ -1,4 +1,4 @@
-"""From a graph with a few labels to predictions: distances as features, and a backbone trained on them."""
+"""The LGGD classifier: distances to labelled nodes as features, and a backbone trained on them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from lggd.validation import check_instance
 
 @dataclass(eq=False, repr=False)
 class LGGDClassifier(NodeClassifier):
-    """Classify the nodes of a graph, and take in new labels at once, without training.
+    """Classify the nodes of a graph from a few labels; further labels can be added without training.
 
     Parameters
     ----------
     features : LGGD, GGD, Ensemble or None
-        The distance features that the backbone is trained on; None trains it on the node features `x` alone.
+        The distance features on which the backbone is trained; None trains it on the node features `x` alone.
     backbone : GCN, GAT, ChebNet, JKNet, torch.nn.Module or None
-        The network from features to classes. A module of your own is called as `module(x, edge_index)` and returns
-        K values per node. None predicts the nearest class by distance.
+        The network that predicts classes from features. A module of your own is called as `module(x, edge_index)` and
+        must return logits `[N, K]`. None predicts the nearest class by distance.
     optimization : Optimization
         How the backbone is trained.
     seed : int or torch.Generator
@@ -70,9 +70,9 @@ class LGGDClassifier(NodeClassifier):
         self.module_: nn.Module | None
 
     def check_settings(self) -> None:
-        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        """Raises an `InputError` if a setting is invalid for any data."""
         if self.features is None and self.backbone is None:
-            raise InputError("features", "be given where backbone is None", "None", "Nothing would be left to predict.")
+            raise InputError("features", "be set if backbone is None", "None", "Use LGGD() or GGD().")
         if self.features is not None:
             check_instance("features", self.features, (DistanceFeatures, Ensemble), "LGGD(), GGD() or None")
             self.features.check_settings()
@@ -84,7 +84,7 @@ class LGGDClassifier(NodeClassifier):
 
     @property
     def accepts_labels(self) -> bool:
-        """Whether `add_labels` works: a backbone alone would have to be trained again."""
+        """Whether `add_labels` is supported: a backbone alone must be trained again."""
         return self.features is not None
 
     @property
@@ -112,9 +112,9 @@ class LGGDClassifier(NodeClassifier):
         self.labels_ = labels.train.clone()
 
     def _seeds(self, task: FitTask, seed: int) -> tuple[int, int]:
-        """The seeds of features and backbone: their own, or where an outer model has drawn one, two drawn from it."""
+        """The seeds of features and backbone: their own, or two derived from the seed set by an enclosing model."""
         if task.seed is None:
-            # Models may share a generator: each draws its seeds before any of them trains.
+            # Models may share a generator: each reads its seeds before any of them is trained.
             return 0 if self.features is None else read_seed(self.features.seed), seed
         generator = torch.Generator().manual_seed(seed)
         return read_seed(generator), read_seed(generator)
@@ -127,7 +127,7 @@ class LGGDClassifier(NodeClassifier):
     # -- predictions ----------------------------------------------------------------------------------------------
 
     def _inputs(self, data: Any) -> Tensor:
-        """What the backbone is trained on."""
+        """The inputs of the backbone, `[N, F]`."""
         if self.features_ is not None:
             inputs: Tensor = self.features_.inputs(data)
             return inputs

@@ -1,4 +1,4 @@
-"""Ensembles: several copies of a model, with seeds of their own, whose predictions are averaged."""
+"""Ensembles: the averaged predictions of several copies of a model with different seeds."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from lggd.validation import check_instance, check_int
 
 @dataclass(eq=False, repr=False)
 class Ensemble(NodeClassifier):
-    """Fit several copies of a model, each with a seed of its own, and average their probabilities.
+    """Fit several copies of a model with different seeds and average their probabilities.
 
-    Around distance features such as `LGGD` it is itself features: those of its members, averaged. Its probabilities are
-    then softmax(−f(t)) averaged over members and times.
+    An ensemble of distance features such as `LGGD` provides features itself, the averages over its members. Its
+    probabilities are then softmax(−f(t)) averaged over members and times.
 
     Parameters
     ----------
     model : NodeClassifier
-        The model that is copied; its own seed is not used.
+        The model to copy; its own seed is not used.
     members : int
-        The number of copies.
+        Number of copies.
     seed : int or torch.Generator
-        Random seed, from which those of the members are drawn.
+        Random seed, from which the seeds of the members are drawn.
 
     Attributes
     ----------
@@ -59,14 +59,14 @@ class Ensemble(NodeClassifier):
         self.members_: list[Any]  # set by fit
 
     def check_settings(self) -> None:
-        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        """Raises an `InputError` if a setting is invalid for any data."""
         check_instance("model", self.model, NodeClassifier, "a model such as LGGD()")
         check_int("members", self.members, minimum=1)
         self.model.check_settings()
 
     @property
     def accepts_labels(self) -> bool:
-        """Whether `add_labels` works, as for the model that is copied."""
+        """Whether `add_labels` is supported: if the copied model supports it."""
         return self.model.accepts_labels
 
     @property
@@ -79,10 +79,10 @@ class Ensemble(NodeClassifier):
         self._start(task.data, labels.num_classes)
         self.members_ = [copy.copy(self.model) for _ in tasks]
         yield from in_parallel(
-            [one._fit_to(part, labels, part.seed) for one, part in zip(self.members_, tasks, strict=True)]
+            [member._fit_to(own, labels, own.seed) for member, own in zip(self.members_, tasks, strict=True)]
         )
         for stage in self.members_[0].history_:
-            self.history_[stage] = member_curves([one.history_[stage] for one in self.members_])
+            self.history_[stage] = member_curves([member.history_[stage] for member in self.members_])
         self._set_labels(labels.train.clone())
 
     def _set_labels(self, labels: Tensor) -> None:
@@ -93,11 +93,11 @@ class Ensemble(NodeClassifier):
     # -- predictions ----------------------------------------------------------------------------------------------
 
     def features(self, data: Any) -> Tensor:
-        """Return the features of the members, averaged, float32 `[N, F]`."""
+        """Return the features averaged over the members, float32 `[N, F]`."""
         return self._average(lambda member: member.features(data))
 
     def inputs(self, data: Any) -> Tensor:
-        """Return what a backbone is trained on: the inputs of the members, averaged."""
+        """Return the inputs of a backbone averaged over the members, float32 `[N, F]`."""
         return self._average(lambda member: member.inputs(data))
 
     def nearness(self, data: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""How much memory something will take, before it is tried."""
+"""Estimates of the memory that a computation will need."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def estimate_memory(
     scheme: FixedStep = RK4(),
     dtype: torch.dtype = torch.float32,
 ) -> Memory:
-    """Estimate the memory at the peak of an evolution, or of learning distances.
+    """Estimate the peak memory of an evolution, or of learning distances.
 
-    The estimate is sound to about a factor of 2, larger rather than smaller. Backbones are not part of it.
+    The estimate is accurate to about a factor of 2 and tends to be too large. Backbones are not included.
 
     Parameters
     ----------
     graph : Graph or torch_geometric.data.Data
-        The graph of an evolution; or, with a `model`, data with `y` and `x` that it is to be fitted to.
+        The graph of an evolution; or, with a `model`, the data with `y` and `x` to fit it to.
     model : LGGD, GGD or LGGDClassifier, optional
-        The model that is to be fitted.
+        The model to fit.
     models : int
-        How many such models are fitted together.
+        Number of such models fitted together.
     columns, outputs : int
-        Columns and output times of an evolution.
+        Numbers of columns and of output times of an evolution.
     gradient_steps : int
-        The number of steps where gradients are needed, else 0.
+        Number of time steps if gradients are needed, otherwise 0.
     scheme : Euler, SSPRK3 or RK4
         Time stepping scheme of an evolution.
     dtype : torch.dtype
@@ -70,12 +70,12 @@ def estimate_memory(
     if dtype not in (torch.float32, torch.float64):
         raise InputTypeError("dtype", "be torch.float32 or torch.float64", dtype)
     if model is None:
-        check_instance("graph", graph, Graph, "a lggd.Graph where no model is given")
+        check_instance("graph", graph, Graph, "a lggd.Graph if model is None")
         return evolution_memory(graph, columns, scheme, outputs, gradient_steps, dtype)
     features: Any = model.features if isinstance(model, LGGDClassifier) else model
     check_instance("model", features, (LGGD, GGD), "LGGD(), GGD() or a classifier with such features")
     if isinstance(graph, Graph) or not hasattr(graph, "edge_index"):
-        rule = "be PyG data with labels where a model is given"
+        rule = "be PyG data with labels if model is not None"
         raise InputTypeError("graph", rule, type(graph).__name__)
     data, classes = graph, Labels.read(graph).num_classes
     graph = Graph.from_pyg(data, dtype=torch.float32)

@@ -1,4 +1,4 @@
-"""LGGD+: the combination of learned distances, self-training and readouts that measured best on validation nodes."""
+"""LGGD+: the combination of learned distances, self-training and readouts with the best validation accuracy."""
 
 from __future__ import annotations
 
@@ -32,19 +32,20 @@ def _default_features() -> SelfTraining:
 
 @dataclass(eq=False, repr=False)
 class LGGDPlus(NodeClassifier):
-    """Classify nodes by learned distances more accurately than `LGGDClassifier`, for more work.
+    """Classify nodes by learned distances, more accurately than `LGGDClassifier` but at a higher cost.
 
-    By default: three networks behind each φ₀, which see the node features of near and far neighbours; self-training;
-    the mean of the nearest class by distance and of three GCNs trained on distances and node features.
+    The default combines an ensemble of three networks for φ₀ that use the node features of near and far neighbours,
+    self-training, and the mean of two predictions: the nearest class by distance, and three GCNs trained on distances
+    and node features.
 
     Parameters
     ----------
     features : SelfTraining, Ensemble, LGGD or GGD
-        How distances are learned.
+        The distances to learn.
     readout : MeanReadout, NearestClass or BackboneReadout
-        How predictions are made from them.
+        How to predict classes from the distances.
     seed : int or torch.Generator
-        Random seed, from which all others are drawn.
+        Random seed, from which all other seeds are drawn.
 
     Attributes
     ----------
@@ -69,7 +70,7 @@ class LGGDPlus(NodeClassifier):
         self.readout_: Any
 
     def check_settings(self) -> None:
-        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        """Raises an `InputError` if a setting is invalid for any data."""
         kinds = (SelfTraining, Ensemble, DistanceFeatures)
         check_instance("features", self.features, kinds, "SelfTraining(), Ensemble(), LGGD() or GGD()")
         check_instance("readout", self.readout, Readout, "a readout such as NearestClass()")

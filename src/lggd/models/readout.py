@@ -1,4 +1,4 @@
-"""Readouts: how features become predictions."""
+"""Readouts: predictions from fitted features."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ from lggd.validation import check_instance, check_int
 
 
 class Readout(ABC):
-    """How fitted features, such as an `Ensemble` of `LGGD`, become class probabilities."""
+    """Base class of readouts: class probabilities from fitted features, such as an `Ensemble` of `LGGD`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         saveable(cls)
 
-    def check_settings(self) -> None:  # noqa: B027 (a readout may have none)
-        """Raises an `InputError` where a setting is wrong, whatever the data."""
+    def check_settings(self) -> None:  # noqa: B027 (a readout may have no settings)
+        """Raises an `InputError` if a setting is invalid for any data."""
 
     def fit(
         self, features: Any, task: FitTask, labels: Labels, generator: torch.Generator, history: dict[str, History]
     ) -> FitSteps:
-        """Trains what there is to train; seeds are drawn from the generator."""
+        """Trains the networks of the readout, if any; their seeds are drawn from the generator."""
         yield from ()
 
     @abstractmethod
     def predict_proba(self, features: Any, data: Any) -> Tensor:
-        """The probability of each class, float32 `[N, K]`."""
+        """Returns the probability of each class, float32 `[N, K]`."""
 
     def state(self) -> dict[str, Tensor]:
-        """What was trained, as tensors by name."""
+        """Returns the learned tensors by name."""
         return {}
 
     def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:  # noqa: B027
-        """Takes over such a state."""
+        """Restores the tensors that `state` returned."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class NearestClass(Readout):
     """Predict the nearest class by distance: the probabilities of the features themselves."""
 
     def predict_proba(self, features: Any, data: Any) -> Tensor:
-        """The probability of each class, float32 `[N, K]`."""
+        """Returns the probability of each class, float32 `[N, K]`."""
         probabilities: Tensor = features._probabilities(data)
         return probabilities
 
@@ -73,15 +73,16 @@ class BackboneReadout(Readout):
     Parameters
     ----------
     backbone : GCN, GAT, ChebNet or JKNet
-        The network from features to classes.
+        The network that predicts classes from features.
     members : int
-        How many networks are trained, each with a seed of its own.
+        Number of networks to train, with different seeds.
     use_features, use_x : bool
-        What they see: the distance features, the node features `x` with rows of the features' mean length, or both.
+        Inputs of the networks: the distance features, the node features `x` with normalized rows, or both, with `x`
+        scaled to the mean norm of the features.
     diffusion : DiffusionGraph or None
-        The graph that they run on; None is the given one.
+        The graph on which the networks operate; None uses that of the data.
     optimization : Optimization
-        How they are trained.
+        How the networks are trained.
     """
 
     backbone: Backbone = GCN()
@@ -96,23 +97,23 @@ class BackboneReadout(Readout):
         self.x_scale_: float
 
     def check_settings(self) -> None:
-        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        """Raises an `InputError` if a setting is invalid for any data."""
         check_instance("backbone", self.backbone, Backbone, "GCN(), GAT(), ChebNet() or JKNet()")
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
         check_int("members", self.members, minimum=1)
         if self.diffusion is not None:
             check_instance("diffusion", self.diffusion, DiffusionGraph, "a DiffusionGraph() or None")
         if not (self.use_features or self.use_x):
-            raise InputError("use_features", "be True where use_x is False", "False for both")
+            raise InputError("use_features", "be True if use_x is False", "False for both")
 
     def fit(
         self, features: Any, task: FitTask, labels: Labels, generator: torch.Generator, history: dict[str, History]
     ) -> FitSteps:
-        """Trains the networks; seeds are drawn from the generator."""
+        """Trains the networks; their seeds are drawn from the generator."""
         seeds = [read_seed(generator) for _ in range(self.members)]
-        data, others = features.data_, sum(stage.endswith("backbone") for stage in history)
-        if others:  # curves and checkpoints of every readout need a name of their own
-            task = replace(task, prefix=f"{task.prefix}readout {others + 1} ")
+        data, earlier = features.data_, sum(stage.endswith("backbone") for stage in history)
+        if earlier:  # curves and checkpoints of every readout need different names
+            task = replace(task, prefix=f"{task.prefix}readout {earlier + 1} ")
         self.x_scale_ = float(features.features(data).norm(dim=1).mean())
         request = BackboneRequest(
             self.backbone, self._inputs(features, data), *self._edges(data), labels, self.optimization, seeds, task,
@@ -132,20 +133,20 @@ class BackboneReadout(Readout):
         return diffused.edge_index, read_weight(diffused)
 
     def predict_proba(self, features: Any, data: Any) -> Tensor:
-        """The probability of each class, float32 `[N, K]`."""
+        """Returns the probability of each class, float32 `[N, K]`."""
         inputs, edges = self._inputs(features, data), self._edges(data)
         with torch.no_grad():
             return torch.stack([torch.softmax(module(inputs, *edges), dim=1) for module in self.modules_]).mean(0)
 
     def state(self) -> dict[str, Tensor]:
-        """What was trained, as tensors by name."""
+        """Returns the learned tensors by name."""
         state = {"x_scale": torch.tensor(self.x_scale_, dtype=torch.float64)}
         for k, module in enumerate(self.modules_):
             state |= with_prefix(f"modules.{k}.", module.state_dict())
         return state
 
     def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:
-        """Takes over such a state."""
+        """Restores the tensors that `state` returned."""
         self.x_scale_, self.modules_ = float(state["x_scale"]), []
         width = self._inputs(features, data).shape[1]
         for k in range(self.members):
@@ -161,7 +162,7 @@ class MeanReadout(Readout):
     Parameters
     ----------
     readouts : tuple of readouts
-        What is averaged.
+        The readouts to average.
     """
 
     readouts: tuple[Readout, ...] = field(default_factory=lambda: (BackboneReadout(), NearestClass()))
@@ -170,9 +171,9 @@ class MeanReadout(Readout):
         self.readouts_: list[Readout]  # set by fit
 
     def check_settings(self) -> None:
-        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        """Raises an `InputError` if a setting is invalid for any data."""
         if not self.readouts:
-            raise InputError("readouts", "hold at least one readout", "none")
+            raise InputError("readouts", "contain at least one readout", "none")
         for readout in self.readouts:
             check_instance("readouts", readout, Readout, "readouts such as NearestClass()")
             readout.check_settings()
@@ -180,23 +181,23 @@ class MeanReadout(Readout):
     def fit(
         self, features: Any, task: FitTask, labels: Labels, generator: torch.Generator, history: dict[str, History]
     ) -> FitSteps:
-        """Trains what there is to train; seeds are drawn from the generator."""
+        """Trains the networks of the readout, if any; their seeds are drawn from the generator."""
         self.readouts_ = [copy.copy(readout) for readout in self.readouts]
         for readout in self.readouts_:
             yield from readout.fit(features, task, labels, generator, history)
 
     def predict_proba(self, features: Any, data: Any) -> Tensor:
-        """The probability of each class, float32 `[N, K]`."""
+        """Returns the probability of each class, float32 `[N, K]`."""
         first, *others = (readout.predict_proba(features, data) for readout in self.readouts_)
         return sum(others, start=first) / len(self.readouts_)
 
     def state(self) -> dict[str, Tensor]:
-        """What was trained, as tensors by name."""
+        """Returns the learned tensors by name."""
         parts = [with_prefix(f"{k}.", readout.state()) for k, readout in enumerate(self.readouts_)]
         return {name: value for part in parts for name, value in part.items()}
 
     def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:
-        """Takes over such a state."""
+        """Restores the tensors that `state` returned."""
         self.readouts_ = [copy.copy(readout) for readout in self.readouts]
         for k, readout in enumerate(self.readouts_):
             readout.restore(features, data, without_prefix(f"{k}.", state))

@@ -1,4 +1,4 @@
-"""Self-training: a model is fitted again with the nodes that it is most confident of."""
+"""Self-training: fitting a model again with its most confident predictions as additional labels."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from lggd.validation import check_instance, check_int, check_real
 
 @dataclass(eq=False, repr=False)
 class SelfTraining(NodeClassifier):
-    """Fit a model, take its most confident predictions for labels, and fit it again.
+    """Fit a model, add its most confident predictions to the labels, and fit it again.
 
-    The predictions serve as training targets only: the boundary of distances stays at the true labels.
+    Predictions are used as training targets only: distances are still measured from the nodes with true labels.
 
     Parameters
     ----------
     model : NodeClassifier
-        The model that is fitted.
+        The model to fit.
     fraction : float
-        The fraction of the nodes predicted for each class that are added; 0 adds none.
+        Fraction of the nodes predicted as each class whose predictions are added; 0 adds none.
     rounds : int
-        How often predictions are added and the model is fitted again.
+        Number of times that predictions are added and the model is fitted again.
     seed : int or torch.Generator
-        Random seed; every round starts from the same.
+        Random seed, the same for every round.
 
     Attributes
     ----------
     model_ : NodeClassifier
-        The model of the last round. See `NodeClassifier` for the others.
+        The model fitted in the last round. See `NodeClassifier` for the others.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class SelfTraining(NodeClassifier):
         self.model_: Any  # set by fit
 
     def check_settings(self) -> None:
-        """Raises an `InputError` where a setting is wrong, whatever the data."""
+        """Raises an `InputError` if a setting is invalid for any data."""
         check_instance("model", self.model, NodeClassifier, "a model such as LGGD()")
         check_real("fraction", self.fraction, 0, 1, remedy="0 adds no predictions.")
         check_int("rounds", self.rounds, minimum=1)
@@ -67,7 +67,7 @@ class SelfTraining(NodeClassifier):
 
     @property
     def accepts_labels(self) -> bool:
-        """Whether `add_labels` works, as for the model that is fitted."""
+        """Whether `add_labels` is supported: if the fitted model supports it."""
         return self.model.accepts_labels
 
     @property
@@ -76,21 +76,21 @@ class SelfTraining(NodeClassifier):
 
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         self._start(task.data, labels.num_classes)
-        before = seed.get_state() if isinstance(seed, torch.Generator) else None
+        initial = seed.get_state() if isinstance(seed, torch.Generator) else None
         for number in range(1 + (self.rounds if self.fraction else 0)):
             targets, stage = labels, task
             if number:
                 targets = self._with_confident(labels, self.model_._probabilities(self.data_))
                 stage = replace(task, prefix=f"{task.prefix}self-training {number} ")
             if isinstance(seed, torch.Generator):
-                seed.set_state(before)  # type: ignore[arg-type]
+                seed.set_state(initial)  # type: ignore[arg-type]
             self.model_ = copy.copy(self.model)
             yield from self.model_._fit_to(stage, targets, seed)
             self.history_ |= self.model_.history_
             self._set_labels(labels.train.clone())
 
     def _with_confident(self, labels: Labels, probabilities: Tensor) -> Labels:
-        """The labels, and for each class the given fraction of the nodes predicted for it, the most confident first."""
+        """Returns the labels and, for each class, the most confident `fraction` of the predictions."""
         confidence, predicted = probabilities.max(1)
         train, free = labels.train.clone(), (labels.train < 0) & (labels.validation < 0)
         for k in range(labels.num_classes):
@@ -106,16 +106,16 @@ class SelfTraining(NodeClassifier):
     # -- predictions ----------------------------------------------------------------------------------------------
 
     def features(self, data: Any) -> Tensor:
-        """Return the features of the fitted model, where it has such, float32 `[N, F]`."""
+        """Return the features of the fitted model, if it has any, float32 `[N, F]`."""
         self._check_fitted()
-        found: Tensor = self.model_.features(data)
-        return found
+        features: Tensor = self.model_.features(data)
+        return features
 
     def inputs(self, data: Any) -> Tensor:
-        """Return what a backbone is trained on."""
+        """Return the inputs of a backbone, float32 `[N, F]`."""
         self._check_fitted()
-        found: Tensor = self.model_.inputs(data)
-        return found
+        inputs: Tensor = self.model_.inputs(data)
+        return inputs
 
     def _probabilities(self, data: Any) -> Tensor:
         probabilities: Tensor = self.model_._probabilities(data)

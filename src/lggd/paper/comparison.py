@@ -1,4 +1,4 @@
-"""Our measurements against the published ones, against each other, and the variants of the ablation."""
+"""Comparisons of our measurements with the published ones and with each other, and the variants of the ablation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Deviation:
 
 
 def deviations(measured: Measurements, notes: Mapping[str, str]) -> list[Deviation]:
-    """In the order of the table. A note under "row.dataset" takes precedence over one under "row"."""
+    """Returns all deviations in table order. Notes for "row.dataset" take precedence over those for "row"."""
     found = []
     for row, dataset in ((row, dataset) for row in ROWS for dataset in DATASETS):
         ours, paper = measured.table1.get((row, dataset)), PUBLISHED.get((row, dataset))
@@ -40,7 +40,10 @@ def deviations(measured: Measurements, notes: Mapping[str, str]) -> list[Deviati
 
 
 def paired_tests(measured: Measurements, row: str) -> dict[tuple[str, str], PairedTest]:
-    """A row against every other measured row, by that row and dataset; p is corrected over the rows of a dataset."""
+    """Compares a row with every other measured row; returns tests by the other row and dataset.
+
+    p is corrected over the rows of a dataset.
+    """
     found: dict[tuple[str, str], PairedTest] = {}
     for dataset in DATASETS:
         ours = measured.table1.get((row, dataset))
@@ -53,7 +56,7 @@ def paired_tests(measured: Measurements, row: str) -> dict[tuple[str, str], Pair
 
 @dataclass(frozen=True)
 class VariantScore:
-    """A variant on one dataset. Differences to the base are over the splits that both were measured on."""
+    """The accuracies of a variant on one dataset, and their differences to the base over common splits."""
 
     validation: float | None
     test: float
@@ -78,7 +81,7 @@ class Variant:
 
 
 def ablation(measured: Measurements) -> list[Variant]:
-    """The base, then the variants by descending mean validation difference.
+    """Returns the base, then the variants by descending mean validation difference.
 
     Variants measured on fewer datasets come after the others, since their means are not comparable; those without a
     difference come last.

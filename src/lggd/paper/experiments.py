@@ -1,4 +1,4 @@
-"""The experiments of the paper: which jobs each consists of."""
+"""The experiments of the paper and the jobs of each."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from lggd.training.progress import Callback, Progress
 from lggd.validation import check_name
 
 BACKBONE_ROWS, BACKBONES = ("01", "09", "14"), ("gat", "chebnet", "jknet")
-# The nearest class does not depend on the backbone, so that LGGD+ always uses both readouts here.
+# The nearest class does not depend on the backbone; LGGD+ always uses both readouts here.
 BACKBONE_SETTINGS = {"LGGD+": {"readout": "both"}}
 DYNAMIC_DATASETS, DYNAMIC_ROWS, RETRAINED_ROWS = ("cora", "citeseer", "pubmed"), ("09", "14"), ("01", "09")
 ABLATION_FILE = "ablation.toml"
-# Everything within minutes; results go to separate files.
+# With `quick`, everything is measured within minutes, and results are in separate files.
 QUICK_SUFFIX, QUICK_ROWS, QUICK_DATASETS = "-quick", ("01", "07", "08", "09", "11", "14"), ("cora",)
 ROBUSTNESS = {"points": 20_000, "epsilon": 0.05, "extra_edges": [10, 100, 1000], "draws": 5}
 GEODESIC = {"shape": "dragon", "p": "inf"}
@@ -39,7 +39,7 @@ T = TypeVar("T", Method, str)
 class Selection:
     """The part of an experiment to run; empty `rows` or `datasets` select the default ones.
 
-    Rows and datasets that an experiment does not support are an error, or left out with `skip_unsupported`.
+    Rows and datasets that an experiment does not support raise an error, or are omitted with `skip_unsupported`.
     """
 
     rows: tuple[str, ...] = ()
@@ -58,21 +58,21 @@ class Selection:
         return [name.lower() for name in self.datasets] or list(QUICK_DATASETS if self.quick else default)
 
     def supported(self, argument: str, values: Sequence[T], accepts: Callable[[T], bool], rule: str) -> list[T]:
-        """The values that an experiment supports."""
-        refused = [one.name if isinstance(one, Method) else one for one in values if not accepts(one)]
-        if refused and not self.skip_unsupported:
-            raise InputError(argument, rule, ", ".join(refused), "Omit it.")
-        return [one for one in values if accepts(one)]
+        """Returns the values that an experiment supports."""
+        rejected = [value.name if isinstance(value, Method) else value for value in values if not accepts(value)]
+        if rejected and not self.skip_unsupported:
+            raise InputError(argument, rule, ", ".join(rejected), "Omit it.")
+        return [value for value in values if accepts(value)]
 
 
 def plan(experiment: str, selection: Selection = Selection()) -> list[Job]:
-    """The jobs of one of `EXPERIMENTS`, or of "all".
+    """Returns the jobs of one of `EXPERIMENTS`, or of "all".
 
     >>> [job.title for job in plan("table1", Selection(rows=("01",), datasets=("cora", "photo")))]
     ['GCN on cora', 'GCN on photo']
     """
     if experiment == "all":
-        return [job for one in EXPERIMENTS for job in plan(one, replace(selection, skip_unsupported=True))]
+        return [job for name in EXPERIMENTS for job in plan(name, replace(selection, skip_unsupported=True))]
     check_name("experiment", experiment, (*EXPERIMENTS, "all"))
     jobs = EXPERIMENTS[experiment](selection)
     return [replace(job, experiment=f"{job.experiment}{QUICK_SUFFIX}") for job in jobs] if selection.quick else jobs  # type: ignore[type-var]
@@ -113,7 +113,7 @@ def _dynamic(selection: Selection) -> list[Job]:
 
 
 def _ablation(selection: Selection) -> list[Job]:
-    """Variants of one row, each with some settings of its own, as named in `ablation.toml`."""
+    """Variants of one row, each with some changed settings, as defined in `ablation.toml`."""
     path = configs_folder(selection.configs) / ABLATION_FILE
     content = read_toml(path)
     check_keys(path, "", content, ("base", "variants"))
@@ -131,7 +131,7 @@ def _ablation(selection: Selection) -> list[Job]:
 
 
 def _robustness_figure(seed: int, callback: Callback | None, *, draws: int, **sizes: Any) -> tuple[Figure, Line]:
-    """How much distances change with wrong edges (paper, Fig. 1 and 2)."""
+    """The change of distances by wrong edges (paper, Fig. 1 and 2)."""
 
     def report(solved: int, total: int) -> None:
         if callback is not None:

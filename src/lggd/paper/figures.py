@@ -1,4 +1,4 @@
-"""Figures of the robustness and geodesic experiments. They avoid pyplot, which shares state with the caller's plots."""
+"""Figures of the robustness and geodesic experiments, without pyplot, whose global state belongs to the user."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INK, SHAPE_COLOUR, OUT_OF_REACH = "#222222", "#3a3a3a", "#cccccc"
 
 
 def check_format(path: str | Path) -> Path:
-    """The path, if a figure can be written there."""
+    """Returns the path; raises unless a figure can be written there."""
     path = check_writable(path)
     if path.suffix.lower() not in FORMATS:
         raise InputError(str(path), f"end in {', '.join(FORMATS)}", repr(path.suffix), "Choose one of these formats.")
@@ -42,7 +42,7 @@ def save(figure: Figure, path: str | Path, dots_per_inch: int = DOTS_PER_INCH) -
 
 
 def draw_robustness(result: Robustness) -> Figure:
-    """One row per exponent with a common colour scale, one column per number of wrong edges."""
+    """Draws one row per exponent, with a common colour scale, and one column per number of wrong edges."""
     counts, rows, columns = (0, *result.extra_edges), len(result.distances), 1 + len(result.extra_edges)
     figure = new_figure(2.35 * columns + 0.9, 2.6 * rows + 0.35)
     panels = figure.subplots(rows, columns, squeeze=False)
@@ -64,7 +64,7 @@ def draw_robustness(result: Robustness) -> Figure:
 
 
 def draw_geodesic(result: Geodesic) -> Figure:
-    """Three panels: the shape with both end points, the distance from the source, and the geodesic."""
+    """Draws three panels: the shape with both end points, the distance from the source, and the geodesic."""
     height, width = result.shape.shape
     figure = new_figure(12.0, 4.0 * height / width + 0.75)
     panels = figure.subplot_mosaic(
@@ -95,7 +95,7 @@ def draw_geodesic(result: Geodesic) -> Figure:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure in inches, independent of pyplot."""
+    """Returns an empty figure of a size in inches, independent of pyplot."""
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
     FigureCanvasAgg(figure)
     return figure

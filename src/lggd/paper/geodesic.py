@@ -37,17 +37,17 @@ class Geodesic:
 
     @property
     def length(self) -> float:
-        """The distance of the target. For p = ∞ it is the length of the path in pixels, with diagonal steps of √2."""
+        """The distance to the target. For p = ∞ it is the length of the path in pixels, with diagonal steps of √2."""
         return float(self.distance[self.target])
 
 
 def geodesic(
     shape: NDArray[np.generic], *, source: Pixel | None = None, target: Pixel | None = None, p: float = math.inf
 ) -> Geodesic:
-    """The path from `source` to `target` inside a mask, or the dark half of an image, with 8-connected pixels.
+    """Computes the path from `source` to `target` inside a mask, or inside the dark half of an image.
 
-    A missing end is the pixel farthest from the other one; if both are missing, they are two far ends of the largest
-    component.
+    Pixels are 8-connected. The default of an end is the pixel farthest from the other end; if both are None, they are
+    two far ends of the largest component.
     """
     inside = dark_half(np.asarray(shape))
     for name, pixel in (("source", source), ("target", target)):
@@ -59,7 +59,7 @@ def geodesic(
     node[inside] = np.arange(len(pixels))
 
     def farthest(pixel: Pixel) -> Pixel:
-        """The reachable pixel with the longest shortest path to this one."""
+        """Returns the reachable pixel with the longest shortest path to this one."""
         away = distance(graph, [int(node[pixel])], p=math.inf).value
         return _as_pixel(pixels[int(away.masked_fill(torch.isinf(away), -1).argmax())])
 
@@ -79,7 +79,7 @@ def geodesic(
 
 
 def read_image(path: str | Path) -> NDArray[np.float64]:
-    """Grey values `[H, W]` from 0 (black) to 1 (white). Transparent pixels are white."""
+    """Reads grey values `[H, W]` from 0 (black) to 1 (white). Transparent pixels are white."""
     from matplotlib.image import imread
 
     path = check_readable(path)
@@ -106,12 +106,12 @@ def _check_inside(inside: NDArray[np.bool_], pixel: Pixel, name: str) -> None:
 
 
 def _nearest(candidates: NDArray[np.bool_], pixel: Pixel) -> Pixel:
-    places = np.argwhere(candidates)
-    return _as_pixel(places[((places - np.array(pixel)) ** 2).sum(1).argmin()])
+    pixels = np.argwhere(candidates)
+    return _as_pixel(pixels[((pixels - np.array(pixel)) ** 2).sum(1).argmin()])
 
 
-def _as_pixel(place: NDArray[np.integer]) -> Pixel:
-    return int(place[0]), int(place[1])
+def _as_pixel(index: NDArray[np.integer]) -> Pixel:
+    return int(index[0]), int(index[1])
 
 
 def _text(pixel: Pixel) -> str:

@@ -1,4 +1,4 @@
-"""The units of work of an experiment. Each produces some lines of results."""
+"""Jobs: the units of work of an experiment. Each produces one or more lines of results."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from lggd.paper.figures import save
 from lggd.paper.measurements import ADDITIONS, RETRAINED, Line
 from lggd.training.progress import Callback
 
-DOTS_PER_INCH = 80  # figures of 80,000 points are committed; at full resolution they would outweigh all numbers
+DOTS_PER_INCH = 80  # keeps figures of 80,000 points small enough to be committed
 
 
 @dataclass(frozen=True)
 class JobOptions:
-    """Options common to all jobs of a command. `splits` is their number, `root` the folder of the datasets."""
+    """Options of all jobs of a command. `splits` is the number of splits, `root` the folder of the datasets."""
 
     results: Results
     splits: int = 10
@@ -39,14 +39,14 @@ class JobOptions:
 
 
 class Job(ABC):
-    """Some lines of results that are measured together."""
+    """A unit of work that measures one or more lines of results."""
 
     experiment: str
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """What users call it."""
+        """The display name."""
 
     @property
     def group(self) -> str:
@@ -55,20 +55,20 @@ class Job(ABC):
 
     @abstractmethod
     def identities(self, options: JobOptions) -> list[Line]:
-        """What identifies its lines. Reads the data and checks the settings, before anything long starts."""
+        """Returns the identity of each line. Reads the data and checks the settings, before long computations start."""
 
     @abstractmethod
     def lines(self, options: JobOptions, missing: Sequence[Line], callback: Callback | None) -> Iterator[Line]:
-        """The lines with the identities in `missing`, each as soon as it is measured."""
+        """Yields the lines with the identities in `missing`, each as soon as it is measured."""
 
     def has_outputs(self, options: JobOptions) -> bool:
-        """Whether its outputs besides lines exist."""
+        """Returns whether its output files exist, besides lines of results."""
         return True
 
 
 @dataclass(frozen=True)
 class CellJob(Job):
-    """A cell of a table: one row on one dataset. `variant` names an ablation, whose settings are in `file`."""
+    """A cell of a table: one row on one dataset. `variant` is the name of an ablation defined in `file`."""
 
     experiment: str
     row: Method
@@ -98,17 +98,17 @@ class CellJob(Job):
         return [identity(*what, hashes, self.backbone, options.seed, **more)]
 
     def lines(self, options: JobOptions, missing: Sequence[Line], callback: Callback | None) -> Iterator[Line]:
-        for one in missing:
+        for line in missing:
             what, where = (self.row, self.settings, self.dataset), (options.device, self.backbone, options.seed)
-            found = measure(*what, range(options.splits), *where, options.root, callback)
-            yield result_line(one, found, options.device)
+            scores = measure(*what, range(options.splits), *where, options.root, callback)
+            yield result_line(line, scores, options.device)
 
 
 @dataclass(frozen=True)
 class NewLabelsJob(Job):
-    """A row on a dataset whose labels arrive in three steps, with one line per step.
+    """A row on a dataset to which labels are added in three steps, with one line per step.
 
-    Without `retrained`, the model is fitted once and takes the labels with `add_labels`; `seconds` cover that and the
+    Without `retrained`, the model is fitted once and labels are added with `add_labels`; `seconds` include this and the
     predictions. With it, the model is fitted again for every step, with the new labels in its training set.
     """
 
@@ -131,7 +131,7 @@ class NewLabelsJob(Job):
         return [identity(*what, seed=options.seed, additions=additions) for additions in ADDITIONS]
 
     def lines(self, options: JobOptions, missing: Sequence[Line], callback: Callback | None) -> Iterator[Line]:
-        wanted = {int(one["additions"]): one for one in missing}
+        wanted = {int(line["additions"]): line for line in missing}
         datas, models = self._load(options), []
         for additions in wanted if self.retrained else ADDITIONS:
             start = time.perf_counter()
@@ -145,23 +145,23 @@ class NewLabelsJob(Job):
                 for model, data in zip(models, datas, strict=True):
                     new = data.new_mask[:, additions - 1]
                     model.add_labels(new, data.y[new])  # type: ignore[union-attr]
-            found = score_models(models, datas, start)
+            scores = score_models(models, datas, start)
             if additions in wanted:
-                yield result_line(wanted[additions], found, options.device)
+                yield result_line(wanted[additions], scores, options.device)
 
     def _load(self, options: JobOptions) -> list[Any]:
         return load_splits(self.dataset, range(options.splits), device=options.device, root=options.root, dynamic=True)
 
     @property
     def _row(self) -> Method:
-        """The row under the number and name that results use."""
+        """The row with its number and name in results."""
         retrained = replace(self.row, number=f"{self.row.number} {RETRAINED}", name=f"{self.row.name}, {RETRAINED}")
         return retrained if self.retrained else self.row
 
 
 @dataclass(frozen=True)
 class FigureJob(Job):
-    """A figure and its numbers, both made by `draw(seed, callback, **config)`."""
+    """A figure and its numbers, returned by `draw(seed, callback, **config)`."""
 
     experiment: str
     draw: Callable[..., tuple[Figure, Line]]
@@ -193,6 +193,6 @@ class FigureJob(Job):
 def _build(
     title: str, files: Sequence[Path], row: Method, settings: Mapping[str, Setting], backbone: str, seed: int
 ) -> NodeClassifier:
-    """The model of a job. Errors in its settings name the job and the files of these settings."""
+    """Builds the model of a job. Errors in its settings name the job and the files of the settings."""
     with error_context(f"{title} ({', '.join(map(str, files))})" if files else title):
         return build(row.template, settings, backbone, seed)

@@ -1,4 +1,4 @@
-"""The measured accuracies of a results folder: of several lines about one table cell, the one that counts."""
+"""The measured accuracies of a results folder, one measurement per cell of a table."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Accuracies = dict[Hashable, float]
 BACKBONES = {"gcn": "GCN", "gat": "GAT", "chebnet": "ChebNet", "jknet": "JKNet"}
 BASE_VARIANT = "LGGD+ as chosen"  # the other variants of the ablation are compared with this one
 RETRAINED = "retrained"  # marks rows of the dynamic experiment that are trained again for every addition
-ADDITIONS = range(4)  # how many times labels have been added in the dynamic experiment
-# What identifies the cells of an experiment. The other experiments are figures.
+ADDITIONS = range(4)  # numbers of label additions in the dynamic experiment
+# The keys of a cell in each experiment. The other experiments are figures.
 KEYS = {
     "table1": ("row", "dataset"),
     "backbones": ("row", "dataset", "backbone"),
@@ -61,7 +61,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Measurements:
-    """The measurements that count, by experiment and the `KEYS` of their cell; the lines of figures."""
+    """The measurements of each experiment by the `KEYS` of their cell, and the lines of figures."""
 
     table1: dict[tuple[str, str], Measurement]
     backbones: dict[tuple[str, str, str], Measurement]
@@ -73,17 +73,17 @@ class Measurements:
 
     @property
     def rows(self) -> dict[str, str]:
-        """Names of the table's rows by number: those of the paper and of this package, then the user's own."""
+        """Names of the table's rows by number: those of the paper and of this package, then user-defined ones."""
         return ROWS | {row: found.line["name"] for (row, _), found in self.table1.items() if row not in ROWS}
 
     @property
     def lines(self) -> dict[str, list[Line]]:
-        """The lines that count, by experiment."""
+        """The lines of all measurements, by experiment."""
         accuracies = {name: [found.line for found in getattr(self, name).values()] for name in KEYS}
         return accuracies | {name: getattr(self, name) for name in FIGURE_EXPERIMENTS}
 
     def with_backbone(self, row: str, dataset: str, backbone: str) -> Measurement | None:
-        """GCN is the backbone of Table 1, and need not be measured twice."""
+        """Returns the measurement with a backbone; those of GCN may be from Table 1."""
         found = self.backbones.get((row, dataset, backbone))
         return self.table1.get((row, dataset)) if found is None and backbone == "gcn" else found
 
@@ -93,7 +93,7 @@ def read_measurements(folder: str | Path) -> Measurements:
     read = {experiment: Results(folder).lines(experiment) for experiment in (*KEYS, *FIGURE_EXPERIMENTS)}
     cells: dict[str, Any] = {experiment: _select(read[experiment][0], key) for experiment, key in KEYS.items()}
     figures: dict[str, Any] = {experiment: read[experiment][0] for experiment in FIGURE_EXPERIMENTS}
-    # Where the ablation has no line for its base, that is the table's row: the variants change its settings.
+    # If the ablation has no line for its base, the table's row is used, whose settings the variants change.
     for found in list(cells["ablation"].values()):
         row, dataset = found.line["row"], found.line["dataset"]
         if (row, dataset) in cells["table1"]:
@@ -102,7 +102,7 @@ def read_measurements(folder: str | Path) -> Measurements:
 
 
 def _select(lines: Iterable[Line], names: tuple[str, ...]) -> dict[tuple[Any, ...], Measurement]:
-    """The last measurement with the most splits for each key, sorted by key; only datasets of the paper."""
+    """Returns the last measurement with the most splits for each key, sorted by key; only datasets of the paper."""
     best: dict[tuple[Any, ...], Measurement] = {}
     for found in map(Measurement.read, lines):
         if found.line["dataset"] in DATASETS and found.test:
@@ -116,7 +116,7 @@ def _accuracies(line: Line, key: str) -> Accuracies:
     values, splits = line.get(key) or [], line.get("splits", [])
     numbers = isinstance(values, list) and all(isinstance(value, (int, float)) for value in values)
     where = f"a line of {line.get('experiment')}, row {line.get('row')}, {line.get('dataset')}"
-    remedy = "Remove that line and measure it again."
+    remedy = "Remove this line and measure it again."
     if not numbers or not all(0 <= value <= 100 for value in values):
         raise InputError(key, "be a list of percentages", f"{values!r} in {where}", remedy)
     if values and len(splits) != len(values):

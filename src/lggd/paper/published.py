@@ -1,4 +1,4 @@
-"""The published numbers of the paper's Table 1, and the rows that we add to it."""
+"""The published numbers of the paper's Table 1, and the rows added by this package."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ def _read(table: str) -> dict[tuple[str, str], Published]:
 
 
 PUBLISHED = _read(_TABLE_1)
-"""By row and dataset. Row 05 on PubMed is missing: the authors ran out of memory."""
+"""Published accuracies by row and dataset. Row 05 on PubMed is missing, because the authors ran out of memory."""

@@ -23,7 +23,7 @@ NOTES, FIGURE_FOLDER = "notes.toml", "figures"
 
 @dataclass(frozen=True)
 class Report:
-    """What the report is written from. `figures` are link targets by experiment."""
+    """The content of the report. `figures` are link targets by experiment."""
 
     measured: Measurements
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Report:
         return f"{section}\n\n![{title}]({self.figures[name]})" if name in self.figures else section
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers of the report."""
+        """Returns the numbers of the report."""
         measured = self.measured
         return {
             **{name: [_summary(found) for found in getattr(measured, name).values()] for name in KEYS},
@@ -80,9 +80,9 @@ def write_report(results: Path, out: Path, configs: Path | None = None) -> dict[
 
 
 def read_report(results: Path, out: Path, configs: Path | None = None) -> Report:
-    """The report of a results folder, with links relative to the file `out`. Writes nothing."""
+    """Reads the report of a results folder, with links relative to the file `out`."""
     if not results.is_dir():
-        raise InputFileError("results", "be a folder", f"{results}, which is none")
+        raise InputFileError("results", "be a folder", f"{results}, which is not one")
     measured = read_measurements(results)
     if not any(measured.lines.values()):
         files, datasets = ", ".join(f"{name}.jsonl" for name in measured.lines), ", ".join(DATASETS)
@@ -102,7 +102,7 @@ def read_report(results: Path, out: Path, configs: Path | None = None) -> Report
 
 
 def read_notes(path: Path, rows: Iterable[str] = ROWS) -> dict[str, str]:
-    """Explanations by "row.dataset" or "row", as quoted or dotted keys; empty without a file."""
+    """Reads explanations with quoted or dotted keys "row.dataset" or "row"; returns an empty dict without a file."""
     if not path.exists():
         return {}
     notes: dict[str, Any] = {}
@@ -112,7 +112,7 @@ def read_notes(path: Path, rows: Iterable[str] = ROWS) -> dict[str, str]:
     for key, text in notes.items():
         if key not in known or not isinstance(text, str):
             rule = 'contain text under keys such as "04" and "04.pubmed"'
-            raise InputError(str(path), rule, f"{key} = {text!r}", "Correct that line.")
+            raise InputError(str(path), rule, f"{key} = {text!r}", "Correct this line.")
     return notes
 
 

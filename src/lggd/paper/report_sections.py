@@ -33,7 +33,7 @@ nodes; variants that lack a dataset come last."""
 
 
 def provenance(measured: Measurements, trials: Mapping[tuple[str, str], int]) -> str:
-    """The protocol, machines, versions, time spent and the size of the searches."""
+    """The protocol, machines, versions, durations and the number of search trials."""
     lines = [line for group in measured.lines.values() for line in group]
     splits = sorted({len(line["test"]) for line in lines if "test" in line})
     versions: dict[str, set[str]] = {}
@@ -120,7 +120,7 @@ def published_deviations(measured: Measurements, notes: Mapping[str, str]) -> st
 
 
 def significance(measured: Measurements) -> str:
-    """The rows of this package against every other row."""
+    """Paired tests of the rows of this package against every other row."""
     parts = [PAIRED_TESTS]
     for row in TESTED_ROWS:
         tests = paired_tests(measured, row)
@@ -266,7 +266,7 @@ def _label(row: str, name: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """User-written text on one line, without an end of cell."""
+    """User-written text on one line, escaped for a table cell."""
     return " ".join(text.split()).replace("|", "\\|")
 
 

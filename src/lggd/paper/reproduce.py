@@ -1,4 +1,4 @@
-"""Running experiments: measures what no earlier call has measured, and shares the work among processes."""
+"""Runs experiments: measures only what has not been measured before, and shares the work among processes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from lggd.memory import release_memory
 from lggd.paper.jobs import Job, JobOptions
 from lggd.training.progress import Callback
 
-# Called when a job starts, with its number from 0 and the number of all jobs; returns the callback of its training.
+# Called when a job starts, with its index and the number of jobs; returns the callback of its training.
 JobListener = Callable[[Job, int, int], Callback]
 
 
 @dataclass(frozen=True)
 class ReproductionResult:
-    """The lines of all jobs, how many of them existed before, and the titles and errors of jobs that failed."""
+    """The lines of all jobs, the number of lines that existed before, and the titles and errors of failed jobs."""
 
     lines: list[dict[str, Any]]
     reused: int
@@ -31,12 +31,11 @@ class ReproductionResult:
 def reproduce(
     jobs: Sequence[Job], options: JobOptions, *, again: bool = False, listener: JobListener | None = None
 ) -> ReproductionResult:
-    """Runs the jobs that no earlier call has finished and appends their lines to the results.
+    """Runs the jobs that have not been finished before and appends their lines to the results.
 
-    A line is on disk before the next is started, so that an interruption loses nothing. A job that fails leaves no
-    line and does not stop the others; invalid settings and missing data are refused before the first. Processes that
-    run the same jobs share the work, and each returns all lines. With `again`, only lines measured since this call
-    count as finished.
+    Every line is written to disk as soon as it is measured, so that an interruption loses nothing. A failing job does
+    not stop the others; invalid settings and missing data raise before the first job. Processes that run the same jobs
+    share the work, and each returns all lines. With `again`, lines measured before this call are ignored.
     """
     identities = [job.identities(options) for job in jobs]
     options.results.prepare()
@@ -58,7 +57,7 @@ def reproduce(
                     run(numbers)
                 else:
                     postponed.append((name, numbers))
-        # Other processes had these: their lines are read when they are done, and what they did not finish is run.
+        # Other processes had claimed these: waits for them, reads their lines, and runs what they did not finish.
         for name, numbers in postponed:
             with claims.on(name, wait=True):
                 run(numbers)
@@ -73,13 +72,13 @@ def reproduce(
 def _run(
     job: Job, identities: Sequence[dict[str, Any]], options: JobOptions, ignored: int, callback: Callback | None
 ) -> ReproductionResult:
-    """The existing lines of a job, after the first `ignored` of its experiment, and those that were missing."""
-    # Read every time: another process may have measured it by now.
+    """Measures the missing lines of a job; returns them with the existing ones after the first `ignored` lines."""
+    # Reads them again for every job: another process may have measured it by now.
     existing = options.results.lines(job.experiment)[0][ignored:] if job.has_outputs(options) else []
     found = [find_finished(existing, identity) for identity in identities]
     for identity, line in zip(identities, found, strict=True):
         if line is not None and is_superseded(existing, identity):
-            options.results.append(job.experiment, line)  # the settings requested last are those that count
+            options.results.append(job.experiment, line)  # tables use the settings requested last
     lines = [line for line in found if line is not None]
     result = ReproductionResult(lines, len(lines), [])
     missing = [identity for identity, line in zip(identities, found, strict=True) if line is None]

@@ -63,7 +63,7 @@ def draw_backbones(measured: Measurements) -> Figure:
                 style: dict[str, Any] = {"ecolor": INK, "capsize": 2, "error_kw": {"elinewidth": 1}}
                 panel.bar([x for x, _ in known], means, 0.25, yerr=spread, color=colour, label=name, **style)
                 shown += [bar for _, bar in known]
-        if shown:  # bars from zero would all look the same
+        if shown:  # differences would be invisible on an axis from 0
             low, high = (
                 extreme(bar.mean + sign * (bar.sd or 0.0) for bar in shown) for extreme, sign in ((min, -1), (max, 1))
             )
@@ -129,7 +129,7 @@ FIGURES: dict[str, Callable[[Measurements], Figure]] = {
 
 
 def draw_results(measured: Measurements, folder: Path) -> list[Path]:
-    """Draws a figure of every experiment that was measured, into a folder that is created if necessary."""
+    """Draws a figure of every measured experiment into a folder, which is created if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = {folder / f"{name}.png": draw for name, draw in FIGURES.items() if getattr(measured, name)}
     for path, draw in paths.items():
@@ -138,7 +138,7 @@ def draw_results(measured: Measurements, folder: Path) -> list[Path]:
 
 
 def row_name(row: str, measurements: Iterable[Measurement | None]) -> str:
-    """The name of a row of the dynamic experiment in its lines."""
+    """Returns the name of a row of the dynamic experiment, from its lines."""
     return next((found.line["name"] for found in measurements if found is not None), row)
 
 
@@ -154,7 +154,7 @@ def _panels(titles: Sequence[str], width: float, height: float, *, sharey: bool 
 
 
 def _legend_below(figure: Figure, panels: Sequence[Axes]) -> None:
-    """One legend for all panels, since the first may lack a series."""
+    """Draws one legend for all panels, since a panel may lack a series."""
     known: dict[str, Any] = {}
     for panel in panels:
         handles, names = panel.get_legend_handles_labels()

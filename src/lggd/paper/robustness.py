@@ -1,7 +1,7 @@
-"""How much distances change with a few wrong edges (paper, Fig. 1 and 2).
+"""The robustness of distances against a few wrong edges (paper, Fig. 1 and 2).
 
-Points lie in the unit disk and the boundary is its rim. A few random shortcuts ruin shortest paths, p = ∞, while the
-distance for p = 1 hardly changes.
+Points lie in the unit disk, and the boundary is its rim. A few random shortcuts change shortest paths (p = ∞) a lot,
+while the distance for p = 1 hardly changes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Robustness:
         return np.asarray(self.change[p].mean(1))
 
     def changes(self) -> list[dict[str, Any]]:
-        """The changes as JSON, which has no infinity."""
+        """The changes for JSON, which has no infinity."""
         return [
             {"p": json_p, "extra_edges": count, "mean": float(values.mean()), "each": values.tolist()}
             for p, json_p in ((p, "inf" if math.isinf(p) else p) for p in self.distances)
@@ -65,9 +65,9 @@ def robustness(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Robustness:
-    """Connects points within `epsilon`, adds wrong edges, and measures the change of the distance from the rim.
+    """Connects points within `epsilon`, adds wrong edges, and measures how the distances from the rim change.
 
-    The points depend on `seed` alone. Wrong edges are drawn `seeds` times; n edges are the first n of a draw.
+    The points depend only on `seed`. Wrong edges are drawn `seeds` times; n edges are the first n of a draw.
     `progress` is called with the number of distances solved so far and in total.
     """
     check_real("epsilon", epsilon, 0, 1, closed="neither", remedy="Try 0.05.")
@@ -78,11 +78,11 @@ def robustness(
     check_int("seeds", seeds, 1)
     check_int("seed", seed, 0)
     extra_edges = tuple(sorted(set(extra_edges)))
-    places = disk_points(points, np.random.default_rng(seed))
-    boundary = np.linalg.norm(places, axis=1) >= 1 - epsilon
+    positions = disk_points(points, np.random.default_rng(seed))
+    boundary = np.linalg.norm(positions, axis=1) >= 1 - epsilon
     if not boundary.any():
         raise InputError("epsilon", "reach from the rim to a point", f"{epsilon:g} for {points} points", "Increase it.")
-    graph = Graph.from_points(places, epsilon=epsilon)
+    graph = Graph.from_points(positions, epsilon=epsilon)
     total = len(exponents) * (1 + seeds * len(extra_edges))
     solved = 0
 
@@ -106,17 +106,17 @@ def robustness(
             changed = with_edges(graph, wrong[:, :count])
             for p, solutions in distances.items():
                 found = solve(changed, p)
-                finite = np.isfinite(solutions[0])  # additional edges keep distances finite
+                finite = np.isfinite(solutions[0])  # these distances stay finite with additional edges
                 moved = np.linalg.norm(found[finite] - solutions[0][finite])
                 change[p][row, draw] = moved / np.linalg.norm(solutions[0][finite])
                 if draw == 0:
                     solutions.append(found)
     stacked = {p: np.stack(solutions) for p, solutions in distances.items()}
-    return Robustness(places, boundary, graph.num_edges // 2, extra_edges, stacked, change)
+    return Robustness(positions, boundary, graph.num_edges // 2, extra_edges, stacked, change)
 
 
 def disk_points(count: int, generator: np.random.Generator) -> Floats:
-    """Points `[count, 2]`, uniform in the unit disk."""
+    """Draws points `[count, 2]` uniformly in the unit disk."""
     check_int("points", count, 2)
     radius = np.sqrt(generator.random(count))  # the area within radius r grows as r²
     angle = 2 * np.pi * generator.random(count)
@@ -124,7 +124,7 @@ def disk_points(count: int, generator: np.random.Generator) -> Floats:
 
 
 def random_edges(graph: Graph, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Distinct pairs `[2, count]` of nodes without an edge, drawn uniformly."""
+    """Draws distinct pairs `[2, count]` of nodes without an edge, uniformly."""
     n = graph.num_nodes
     absent = n * (n - 1) // 2 - graph.num_edges // 2
     if count > absent:
@@ -142,6 +142,6 @@ def random_edges(graph: Graph, count: int, generator: np.random.Generator) -> ND
 
 
 def with_edges(graph: Graph, extra: NDArray[np.int64]) -> Graph:
-    """The unweighted graph with additional undirected edges `[2, E]`."""
+    """Returns the unweighted graph with additional undirected edges `[2, E]`."""
     edges = np.concatenate([graph.edge_index.numpy(), extra, extra[::-1]], axis=1)
     return Graph.from_edges(edges, num_nodes=graph.num_nodes)

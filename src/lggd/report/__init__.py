@@ -1,1 +1,1 @@
-"""The result of a run on one page: where the nodes lie, what is shown, and the page itself."""
+"""The report of a run: a layout of the graph, the content of the report, and the HTML page."""

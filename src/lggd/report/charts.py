@@ -1,6 +1,6 @@
-"""Line charts as HTML and SVG. Lines stretch with the page, text does not; colours come from the style sheet.
+"""Line charts as HTML and SVG. Lines scale with the page, text does not; colours are defined in the style sheet.
 
-The drawing is 100 x 100 at any size on the screen, so that no script has to fit it; strokes keep their width.
+The drawing is 100 x 100 units at any size on the screen, so that no script has to fit it; strokes keep their width.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_LINEAR_RATIO = 100.0
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """Values `y` over increasing `x`; non-finite values leave gaps. `colour` is in CSS; `best` is a marked index."""
+    """Values `y` over increasing `x`, with gaps at non-finite values; `colour` is CSS, `best` the index of a mark."""
 
     name: str
     x: Floats
@@ -49,7 +49,7 @@ class Axis:
 
     @classmethod
     def around(cls, low: float, high: float) -> Axis:
-        """A linear axis that ends at round ticks outside the values."""
+        """A linear axis that extends to the next round ticks."""
         if high <= low:
             margin = abs(low) / 2 or 1.0
             low, high = low - margin, high + margin
@@ -59,7 +59,7 @@ class Axis:
 
     @classmethod
     def within(cls, low: float, high: float) -> Axis:
-        """A linear axis of integers that ends at the values, with round ticks between."""
+        """A linear axis of integers that ends at the values, with round ticks between them."""
         if high <= low:
             return cls(low - 1, high + 1, (low,))
         step = max(_round_step((high - low) / 6), 1.0)
@@ -74,7 +74,7 @@ class Axis:
 
     @classmethod
     def for_lines(cls, lines: Sequence[Line]) -> Axis | None:
-        """An axis for the values of all lines; None if none is finite."""
+        """An axis for the values of all lines; None if there is no finite value."""
         values = np.concatenate([line.y[np.isfinite(line.y)] for line in lines])
         if not len(values):
             return None
@@ -91,7 +91,7 @@ class Axis:
         return 100 * (value - low) / (high - low)
 
     def labels(self) -> list[str]:
-        """The ticks as text, with as many digits as distinguish them."""
+        """The ticks as text, with as many digits as needed to distinguish them."""
         if self.logarithmic or len(self.ticks) < 2:
             return [number(tick) for tick in self.ticks]
         step = self.ticks[1] - self.ticks[0]
@@ -148,7 +148,7 @@ def _draw_line(line: Line, horizontal: Axis, vertical: Axis, dots: bool) -> str:
     path = ""
     for part in np.split(finite, np.flatnonzero(np.diff(finite) > 1) + 1):
         points = [point(k) for k in part[_reduced(line.y[part])]]
-        # A path without length has round ends: a single value between gaps is a dot that does not stretch.
+        # A path of length 0 is drawn as a dot: a single value between gaps remains visible.
         path += f"M{points[0]}h0" if len(points) == 1 else "M" + "L".join(points) if points else ""
     drawn = f'<path {line.path_attributes} data-name="{escape_text(line.name)}" d="{path}"/>'
     stroke = f'style="stroke:{line.colour}"'

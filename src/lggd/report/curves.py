@@ -1,4 +1,4 @@
-"""Training curves by stage: which lines share a chart, how they differ, and the best epoch."""
+"""Charts of training curves by stage, with the best epoch marked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLOURS = ("var(--series-1)", "var(--series-2)", "var(--series-3)", "var(--serie
 
 
 def curve_cards(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
-    """Returns one card per stage that recorded anything."""
+    """Returns one card per stage with recorded values."""
     return "".join(_card(stage, measures) for stage, measures in curves.items() if any(map(len, measures.values())))
 
 
@@ -44,7 +44,7 @@ def _panel(lines: list[Line], stage: str, y_label: str) -> str:
 
 
 def _legend_lines(lines: list[Line]) -> list[Line]:
-    """Returns each line, or, where there are variants, one line per measure and one per variant."""
+    """Returns each line, or, if there are variants, one line per measure and one per variant."""
     if not any(_variant(line.name) for line in lines):
         return lines
     measures = {line.name.removesuffix(f" {_variant(line.name)}"): line for line in lines}
@@ -55,7 +55,7 @@ def _legend_lines(lines: list[Line]) -> list[Line]:
 
 
 def _lines(measures: Mapping[str, Sequence[float]]) -> list[Line]:
-    """Returns one line per measure. "train_loss t=1" is the variant t=1 of train_loss: variants differ in shade."""
+    """Returns one line per measure. "train_loss t=1" is the variant t=1 of train_loss; variants differ in shade."""
     variants = list(dict.fromkeys(_variant(measure) for measure in measures))
     lines = []
     for k, (measure, values) in enumerate(measures.items()):

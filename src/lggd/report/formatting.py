@@ -1,4 +1,4 @@
-"""Numbers, times and names as text. Everything that a user or a file named passes through `escape_text`."""
+"""Numbers, times and names as text. All text from users and files passes through `escape_text`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
-# Longer names are truncated: a paragraph as a class name would displace everything else on the page.
+# Longer names are truncated, so that they cannot break the layout of the page.
 MAX_NAME_LENGTH = 80
 
 

@@ -1,10 +1,10 @@
-"""A two-dimensional layout of a graph for drawing: deterministic, with clusters apart and neighbours together.
+"""A deterministic two-dimensional layout of a graph, with neighbours close together and clusters apart.
 
 Each component starts from the hop distances to a few far-apart pivots, projected onto the plane (pivot MDS). Stochastic
 gradient descent then attracts the ends of edges and repels random pairs, as LargeVis and UMAP do. At the end,
 components are packed side by side. docs/layout.md compares this with libraries.
 """
-# Loops for the compiler are written without annotations; numba infers their types.
+# Functions compiled by numba have no annotations: numba infers their types.
 # mypy: disallow-untyped-decorators=False, disallow-untyped-defs=False, disallow-untyped-calls=False
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from lggd.validation import check_int
 Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]
 
-# The number of epochs bounds the number of samples of an edge: a few seconds, however large the graph.
+# Maximum number of edge samples, which limits the epochs for large graphs: a few seconds in total.
 EDGE_SAMPLES = 45_000_000
 MIN_EPOCHS, MAX_EPOCHS = 20, 500
-# Expected number of edges sampled per node and epoch. With all of them, dense parts and hubs would collapse to points.
+# Expected number of edges sampled per node and epoch. With all edges, dense parts and hubs would collapse to points.
 SAMPLED_EDGES = 4.0
-# Repelled nodes per sample, as in LargeVis and UMAP.
+# Number of repelled nodes per sample, as in LargeVis and UMAP.
 NEGATIVE_SAMPLES = 5
 # Largest step of a node in one sample, in units of the distance between neighbours.
 MAX_STEP = 4.0
-# Components up to this size start on a circle, which descent unfolds at less cost than pivots.
+# Components up to this size start on a circle, which is cheaper than pivot MDS.
 SMALL_COMPONENT = 12
 PIVOTS, PIVOTS_OF_LARGE_GRAPHS = 50, 16
 LARGE_GRAPH = 100_000
@@ -42,19 +42,19 @@ LARGE_GRAPH = 100_000
 INITIAL_RADIUS = 3.0
 # Gap between packed components, in units in which one of n nodes has the radius √n.
 GAP = 1.0
-# Points of a sunflower: equal area for each, no two in line.
+# Angle between consecutive points of a sunflower spiral, on which all points have equal area.
 GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
 CANDIDATE_SPACING = 0.5
-# Beyond this quantile of the distances from the centre, distances grow logarithmically: a few outliers should not
-# shrink a whole component.
+# Beyond this quantile, distances from the centre are compressed logarithmically, so that a few outliers do not shrink
+# the whole component.
 FULL_SIZE = 0.95
 
 
 def layout_graph(graph: Graph, *, seed: int = 0) -> NDArray[np.float32]:
-    """Returns a position for each node, float32 `[N, 2]` within [-1, 1]: the same bits for the same graph and seed.
+    """Returns a position for each node, float32 `[N, 2]` within [-1, 1]; bit-identical for the same graph and seed.
 
-    Directions are ignored; heavier edges are sampled more often. Graphs of more than about 50,000 nodes get fewer
-    epochs, at least 20, and those of more than 100,000 fewer pivots.
+    Edge directions are ignored; edges of larger weight are sampled more often. Graphs of more than about 50,000 nodes
+    use fewer epochs, at least 20, and those of more than 100,000 nodes fewer pivots.
 
     >>> positions = layout_graph(Graph.from_edges([(0, 1), (1, 2)], symmetrize="max", num_nodes=5))
     >>> positions.shape, bool(abs(positions).max() <= 1)
@@ -129,12 +129,12 @@ def _initial_positions(components: _Components, seed: int) -> Floats:
         indices = components.indices[indptr[0] : indptr[-1]] - start
         adjacency = sp.csr_array((np.ones(len(indices)), indices, indptr - indptr[0]), shape=(end - start, end - start))
         positions[start:end] = INITIAL_RADIUS * _pivot_mds(adjacency, pivots)
-    # Nodes with equal hop distances would coincide, and nothing would separate them.
+    # Noise separates nodes with equal hop distances, which would otherwise coincide forever.
     return positions + np.random.default_rng(seed).normal(scale=1e-2, size=positions.shape)
 
 
 def _pivot_mds(adjacency: sp.csr_array, pivots: int) -> Floats:
-    """Pivot MDS (Brandes and Pich): coordinates `[n, 2]` up to 1 whose distances approximate the hop distances."""
+    """Pivot MDS (Brandes and Pich): coordinates `[n, 2]` within [-1, 1] that approximate hop distances."""
     hops = np.empty((adjacency.shape[0], pivots))
     nearest = np.full(len(hops), np.inf)
     pivot = int(np.diff(adjacency.indptr).argmax())
@@ -177,7 +177,7 @@ def _descend(at, heads, tails, probability, first, end, epochs, seed):  # type: 
             state = _xorshift(state)
             if np.float64(state >> np.uint64(32)) >= probability[e] * 2.0**32:
                 continue
-            # The ends take turns at repelling others.
+            # The ends take turns in repelling other nodes.
             i, j = (heads[e], tails[e]) if epoch % 2 == 0 else (tails[e], heads[e])
             xi, yi = at[i, 0], at[i, 1]
             dx, dy = xi - at[j, 0], yi - at[j, 1]
@@ -206,7 +206,7 @@ def _descend(at, heads, tails, probability, first, end, epochs, seed):  # type: 
 
 
 def pack(positions: Floats, starts: Integers) -> Floats:
-    """Moves and scales components so that they are equally dense and do not overlap; returns positions `[N, 2]`.
+    """Moves and scales components to equal density without overlap; returns positions `[N, 2]`.
 
     Component c has the rows `starts[c]` to `starts[c + 1]`.
     """
@@ -241,10 +241,10 @@ def _into_unit_disc(positions: Floats) -> Floats:
 
 @njit(nogil=True, cache=True)
 def _place_discs(radii, centres):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Fills in the centres `[n, 2]` of discs of falling radius, each at the first free point of a spiral."""
+    """Writes the centres `[n, 2]` of discs in order of decreasing radius, each at the first free point of a spiral."""
     step = 0
     for n in range(1, radii.size):
-        if radii[n] < radii[n - 1]:  # where a disc does not fit, an equal one does not fit either
+        if radii[n] < radii[n - 1]:  # a disc of equal size need not try the same points again
             step = int((radii[0] / CANDIDATE_SPACING) ** 2)
         free = False
         while not free:

@@ -1,7 +1,7 @@
-"""The data of the maps, small enough to be embedded in the page.
+"""The data of the maps, compressed to be embedded in the page.
 
-Positions are 0..10000 and distances one byte each, both in base64. Where there are more nodes than a screen can show or
-a page should weigh, a sample is drawn.
+Positions are 0..10000 and distances one byte each, both in base64. If there are more nodes than the screen or the size
+of the page allows, a sample is shown.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lggd.report.run_report import UNKNOWN, RunReport
 
 MAX_NODES, MIN_NODES = 20_000, 500
 MAX_EDGES = 30_000
-# One byte per distance: this many keep the page below 4 MB for any number of classes and times.
+# At one byte per distance, this keeps the page below 4 MB for any number of classes and times.
 MAX_DISTANCES = 2_000_000
 MAX_POSITION = 10_000
-# Distances become 0..254 from the smallest to the largest of their class and time.
+# Distances are mapped to 0..254, from the smallest to the largest of their class and time.
 MAX_CODE, UNREACHABLE = 254, 255
-# The scale ends at this quantile if the largest distance is this many times larger.
+# The scale ends at this quantile if the largest distance is larger by this factor.
 OUTLIER_QUANTILE, OUTLIER_RATIO = 0.97, 1.4
 # Beyond this ratio of the largest to a small distance, colours are logarithmic: an evolution that starts at 10⁶ would
 # otherwise have a single colour.
@@ -45,7 +45,7 @@ class DrawnGraph:
 
     @classmethod
     def of(cls, report: RunReport) -> DrawnGraph:
-        """Samples a report."""
+        """Selects the nodes and edges of a report to draw."""
         nodes = _sample_nodes(report)
         index = np.full(report.num_nodes, -1)
         index[nodes] = np.arange(len(nodes))
@@ -64,7 +64,7 @@ class DrawnGraph:
 
 
 def _sample_nodes(report: RunReport) -> NDArray[np.int64]:
-    """Returns all nodes, or as many as fit: labelled and least certain ones, and others at random."""
+    """Returns all nodes, or a sample: labelled nodes, the least certain nodes, and others at random."""
     capacity = MAX_DISTANCES // (len(report.times) * report.num_classes)
     capacity = min(MAX_NODES, max(capacity, MIN_NODES))
     if report.num_nodes <= capacity:
@@ -77,7 +77,7 @@ def _sample_nodes(report: RunReport) -> NDArray[np.int64]:
 
 
 def embed(report: RunReport, drawn: DrawnGraph) -> str:
-    """Returns JSON for the scripts of the page, safe inside a script element."""
+    """Returns JSON for the scripts of the page, escaped for a script element."""
     nodes = drawn.nodes
     probability = report.probabilities[nodes, report.predicted[nodes]]
     codes, scales = _encode_distances(report.distances[:, nodes])
@@ -117,7 +117,7 @@ def _pack(array: NDArray[Any], dtype: type[np.generic]) -> str:
 
 
 def _encode_positions(positions: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Returns x and y `[2, n]` in 0..10000 with one scale for both; y increases downwards, as on a screen."""
+    """Returns x and y `[2, n]` in 0..10000 with a common scale; y increases downwards, as on a screen."""
     at = positions.astype(np.float64) * [1, -1]
     low, high = at.min(0), at.max(0)
     size = max(float((high - low).max()), np.finfo(np.float32).tiny)
@@ -125,8 +125,8 @@ def _encode_positions(positions: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def _encode_distances(distances: NDArray[np.float32]) -> tuple[NDArray[np.uint8], list[list[list[float]]]]:
-    """Returns codes `[T, K, n]` and, for each time and class, [smallest, largest, unit of the logarithm or 0, whether
-    some distances exceed the largest]."""
+    """Returns codes `[T, K, n]` and, for each time and class, the scale: [smallest, largest, unit of the logarithm or
+    0, whether some distances exceed the largest]."""
     times, nodes, classes = distances.shape
     codes = np.full((times, classes, nodes), UNREACHABLE, np.uint8)
     scales: list[list[list[float]]] = [[[0.0, 0.0, 0.0, 0] for _ in range(classes)] for _ in range(times)]
@@ -140,9 +140,9 @@ def _encode_distances(distances: NDArray[np.float32]) -> tuple[NDArray[np.uint8]
 
 def _encode(value: NDArray[np.float64]) -> tuple[NDArray[np.uint8], list[float]]:
     low, high, exceeds = float(value.min()), float(value.max()), 0
-    usual = float(np.quantile(value, OUTLIER_QUANTILE))
-    if high - low > OUTLIER_RATIO * (usual - low) > 0:
-        high, exceeds = usual, 1
+    quantile = float(np.quantile(value, OUTLIER_QUANTILE))
+    if high - low > OUTLIER_RATIO * (quantile - low) > 0:
+        high, exceeds = quantile, 1
     above = np.minimum(value, high) - low
     small = float(np.quantile(above[above > 0], 0.05)) if above.any() else 0.0
     unit = small if above.max() > MAX_LINEAR_RATIO * small else 0.0

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs no network, no other file and no library."""
+"""The report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lggd.report.map_data import DrawnGraph, embed
 from lggd.report.run_report import UNKNOWN, RunReport
 from lggd.report.sections import page_file
 
-# In this order: a script uses only what those before it define.
+# In order of dependence: a script uses only names defined by earlier ones.
 SCRIPTS = ("colours.js", "data.js", "scatter.js", "legend.js", "map.js", "charts.js", "page.js")
 
 
@@ -46,7 +46,7 @@ def render(report: RunReport) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
     return Template(page_file("page.html")).substitute(
         title=escape_text(report.title),
-        # The browser runs this very script and loads nothing else.
+        # The browser may run only the script with this hash, and load nothing.
         policy=f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:",
         style=page_file("page.css"),
         dataset=escape_text(report.dataset),
@@ -64,7 +64,7 @@ def render(report: RunReport) -> str:
 
 
 def write(report: RunReport, path: str | Path) -> None:
-    """Writes the page to `path`, completely or not at all."""
+    """Writes the page to `path` atomically."""
     page = render(report)
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8", newline="\n")

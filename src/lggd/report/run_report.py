@@ -1,4 +1,4 @@
-"""The content of a report: what was measured in a run, checked here and rendered by the page."""
+"""The content of a report: the measurements of a run, validated here and rendered by the page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROUNDING = 1e-4
 
 @dataclass(frozen=True)
 class LabelAddition:
-    """Accuracy (%) with a number of known labels, without retraining, and the time that adding them took."""
+    """Accuracy (%) with a number of labels, without retraining, and the time needed to add them."""
 
     labels: int
     accuracy: float
@@ -42,17 +42,17 @@ class LabelAddition:
 
 @dataclass(frozen=True, eq=False)
 class RunReport:
-    """Everything that the page of one run shows, for N nodes, K classes and T times.
+    """The content of the page of one run, for N nodes, K classes and T times.
 
-    - `titles` are the display names of the "model" and, where one was trained, of the "reference" model.
-    - `accuracy` (%) on the test nodes has the same two keys, None where it is unknown.
+    - `titles` are the display names of the "model" and, if there is one, of the "reference" model.
+    - `accuracy` (%) on the test nodes has the same two keys, with None if it is unknown.
     - `created` is a time in ISO 8601, `seconds` the duration of the run; `settings` may be nested.
     - `curves` are values by stage and measure, one per epoch, such as train_loss or "train_loss t=1", validation_loss
       and validation_accuracy. Accuracies are fractions, or percentages if any value is above 1.
-    - `distances [T, N, K]` are those of every node to the labelled nodes of each class at `times`; inf is unreachable.
-    - `positions [N, 2]` and `edges [2, E]` draw the graph. `ids` are names of the nodes; None numbers them.
-    - `y`, `labels` (known to the model) and `predicted` are classes `[N]`, -1 where unknown; `test_mask [N]` selects
-      the held-out nodes, whose class is known. `probabilities [N, K]` belong to the prediction.
+    - `distances [T, N, K]` are from every node to the labelled nodes of each class at `times`; inf means unreachable.
+    - `positions [N, 2]` and `edges [2, E]` draw the graph. `ids` are the names of nodes; None uses their numbers.
+    - `y`, `labels` (known to the model) and `predicted` are classes `[N]`, -1 if unknown; `test_mask [N]` selects the
+      held-out nodes, whose class is known. `probabilities [N, K]` are those of the predictions.
     - `additions` show the effect of further labels; `notes` are sentences to print.
     """
 
@@ -105,7 +105,7 @@ class RunReport:
     def _check_scalars(self) -> None:
         for name, item in (("y", "node"), ("classes", "class"), ("times", "time")):
             if len(getattr(self, name)) == 0:
-                raise InputError(name, f"hold at least one {item}", "none")
+                raise InputError(name, f"contain at least one {item}", "none")
         if not all(math.isfinite(t) for t in self.times):
             raise InputError("times", "be finite", list(self.times))
         if self.ids is not None:

@@ -1,4 +1,4 @@
-"""The sections of the page, in their order. A section with nothing to show is empty."""
+"""The sections of the page, in order. A section without content is an empty string."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lggd.report.formatting import counted, escape_name, escape_text, flatten_se
 from lggd.report.map_data import DrawnGraph
 from lggd.report.run_report import UNKNOWN, RunReport
 
-# Classes with a colour in the style sheet; the hues of further ones are spread by the golden angle.
+# Number of classes with a colour in the style sheet; the hues of further classes are spread by the golden angle.
 STYLED_CLASSES = 12
-# Larger confusion matrices omit percentages, and classes beyond the second number.
+# Confusion matrices of more classes omit percentages; those beyond the second limit omit classes.
 MAX_CLASSES_WITH_PERCENT, MAX_CLASSES_IN_TABLE = 12, 40
 MAX_SMALL_MAPS = 24
 
@@ -31,7 +31,7 @@ def page_file(name: str) -> str:
 
 
 def _class(report: RunReport, k: int) -> str:
-    """A class with its colour; `colours.js` has the same rule."""
+    """The name of a class with its colour, computed as in `colours.js`."""
     if k == UNKNOWN:
         return '<span class="quiet">–</span>'
     colour = f"var(--class-{k})" if k < STYLED_CLASSES else f"oklch(62% 0.13 {137.508 * k % 360:.1f})"
@@ -45,7 +45,7 @@ def _section(key: str, title: str, content: str, lead: str = "") -> str:
 
 
 def _table(kind: str, columns: str, rows: Iterable[str], label: str = "") -> str:
-    """A table that scrolls by itself; one with a label can be scrolled by keyboard."""
+    """A scrollable table; a table with a label can be scrolled by keyboard."""
     region = f' tabindex="0" role="region" aria-label="{label}"' if label else ""
     head = f"<thead><tr>{columns}</tr></thead>" if columns else ""
     return f'<div class="scroll"{region}><table class="{kind}">{head}<tbody>{"".join(rows)}</tbody></table></div>'
@@ -102,7 +102,7 @@ def _comparison(report: RunReport) -> str:
 
 
 def maps(report: RunReport, drawn: DrawnGraph) -> str:
-    """The large map with its controls, and a small one for each class. A script draws them."""
+    """The large map with its controls, and a small map for each class. Scripts draw them."""
     last, shown = len(report.times) - 1, min(report.num_classes, MAX_SMALL_MAPS)
     time = number(report.times[last])
     nodes, total = counted(len(drawn.nodes), "node"), report.num_nodes
@@ -152,7 +152,7 @@ def confusion(report: RunReport) -> str:
         return ""
     table = report.confusion()
     errors = table - np.diag(np.diag(table))
-    # All classes, or those with the most errors of either kind, in their own order.
+    # All classes, or those with the most errors, in the order of classes.
     shown = sorted(np.argsort(-(errors.sum(0) + errors.sum(1)), kind="stable")[:MAX_CLASSES_IN_TABLE].tolist())
     names = (f"<span>{escape_name(report.classes[k])}</span>" for k in shown)
     columns = '<th scope="col" class="corner">true ↓ predicted →</th>' + _columns(*names)
@@ -184,7 +184,7 @@ def _confusion_row(report: RunReport, k: int, row: NDArray[np.int64], shown: lis
         kind = ("hit" if j == k else "miss") + (" dense" if fraction > 0.45 else "")
         title = f"{escape_name(report.classes[k])} classified as {escape_name(report.classes[j])}"
         share = "&lt;1 %" if fraction < 0.005 else percent(100 * fraction, 0)
-        # The root makes rare errors visible beside frequent hits.
+        # The square root makes rare errors visible.
         cells += (
             f'<td class="{kind}" style="--heat:{10 + 80 * math.sqrt(fraction):.0f}%"'
             f' title="{title}: {count:,} of {total:,}">{count:,}<small>{share}</small></td>'
@@ -201,7 +201,7 @@ def uncertain(report: RunReport) -> str:
     columns += _columns("margin (points)", "true class")
     rows = (_uncertain_row(report, node) for node in report.least_certain())
     table = _table("uncertain", columns, rows, "Least certain nodes")
-    lead = "Their two most probable classes are almost equally probable. Labelling these nodes is likely to help most."
+    lead = "Their two most probable classes are almost equally likely. Labels for these nodes are likely to help most."
     return _section("uncertain", "Least certain nodes", f'<div class="card">{table}</div>', lead)
 
 

@@ -1,4 +1,4 @@
-"""The folder of a run: predictions, features, the model, its settings and a report, written whole or not at all."""
+"""The folder of a run: predictions, features, the model, its settings and a report, written atomically."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ PREDICTIONS, FEATURES, MODEL, SETTINGS, REPORT = (
 
 
 def check_run_folder(out: str | Path) -> Path:
-    """Returns the path if a run may be written there; called before training."""
+    """Returns the path, or raises if a run cannot be written there; call it before training."""
     return check_folder_writable(out, MARKER)
 
 
 def write_run(out: str | Path, result: RunResult, *, command: str = "lggd run", report: bool = True) -> dict[str, Any]:
-    """Writes all files into the folder `out`, replacing an earlier run; returns the content of `run.json`."""
+    """Writes all files to the folder `out`, replacing an earlier run; returns the summary written to `run.json`."""
     run_input, settings = result.input, settings_record(result, command)
     facts = run_facts(result, out, report=report)
     with replacing_folder(out, MARKER) as folder:
@@ -51,7 +51,7 @@ def write_run(out: str | Path, result: RunResult, *, command: str = "lggd run", 
 
 
 def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, Any]:
-    """Returns a summary of the run."""
+    """Returns the summary of a run for `run.json`."""
     run_input, settings = result.input, result.settings
     validation = getattr(run_input.data, "val_mask", None)
     files = [PREDICTIONS, *[FEATURES] * (result.features is not None), f"{MODEL}/", SETTINGS, MARKER]
@@ -72,7 +72,7 @@ def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, 
 
 
 def settings_record(result: RunResult, command: str) -> dict[str, Any]:
-    """Returns every setting with defaults spelt out, and everything else that the numbers depend on."""
+    """Returns every setting, including defaults, and everything else that the numbers depend on."""
     settings = result.settings
     return {
         "command": command, "data": dict(result.input.origin), "split_fingerprint": fingerprint(result.input.data),
@@ -84,7 +84,7 @@ def settings_record(result: RunResult, command: str) -> dict[str, Any]:
 
 
 def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
-    """Returns what the page shows: predictions as they were when accuracy was measured."""
+    """Returns the content of the page, with the predictions for which accuracy was measured."""
     run_input, titles, probabilities = result.input, result.settings.titles(), result.measured_probabilities
     tensors: dict[str, Any] = {
         "distances": result.distances, "labels": result.measured_labels, "predicted": probabilities.argmax(1),
@@ -103,8 +103,8 @@ def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
 
 
 def _positions(data: Any) -> NDArray[np.float32]:
-    """The coordinates in the data, if they are two-dimensional; else a layout of the graph."""
-    given = getattr(data, "pos", None)
-    if given is not None and given.shape[1] == 2:
-        return np.asarray(given.cpu().numpy(), np.float32)
+    """Returns the coordinates `pos` of the data if they are two-dimensional, otherwise a layout of the graph."""
+    pos = getattr(data, "pos", None)
+    if pos is not None and pos.shape[1] == 2:
+        return np.asarray(pos.cpu().numpy(), np.float32)
     return layout_graph(read_graph(data))

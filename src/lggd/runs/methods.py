@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd import backbones
+from lggd.backbones import GAT, GCN, Backbone, ChebNet, JKNet
 from lggd.baselines import GDC, GOAL, GPRGNN, PPR, DropEdge, GAugM, GAugO, GraphMix, Heat, MixUp
 from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
@@ -14,21 +15,16 @@ from lggd.features import GGD, LGGD
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.plus import LGGDPlus
 
-BACKBONES: dict[str, GCN | GAT | ChebNet | JKNet | None] = {
-    "gcn": GCN(),
-    "gat": GAT(),
-    "chebnet": ChebNet(),
-    "jknet": JKNet(),
-    "none": None,
-}
+BACKBONES: dict[str, Backbone | None] = {**backbones.BACKBONES, "none": None}
 PRESETS: dict[str, Callable[[], LGGD]] = {"default": LGGD, "paper": LGGD.paper, "release": LGGD.release}
 
 
 @dataclass(frozen=True)
 class ModelFactory:
-    """A model by name: its title, how it is built with default settings, and whether its backbone can be chosen.
+    """Builds a model with default settings. `title` is its display name.
 
-    `network` returns the part of the model that has the settings `backbone` and `optimization`.
+    `has_backbone` is whether its backbone can be chosen, `needs_features` whether it needs node features; `network`
+    returns the part of the model that has the settings `backbone` and `optimization`.
     """
 
     title: str
@@ -61,20 +57,20 @@ METHODS: Mapping[str, ModelFactory] = {
 def build_model(
     method: str, backbone: str | None = None, preset: str = "default", epochs: int | None = None, seed: int = 0
 ) -> NodeClassifier:
-    """Returns an unfitted model.
+    """Returns an unfitted model of `METHODS` with a backbone of `BACKBONES` and a preset of `PRESETS`.
 
     >>> build_model("lggd", "gat", epochs=5).backbone
     GAT(hidden=32, heads=8, dropout=0.5)
     """
-    chosen = METHODS[method]
-    model = chosen.build()
-    network = chosen.network(model)
+    factory = METHODS[method]
+    model = factory.build()
+    network = factory.network(model)
     if preset != "default":
         if method != "lggd":
-            raise InputError("preset", "be omitted for other methods than lggd", preset)
+            raise InputError("preset", "be omitted for methods other than lggd", preset)
         model.set_params(features=PRESETS[preset]())
     if backbone is not None:
-        if not chosen.has_backbone:
+        if not factory.has_backbone:
             raise InputError("backbone", f"be omitted for {method}", backbone, "It defines the network itself.")
         network.backbone = BACKBONES[backbone]
     if epochs is not None:

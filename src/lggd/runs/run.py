@@ -1,4 +1,4 @@
-"""One run on one graph: a model, its backbone alone for reference, and what more labels would gain."""
+"""One run on one graph: trains a model and its backbone alone for reference, and measures the gain of more labels."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from lggd.runs.training import UnfinishedTraining
 from lggd.training.progress import History, Progress
 from lggd.validation import check_choice
 
-# With fewer held-out nodes than this, the gain of new labels would be lost in the noise.
+# With fewer held-out nodes, the gain of new labels would be smaller than the noise.
 FEWEST_TO_REVEAL = 100
-REVEALED, REVEALED_SHARE = 3, 10  # three times a tenth of them
+REVEALED, REVEALED_SHARE = 3, 10  # three batches of a tenth of the held-out labels
 DEFAULT_BACKBONE = "gcn"
 
 # Called after every epoch with the part of the run, "reference" or "model".
@@ -37,7 +37,7 @@ RunCallback = Callable[[str, Progress], None]
 
 @dataclass(frozen=True)
 class RunSettings:
-    """The choices of a run by name. `backbone` and `epochs` are those of the method where they are None."""
+    """The settings of a run, by name. `backbone` and `epochs` default to those of the method."""
 
     method: str = "lggd"
     backbone: str | None = None
@@ -52,7 +52,7 @@ class RunSettings:
             check_choice("backbone", self.backbone, BACKBONES)
 
     def for_input(self, run_input: RunInput) -> RunSettings:
-        """Returns settings that suit the graph: LGGD learns from node features, so GGD replaces it without them."""
+        """Returns settings for this graph: without node features, from which LGGD learns, GGD replaces it."""
         if run_input.has_features or not METHODS[self.method].needs_features:
             return self
         if self.method != "lggd":
@@ -60,29 +60,29 @@ class RunSettings:
         return RunSettings("ggd", self.backbone, "default", self.seed, self.epochs, self.device)
 
     def model(self) -> NodeClassifier:
-        """Returns the model, unfitted."""
+        """Returns the unfitted model."""
         return build_model(self.method, self.backbone, self.preset, self.epochs, self.seed)
 
     @property
     def backbone_name(self) -> str | None:
-        """The backbone of the method; None if it has none."""
+        """The backbone of the method, or None if it has no backbone."""
         return (self.backbone or DEFAULT_BACKBONE) if METHODS[self.method].has_backbone else None
 
     @property
     def reference_method(self) -> str | None:
-        """The backbone alone, which the model is compared with; None without one, or if the model is one itself."""
+        """The backbone alone, for comparison; None if there is no backbone, or if the model itself is one."""
         name = self.backbone or DEFAULT_BACKBONE
         return None if name == "none" or self.method in BACKBONES else name
 
     def titles(self) -> dict[str, str]:
-        """Returns what the parts of the run are called: {"reference": "GCN", "model": "LGGD with GCN"}."""
+        """Returns the display names of the parts of the run: {"reference": "GCN", "model": "LGGD with GCN"}."""
         reference, method = self.reference_method, METHODS[self.method]
-        alone = METHODS[reference].title if reference else ""
-        joined = f"{method.title} with {alone}" if method.has_backbone and alone else method.title
-        return ({"reference": alone} if reference else {}) | {"model": joined}
+        backbone = METHODS[reference].title if reference else ""
+        title = f"{method.title} with {backbone}" if method.has_backbone and backbone else method.title
+        return ({"reference": backbone} if reference else {}) | {"model": title}
 
     def memory(self, run_input: RunInput) -> Memory | None:
-        """Estimates the memory that learning distances takes on the device of the run; None without distances."""
+        """Estimates the memory needed to learn distances on the device of the run; None without distances."""
         features, models = getattr(self.model(), "features", None), 1
         while isinstance(features, (SelfTraining, Ensemble)):
             models, features = models * getattr(features, "members", 1), features.model
@@ -96,10 +96,10 @@ class RunSettings:
 class RunResult:
     """The result of a run, on the CPU, for N nodes, K classes and T times.
 
-    `probabilities [N, K]` and `labels [N]` are the model's at the end; `measured_probabilities` and `measured_labels`
-    those that accuracy was measured with, before held-out labels returned to it, and so are `distances [T, N, K]`.
-    `features [N, F]` and `distances` are None where the method has none. `curves` hold one value per epoch by stage.
-    Accuracies are percentages, None where unknown. Parts are "reference" and "model"; `seconds` also has "all".
+    `probabilities [N, K]` and `labels [N]` belong to the final model. `measured_probabilities`, `measured_labels` and
+    `distances [T, N, K]` are from the time when accuracy was measured, before held-out labels were added to the model.
+    `features [N, F]` and `distances` are None if the method has none. `curves` have one value per epoch, by stage.
+    Accuracies are percentages, None if unknown. Keys are "reference" and "model"; `seconds` also has "all".
     """
 
     input: RunInput
@@ -120,8 +120,8 @@ class RunResult:
 
 
 def settings_of_run(run_input: RunInput, settings: RunSettings) -> dict[str, Any]:
-    """Returns everything that the result depends on, by name: what a resumed run must share with the first."""
-    versions = {f"version of {name}": found for name, found in installed_versions().items()}
+    """Returns everything that the result depends on, by name; an interrupted run can be resumed if all are equal."""
+    versions = {f"version of {name}": value for name, value in installed_versions().items()}
     return {
         **run_input.origin, **asdict(settings), "fingerprint of the data": run_input.fingerprint(), **versions
     }  # fmt: skip
@@ -135,13 +135,13 @@ def run(
     training: UnfinishedTraining | None = None,
     resume: bool = False,
 ) -> RunResult:
-    """Trains and measures. With a folder for unfinished `training`, an interrupted run can be resumed."""
+    """Trains and evaluates a model. With checkpoints in `training`, an interrupted run can be resumed."""
     started = time.perf_counter()
     settings = settings.for_input(run_input)
     notes = list(run_input.notes)
     resumed = training is not None and training.open(resume=resume)
     if resume and not resumed:
-        notes.append("There was no interrupted run to resume; this one started from the beginning.")
+        notes.append("No interrupted run was found; this run started from the beginning.")
     data = copy.copy(run_input.data).to(settings.device)  # PyG moves a Data in place
     titles = settings.titles()
     curves: dict[str, History] = {}
@@ -149,10 +149,10 @@ def run(
     seconds: dict[str, float | None] = {"reference": None, "model": None}
 
     def fit(model: NodeClassifier, part: str) -> Tensor:
-        began = time.perf_counter()
+        start = time.perf_counter()
         progress = None if callback is None else lambda epoch: callback(part, epoch)
         model.fit(data, callback=progress, checkpoint=None if training is None else training.checkpoint(part))
-        seconds[part] = time.perf_counter() - began
+        seconds[part] = time.perf_counter() - start
         probabilities = model.predict_proba().cpu()
         accuracy[part] = _held_out_accuracy(probabilities.argmax(1), run_input)
         curves.update({f"{titles[part]}: {stage}": values for stage, values in model.history_.items() if values})
@@ -161,22 +161,22 @@ def run(
     if settings.reference_method is not None and run_input.has_features:
         fit(build_model(settings.reference_method, epochs=settings.epochs, seed=settings.seed), "reference")
     else:
-        notes += _why_no_reference(run_input, settings)
+        notes += _missing_reference(run_input, settings)
     model = settings.model()
     measured, measured_labels = fit(model, "model"), model.labels_.cpu()
     held_out = run_input.held_out.nonzero().squeeze(1)
     if accuracy["model"] is None:
-        notes.append("Accuracy is unknown: fewer than two labels were held out to measure it.")
+        notes.append("Accuracy is unknown, because fewer than two labels were held out.")
     additions = _additions(model, run_input, settings.seed) if model.accepts_labels else ()
     features = getattr(model, "features_", None)
     inner = distance_features(features)
     distances = None
     if inner:
-        distances = torch.stack([one.distances(model.data_) for one in inner]).mean(0).permute(1, 0, 2).cpu()
+        distances = torch.stack([member.distances(model.data_) for member in inner]).mean(0).permute(1, 0, 2).cpu()
     if run_input.restores_labels and len(held_out):
         if model.accepts_labels:
             model.add_labels(held_out, run_input.data.y[held_out])
-        notes.append(_what_became_of_held_out(model))
+        notes.append(_held_out_note(model))
     model.metadata_ = {"dataset": run_input.name, "ids": run_input.ids, "classes": run_input.classes}
     if features is not None:
         model.metadata_["feature_names"] = feature_names(inner[0], run_input.classes)
@@ -190,7 +190,7 @@ def run(
 
 
 def distance_features(features: Any) -> list[DistanceFeatures]:
-    """Returns the fitted distance features themselves, without ensembles and self-training around them."""
+    """Returns the fitted distance features inside ensembles and self-training."""
     if isinstance(features, SelfTraining):
         return distance_features(features.model_)
     if isinstance(features, Ensemble):
@@ -199,36 +199,36 @@ def distance_features(features: Any) -> list[DistanceFeatures]:
 
 
 def feature_names(features: DistanceFeatures, classes: list[str]) -> list[str]:
-    """Returns the names of the features with those of the classes: "class red, t=1" in place of "class 2, t=1"."""
+    """Returns feature names with the names of classes: "class red, t=1" instead of "class 2, t=1"."""
     per_class = [f"class {name}, t={t:g}" for t in features.times for name in classes]
     return per_class + features.feature_names_[len(per_class) :]
 
 
 def installed_versions() -> dict[str, str]:
-    """Returns the versions of the software that numbers may depend on."""
-    found = {"python": platform.python_version()}
+    """Returns the versions of the packages that numbers may depend on."""
+    versions = {"python": platform.python_version()}
     for name in ("lggd", "torch", "torch-geometric", "numpy", "numba"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:  # a source tree that was never installed
-            found[name] = "unknown"
-    return found
+            versions[name] = "unknown"
+    return versions
 
 
-def _why_no_reference(run_input: RunInput, settings: RunSettings) -> list[str]:
+def _missing_reference(run_input: RunInput, settings: RunSettings) -> list[str]:
     if not run_input.has_features:
-        return ["The nodes have no features: GGD uses the graph alone, and there is nothing to compare it with."]
+        return ["The nodes have no features: GGD uses the graph alone, and there is no backbone to compare it with."]
     if settings.backbone == "none":
-        return ["Without a backbone, each node gets its nearest class by distance; there is nothing to compare with."]
+        return ["Without a backbone, the nearest class by distance is predicted; there is nothing to compare it with."]
     return []
 
 
-def _what_became_of_held_out(model: NodeClassifier) -> str:
+def _held_out_note(model: NodeClassifier) -> str:
     if not model.accepts_labels:
-        return "The method cannot add the held-out labels without training: the model does not use them."
+        return "The method cannot add labels without training: the saved model does not use the held-out labels."
     return (
-        "Afterwards the held-out labels were added without training: predictions.csv, features.parquet and the model "
-        "use all labels, and the report shows predictions without them."
+        "After accuracy was measured, the held-out labels were added without training: predictions.csv, "
+        "features.parquet and the model use all labels; the report shows predictions without them."
     )
 
 
@@ -238,31 +238,32 @@ def _held_out_accuracy(predicted: Tensor, run_input: RunInput) -> float | None:
 
 
 def _accuracy(predicted: Tensor, truth: Tensor, nodes: Tensor) -> float:
-    """The percentage of correct predictions."""
+    """Returns the percentage of correct predictions."""
     return 100 * int((predicted.cpu()[nodes] == truth[nodes]).sum()) / len(nodes)
 
 
 def _additions(model: NodeClassifier, run_input: RunInput, seed: int) -> tuple[LabelAddition, ...]:
-    """Measures the gain of revealing a tenth of the held-out labels, three times, on nodes that are never revealed.
+    """Adds a tenth of the held-out labels three times, and measures accuracy on nodes that are never added.
 
-    Afterwards the model has its own labels again.
+    Afterwards the original labels of the model are restored.
     """
     nodes = run_input.held_out.nonzero().squeeze(1)
     if len(nodes) < FEWEST_TO_REVEAL:
         return ()
     order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))]
     batch = len(nodes) // REVEALED_SHARE
-    never = order[REVEALED * batch :]
+    test = order[REVEALED * batch :]
     truth, labels, log = run_input.data.y, model.labels_, list(model.additions_)
-    found = []
+    additions = []
     for revealed in range(REVEALED + 1):
         new = order[(revealed - 1) * batch : revealed * batch] if revealed else order[:0]
-        began = time.perf_counter()
+        start = time.perf_counter()
         if len(new):
             model.add_labels(new, truth[new])
         predicted = model.predict().cpu()
-        milliseconds = 1000 * (time.perf_counter() - began)
-        found.append(LabelAddition(int((model.labels_ >= 0).sum()), _accuracy(predicted, truth, never), milliseconds))
+        milliseconds = 1000 * (time.perf_counter() - start)
+        accuracy = _accuracy(predicted, truth, test)
+        additions.append(LabelAddition(int((model.labels_ >= 0).sum()), accuracy, milliseconds))
     model._set_labels(labels)
     model.additions_ = log
-    return tuple(found)
+    return tuple(additions)

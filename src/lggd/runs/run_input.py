@@ -1,4 +1,4 @@
-"""The input of a run: a graph, its labels, the nodes held out to measure accuracy, and the names of everything."""
+"""The input of a run: a graph, its labels, the held-out nodes for accuracy, and the names of nodes and classes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lggd.data.graph_files import read_graph_files
 from lggd.estimator.storage import pack_graph
 from lggd.validation import check_int, check_real
 
-# Accuracy on fewer nodes than this means nothing.
+# Accuracy is not reported for fewer nodes.
 FEWEST_HELD_OUT = 2
 # Features with a smaller fraction of nonzero entries, such as word counts, are not standardized.
 SPARSE_BELOW = 0.2
@@ -27,9 +27,8 @@ class RunInput:
     """A graph to classify.
 
     `data` is a PyG Data with `y`, `train_mask`, `test_mask` (the held-out nodes, whose class is known) and possibly
-    `val_mask`; `ids` and `classes` name its nodes and classes; `origin` records where it came from. `restores_labels`:
-    the held-out labels are the user's own and return to the model after accuracy is measured. `notes` are sentences
-    about what was done to the data.
+    `val_mask`; `ids` and `classes` name its nodes and classes; `origin` records its source. With `restores_labels`, the
+    held-out labels are added to the model after accuracy is measured. `notes` describe the preprocessing in sentences.
     """
 
     name: str
@@ -59,10 +58,10 @@ class RunInput:
         split_column: str | None = None,
         **columns: Any,
     ) -> RunInput:
-        """Reads a graph from tables; `columns` are the other arguments of `read_graph_files`.
+        """Reads a graph from tables; `columns` are further arguments of `read_graph_files`.
 
-        Weights are scaled to (0, 1] and dense features standardized. Without a split column, `test_share` of each
-        class's labels are held out, drawn with the seed `split`; each class keeps at least one label.
+        Weights are scaled to (0, 1], and dense features are standardized. Without a split column, the fraction
+        `test_share` of the labels of each class is held out, drawn with the seed `split`, but never its last label.
         """
         check_real("test_share", test_share, 0, 1, closed="left", remedy="Some labels must remain to train on.")
         check_int("split", split, minimum=0)
@@ -70,9 +69,9 @@ class RunInput:
         data, drawn = table.data, split_column is None
         notes = _scale_weights(data) + _standardize(data)
         if drawn:
-            data.test_mask, said = _hold_out(data.y, test_share, split)
+            data.test_mask, split_notes = _hold_out(data.y, test_share, split)
             data.train_mask = (data.y >= 0) & ~data.test_mask
-            notes += said
+            notes += split_notes
         origin = {
             "edges": str(edges),
             "nodes": None if nodes is None else str(nodes),
@@ -112,7 +111,7 @@ class RunInput:
 
 
 def _scale_weights(data: Any) -> list[str]:
-    """Divides weights by the largest: the method needs them in (0, 1], and only their ratios should matter."""
+    """Divides weights by the largest, because they must be in (0, 1]; returns notes."""
     weight = getattr(data, "edge_weight", None)
     if weight is None or float(weight.max()) == 1:
         return []
@@ -122,17 +121,17 @@ def _scale_weights(data: Any) -> list[str]:
 
 
 def _standardize(data: Any) -> list[str]:
-    """Standardizes each column of the features, unless most entries are 0."""
+    """Standardizes each column of the features, unless most entries are 0; returns notes."""
     x = getattr(data, "x", None)
     if x is None or int(x.count_nonzero()) < SPARSE_BELOW * x.numel():
         return []
-    spread = x.std(0, unbiased=False)
-    data.x = (x - x.mean(0)) / torch.where(spread > 0, spread, 1.0)
+    deviation = x.std(0, unbiased=False)
+    data.x = (x - x.mean(0)) / torch.where(deviation > 0, deviation, 1.0)
     return ["Features were standardized to mean 0 and standard deviation 1, so that their units do not matter."]
 
 
 def _hold_out(y: Tensor, share: float, seed: int) -> tuple[Tensor, list[str]]:
-    """Draws a share of every class, rounded, but never its last label; returns a mask `[N]`."""
+    """Draws a fraction of every class, rounded, but never its last label; returns a mask `[N]` and notes."""
     generator = torch.Generator().manual_seed(seed)
     mask = torch.zeros(len(y), dtype=torch.bool)
     for k in range(int(y.max()) + 1):

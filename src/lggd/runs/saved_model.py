@@ -1,4 +1,4 @@
-"""A saved model with the names of its nodes and classes: predictions, and labels added from a file."""
+"""A saved model with the names of its nodes and classes, to predict and to add labels from a file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from lggd.models import load_model
 
 @dataclass(frozen=True)
 class AddedLabels:
-    """The effect of a file of labels: how many it has, how many were new, how many predictions changed, and how long
-    it took to add them and predict again."""
+    """The effect of a file of labels: the numbers of its labels, of new ones and of changed predictions, and the
+    time to add them and predict again."""
 
     labels: int
     new: int
@@ -43,7 +43,7 @@ class SavedModel:
         self.classes = self._names("classes", self.model.num_classes_)
 
     def _names(self, key: str, count: int) -> list[str]:
-        """The names saved with the model; numbers where there are none."""
+        """Returns the names saved with the model, or numbers if there are none."""
         names = self.model.metadata_.get(key)
         if names is None:
             return [str(k) for k in range(count)]
@@ -62,16 +62,16 @@ class SavedModel:
         return probabilities
 
     def write(self, path: str | Path, probabilities: Tensor) -> None:
-        """Writes the predictions as a table, with the labels in use."""
+        """Writes the predictions and the labels of the model to a table."""
         write_predictions(path, self.ids, self.classes, probabilities, self.model.labels_)
 
     def counts(self, probabilities: Tensor) -> dict[str, int]:
-        """Returns the number of nodes predicted to be of each class."""
-        found = torch.bincount(probabilities.argmax(1), minlength=len(self.classes))
-        return dict(zip(self.classes, found.tolist(), strict=True))
+        """Returns the number of nodes predicted as each class."""
+        counts = torch.bincount(probabilities.argmax(1), minlength=len(self.classes))
+        return dict(zip(self.classes, counts.tolist(), strict=True))
 
     def least_certain(self, probabilities: Tensor, count: int) -> list[dict[str, Any]]:
-        """Returns the unlabelled nodes with the smallest margin between their two most probable classes."""
+        """Returns `count` unlabelled nodes with the smallest margin between their two most probable classes."""
         best = probabilities.topk(min(2, probabilities.shape[1]), dim=1)
         margin = best.values[:, 0] - (best.values[:, 1] if best.values.shape[1] > 1 else 0)
         margin[self.model.labels_ >= 0] = torch.inf
@@ -87,23 +87,23 @@ class SavedModel:
 
     def add_labels(self, path: str | Path) -> tuple[AddedLabels, Tensor]:
         """Adds the labels of a table of ids and classes; returns their effect and the new probabilities."""
-        nodes, labels = (torch.from_numpy(found) for found in read_label_file(path, self.ids, self.classes))
+        nodes, labels = map(torch.from_numpy, read_label_file(path, self.ids, self.classes))
         try:
             merge_labels(self.model.labels_, nodes, labels, self.model.num_classes_)
         except LabelConflictError as error:
             node, known, label = self.ids[error.node], self.classes[error.known], self.classes[error.label]
             rule = f"give the node {node!r} its known label {known!r}"
-            raise InputError(path, rule, repr(label), "Leave it out, or train again.") from error
+            raise InputError(path, rule, repr(label), "Remove it, or train again.") from error
         before = self.probabilities().argmax(1)
-        began = time.perf_counter()
+        start = time.perf_counter()
         new = self.model.labels_[nodes] < 0
         if bool(new.any()):
             self.model.add_labels(nodes[new], labels[new])
         probabilities = self.probabilities()
-        milliseconds = 1000 * (time.perf_counter() - began)
+        milliseconds = 1000 * (time.perf_counter() - start)
         changed = int((probabilities.argmax(1) != before).sum())
         return AddedLabels(len(nodes), int(new.sum()), changed, milliseconds), probabilities
 
     def save(self) -> None:
-        """Replaces the saved model by this one."""
+        """Saves the model to its folder."""
         self.model.save(self.folder)

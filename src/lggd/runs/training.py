@@ -1,4 +1,4 @@
-"""Unfinished training, saved next to the folder of its result, so that an interrupted run can be resumed."""
+"""Checkpoints of an unfinished run, saved next to its output folder, so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lggd.training.checkpoint import Checkpoint
 
 MARKER = "training.json"
 PARTS = ("reference", "model")
-# Seconds between two checkpoints: about as much training as an interruption can lose.
+# Seconds between two checkpoints: an interruption loses about as much training.
 EVERY = 2.0
 
 
 class UnfinishedTraining:
-    """The folder `OUT.training`: the settings of the run it belongs to, and a checkpoint for each of its parts.
+    """The folder `OUT.training`, with the settings of a run and a checkpoint for each of its parts.
 
-    `settings` are everything that the result depends on, by name, as JSON can hold it; only a run with equal settings
-    can be resumed.
+    `settings` are everything that the result depends on, by name, serializable as JSON. A run can be resumed only with
+    equal settings.
     """
 
     def __init__(self, out: str | Path, settings: Mapping[str, Any], every: float = EVERY) -> None:
@@ -31,7 +31,7 @@ class UnfinishedTraining:
         self.settings, self.every = json.loads(json.dumps(settings)), every
 
     def open(self, *, resume: bool) -> bool:
-        """Prepares the folder, empty unless a run is resumed; returns whether there is training to resume."""
+        """Creates the folder, or reuses it if `resume`; returns whether there is training to resume."""
         if resume and self.is_saved:
             self._check_settings()
             return True
@@ -46,7 +46,7 @@ class UnfinishedTraining:
         return Checkpoint(self.folder / part, key=json.dumps(self.settings, sort_keys=True), every=self.every)
 
     def remove(self) -> None:
-        """Deletes the folder; the marker goes last, so that an interrupted deletion can be repeated."""
+        """Deletes the folder; the marker is deleted last, so that an interrupted deletion can be repeated."""
         for part in PARTS:
             shutil.rmtree(self.folder / part, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -54,7 +54,7 @@ class UnfinishedTraining:
     @property
     def is_saved(self) -> bool:
         """Whether there is training to resume."""
-        # A name with a leading dot is a file that was never finished.
+        # A name with a leading dot is an incomplete file.
         return any(not path.name.startswith(".") for path in self.folder.glob("*/*.safetensors"))
 
     def _check_settings(self) -> None:
@@ -62,16 +62,16 @@ class UnfinishedTraining:
         try:
             before = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(before, dict):
-                raise TypeError("no settings in it")
+                raise TypeError("it is not an object")
         except (ValueError, TypeError) as error:
-            raise InputError(path, "hold the settings of a run", but=f"it is damaged: {error}") from error
-        for name in dict.fromkeys([*self.settings, *before]):  # what the user typed comes first
+            raise InputError(path, "contain the settings of a run", but=f"it is damaged: {error}") from error
+        for name in dict.fromkeys([*self.settings, *before]):  # options of the user come first
             was, now = before.get(name), self.settings.get(name)
             if was != now:
                 raise InputError(
                     "resume",
                     "continue with the data and settings of the interrupted run",
                     but=f"{name} was {was} there and is {now} now",
-                    remedy="Repeat them, or start again without {resume}.",
+                    remedy="Use the same settings, or start again without {resume}.",
                     hints={"resume": "`resume`"},
                 )
