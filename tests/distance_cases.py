@@ -22,9 +22,9 @@ from lggd.learning.flow import Flow
 from lggd.learning.networks import FromModule
 from lggd.learning.node_features import DenseFeatures, SparseFeatures
 from lggd.learning.parameters import Equation
-from lggd.training.dropout import LEVELS, draw_keep_mask, keep_level
 from lggd.training.engine import Engine, LowestLoss
 from lggd.training.optimization import Optimization
+from lggd.training.randomness import LEVELS, draw_keep_mask, keep_level
 from small_data import CLASSES, blocks, random
 
 TIMES = (0.5, 1.25, 2.0)

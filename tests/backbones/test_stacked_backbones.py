@@ -6,9 +6,10 @@ import torch
 from backbone_cases import backbone_engine, exported
 from lggd import Checkpoint
 from lggd.backbones import GAT, GCN, build_seeded
-from lggd.training import dropout, engine
-from lggd.training.dropout import draw_keep_mask
+from lggd.training import engine
+from lggd.training import randomness as dropout
 from lggd.training.engine import Engine, train
+from lggd.training.randomness import draw_keep_mask
 from small_data import CLASSES
 from stacked_cases import (
     CLOSE,

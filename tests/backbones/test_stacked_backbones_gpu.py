@@ -7,7 +7,8 @@ import torch
 
 from backbone_cases import on_gpu
 from lggd import Checkpoint
-from lggd.training import cuda_graph, dropout, engine
+from lggd.training import cuda_graph, engine
+from lggd.training import randomness as dropout
 from lggd.training.engine import train
 from stacked_cases import (
     OURS,

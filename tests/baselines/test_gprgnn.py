@@ -9,7 +9,7 @@ from baseline_cases import EXACT, dense_adjacency, graph, identity, networks, we
 from lggd import Optimization
 from lggd.baselines import GPRGNN, gprgnn
 from lggd.baselines.gprgnn import pagerank_coefficients
-from lggd.training.dropout import LEVELS
+from lggd.training.randomness import LEVELS
 
 
 def with_gamma(gamma, data):

@@ -17,8 +17,7 @@ from lggd import (
     MLP,
     PropagatedMLP,
 )
-from lggd.learning.node_features import DenseFeatures, SparseFeatures, read_node_features
-from lggd.learning.propagated_features import PropagatedFeatures
+from lggd.learning.node_features import DenseFeatures, PropagatedFeatures, SparseFeatures, read_node_features
 from lggd.learning.workspace import Workspace
 from small_data import random
 

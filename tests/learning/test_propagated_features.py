@@ -12,9 +12,8 @@ from distance_cases import (
 from lggd import (
     Graph,
 )
-from lggd.learning import propagated_features
-from lggd.learning.node_features import DenseFeatures
-from lggd.learning.propagated_features import PropagatedFeatures, propagate
+from lggd.learning import node_features as propagated_features
+from lggd.learning.node_features import DenseFeatures, PropagatedFeatures, propagate
 from small_data import random
 
 

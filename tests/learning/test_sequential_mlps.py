@@ -17,8 +17,7 @@ from distance_cases import (
     sparse_features,
 )
 from lggd.learning.networks import Activation
-from lggd.learning.node_features import DenseFeatures
-from lggd.learning.propagated_features import PropagatedFeatures
+from lggd.learning.node_features import DenseFeatures, PropagatedFeatures
 from lggd.learning.stacked_mlps import StackedMLPs
 from small_data import CLASSES, random
 

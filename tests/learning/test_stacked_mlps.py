@@ -19,10 +19,9 @@ from lggd import (
     MLP,
 )
 from lggd.learning.networks import Activation
-from lggd.learning.node_features import DenseFeatures
-from lggd.learning.propagated_features import PropagatedFeatures
+from lggd.learning.node_features import DenseFeatures, PropagatedFeatures
 from lggd.learning.stacked_mlps import StackedMLPs
-from lggd.training.dropout import draw_random_bytes, num_words
+from lggd.training.randomness import draw_random_bytes, num_words
 from small_data import CLASSES, random
 
 

@@ -1,24 +1,192 @@
-"""Backbones by name, their modules, and many modules as one Trainable."""
+"""Backbones as trainables: equal networks stacked into one computation, and modules of the user called one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from lggd.backbones.chebnet import ChebNet
 from lggd.backbones.gat import GAT
 from lggd.backbones.gcn import GCN
 from lggd.backbones.jknet import JKNet
+from lggd.backbones.layers import Drop
 from lggd.backbones.network import Network, check_sizes
-from lggd.backbones.separate_modules import SeparateModules
-from lggd.backbones.stacked_backbones import StackedBackbones
 from lggd.backbones.user_module import UserModule
 from lggd.errors import InputError, InputTypeError
 from lggd.graph.edge_index import check_edges
-from lggd.training.randomness import RandomState, read_seed
+from lggd.training.optimization import Optimization
+from lggd.training.randomness import (
+    RandomState,
+    dropout,
+    generator_states,
+    keep_level,
+    load_generator_states,
+    read_seed,
+)
+from lggd.training.seeded_modules import SeededModules
+from lggd.training.stacked_parameters import GroupedAdam, StackedParameter
+from lggd.training.targets import Targets
 from lggd.validation import check_same_length
+
+
+class SeparateModules(SeededModules):
+    """Q modules, each called with the graph and its own features. The Trainable of user-defined backbones.
+
+    Problems that have finished are skipped.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[nn.Module],
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None,
+        seeds: Sequence[int],
+    ) -> None:
+        super().__init__(modules, seeds, x.device)
+        self._inputs = [(x if x.dim() == 2 else x[q], edge_index, edge_weight) for q in range(len(self.modules))]
+        for q, module in enumerate(self.modules):
+            # Lazy layers create their parameters at the first call; Adam needs them now.
+            if any(nn.parameter.is_lazy(tensor) for tensor in chain(module.parameters(), module.buffers())):
+                self._logits(q, training=False)
+
+    def _logits(self, q: int, training: bool) -> Tensor:
+        """The logits of one problem, `[1, N, K]`."""
+        with torch.set_grad_enabled(training):
+            return self.call(q, *self._inputs[q], training=training).unsqueeze(0)
+
+    def logits(self) -> Tensor:
+        """The logits of all nodes without dropout, `[Q, N, K]`."""
+        return torch.cat([self._logits(q, training=False) for q in range(len(self.modules))])
+
+    def optimizer(self, optimizations: Sequence[Optimization]) -> GroupedAdam:
+        """Adam that accepts parameters of any dtype and layout; the fused version does not."""
+        return GroupedAdam(self.parameters(), optimizations, fused=False)
+
+    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
+        """Backpropagates the losses and returns them, `[Q]`."""
+        losses = self._zeros()
+        for q in (q for q, is_running in enumerate(running) if is_running):
+            loss = targets.of_problem(q).losses(self._logits(q, training=True))
+            loss.sum().backward()  # type: ignore[no-untyped-call]
+            losses[q] = loss.detach()[0]
+        return losses
+
+    def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
+        """The losses and the numbers of correct predictions, `[Q]` each, without dropout."""
+        losses, correct = self._zeros(), self._zeros()
+        for q in (q for q, is_running in enumerate(running) if is_running and targets.counts[q]):
+            logits, target = self._logits(q, training=False), targets.of_problem(q)
+            losses[q], correct[q] = target.losses(logits)[0], target.correct(logits)[0]
+        return losses, correct
+
+    def _zeros(self) -> Tensor:
+        return torch.zeros(len(self.modules), dtype=torch.float64, device=self._inputs[0][0].device)
+
+    def export(self) -> list[nn.Module]:
+        """The modules in their current states, in evaluation mode."""
+        return [module.eval() for module in self.modules]
+
+
+class StackedBackbones:
+    """Q networks of one backbone, each with its own generator for dropout. The Trainable of most models.
+
+    `stacked` holds the parameters `[Q, …]` by their names in the modules. A step never synchronizes with the device, so
+    that it can be captured as a CUDA graph.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[Network],
+        x: Tensor,
+        edge_index: Tensor,
+        edge_weight: Tensor | None,
+        seeds: Sequence[int],
+    ) -> None:
+        _check_equal(modules)
+        self.modules, self.x = list(modules), x.detach()
+        first = self.modules[0]
+        weight = None if edge_weight is None else edge_weight.detach()
+        # Not cached by the module, so that its buffers for Q problems are freed with this object.
+        self.graph: Any = first.read_graph(x if x.dim() == 2 else x[0], edge_index, weight)
+        self.generators: Sequence[torch.Generator] = [torch.Generator(x.device).manual_seed(seed) for seed in seeds]
+        self.keep_level = keep_level(first.choice.dropout)
+        parameters = [dict(module.named_parameters()) for module in self.modules]
+        self.stacked = {
+            name: torch.stack([own[name].detach() for own in parameters]).requires_grad_(parameter.requires_grad)
+            for name, parameter in parameters[0].items()
+        }
+
+    def parameters(self) -> list[StackedParameter]:
+        return [StackedParameter(name, value) for name, value in self.stacked.items()]
+
+    def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
+        """One Adam for all problems: it updates every entry independently of the others."""
+        return GroupedAdam(self.parameters(), optimizations)
+
+    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
+        """Backpropagates the losses and returns them, `[Q]`."""
+        losses = self._training_losses(targets)
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        return losses.detach()
+
+    def _training_losses(self, targets: Targets) -> Tensor:
+        return targets.losses(self._forward(self._dropout))
+
+    def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
+        """The losses and the numbers of correct predictions, `[Q]` each, without dropout."""
+        logits = self.logits()
+        return targets.losses(logits), targets.correct(logits)
+
+    def logits(self) -> Tensor:
+        """The logits of all nodes without dropout, `[Q, N, K]`."""
+        with torch.no_grad():
+            return self._forward(_identity)
+
+    def _forward(self, drop: Drop) -> Tensor:
+        return self.modules[0].logits(self.stacked, self.x, self.graph, drop)
+
+    def _dropout(self, values: Tensor) -> Tensor:
+        return dropout(values, self.generators, self.keep_level)
+
+    def export(self) -> list[nn.Module]:
+        """The modules in their current states, in evaluation mode."""
+        with torch.no_grad():
+            for q, module in enumerate(self.modules):
+                for name, parameter in module.named_parameters():
+                    parameter.copy_(self.stacked[name][q])
+        return [module.eval() for module in self.modules]
+
+    def random_state(self) -> dict[str, Tensor]:
+        return generator_states(self.generators)
+
+    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
+        load_generator_states(self.generators, state)
+
+
+def _identity(values: Tensor) -> Tensor:
+    return values
+
+
+def _check_equal(modules: Sequence[Network]) -> None:
+    def layout(module: Network) -> tuple[Any, ...]:
+        parameters = module.named_parameters()
+        return module.choice, [(name, value.shape, value.dtype, value.requires_grad) for name, value in parameters]
+
+    for q, module in enumerate(modules):
+        if layout(module) != layout(modules[0]):
+            raise InputError(
+                "modules",
+                "have the same backbone and equal sizes",
+                but=f"number {q}, a {module.choice}, differs from the first, a {modules[0].choice}",
+                remedy="Train them separately.",
+            )
+
 
 Backbone = GCN | GAT | ChebNet | JKNet
 BACKBONES: dict[str, Backbone] = {"gcn": GCN(), "gat": GAT(), "chebnet": ChebNet(), "jknet": JKNet()}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import GCN, ChebNet, JKNet
-from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.backbones.training import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.initialization import build_backbones, check_backbone_kind, stacked_backbones
 from lggd.graph.sparse import SparsePattern, multiply_each

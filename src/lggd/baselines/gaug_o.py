@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from lggd.backbones import GCN
 from lggd.backbones.layers import batched_linear
-from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.backbones.training import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.graph_autoencoder import (
     BLOCK_ENTRIES,

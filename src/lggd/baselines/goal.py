@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lggd.backbones import GAT, GCN
 from lggd.backbones.layers import Drop, batched_linear, edges_with_loops, gat_conv
 from lggd.backbones.network import Network
-from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.backbones.training import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, train_problems
 from lggd.baselines.complement_graph import Complement, complement_graphs
 from lggd.baselines.initialization import build_modules, derived_seeds

@@ -14,13 +14,13 @@ from torch.optim import Optimizer
 from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear
 from lggd.backbones.network import Network
-from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.backbones.training import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.initialization import adam_without_decay_of, build_modules, max_problems_with_input_dropout
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
-from lggd.training.dropout import dropout, keep_level
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
+from lggd.training.randomness import dropout, keep_level
 from lggd.training.targets import Targets
 from lggd.validation import check_fraction, check_int, check_real
 

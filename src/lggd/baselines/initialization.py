@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lggd.backbones import Backbone
 from lggd.backbones.network import Network
-from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.backbones.training import StackedBackbones
 from lggd.baselines.baseline import BaselineData, Problems
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import RandomState, read_seed

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear
-from lggd.backbones.stacked_backbones import StackedBackbones
+from lggd.backbones.training import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.initialization import build_backbones, check_backbone_kind
 from lggd.graph.sparse import SparseMatrix

@@ -21,7 +21,7 @@ from lggd.compare.search_space import as_plain
 from lggd.compare.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
 from lggd.compare.templates import build, complete_settings
 from lggd.errors import error_context
-from lggd.features.reuse import reuse_distances
+from lggd.features.distance_problems import reuse_distances
 from lggd.memory import release_memory
 from lggd.validation import check_int
 

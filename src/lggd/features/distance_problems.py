@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator.fit_task import FitTask
+from lggd.estimator.fit_task import FitTask, input_tensors
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import TrainingRequest, curves_of
 from lggd.features.boundary_solver import BoundarySolver
@@ -23,6 +25,7 @@ from lggd.learning.networks import MLP, FromModule, PropagatedMLP
 from lggd.learning.parameters import Equation
 from lggd.memory import explaining_shortage
 from lggd.solvers.plan import check_times
+from lggd.training.cache import Cache, content_key
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.engine import Engine, LowestLoss, train
 from lggd.training.progress import Callback, History
@@ -30,6 +33,47 @@ from lggd.training.stacked_parameters import StackedParameter
 
 if TYPE_CHECKING:
     from lggd.features.lggd import LGGD
+
+
+# Enough for ten splits of four settings with three networks each.
+CAPACITY = 120
+_active: ContextVar[Cache[Any] | None] = ContextVar("learned distances", default=None)
+
+
+@contextmanager
+def reuse_distances(capacity: int = CAPACITY) -> Iterator[Cache[Any]]:
+    """Inside, distances with the same data, labels, settings and seed are learned only once.
+
+    >>> import lggd
+    >>> data, few = lggd.load("karate"), lggd.Optimization(epochs=5)
+    >>> with reuse_distances():
+    ...     first = lggd.LGGD(times=(1,), optimization=few).fit(data)
+    ...     second = lggd.LGGD(times=(1,), optimization=few, scale=lggd.MaxScale()).fit(data)
+    >>> first._problems is second._problems
+    True
+    """
+    cache: Cache[Any] = Cache(capacity)
+    token = _active.set(cache)
+    try:
+        yield cache
+    finally:
+        _active.reset(token)
+
+
+def reusable(request: DistanceRequest) -> tuple[Cache[Any] | None, Any]:
+    """The active cache and the key of a request; no cache where none is active or the settings cannot be compared."""
+    cache = _active.get()
+    if cache is None:
+        return None, None
+    model, labels = request.model, request.labels
+    tensors = [*input_tensors(request.task.data), labels.train, labels.validation]
+    settings = (model.p, model.potential, model.initial, model.per_time, model.scheme, model.optimization)
+    key = (content_key(*tensors), labels.num_classes, request.seed, request.times, *settings)
+    try:
+        hash(key)
+    except TypeError:  # a user's tensor or function
+        return None, None
+    return cache, key
 
 
 def read_initial(initial: object) -> MLP | PropagatedMLP | FromModule:

@@ -17,8 +17,7 @@ from lggd.estimator.passes import FitSteps
 from lggd.estimator.storage import check_shape
 from lggd.features.boundary_solver import BoundarySolver
 from lggd.features.distance_features import DistanceFeatures
-from lggd.features.distance_problems import DistanceProblems, DistanceRequest, read_initial
-from lggd.features.reuse import reusable
+from lggd.features.distance_problems import DistanceProblems, DistanceRequest, read_initial, reusable
 from lggd.features.scaling import MaxScale, Scale, SoftmaxScale
 from lggd.graph import Graph
 from lggd.learning.networks import MLP, PropagatedMLP

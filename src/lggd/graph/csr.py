@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import numba
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
+
+Result = TypeVar("Result")
+
+# Multiplications below which waking a second thread takes longer than the work itself.
+MIN_PARALLEL_WORK = 50_000
+
+
+def on_threads_that_pay(work: int, loop: Callable[..., Result], *arguments: Any) -> Result:
+    """Calls `loop(*arguments)`, which does `work` multiplications, on one thread where that is faster."""
+    threads = numba.get_num_threads()
+    if threads == 1 or work >= MIN_PARALLEL_WORK:
+        return loop(*arguments)
+    numba.set_num_threads(1)
+    try:
+        return loop(*arguments)
+    finally:
+        numba.set_num_threads(threads)
+
 
 Array = NDArray[np.generic]
 

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from lggd.errors import InputError, InputTypeError
-from lggd.graph import ordering
+from lggd.graph import layout as ordering
 from lggd.graph.csr import CSR, inverse
 from lggd.graph.edge_list import Symmetrize, as_array, read_edge_list
 from lggd.graph.geometry import Kernel, apply_kernel, edge_lengths, grid_edges, neighbour_edges

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from lggd.graph.threads import on_threads_that_pay
+from lggd.graph.csr import on_threads_that_pay
 
 Array = NDArray[Any]
 

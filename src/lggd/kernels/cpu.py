@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lggd.graph.threads import on_threads_that_pay
+from lggd.graph.csr import on_threads_that_pay
 from lggd.kernels.field import Field, Gradients
 from lggd.kernels.loops import LARGEST, POWERS, SQUARES, SUM, compiled, find_largest
 

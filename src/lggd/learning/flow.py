@@ -12,8 +12,7 @@ from lggd.graph import Graph
 from lggd.kernels import Field
 from lggd.learning.parameters import Equation
 from lggd.solvers.adjoint import integrate
-from lggd.solvers.padding import PaddedState
-from lggd.solvers.plan import Plan, check_times, evolution_layout, make_plan
+from lggd.solvers.plan import PaddedState, Plan, check_times, evolution_layout, make_plan
 from lggd.solvers.scheme import FixedStep, choose_step
 
 # On a CPU, parameters by problem are repeated for every column up to this many bytes: that is faster.

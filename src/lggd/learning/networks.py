@@ -14,10 +14,9 @@ from torch.nn import functional
 from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.learning.module_copies import ModuleCopies, ModuleInputs
-from lggd.learning.node_features import NodeFeatures, check_node_features, read_node_features
-from lggd.learning.propagated_features import propagate
+from lggd.learning.node_features import NodeFeatures, check_node_features, propagate, read_node_features
 from lggd.learning.stacked_mlps import StackedMLPs
-from lggd.training.dropout import LEVELS
+from lggd.training.randomness import LEVELS
 from lggd.training.stacked_parameters import StackedParameter
 from lggd.validation import check_choice, check_int, check_real
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -11,7 +14,8 @@ from torch.nn.functional import normalize as normalize_rows
 from torch.nn.functional import pad
 
 from lggd.errors import InputError, InputTypeError
-from lggd.graph.sparse import SparseMatrix
+from lggd.graph import Graph
+from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.learning.workspace import Workspace
 from lggd.validation import check_finite
 
@@ -163,3 +167,164 @@ def stored(features: NodeFeatures) -> StoredFeatures:
     if not isinstance(features, StoredFeatures):
         raise TypeError(f"Input dropout needs features that are stored, got {type(features).__name__}.")
     return features
+
+
+# Number of entries of dense blocks that are formed at a time.
+BLOCK_ENTRIES = 2**24
+# Steps of the personalised PageRank: at restart probability 0.1, two of three walks have restarted by then.
+PAGERANK_STEPS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class PropagatedFeatures:
+    """`[X, ÂX, Â²X, …, ΠX]` without forming it: for sparse X, Âᵏ(X Wₖ) is far cheaper than (Âᵏ X) Wₖ.
+
+    Â is the normalised adjacency of a GCN. Π is the personalised PageRank with restart probability `pagerank`, after
+    `PAGERANK_STEPS` steps; None omits it. `normalize` scales the rows of each block to unit length.
+    """
+
+    base: StoredFeatures
+    adjacency: SparseMatrix
+    hops: int
+    normalize: bool
+    pagerank: float | None = None
+
+    @property
+    def num_blocks(self) -> int:
+        return self.hops + 1 + (self.pagerank is not None)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.base.shape[0], self.num_blocks * self.base.shape[1]
+
+    @cached_property
+    def row_norms(self) -> list[Tensor]:
+        """The norm of each row of X, ÂX, …, `[N, 1]` each; computed in blocks of columns to save memory."""
+        (nodes, features), device = self.base.shape, self.adjacency.values.device
+        total = [torch.zeros(nodes, 1, device=device) for _ in range(self.num_blocks)]
+        for columns in torch.split(torch.arange(features), max(1, BLOCK_ENTRIES // nodes)):
+            selection = torch.zeros(features, len(columns), device=device)
+            selection[columns, torch.arange(len(columns))] = 1.0
+            blocks = dense_blocks(self.base.matmul(selection), self.adjacency, self.hops, self.pagerank)
+            for squares, block in zip(total, blocks, strict=True):
+                squares += block.square().sum(1, keepdim=True)
+        return [squares.sqrt() for squares in total]
+
+    @cached_property
+    def first_block(self) -> StoredFeatures:
+        """X, with rows of unit length if `normalize`."""
+        return self.base.scale_rows(_inverse(self.row_norms[0])) if self.normalize else self.base
+
+    @cached_property
+    def last_hops(self) -> list[SparseMatrix]:
+        """Â for the last of 1, 2, … hops, which also scales rows to unit length if `normalize`."""
+        if not self.normalize:
+            return [self.adjacency] * self.hops
+        return [self.adjacency.scale_rows(_inverse(norm)) for norm in self.row_norms[1 : self.hops + 1]]
+
+    @cached_property
+    def _pagerank_scale(self) -> Tensor:
+        """The factors of the rows of ΠX, `[N, 1]`."""
+        last = self.row_norms[-1]
+        return _inverse(last).unsqueeze(1) if self.normalize else torch.ones_like(last)
+
+    def matmul(self, weight: Tensor) -> Tensor:
+        if weight.dim() == 3:
+            return matmul_side_by_side(self, weight)
+        first, *parts = weight.chunk(self.num_blocks)
+        blocks = [self.first_block.matmul(first)]
+        for hop, (part, last_hop) in enumerate(zip(parts, self.last_hops, strict=False)):
+            block = self.base.matmul(part)
+            for _ in range(hop):
+                block = self.adjacency(block)
+            blocks.append(last_hop(block))
+        if self.pagerank is not None:
+            start = self.base.matmul(parts[-1])
+            blocks.append(self._pagerank_scale * _personalized_pagerank(start, self.adjacency, self.pagerank))
+        return functools.reduce(torch.add, blocks)
+
+    def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, workspace: Workspace) -> None:
+        first, *parts = weight.chunk(self.num_blocks)
+        self.first_block.multiply(first, bias, out, workspace)
+        zero, no_bias = torch.zeros_like(bias), bias.new_empty(0)
+        for hop, (part, last_hop) in enumerate(zip(parts, self.last_hops, strict=False)):
+            block = workspace.empty(out.shape, out.dtype)
+            self.base.multiply(part, zero, block, workspace)
+            for _ in range(hop):
+                previous, block = block, workspace.empty(out.shape, out.dtype)
+                self.adjacency.multiply(previous, zero, block)
+            last_hop.multiply(block, no_bias, out)
+        if self.pagerank is not None:
+            start = workspace.empty(out.shape, out.dtype)
+            self.base.multiply(parts[-1], zero, start, workspace)
+            out.addcmul_(self._pagerank_into(start, workspace), self._pagerank_scale)
+
+    def vjp(self, grad: Tensor, out: Tensor, workspace: Workspace) -> None:
+        first, *parts = out.chunk(self.num_blocks)
+        self.first_block.vjp(grad, first, workspace)
+        for hop, (part, last_hop) in enumerate(zip(parts, self.last_hops, strict=False)):
+            block = workspace.empty(grad.shape, grad.dtype)
+            last_hop.multiply_transposed(grad, block)
+            for _ in range(hop):
+                previous, block = block, workspace.empty(grad.shape, grad.dtype)
+                self.adjacency.multiply_transposed(previous, block)
+            self.base.vjp(block, part, workspace)
+        if self.pagerank is not None:
+            start = workspace.empty(grad.shape, grad.dtype)
+            torch.mul(grad, self._pagerank_scale, out=start)
+            # Π is symmetric, as Â is.
+            self.base.vjp(self._pagerank_into(start, workspace), parts[-1], workspace)
+
+    def _pagerank_into(self, start: Tensor, workspace: Workspace) -> Tensor:
+        """Π · start, in memory of the workspace."""
+        restart, zero = self.pagerank or 0.0, start.new_zeros(start.shape[1])
+        block, following, spare = start, *(workspace.empty(start.shape, start.dtype) for _ in range(2))
+        for _ in range(PAGERANK_STEPS):
+            self.adjacency.multiply(block, zero, following)
+            torch.add(start, following, alpha=(1 - restart) / restart, out=following).mul_(restart)
+            block, following, spare = following, spare, following
+        return block
+
+
+def propagate(
+    base: StoredFeatures, graph: Graph, hops: int, normalize: bool, pagerank: float | None = None
+) -> DenseFeatures | PropagatedFeatures:
+    """`[X, ÂX, Â²X, …, ΠX]`, formed where X is dense, or with Π on a GPU.
+
+    On a GPU one dense product is far faster than the many sparse ones of a PageRank.
+    """
+    weight = graph.weight if graph.is_weighted else None
+    # The graph's edges (i, j) are entries of A; PyG's edges point from j to i.
+    adjacency = normalized_adjacency(graph.edge_index.flip(0), weight, graph.num_nodes)
+    if isinstance(base, SparseFeatures):
+        if pagerank is None or graph.device.type != "cuda":
+            return PropagatedFeatures(base, adjacency, hops, normalize, pagerank)
+        x = base.matrix.csr.to_dense()
+    else:
+        x = base.x
+    blocks = dense_blocks(x, adjacency, hops, pagerank)
+    return DenseFeatures(torch.cat([normalize_rows(block) if normalize else block for block in blocks], 1))
+
+
+def dense_blocks(x: Tensor, adjacency: SparseMatrix, hops: int, pagerank: float | None) -> Iterator[Tensor]:
+    """Yields X, ÂX, …, ΠX."""
+    block = x
+    yield block
+    for _ in range(hops):
+        block = adjacency.csr @ block
+        yield block
+    if pagerank is not None:
+        yield _personalized_pagerank(x, adjacency.csr.matmul, pagerank)
+
+
+def _personalized_pagerank(start: Tensor, adjacency: Callable[[Tensor], Tensor], restart: float) -> Tensor:
+    """h ← (1 − restart) Â h + restart · start, from h = start; `adjacency` multiplies by Â."""
+    block = start
+    for _ in range(PAGERANK_STEPS):
+        block = (1 - restart) * adjacency(block) + restart * start
+    return block
+
+
+def _inverse(norm: Tensor) -> Tensor:
+    """1 / norm of each row, `[N]`; 0 for rows of zeros."""
+    return torch.where(norm > 0, 1 / norm, 0).squeeze(1)

@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from lggd.learning.node_features import NodeFeatures, StoredFeatures
 from lggd.learning.workspace import Workspace
-from lggd.training.dropout import LEVELS, draw_random_bytes, dropout_, num_words
+from lggd.training.randomness import LEVELS, draw_random_bytes, dropout_, num_words
 
 # Products with fewer columns than this take longer than with exactly this many.
 MIN_COLUMNS = 16

@@ -12,8 +12,16 @@ from torch import Tensor
 from lggd.learning.node_features import NodeFeatures, stored
 from lggd.learning.sequential_mlps import DroppedInput, NetworkInput, SequentialMLPs, SharedInput, first_layer
 from lggd.learning.workspace import Workspace
-from lggd.training.dropout import LEVELS, draw_keep_mask, draw_random_bytes, keep_level, num_words
-from lggd.training.randomness import generator_states, load_generator_states, parameter_generators
+from lggd.training.randomness import (
+    LEVELS,
+    draw_keep_mask,
+    draw_random_bytes,
+    generator_states,
+    keep_level,
+    load_generator_states,
+    num_words,
+    parameter_generators,
+)
 from lggd.training.stacked_parameters import StackedParameter
 
 # Number of parameters and values per network from which a CPU evaluates networks one by one: together they would not

@@ -15,7 +15,7 @@ from lggd.features.training_memory import training_memory
 from lggd.graph import Graph
 from lggd.memory import Memory
 from lggd.models.classifier import LGGDClassifier
-from lggd.solvers.footprint import evolution_memory
+from lggd.solvers.plan import evolution_memory
 from lggd.solvers.scheme import RK4, FixedStep
 from lggd.validation import check_instance, check_int
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from lggd.compare.claims import Claims
 from lggd.compare.runner import find_finished, is_superseded
-from lggd.features.reuse import reuse_distances
+from lggd.features.distance_problems import reuse_distances
 from lggd.memory import release_memory
 from lggd.paper.jobs import Job, JobOptions
 from lggd.training.progress import Callback

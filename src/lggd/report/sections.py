@@ -11,8 +11,7 @@ from string import Template
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.report.charts import Line, line_chart
-from lggd.report.curves import curve_cards
+from lggd.report.charts import Line, curve_cards, line_chart
 from lggd.report.formatting import counted, escape_name, escape_text, flatten_settings, number, percent, signed
 from lggd.report.map_data import DrawnGraph
 from lggd.report.run_report import UNKNOWN, RunReport

@@ -15,8 +15,7 @@ from lggd.graph import Graph, check_graph
 from lggd.kernels import backend_for
 from lggd.solvers.dijkstra import hops
 from lggd.solvers.eikonal_problem import EikonalProblem
-from lggd.solvers.padding import PaddedState
-from lggd.solvers.plan import evolution_layout
+from lggd.solvers.plan import PaddedState, evolution_layout
 from lggd.validation import check_entries, check_real
 
 # f(·, 0) off the boundary where `start` is None: above any distance in practice.

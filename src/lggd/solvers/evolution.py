@@ -17,8 +17,7 @@ from lggd.memory import Memory, explaining_shortage
 from lggd.solvers import parity
 from lggd.solvers.adjoint import Stepper, integrate
 from lggd.solvers.cauchy import FAR, CauchyProblem
-from lggd.solvers.footprint import REMEDY, evolution_memory
-from lggd.solvers.plan import Plan, check_times, count_steps, make_plan
+from lggd.solvers.plan import REMEDY, Plan, check_times, count_steps, evolution_memory, make_plan
 from lggd.solvers.scheme import RK4, FixedStep, TorchDiffEq, choose_step
 from lggd.solvers.solution import Solution, Statistics, Status
 

@@ -1,4 +1,4 @@
-"""Plans of an evolution: the steps to take, and the states to save for the backward pass."""
+"""The steps of an evolution, planned before it runs: output times, padded columns, what is saved, and memory."""
 
 from __future__ import annotations
 
@@ -8,11 +8,70 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
+from torch import Tensor
+from torch.nn.functional import pad
 
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
+from lggd.graph.csr import CSR
 from lggd.graph.layout import Layout
+from lggd.kernels import Field, idle_columns
+from lggd.memory import Memory
 from lggd.solvers.scheme import FixedStep, Tableau
+
+
+@dataclass(frozen=True)
+class PaddedState:
+    """G groups of K columns each, `[N, G, K]`, as the C columns of a state `[N, C]`, with the field that drives it.
+
+    Where the columns of a group share parameters, every group has idle columns of its own; otherwise idle columns
+    follow the last column. Idle columns belong to the boundary where there is one.
+    """
+
+    state: Tensor
+    field: Field
+    groups: int
+    columns: int
+    width: int  # columns of a group, with its idle ones
+
+    @classmethod
+    def build(
+        cls,
+        csr: CSR,
+        p: float,
+        start: Tensor,
+        rho: Tensor,
+        root_weight: Tensor | None,
+        boundary_mask: Tensor | None,
+        symmetric: bool,
+    ) -> PaddedState:
+        """All by row: `start` and `boundary_mask` `[N, G, K]`; `rho` and `root_weight` with 1, G or G·K columns."""
+        _, groups, columns = start.shape
+        parameters = (rho,) if root_weight is None else (rho, root_weight)
+        by_group = any(x.shape[1] not in (1, groups * columns) for x in parameters)
+        own = idle_columns(start.device, columns) if by_group else 0
+        last = 0 if by_group else idle_columns(start.device, groups * columns)
+
+        def flat(values: Tensor, filling: float) -> Tensor:
+            return _padded(_padded(values, own, filling).reshape(len(values), -1), last, filling).contiguous()
+
+        def parameter(values: Tensor) -> Tensor:
+            return (values if values.shape[1] == 1 else _padded(values, last, 1.0)).contiguous()
+
+        root_weight = None if root_weight is None else parameter(root_weight)
+        boundary_mask = None if boundary_mask is None else flat(boundary_mask, True)
+        field = Field(csr, p, parameter(rho), root_weight, boundary_mask, symmetric)
+        return cls(flat(start, 0.0), field, groups, columns, columns + own)
+
+    def unpad(self, states: Tensor) -> Tensor:
+        """States `[…, N, C]` without idle columns, `[…, N, G, K]`."""
+        used = states[..., : self.groups * self.width]
+        return used.view(*states.shape[:-1], self.groups, self.width)[..., : self.columns]
+
+
+def _padded(values: Tensor, count: int, filling: float) -> Tensor:
+    return pad(values, (0, count), value=filling) if count else values  # padding by nothing would copy
+
 
 # An evolution reads the edges some hundred times: more than enough for reordering to pay off.
 PASSES = 100
@@ -100,3 +159,41 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
 def _checkpoint_every(steps: int, checkpoints: bool) -> int:
     """1, or about √steps, with which at most 2√steps states are in memory."""
     return max(1, math.isqrt(steps)) if checkpoints else 1
+
+
+REMEDY = "Use fewer columns at a time, float32, or checkpoints=True where gradients are needed."
+
+
+def evolution_memory(
+    graph: Graph, columns: int, scheme: FixedStep, outputs: int, gradient_steps: int, dtype: torch.dtype
+) -> Memory:
+    """The peak memory of `evolve`; with `gradient_steps`, that of the backward pass through that many steps."""
+    tableau, stages = scheme.tableau, len(scheme.tableau.weights)
+    state = state_bytes(graph, columns, dtype)
+    # The start by node and by row, the states of a step, and the outputs by row and by node.
+    parts = {"graph": graph_bytes(graph), "states": (stages + 2 + 2 * outputs) * state}
+    if gradient_steps:
+        # In the backward pass every stage has a cotangent, and the cotangent of the state takes as much again.
+        saved = saved_states(Plan(tableau, (gradient_steps,), (1.0,)), state, graph.device)
+        parts["saved for gradients"] = (saved + stages + 2) * state
+    return Memory(parts, graph.device)
+
+
+def saved_states(plan: Plan, state: int, device: torch.device) -> int:
+    """The maximum number of states of `state` bytes that the plan saves for the backward pass."""
+    stages, plan = len(plan.tableau.weights), plan.within_memory(state, device)
+    if plan.save_stages:
+        return plan.evaluations
+    every = plan.checkpoint_every
+    return math.ceil(plan.steps / every) + (every if every > 1 else 0) + stages
+
+
+def state_bytes(graph: Graph, columns: int, dtype: torch.dtype) -> int:
+    """The bytes of a state, including its idle columns."""
+    return graph.num_nodes * (columns + idle_columns(graph.device, columns)) * dtype.itemsize
+
+
+def graph_bytes(graph: Graph) -> int:
+    """The bytes of the rows of the graph."""
+    weights = graph.num_edges * graph.dtype.itemsize if graph.is_weighted else 0
+    return 8 * (graph.num_nodes + 1) + 4 * graph.num_edges + weights

@@ -1,14 +1,19 @@
-"""Seeds, and random number generators per problem."""
+"""Random numbers of each problem: seeds, generator states and dropout masks."""
 
+# mypy: allow-untyped-decorators
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+from numba import njit, prange
 from torch import Tensor
 
 from lggd.errors import InputError
+from lggd.graph.csr import on_threads_that_pay
 
 
 def read_seed(seed: int | torch.Generator) -> int:
@@ -61,3 +66,60 @@ class RandomState:
             self.states = {"cpu": torch.get_rng_state()}
             for device in self._devices:
                 self.states["cuda"] = torch.cuda.get_rng_state(device)
+
+
+# Keep rates are rounded to this many levels: an entry is kept where its random byte is below the level.
+LEVELS = 256
+
+
+def keep_level(rate: float) -> int:
+    """The level of a dropout rate; at least 1, because kept entries are scaled up by its inverse."""
+    return max(1, round((1 - rate) * LEVELS))
+
+
+def num_words(size: int) -> int:
+    """The number of int64 words that hold one byte per entry."""
+    return -(-size // 8)
+
+
+def draw_random_bytes(words: Tensor, generator: torch.Generator) -> None:
+    """Fills int64 `words [W]` with random bytes."""
+    words.random_(-(2**63), None, generator=generator)
+
+
+def draw_keep_mask(generators: Sequence[torch.Generator | None], shape: Sequence[int], level: int | Tensor) -> Tensor:
+    """Which entries are kept, bool `[Q, *shape]`: each problem draws the same numbers as alone.
+
+    `level` is one number for all, or int16 `[Q]`, with None instead of the generators that need not draw.
+    """
+    size = math.prod(shape)
+    device = next(generator.device for generator in generators if generator is not None)
+    words = torch.empty(len(generators), num_words(size), dtype=torch.int64, device=device)
+    for row, generator in zip(words, generators, strict=True):
+        if generator is not None:
+            draw_random_bytes(row, generator)
+    random_bytes = words.view(torch.uint8)[:, :size]
+    keep = random_bytes < (level if isinstance(level, int) else level.unsqueeze(1))
+    return keep.view(-1, *shape)
+
+
+def dropout(values: Tensor, generators: Sequence[torch.Generator], level: int) -> Tensor:
+    """Dropout of `[Q, A, B]`, or of `[A, B]` shared by all problems: `[Q, A, B]`."""
+    if level == LEVELS:
+        return values
+    keep = draw_keep_mask(generators, values.shape[-2:], level)
+    # Through bytes: torch converts booleans far more slowly on a CPU.
+    return values * keep.view(torch.uint8).to(values.dtype).mul_(LEVELS / level)
+
+
+def dropout_(values: Tensor, level: int, random_bytes: Tensor) -> None:
+    """Dropout in place on a CPU, by random bytes as `draw_random_bytes` draws them."""
+    arrays = values.view(-1).numpy(), random_bytes.view(torch.uint8).numpy()
+    on_threads_that_pay(values.numel(), _dropout_loop, *arrays, level, LEVELS / level)
+
+
+@njit(parallel=True, fastmath={"contract", "reassoc", "nsz"}, cache=True)
+def _dropout_loop(values: Any, random_bytes: Any, level: int, factor: float) -> None:
+    zero, scale = values.dtype.type(0), values.dtype.type(factor)
+    for i in prange(values.size):
+        values[i] = scale * values[i] if random_bytes[i] < level else zero
