@@ -51,7 +51,7 @@ def test_a_failed_search_is_recorded_without_settings(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("[corra]\nk = 32\n", r"got 'corra'. Did you mean 'cora'\?"),
-        ("[cora]\ntrials = 3\ntrails = 4\n", r"in \[cora\] .*got 'trails'. Did you mean 'trials'\?"),
+        ("[cora]\ntrials = 3\ntrails = 4\n", r"in \[cora\]: .*got 'trails'. Did you mean 'trials'\?"),
         ("[cora]\ntrials = 3\n[cora.settings]\nk = [3]\n", r"for k in \[cora.settings\], got \[3\]"),
     ],
 )

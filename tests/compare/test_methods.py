@@ -76,7 +76,7 @@ def test_search_spaces_are_read(configs: Path) -> None:
         (("high = 0.95", 'high = "1"'), "must give numbers for alpha"),
         (("k = [16, 32, 64]", "k = []"), "a list of choices"),
         (("k = 64", "k ="), "must be a TOML file"),
-        (('name = "GDC (ppr)"', 'name = "gcn"'), "that of a.toml too"),
+        (('name = "GDC (ppr)"', 'name = "gcn"'), "a.toml has 'gcn', too"),
         (('number = "07"', 'number = "01"'), "a unique number and name"),
     ],
 )

@@ -63,7 +63,7 @@ def test_any_field_can_be_set_by_its_path() -> None:
     with pytest.raises(InputError, match=r"`features.initial.normalize` must be true or false, got 3"):
         build("LGGD", {"features.initial.normalize": 3}, "gcn", 0)
     for path in ("features.initial", "features.nothing", "features.fit", "nothing.at.all"):
-        with pytest.raises(InputError, match="`settings` must be among"):
+        with pytest.raises(InputError, match="`settings` must be settings of"):
             build("LGGD", {path: 1}, "gcn", 0)
 
 

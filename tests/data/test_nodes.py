@@ -148,7 +148,7 @@ def test_errors_in_parquet_report_the_position(tmp_path: Path) -> None:
     dates = parquet(tmp_path / "nodes.parquet", id=["a"], born=pa.array([0], pa.date32()))
     rejected(dates, "`nodes.parquet, row 1, column 'born'` must be a number, got '1970-01-01'.")
     rejected(
-        parquet(tmp_path / "nodes.parquet", id=pa.array([], pa.string())), "`nodes.parquet` must hold at least one"
+        parquet(tmp_path / "nodes.parquet", id=pa.array([], pa.string())), "`nodes.parquet` must contain at least one"
     )
 
 

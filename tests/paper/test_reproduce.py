@@ -216,7 +216,7 @@ def test_an_invalid_setting_of_the_last_row_is_refused_before_the_first_is_measu
     options: list[object], configs: Path, tmp_path: Path
 ) -> None:
     (configs / "rows/gpr.toml").write_text('number="11"\nname="GPR-GNN"\nmethod="GPRGNN"\n[settings]\nhop = 3\n')
-    assert "`settings` must be among" in refused("reproduce", "table1", *options)
+    assert "`settings` must be settings of" in refused("reproduce", "table1", *options)
     assert not (tmp_path / "results").exists()
 
 

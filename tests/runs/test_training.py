@@ -140,7 +140,7 @@ def test_resume_without_anything_saved_starts_and_says_so(tmp_path: Path) -> Non
     ).touch()  # killed while it saved for the first time
     facts = answer("run", "karate", "--backbone", "none", "--resume", "--no-report", "--out", tmp_path / "karate")
     assert facts["resumed"] is False
-    assert any("no interrupted run to resume" in note for note in facts["notes"])
+    assert any("No interrupted run was found" in note for note in facts["notes"])
 
 
 def test_without_resume_a_run_starts_again(tmp_path: Path) -> None:

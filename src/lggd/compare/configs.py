@@ -45,7 +45,7 @@ def check_keys(path: Path, where: str, table: Mapping[str, Any], known: Collecti
     for key in table:
         if key not in known:
             inside = f" in [{where}]" if where else ""
-            rule = f"have only the keys {', '.join(known)}{inside}"
+            rule = f"have only these keys{inside}: {', '.join(known)}"
             raise InputError(str(path), rule, repr(key), suggestion(key, list(known), "Remove it."))
 
 
