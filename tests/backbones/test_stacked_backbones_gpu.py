@@ -29,8 +29,8 @@ class TestCuda:
 
     @every_kind
     def test_problems_are_trained_as_if_alone(self, backbone, monkeypatch):
-        recordings, record = [], cuda_graph.CUDAGraphStep._record
-        monkeypatch.setattr(cuda_graph.CUDAGraphStep, "_record", lambda self: recordings.append(self) or record(self))
+        recordings, record = [], cuda_graph.CUDAGraphStep._capture
+        monkeypatch.setattr(cuda_graph.CUDAGraphStep, "_capture", lambda self: recordings.append(self) or record(self))
         monkeypatch.setattr(engine, "EPOCHS_WITHOUT_VALIDATION", 9)
         together, history = check_alone(backbone, "cuda", CLOSE_ON_GPU)
         assert len(history["train_loss one"]) > cuda_graph.WARM_UP + 2

@@ -175,7 +175,7 @@ def with_weight(value, name="edge_weight"):
     return changed(changed(data, edge_weight=None), **{name: weight})
 
 
-NO_EDGES = "`edge_index` must be int64 .2, E., got None. Give edges"
+NO_EDGES = "`edge_index` must be int64 .2, E., got None. Pass two rows"
 INVALID_WEIGHT = "must be 0 or above and finite, got"
 INVALID_GRAPHS = {
     "no edges": (lambda: changed(blocks(), edge_index=None), NO_EDGES),

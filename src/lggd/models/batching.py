@@ -54,7 +54,7 @@ def fit_together(models: Sequence[Model], data: Any, *, callback: Callback | Non
     models = _check_models(models)
     datas = list(data) if isinstance(data, (list, tuple)) else [data] * len(models)
     if len(datas) != len(models):
-        rule = f"be one PyG Data, or a list of one per model, {len(models)}"
+        rule = f"be one PyG Data, or a list with one for each of the {len(models)} models"
         raise InputError("data", rule, f"a list of {len(datas)}")
     tasks: list[FitTask] = []
     for number, (own, first) in enumerate(zip(datas, first_equal(datas, same_inputs), strict=True)):
