@@ -40,14 +40,14 @@ class PPR:
     def __post_init__(self) -> None:
         check_real("alpha", self.alpha, MIN_ALPHA, 1, remedy="The diffusion widens without bound towards 0; use 0.05.")
 
-    def chebyshev_coefficients(self) -> list[float]:
-        """Return the coefficients of S in Chebyshev polynomials of T, truncated at `TOLERANCE`.
+    def chebyshev_coefficients(self, tolerance: float = TOLERANCE) -> list[float]:
+        """Return the coefficients of S in Chebyshev polynomials of T, truncated at the tolerance.
 
         In closed form: 2α/√(1 - (1 - α)²) · rᵏ with r = (1 - α) / (1 + √(1 - (1 - α)²)), half of it for k = 0.
         """
         root = math.sqrt(1 - (1 - self.alpha) ** 2)
         ratio = (1 - self.alpha) / (1 + root)
-        return _truncated_series(lambda order: self.alpha / root * ratio**order)
+        return _truncated_series(lambda order: self.alpha / root * ratio**order, tolerance)
 
 
 @saveable
@@ -72,19 +72,19 @@ class Heat:
         rule = f"be positive and at most {MAX_T:g}"
         check_real("t", self.t, 0, MAX_T, closed="right", rule=rule, remedy="It is the diffusion time; use 5.")
 
-    def chebyshev_coefficients(self) -> list[float]:
+    def chebyshev_coefficients(self, tolerance: float = TOLERANCE) -> list[float]:
         """Return the coefficients of S in Chebyshev polynomials of T: 2e^-t Iₖ(t), Bessel; half of it for k = 0."""
-        return _truncated_series(lambda order: ive(order, self.t))
+        return _truncated_series(lambda order: ive(order, self.t), tolerance)
 
 
-def _truncated_series(half: Callable[[int], float]) -> list[float]:
-    """The coefficients half(0), 2·half(1), 2·half(2), … until the remainder is at most `TOLERANCE`.
+def _truncated_series(half: Callable[[int], float], tolerance: float) -> list[float]:
+    """The coefficients half(0), 2·half(1), 2·half(2), … until the remainder is at most the tolerance.
 
     All are positive and sum to 1, the value of S at the eigenvalue 1 of T. This gives the remainder.
     """
     coefficients = [float(half(0))]
     for order in itertools.count(1):
-        if 1 - math.fsum(coefficients) <= TOLERANCE:
+        if 1 - math.fsum(coefficients) <= tolerance:
             break
         coefficients.append(2 * float(half(order)))
     return coefficients

@@ -218,14 +218,23 @@ def multiply_each(x: Tensor, values: Tensor, pattern: SparsePattern) -> Tensor:
 
 
 def normalized_adjacency(
-    edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, dtype: torch.dtype = torch.float32
+    edge_index: Tensor,
+    edge_weight: Tensor | None,
+    num_nodes: int,
+    dtype: torch.dtype = torch.float32,
+    self_loops: bool = True,
 ) -> SparseMatrix:
-    """Â = D̃^-½ (A + I) D̃^-½ with D̃ the degrees of A + I, as PyG's GCNConv: an existing self-loop keeps its weight."""
+    """Â = D̃^-½ (A + I) D̃^-½ with D̃ the degrees of A + I, as PyG's GCNConv: an existing self-loop keeps its weight.
+
+    Without `self_loops`, D^-½ A D^-½.
+    """
     from torch_geometric.utils import add_remaining_self_loops
 
     if edge_weight is None:
         edge_weight = torch.ones(edge_index.shape[1], device=edge_index.device)
-    index, weight = add_remaining_self_loops(edge_index, edge_weight.to(dtype), 1.0, num_nodes)
+    index, weight = edge_index, edge_weight.to(dtype)
+    if self_loops:
+        index, weight = add_remaining_self_loops(index, weight, 1.0, num_nodes)
     source, target = index
     degree = torch.zeros(num_nodes, dtype=dtype, device=index.device).scatter_add(0, target, weight)
     root = degree.pow(-0.5)

@@ -1,0 +1,57 @@
+"""Edge weights by agreement: an edge counts as much as its two ends have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from lggd.estimator.storage import saveable
+from lggd.validation import check_int
+
+
+@saveable
+@dataclass(frozen=True)
+class EdgeAgreement:
+    """Weigh each edge by the agreement of its ends: of their node features, then of their predicted classes.
+
+    Parameters
+    ----------
+    rounds : int
+        How often the edges are weighed again by the predictions of the round before.
+    """
+
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        check_int("rounds", self.rounds, minimum=0)
+
+
+# Weights by features are relative to the mean, and within these bounds; weights by classes are at least LEAST_AGREEMENT,
+# so that a wrong prediction does not cut a node off.
+FEATURE_BOUNDS = (0.1, 3.0)
+LEAST_AGREEMENT = 0.02
+
+
+def feature_agreement(x: Tensor, edge_index: Tensor) -> Tensor:
+    """The cosine of the features at both ends relative to its mean, within `FEATURE_BOUNDS`, `[E]`."""
+    unit = normalize(x)
+    cosine = edge_products(unit, edge_index)
+    mean = cosine.mean()
+    if not bool(mean > 0):  # features without a common direction: none of them is more typical than another
+        return torch.ones_like(cosine)
+    return (cosine / mean).clamp(*FEATURE_BOUNDS)
+
+
+def class_agreement(probabilities: Tensor, edge_index: Tensor) -> Tensor:
+    """The probability that both ends have the same class, at least `LEAST_AGREEMENT`, `[E]`."""
+    return edge_products(probabilities, edge_index).clamp(min=LEAST_AGREEMENT)
+
+
+def edge_products(values: Tensor, edge_index: Tensor) -> Tensor:
+    """⟨values[i], values[j]⟩ for each edge (i, j), `[E]`; in parts, as there may be many more edges than nodes."""
+    size = max(1, 2**24 // values.shape[1])
+    parts = [(values[i] * values[j]).sum(1) for i, j in (part.unbind(0) for part in edge_index.split(size, 1))]
+    return torch.cat(parts) if parts else values.new_empty(0)

@@ -1,0 +1,110 @@
+"""Kernels of unit vectors, as functions of their cosine, and mixtures of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lggd.closed_form.filters import Filter, Propagation
+from lggd.closed_form.ridge import INTERCEPT
+from lggd.estimator.storage import saveable
+from lggd.validation import check_real
+
+
+@saveable
+@dataclass(frozen=True)
+class Linear:
+    """k = c: the ridge regression of the features themselves."""
+
+    def __call__(self, cosine: Tensor) -> Tensor:
+        """The kernel at these cosines."""
+        return cosine
+
+
+@saveable
+@dataclass(frozen=True)
+class ArcCosine:
+    """k = (√(1 − c²) + (π − arccos c) c) / π (Cho and Saul, 2009): an infinitely wide layer of rectified units."""
+
+    def __call__(self, cosine: Tensor) -> Tensor:
+        """The kernel at these cosines."""
+        c = cosine.clamp(-1, 1)
+        return ((1 - c * c).sqrt() + (math.pi - c.acos()) * c) / math.pi
+
+
+@saveable
+@dataclass(frozen=True)
+class Gaussian:
+    """k = exp((c − 1) / width): the Gaussian kernel, as ‖a − b‖² = 2 − 2c for unit vectors."""
+
+    width: float = 0.3
+
+    def __post_init__(self) -> None:
+        check_real("width", self.width, 0, math.inf, closed="neither", rule="be positive")
+
+    def __call__(self, cosine: Tensor) -> Tensor:
+        """The kernel at these cosines."""
+        return ((cosine - 1) / self.width).exp()
+
+
+Kernel = Linear | ArcCosine | Gaussian
+
+
+@saveable
+@dataclass(frozen=True)
+class FilterKernel:
+    """A kernel of nodes: `kernel` of the mean cosine of their features under several filters."""
+
+    filters: tuple[Filter, ...]
+    kernel: Kernel
+
+
+@dataclass(frozen=True)
+class Member:
+    """One kernel of a mixture, on one of several graphs that differ in edge weights."""
+
+    graph: int
+    kernel: FilterKernel
+
+
+class MixtureKernel:
+    """The mean of several kernels of nodes, and an intercept.
+
+    Parameters
+    ----------
+    graphs : sequence of Propagation
+        The node features on each graph.
+    members : sequence of Member
+        The kernels to average.
+    """
+
+    def __init__(self, graphs: Sequence[Propagation], members: Sequence[Member]) -> None:
+        self.graphs, self.members = graphs, members
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.graphs[0].x)
+
+    def points(self, nodes: Tensor | None = None) -> list[Tensor]:
+        """The features of these nodes, or of all, under each filter of the mixture, `[n, D]` each."""
+        blocks = (self.graphs[graph].block(filter) for graph, filter in self._filters())
+        return [block if nodes is None else block[nodes] for block in blocks]
+
+    def between(self, rows: Sequence[Tensor], columns: Sequence[Tensor]) -> Tensor:
+        """The kernel between points, `[R, C]`."""
+        cosines = {
+            key: one @ other.t() for key, one, other in zip(self._filters(), rows, columns, strict=True)
+        }
+        total = torch.zeros(len(rows[0]), len(columns[0]), dtype=rows[0].dtype, device=rows[0].device)
+        for member in self.members:
+            parts = [cosines[member.graph, filter] for filter in member.kernel.filters]
+            total += member.kernel.kernel(sum(parts[1:], start=parts[0]) / len(parts))
+        return total.div_(len(self.members)).add_(INTERCEPT)
+
+    def _filters(self) -> list[tuple[int, Filter]]:
+        pairs = ((member.graph, filter) for member in self.members for filter in member.kernel.filters)
+        return list(dict.fromkeys(pairs))

@@ -1,0 +1,71 @@
+"""Ridge regression of class indicators: its solution and its exact leave-one-out predictions, dual and primal.
+
+Dual and primal are two ways to the same numbers: with labelled nodes as rows of Φ, ridge λ and targets Y,
+f(x) = φ(x)ᵀ (ΦᵀΦ + λ)⁻¹ ΦᵀY = φ(x)ᵀ Φᵀ (ΦΦᵀ + λ)⁻¹ Y. The first inverts a matrix of the size of the features, the
+second one of the size of the labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+# Added to kernels: a constant feature with a coefficient of its own, which is the intercept.
+INTERCEPT = 1.0
+
+
+def class_targets(classes: Tensor, num_classes: int) -> Tensor:
+    """One row per label: 1 − 1/K at its class and −1/K elsewhere, float64 `[n, K]`."""
+    return one_hot(classes, num_classes).double() - 1 / num_classes
+
+
+def solve_dual(gram: Tensor, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """The coefficients (K + λ)⁻¹ Y `[n, K]`, and what the others predict for each label `[n, K]`.
+
+    Leaving label i out changes its prediction to yᵢ − αᵢ / [(K + λ)⁻¹]ᵢᵢ, exactly.
+    """
+    factor = _cholesky(gram, ridge)
+    coefficients = torch.cholesky_solve(targets, factor)
+    identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    inverse_diagonal = torch.linalg.solve_triangular(factor, identity, upper=False).square().sum(0)
+    return coefficients, targets - coefficients / inverse_diagonal[:, None]
+
+
+def solve_primal(
+    normal: Tensor, moments: Tensor, features: Tensor, targets: Tensor, ridge: float
+) -> tuple[Tensor, Tensor]:
+    """The weights (ΦᵀΦ + λ)⁻¹ ΦᵀY `[m, K]`, and what the others predict for each label `[n, K]`.
+
+    From `normal` ΦᵀΦ `[m, m]`, `moments` ΦᵀY `[m, K]` and `features` Φ `[n, m]`. Leaving label i out divides its
+    residual by 1 − hᵢ with hᵢ = φᵢᵀ (ΦᵀΦ + λ)⁻¹ φᵢ.
+    """
+    factor = _cholesky(normal, ridge)
+    weights = torch.cholesky_solve(moments, factor)
+    leverage = torch.linalg.solve_triangular(factor, features.t(), upper=False).square().sum(0)
+    return weights, targets - (targets - features @ weights) / (1 - leverage)[:, None]
+
+
+def leave_one_out_path(gram: Tensor, targets: Tensor, ridges: Sequence[float]) -> Tensor:
+    """The leave-one-out predictions of `solve_dual` for each ridge `[R, n, K]`, from one eigendecomposition."""
+    values, vectors = torch.linalg.eigh(gram)
+    shrunk = 1 / (values.clamp(min=0) + torch.tensor(ridges, dtype=gram.dtype, device=gram.device)[:, None])  # [R, n]
+    coefficients = vectors @ (shrunk[:, :, None] * (vectors.t() @ targets))
+    inverse_diagonal = shrunk @ vectors.square().t()
+    return targets - coefficients / inverse_diagonal[:, :, None]
+
+
+def posterior_variance(gram: Tensor, columns: Tensor, diagonal: Tensor, ridge: float) -> Tensor:
+    """The variance of the prediction at each node before noise, `[N]`: k(x, x) − k(x)ᵀ (K + λ)⁻¹ k(x).
+
+    `columns` are the kernel between all nodes and the labelled ones `[N, n]`, `diagonal` that of each node with itself.
+    """
+    explained = torch.linalg.solve_triangular(_cholesky(gram, ridge), columns.t(), upper=False)
+    return (diagonal - explained.square().sum(0)).clamp(min=0)
+
+
+def _cholesky(matrix: Tensor, ridge: float) -> Tensor:
+    factor: Tensor = torch.linalg.cholesky(matrix + ridge * torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device))
+    return factor

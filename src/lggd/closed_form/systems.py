@@ -1,0 +1,138 @@
+"""Linear systems behind the closed form, kept while labels come and go: exact, or with inducing points."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lggd.closed_form.kernels import MixtureKernel
+from lggd.closed_form.ridge import leave_one_out_path, posterior_variance, solve_dual, solve_primal
+
+# Rounding makes the kernel of nearly equal points singular; this much of its diagonal keeps it positive definite.
+JITTER = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeSolution:
+    """Scores of all nodes float32 `[N, K]`, and leave-one-out scores of the labelled ones float64 `[n, K]`."""
+
+    scores: Tensor
+    leave_one_out: Tensor
+
+
+class RidgeSystem(ABC):
+    """Ridge regression with a kernel; `nodes` are the labelled ones in ascending order."""
+
+    nodes: Tensor
+
+    @abstractmethod
+    def set_nodes(self, nodes: Tensor) -> None:
+        """Changes the labelled nodes, reusing what was computed for those that stay."""
+
+    @abstractmethod
+    def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
+        """Solves for targets `[n, K]`."""
+
+    @abstractmethod
+    def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
+        """The leave-one-out scores for each ridge, `[R, n, K]`."""
+
+    @abstractmethod
+    def variance(self, ridge: float) -> Tensor:
+        """The posterior variance of each node, `[N]`."""
+
+
+class ExactSystem(RidgeSystem):
+    """The dual: a column of the kernel for each labelled node. A new label appends a column."""
+
+    def __init__(self, kernel: MixtureKernel) -> None:
+        self.kernel = kernel
+        self._points = kernel.points()
+        device = self._points[0].device
+        self.nodes = torch.empty(0, dtype=torch.int64, device=device)
+        self.columns = torch.empty(kernel.num_nodes, 0, device=device)
+
+    def set_nodes(self, nodes: Tensor) -> None:
+        known = torch.isin(nodes, self.nodes)
+        position = torch.searchsorted(self.nodes, nodes[known])
+        new = self.kernel.between(self._points, [block[nodes[~known]] for block in self._points])
+        columns = torch.empty(self.kernel.num_nodes, len(nodes), device=nodes.device)
+        columns[:, known], columns[:, ~known] = self.columns[:, position], new
+        self.nodes, self.columns = nodes, columns
+
+    @property
+    def _gram(self) -> Tensor:
+        return self.columns[self.nodes].double()
+
+    def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
+        coefficients, left_out = solve_dual(self._gram, targets, ridge)
+        return RidgeSolution(self.columns @ coefficients.float(), left_out)
+
+    def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
+        return leave_one_out_path(self._gram, targets, ridges)
+
+    def variance(self, ridge: float) -> Tensor:
+        diagonal = _diagonal(self.kernel, self._points)
+        return posterior_variance(self._gram, self.columns.double(), diagonal, ridge)
+
+
+class InducedSystem(RidgeSystem):
+    """The primal: features Φ with ΦΦᵀ ≈ K from inducing points, exact between them (Nyström).
+
+    Φ = k(x, Z) R⁻ᵀ with k(Z, Z) = R Rᵀ. Labels are accumulated in ΦᵀΦ and Φᵀ Y.
+    """
+
+    def __init__(self, kernel: MixtureKernel, inducing: Sequence[Tensor]) -> None:
+        self.kernel, self.inducing = kernel, inducing
+        points = kernel.points()
+        among = kernel.between(inducing, inducing).double()
+        among.diagonal().add_(JITTER * among.diagonal().mean())
+        factor = torch.linalg.cholesky(among).float()
+        self.features = torch.linalg.solve_triangular(factor, kernel.between(points, inducing).t(), upper=False).t()
+        self.features = self.features.contiguous()
+        width = self.features.shape[1]
+        self.nodes = torch.empty(0, dtype=torch.int64, device=self.features.device)
+        self._normal = torch.zeros(width, width, dtype=torch.float64, device=self.features.device)
+
+    def set_nodes(self, nodes: Tensor) -> None:
+        gone, new = self.nodes[~torch.isin(self.nodes, nodes)], nodes[~torch.isin(nodes, self.nodes)]
+        for sign, changed in ((1, new), (-1, gone)):
+            rows = self.features[changed]
+            self._normal.add_((rows.t() @ rows).double(), alpha=sign)
+        self.nodes = nodes
+
+    def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
+        labelled = self.features[self.nodes].double()
+        if len(labelled) < labelled.shape[1]:
+            coefficients, left_out = solve_dual(labelled @ labelled.t(), targets, ridge)
+            weights = labelled.t() @ coefficients
+        else:
+            weights, left_out = solve_primal(self._normal, labelled.t() @ targets, labelled, targets, ridge)
+        return RidgeSolution(self.features @ weights.float(), left_out)
+
+    def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
+        labelled = self.features[self.nodes].double()
+        if len(labelled) < labelled.shape[1]:
+            return leave_one_out_path(labelled @ labelled.t(), targets, ridges)
+        values, vectors = torch.linalg.eigh(self._normal)
+        rotated = labelled @ vectors
+        shrunk = 1 / (values.clamp(min=0) + torch.tensor(ridges, dtype=values.dtype, device=values.device)[:, None])
+        fitted = rotated @ (shrunk[:, :, None] * (rotated.t() @ targets))
+        leverage = shrunk @ rotated.square().t()
+        return targets - (targets - fitted) / (1 - leverage)[:, :, None]
+
+    def variance(self, ridge: float) -> Tensor:
+        factor = torch.linalg.cholesky(self._normal + ridge * torch.eye(len(self._normal), dtype=torch.float64))
+        scaled = torch.linalg.solve_triangular(factor, self.features.double().t(), upper=False)
+        unexplained = _diagonal(self.kernel, self.kernel.points()) - self.features.double().square().sum(1)
+        return ridge * scaled.square().sum(0) + unexplained.clamp(min=0)
+
+
+def _diagonal(kernel: MixtureKernel, points: Sequence[Tensor]) -> Tensor:
+    """k(x, x) of every point, float64 `[N]`."""
+    chunks = zip(*(block.split(256) for block in points), strict=True)
+    return torch.cat([kernel.between(chunk, chunk).diagonal() for chunk in chunks]).double()
