@@ -18,8 +18,7 @@ from lggd.errors import InputError
 from lggd.validation import check_name
 
 if TYPE_CHECKING:
-    from lggd.compare.choices import Choice
-    from lggd.compare.methods import Method
+    from lggd.compare.methods import Choice, Method
 
 FLAGS = flags("rows", "datasets", "trials", "splits", "batch_size", "seed", "results", "configs", root="--data")
 
@@ -107,7 +106,7 @@ def _check_optuna() -> None:
 
 
 def _write(methods: Sequence[Method], choices: Sequence[Choice]) -> list[Path]:
-    from lggd.compare.choices import write_chosen
+    from lggd.compare.methods import write_chosen
 
     files = []
     for method in methods:

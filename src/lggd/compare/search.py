@@ -13,11 +13,10 @@ import torch
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import Trial, TrialState
 
-from lggd.compare.choices import Choice
 from lggd.compare.configs import Setting
-from lggd.compare.methods import Method
+from lggd.compare.methods import Choice, Method
 from lggd.compare.runner import measure
-from lggd.compare.search_space import as_plain
+from lggd.compare.search_space import Categorical
 from lggd.compare.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
 from lggd.compare.templates import build, complete_settings
 from lggd.errors import error_context
@@ -126,18 +125,10 @@ class Search:
             [trial for trial in counted if trial.state is state]
             for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
         )
-        counts: dict[str, Any] = {
-            "trials": len(counted),
-            "splits": self.splits,
-            "pruned": len(pruned),
-            "failed": len(failed),
-        }
-        if not complete:
-            reason = failed[0].user_attrs[REASON] if failed else ""
-            return Choice(self.method.slug, self.dataset, **counts, reason=reason)
-        best = max(complete, key=lambda trial: (trial.values[0], -trial.number))
-        settings = _rounded(best.params)
-        return Choice(self.method.slug, self.dataset, **counts, settings=settings, validation=best.value)
+        best = max(complete, key=lambda trial: (trial.values[0], -trial.number), default=None)
+        settings, value = (None, None) if best is None else (_rounded(best.params), best.value)
+        reason, slug = failed[0].user_attrs[REASON] if failed and best is None else "", self.method.slug
+        return Choice(slug, self.dataset, len(counted), self.splits, settings, value, len(pruned), len(failed), reason)
 
     def _run(self, trial: Trial) -> tuple[TrialState, float | None]:
         start, mean, reason = time.perf_counter(), None, None
@@ -158,11 +149,11 @@ class Search:
             trial.set_user_attr(SAME_AS, same.number)
             return same.value
         config, settings = self.config, {**self.method.settings, **_rounded(trial.params)}
+        where = (config.device, config.backbone, config.seed, config.root)
         scores: list[float] = []
         while len(scores) < self.splits:
-            splits = range(len(scores), min(self.splits, len(scores) + (config.batch_size or self.splits)))
-            where = (config.device, config.backbone, config.seed, config.root)
-            scores += measure(self.method, settings, self.dataset, list(splits), *where, hide_test=True).val
+            splits = list(range(self.splits))[len(scores) :][: config.batch_size]
+            scores += measure(self.method, settings, self.dataset, splits, *where, hide_test=True).val
             mean = math.fsum(scores) / len(scores)
             if not math.isfinite(mean):
                 raise FloatingPointError(f"the mean validation accuracy is {mean}")
@@ -176,52 +167,40 @@ class Search:
 def first_settings(method: Method, backbone: str) -> dict[str, Setting]:
     """Returns the settings of the first trial: those of the method if they are in the search space, else its middle.
 
-    >>> from lggd.compare.search_space import Categorical, Range
+    >>> from lggd.compare.search_space import Range
     >>> search = {"dropout": Range(0.2, 0.8), "lr": Categorical((0.1, 1.0)), "hidden": Range(8, 128, log=True)}
     >>> first_settings(Method("01", "GCN", "Backbone", "gcn", {"hidden": 16}, search), "gcn")
     {'dropout': 0.5, 'lr': 0.1, 'hidden': 16}
     """
     complete = complete_settings(method.template, method.settings, backbone)
-    return {
-        name: complete[name] if name in complete and complete[name] in space else space.middle
-        for name, space in method.search.items()
-    }
+    middle = {name: space.middle for name, space in method.search.items()}
+    return middle | {name: value for name, value in complete.items() if name in middle and value in method.search[name]}
 
 
 def _searches(config: SearchConfig, method: Method, datasets: Sequence[str]) -> list[Search]:
     is_paper = config.paper_ranges and bool(method.paper_search)
     if is_paper:
         method = replace(method, search=method.paper_search)
+    search = method.search
     about = {
-        "splits": config.splits,
-        "seed": config.seed,
-        "method": method.template,
-        "settings": {name: value for name, value in method.settings.items() if name not in method.search},
-        "search": as_plain(method.search.items()),
-    }
+        "splits": config.splits, "seed": config.seed, "method": method.template,
+        "settings": {name: value for name, value in method.settings.items() if name not in search},
+        "search": {key: list(x.values) if isinstance(x, Categorical) else vars(x) for key, x in search.items()},
+    }  # fmt: skip
     with error_context(f"{method.name} ({method.file})"):
         first = first_settings(method, config.backbone)
         # Raises for unknown settings and invalid values before the first trial.
-        for name, space in method.search.items():
+        for name, space in search.items():
             for value in space.ends:
                 build(method.template, {**method.settings, **first, name: value}, config.backbone, seed=0)
-    journal, ending = open_journal(config.journal(method)), "/paper" if is_paper else ""
-    shared: dict[str, Any] = {
-        "space": method.search,
-        "first": first,
-        "about": about,
-        "seed": config.seed,
-        "grace": config.grace,
-    }
-    found = []
-    for dataset in datasets:
-        name = f"{method.slug}/{dataset}/{config.backbone}{ending}"
-        study = SharedStudy(journal, name, defaults={"splits": DEFAULT_SPLITS}, **shared)
-        found.append(Search(config, method, dataset, study))
-    return found
+    journal, ending = open_journal(config.journal(method)), f"{config.backbone}{'/paper' if is_paper else ''}"
+    options: dict[str, Any] = {"defaults": {"splits": DEFAULT_SPLITS}, "seed": config.seed, "grace": config.grace}
+    shared = options | {"space": search, "first": first, "about": about}
+    return [
+        Search(config, method, dataset, SharedStudy(journal, f"{method.slug}/{dataset}/{ending}", **shared))
+        for dataset in datasets
+    ]
 
 
-def _rounded(settings: Mapping[str, Any]) -> dict[str, Setting]:
-    return {
-        name: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value for name, value in settings.items()
-    }
+def _rounded(params: Mapping[str, Any]) -> dict[str, Setting]:
+    return {name: float(f"{x:.{DIGITS}g}") if isinstance(x, float) else x for name, x in params.items()}

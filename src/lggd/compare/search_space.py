@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +13,10 @@ from lggd.errors import InputError
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
-RANGE_KEYS = ("low", "high", "step", "log")
-
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, both included, in multiples of `step` if it is set, or log-uniform with `log`.
-
-    They are integers if `low`, `high` and `step` are.
-    """
+    """Numbers from `low` to `high`, both included, in multiples of `step` if it is set, or log-uniform with `log`."""
 
     low: int | float
     high: int | float
@@ -42,10 +36,9 @@ class Range:
         if self.log:
             middle = math.sqrt(self.low * self.high)
             return round(middle) if self.is_integer else middle
-        step = self.step or (1 if self.is_integer else 0)
-        if not step:
-            return (self.low + self.high) / 2
-        return self.low + step * math.floor((self.high - self.low) / step / 2 + 1e-9)
+        step = self.step or int(self.is_integer)
+        span = self.high - self.low
+        return self.low + step * math.floor(span / step / 2 + 1e-9) if step else (self.low + self.high) / 2
 
     def __contains__(self, value: Setting) -> bool:
         if isinstance(value, str) or not self.low <= value <= self.high:
@@ -90,7 +83,7 @@ def read_search_space(path: Path, key: str, value: Any) -> SearchSpace:
     if not isinstance(value, dict) or not {"low", "high"} <= value.keys():
         rule = f"give a list of choices or a table with low and high for {key} in [search]"
         raise InputError(str(path), rule, repr(value), f"Write {key} = {{ low = 0.1, high = 0.9, step = 0.1 }}.")
-    check_keys(path, f"search.{key}", value, RANGE_KEYS)
+    check_keys(path, f"search.{key}", value, ("low", "high", "step", "log"))
     space = Range(**value)
     numbers = [space.low, space.high, 1 if space.step is None else space.step]
     if not all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in numbers):
@@ -100,8 +93,3 @@ def read_search_space(path: Path, key: str, value: Any) -> SearchSpace:
         rule = f"have low < high and step > 0 for {key} in [search], and with log = true low > 0 and no step"
         raise InputError(str(path), rule, repr(value))
     return space
-
-
-def as_plain(spaces: Iterable[tuple[str, SearchSpace]]) -> dict[str, Any]:
-    """Returns search spaces for JSON, as journals store them."""
-    return {name: list(space.values) if isinstance(space, Categorical) else vars(space) for name, space in spaces}

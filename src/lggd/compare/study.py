@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -113,9 +114,9 @@ class SharedStudy:
         try:
             self._study.tell(trial, value, state=state)
         except (UpdateFinishedTrialError, ValueError):
-            if self._trials()[trial.number].state.is_finished():
-                return False
-            raise
+            if not self._trials()[trial.number].state.is_finished():
+                raise
+            return False
         return True
 
     def abandon(self, trial: Trial) -> None:
@@ -128,11 +129,10 @@ class SharedStudy:
         stop = threading.Event()
 
         def beat() -> None:
-            beats = 0
+            beats = count(1)
             with suppress(UpdateFinishedTrialError):  # another worker ended it; `finish` will return False
                 while not stop.wait(min(HEARTBEAT, self.grace / 5)):
-                    beats += 1
-                    trial.set_user_attr(BEATS, beats)
+                    trial.set_user_attr(BEATS, next(beats))
 
         thread = threading.Thread(target=beat, daemon=True)
         thread.start()
@@ -146,13 +146,13 @@ class SharedStudy:
         return self._study.get_trials(deepcopy=False)
 
     def _check_about(self, about: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-        # Without trials, what was recorded may be replaced.
-        recorded = self._study.user_attrs.get(ABOUT, {}) if self._trials() else {}
+        before = self._study.user_attrs.get(ABOUT)
+        recorded = (before or {}) if self._trials() else {}  # without trials, it may be replaced
         known = {**defaults, **recorded}
         about = {name: known.get(name) if value is None else value for name, value in about.items()}
-        if not recorded and about != self._study.user_attrs.get(ABOUT):
+        if not recorded and about != before:
             self._study.set_user_attr(ABOUT, about)
-        for name in dict.fromkeys([*about, *recorded]) if recorded else ():
+        for name in [*about, *recorded] if recorded else ():
             if about.get(name) != recorded.get(name):
                 rule = f"be {recorded.get(name)!r} as in the trials of {self.name} so far"
                 remedy = "Use that, or start again in another results folder."
@@ -163,11 +163,9 @@ class SharedStudy:
         """Returns a sampler seeded by the trial's unique number, so that trials of a single worker are reproducible."""
         digest = hashlib.sha256(f"{self.seed}/{self.name}/{number}".encode()).digest()
         sampler = optuna.samplers.TPESampler(seed=int.from_bytes(digest[:4], "big"))
-        if not is_first:
-            return sampler
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
-            return optuna.samplers.PartialFixedSampler(self.first, sampler)
+            return optuna.samplers.PartialFixedSampler(self.first, sampler) if is_first else sampler
 
     def _give_up_silent_trials(self) -> None:
         """Ends trials without a heartbeat for `grace` seconds by the clock of this machine; clocks may differ."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from lggd.backbones import BACKBONES
 from lggd.baselines import GDC, GOAL, GPRGNN, DropEdge, GAugM, GAugO, GraphMix, MixUp
-from lggd.compare.configs import Setting
+from lggd.compare.configs import Setting, Settings
 from lggd.compare.protocol import NORMALIZATIONS
 from lggd.compare.settings import (
     FieldPath,
@@ -44,21 +44,17 @@ TIMES = 5
 
 @dataclass(frozen=True)
 class Template:
-    """A base object with the defaults of all settings, and rules for their short names.
-
-    `backbone` is the path of the backbone; None for methods that define their own network.
-    """
+    """A base object with all defaults, rules for short names, and the path of the backbone unless it has its own."""
 
     base: Any
     rules: Mapping[str, Rule]
     backbone: str | None = "backbone"
 
     def base_on(self, backbone: str) -> Any:
-        """Returns the base object with this backbone."""
         return self.base if self.backbone is None else replace_at(self.base, self.backbone, BACKBONES[backbone])
 
 
-def build(template: str, settings: Mapping[str, Setting], backbone: str, seed: int) -> NodeClassifier:
+def build(template: str, settings: Settings, backbone: str, seed: int) -> NodeClassifier:
     """Returns an unfitted model of a template in `TEMPLATES`, with defaults for all settings not in `settings`.
 
     Settings are short names, or paths such as "features.initial.activation". Raises if a setting is invalid for any
@@ -67,9 +63,8 @@ def build(template: str, settings: Mapping[str, Setting], backbone: str, seed: i
     >>> build("Backbone", {"dropout": 0.8}, backbone="gcn", seed=3).backbone
     GCN(hidden=32, dropout=0.8)
     """
-    complete = complete_settings(template, settings, backbone)
-    complete.pop(NORMALIZATION)
-    kind = TEMPLATES[template]
+    complete, kind = complete_settings(template, settings, backbone), TEMPLATES[template]
+    del complete[NORMALIZATION]
     model = kind.base_on(backbone)
     for path in ("seed", "features.seed"):
         model = replace_at(model, path, seed) if has(model, path) else model
@@ -79,7 +74,7 @@ def build(template: str, settings: Mapping[str, Setting], backbone: str, seed: i
     return model  # type: ignore[no-any-return]
 
 
-def complete_settings(template: str, settings: Mapping[str, Setting], backbone: str) -> dict[str, Setting]:
+def complete_settings(template: str, settings: Settings, backbone: str) -> dict[str, Setting]:
     """Returns all settings with short names, including defaults, and all settings in `settings` that are paths."""
     kind = TEMPLATES[check_name("method", template, TEMPLATES)]
     check_name("backbone", backbone, BACKBONES)
@@ -119,13 +114,13 @@ def _field(*paths: str, conditional: bool = False) -> FieldPath:
     return FieldPath(paths, conditional=conditional)
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 def _optional(path: str, conditional: bool = False) -> FieldPath:
     """A number, or 0 for None."""
     return FieldPath((path,), lambda value: value or None, lambda value: value or 0.0, conditional)
-
-
-def _multiples(unit: float) -> tuple[float, ...]:
-    return tuple(unit * number for number in range(1, TIMES + 1))
 
 
 def _widths(text: str) -> tuple[int, ...]:
@@ -146,7 +141,9 @@ def _training(owner: str = "") -> dict[str, Rule]:
 def _distances(features: str) -> dict[str, Rule]:
     """Rules common to GGD and LGGD."""
     return {
-        "time": FieldPath((f"{features}.times",), _multiples, lambda times: times[0]),
+        "time": FieldPath(
+            (f"{features}.times",), lambda unit: tuple(unit * k for k in range(1, TIMES + 1)), lambda times: times[0]
+        ),
         "alpha": _field(f"{features}.potential.alpha"),
         "p": FieldPath((f"{features}.p",), float),
         "cross_fit": _field(f"{features}.cross_fit"),
@@ -167,7 +164,7 @@ def _learned(features: str) -> dict[str, Rule]:
         "potential": Modification(
             f"{features}.potential",
             {
-                "degree": lambda rho: rho,
+                "degree": _same,
                 "learned": LearnedPotential,
                 "time": LearnedTimeScale,
                 "edges": LearnedEdgeWeights,
@@ -185,7 +182,7 @@ _CLASSIFIER: dict[str, Rule] = {
     "scale": ObjectChoice("features.scale", _SCALES),
     "reachable": _field("features.reachable"),
     "mode": ObjectChoice("features.concat", {"replace": False, "concat": True}),
-    "readout": Modification("backbone", {"backbone": lambda backbone: backbone, "nearest": lambda backbone: None}),
+    "readout": Modification("backbone", {"backbone": _same, "nearest": lambda backbone: None}),
 }
 _DISTANCES, _NETWORKS = "features.model.model", "readout.readouts.0"
 _PLUS: dict[str, Rule] = {
@@ -196,8 +193,7 @@ _PLUS: dict[str, Rule] = {
     "self_training": _field("features.fraction"),
     "rounds": _field("features.rounds"),
     "diffusion": ObjectChoice(
-        f"{_NETWORKS}.diffusion",
-        {"none": None, "ppr": DiffusionGraph(PPR(0.1)), "heat": DiffusionGraph(Heat(3.0))},
+        f"{_NETWORKS}.diffusion", {"none": None, "ppr": DiffusionGraph(PPR(0.1)), "heat": DiffusionGraph(Heat(3.0))}
     ),
     "diffusion_alpha": _field(f"{_NETWORKS}.diffusion.kernel.alpha", conditional=True),
     "diffusion_t": _field(f"{_NETWORKS}.diffusion.kernel.t", conditional=True),
@@ -205,18 +201,13 @@ _PLUS: dict[str, Rule] = {
     "inputs": Modification(
         _NETWORKS,
         {
-            "both": lambda networks: networks,
+            "both": _same,
             "features": lambda networks: replace(networks, use_x=False),
             "contents": lambda networks: replace(networks, use_features=False),
         },
     ),
     "readout": Modification(
-        "readout",
-        {
-            "both": lambda mean: mean,
-            "nearest": lambda mean: mean.readouts[1],
-            "backbone": lambda mean: mean.readouts[0],
-        },
+        "readout", {"both": _same, "nearest": lambda mean: mean.readouts[1], "backbone": lambda mean: mean.readouts[0]}
     ),
 }
 

@@ -122,7 +122,7 @@ def _ablation(selection: Selection) -> list[Job]:
     if not selection.supported("rows", selection.load_rows((row.number,)), row.__eq__, rule):
         return []
     tables = read_table(path, content, "variants")
-    variants = {name: read_settings(path, f"variants.{name}", read_table(path, tables, name)) for name in tables}
+    variants = {name: read_settings(path, tables, name, f"variants.{name}") for name in tables}
     return [
         CellJob("ablation", row, row.settings_for(dataset, selection.quick) | own, dataset, variant=name, file=path)
         for dataset in selection.dataset_names()

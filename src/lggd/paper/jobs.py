@@ -139,8 +139,8 @@ class NewLabelsJob(Job):
                 extended = [data.clone("train_mask") for data in datas]
                 for data in extended:
                     data.train_mask |= data.new_mask[:, :additions].any(1)
-                splits = range(options.splits)
-                models = fit_method(self.row, self.settings, extended, splits, "gcn", options.seed, callback)
+                seeds = [options.seed + split for split in range(options.splits)]
+                models = fit_method(self.row, self.settings, extended, seeds, "gcn", callback)
             else:
                 for model, data in zip(models, datas, strict=True):
                     new = data.new_mask[:, additions - 1]

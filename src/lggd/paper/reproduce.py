@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from lggd.compare.claims import Claims
+from lggd.compare.results import Claims
 from lggd.compare.runner import find_finished, is_superseded
 from lggd.features.distance_problems import reuse_distances
 from lggd.memory import release_memory

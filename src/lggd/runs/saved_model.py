@@ -20,8 +20,7 @@ from lggd.models import load_model
 
 @dataclass(frozen=True)
 class AddedLabels:
-    """The effect of a file of labels: the numbers of its labels, of new ones and of changed predictions, and the
-    time to add them and predict again."""
+    """The numbers of labels in a file, of new ones and of changed predictions, and the time to add and predict."""
 
     labels: int
     new: int
@@ -76,14 +75,8 @@ class SavedModel:
         margin = best.values[:, 0] - (best.values[:, 1] if best.values.shape[1] > 1 else 0)
         margin[self.model.labels_ >= 0] = torch.inf
         order = [k for k in margin.argsort(stable=True).tolist() if margin[k] < torch.inf][:count]
-        return [
-            {
-                "node": self.ids[k],
-                "classes": [self.classes[c] for c in best.indices[k].tolist()],
-                "probabilities": best.values[k].tolist(),
-            }
-            for k in order
-        ]
+        classes = {k: [self.classes[c] for c in best.indices[k].tolist()] for k in order}
+        return [{"node": self.ids[k], "classes": classes[k], "probabilities": best.values[k].tolist()} for k in order]
 
     def add_labels(self, path: str | Path) -> tuple[AddedLabels, Tensor]:
         """Adds the labels of a table of ids and classes; returns their effect and the new probabilities."""

@@ -21,8 +21,7 @@ EVERY = 2.0
 class UnfinishedTraining:
     """The folder `OUT.training`, with the settings of a run and a checkpoint for each of its parts.
 
-    `settings` are everything that the result depends on, by name, serializable as JSON. A run can be resumed only with
-    equal settings.
+    A run can be resumed only with equal `settings`, everything that the result depends on, serializable as JSON.
     """
 
     def __init__(self, out: str | Path, settings: Mapping[str, Any], every: float = EVERY) -> None:
@@ -68,10 +67,6 @@ class UnfinishedTraining:
         for name in dict.fromkeys([*self.settings, *before]):  # options of the user come first
             was, now = before.get(name), self.settings.get(name)
             if was != now:
-                raise InputError(
-                    "resume",
-                    "continue with the data and settings of the interrupted run",
-                    but=f"{name} was {was} there and is {now} now",
-                    remedy="Use the same settings, or start again without {resume}.",
-                    hints={"resume": "`resume`"},
-                )
+                rule, but = "continue with the data and settings of the interrupted run", f"{name} was {was} there"
+                remedy, hints = "Use the same settings, or start again without {resume}.", {"resume": "`resume`"}
+                raise InputError("resume", rule, but=f"{but} and is {now} now", remedy=remedy, hints=hints)
