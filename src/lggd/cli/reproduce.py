@@ -20,8 +20,7 @@ from lggd.cli.terminal import FAILED, AsJson, Debug, Terminal, flags
 from lggd.report.formatting import counted
 
 if TYPE_CHECKING:
-    from lggd.paper.jobs import Job
-    from lggd.paper.reproduce import JobListener
+    from lggd.paper.jobs import Job, JobListener
     from lggd.training import progress as training
 
 SPLITS, QUICK_SPLITS = 10, 3
@@ -74,8 +73,7 @@ def reproduce_command(
         with terminal.working("Loading lggd"):
             from lggd.compare.results import Results
             from lggd.paper.experiments import Selection, plan
-            from lggd.paper.jobs import JobOptions
-            from lggd.paper.reproduce import reproduce
+            from lggd.paper.jobs import JobOptions, reproduce
         count = splits or (QUICK_SPLITS if quick else SPLITS)
         job_options = JobOptions(Results(results), count, options.chosen_device(device), seed, data)
         options.use_fast_products(job_options.device)

@@ -101,8 +101,7 @@ def run_command(
         graph.check(test_share)
         with terminal.working("Loading lggd"):
             from lggd.runs.folder import check_run_folder, write_run
-            from lggd.runs.run import RunSettings, run, settings_of_run
-            from lggd.runs.training import UnfinishedTraining
+            from lggd.runs.run import RunSettings, UnfinishedTraining, run, settings_of_run
         name = None if backbone is None else backbone.value
         settings = RunSettings(method, name, preset.value, seed, epochs, options.chosen_device(device))
         if out is not None:

@@ -18,14 +18,7 @@ CLAIMS = ".claims"
 
 
 class Results:
-    """The lines of every experiment, in `FOLDER/EXPERIMENT.jsonl`. Several processes may append to a file.
-
-    >>> import tempfile
-    >>> results = Results(tempfile.mkdtemp())
-    >>> results.append("table1", {"row": "01", "dataset": "cora"})
-    >>> results.lines("table1")
-    ([{'row': '01', 'dataset': 'cora'}], 0)
-    """
+    """The lines of every experiment, in `FOLDER/EXPERIMENT.jsonl`. Several processes may append to a file."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -33,7 +26,6 @@ class Results:
             raise InputFileError(str(self.folder), "be a folder", "a file", "Choose another name.")
 
     def path(self, experiment: str) -> Path:
-        """The file of an experiment."""
         if not re.fullmatch(r"[\w-]+", experiment):
             raise InputError("experiment", "be letters, digits, - and _", repr(experiment), "It names a file.")
         return self.folder / f"{experiment}.jsonl"
@@ -78,14 +70,7 @@ class Results:
 
 
 class Claims:
-    """Claims on units of work by name, as locks on single bytes of an empty file. They end with the process.
-
-    >>> import tempfile
-    >>> claims = Claims(tempfile.mkdtemp())
-    >>> with claims.on("table1 GCN on cora") as mine:
-    ...     mine
-    True
-    """
+    """Claims on units of work by name, as locks on single bytes of an empty file. They end with the process."""
 
     def __init__(self, folder: Path | str) -> None:
         self._handle = os.open(Path(folder) / CLAIMS, os.O_RDWR | os.O_CREAT, 0o666)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import math
 import os
 import platform
@@ -31,7 +30,6 @@ from lggd.training.progress import Callback
 IDENTITY = ("experiment", "row", "dataset", "backbone", "config", "splits", "seed", "additions", "variant")
 # Keys that identify a cell of a table; of several lines for one cell, the last is used.
 PLACE = tuple(name for name in IDENTITY if name not in ("config", "seed"))
-HASH_LENGTH = 12
 CPU_INFO = Path("/proc/cpuinfo")
 
 
@@ -92,27 +90,6 @@ def score_models(models: Sequence[Any], datas: Sequence[Any], start: float) -> S
         for mask in ("val_mask", "test_mask")
     )
     return Scores(val, test, seconds)
-
-
-def identity(
-    experiment: str,
-    method: Method,
-    settings: Settings,
-    dataset: str,
-    split_hashes: Sequence[str],
-    backbone: str = "gcn",
-    seed: int = 0,
-    **more: Any,
-) -> dict[str, Any]:
-    """Returns the first part of a line: what is measured, with all settings."""
-    config = complete_settings(method.template, settings, backbone)
-    return {
-        "experiment": experiment, "row": method.number, "name": method.name, "slug": method.slug, **more,
-        "dataset": dataset, "backbone": backbone,
-        "config": {name: json_setting(config[name]) for name in sorted(config)}, "seed": seed,
-        "split_hash": hashlib.sha256(" ".join(split_hashes).encode()).hexdigest()[:HASH_LENGTH],
-        "splits": list(split_hashes),
-    }  # fmt: skip
 
 
 def result_line(identity: Mapping[str, Any], scores: Scores, device: str) -> dict[str, Any]:

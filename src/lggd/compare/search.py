@@ -14,9 +14,8 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import Trial, TrialState
 
 from lggd.compare.configs import Setting
-from lggd.compare.methods import Choice, Method
+from lggd.compare.methods import Categorical, Choice, Method
 from lggd.compare.runner import measure
-from lggd.compare.search_space import Categorical
 from lggd.compare.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
 from lggd.compare.templates import build, complete_settings
 from lggd.errors import error_context
@@ -64,7 +63,6 @@ class SearchConfig:
                 check_int(name, value, minimum)
 
     def journal(self, method: Method) -> Path:
-        """Returns the file of the studies of a method."""
         return self.results / JOURNALS / f"{method.slug}.journal"
 
 
@@ -73,9 +71,8 @@ def search_settings(
 ) -> list[Choice]:
     """Runs trials until every method has `config.trials` on every dataset; returns the best trial of each.
 
-    Any number of processes may search with the same `results` at the same time, and any of them may be killed: the
-    others, or a later call, run the remaining trials. With `config.trials = 0` no trial is run, and all earlier trials
-    are evaluated.
+    Processes with the same `results` share the work, and any of them may be killed: the others, or a later call, run
+    the remaining trials. With `config.trials = 0` no trial is run, and all earlier trials are evaluated.
     """
     searches = [search for method in methods for search in _searches(config, method, datasets)]
     unfinished = searches if config.trials else []
@@ -99,7 +96,6 @@ class Search:
 
     @property
     def done(self) -> int:
-        """The number of finished trials that count."""
         return len(self.study.counted(self.config.trials))
 
     def step(self) -> bool:
@@ -165,13 +161,7 @@ class Search:
 
 
 def first_settings(method: Method, backbone: str) -> dict[str, Setting]:
-    """Returns the settings of the first trial: those of the method if they are in the search space, else its middle.
-
-    >>> from lggd.compare.search_space import Range
-    >>> search = {"dropout": Range(0.2, 0.8), "lr": Categorical((0.1, 1.0)), "hidden": Range(8, 128, log=True)}
-    >>> first_settings(Method("01", "GCN", "Backbone", "gcn", {"hidden": 16}, search), "gcn")
-    {'dropout': 0.5, 'lr': 0.1, 'hidden': 16}
-    """
+    """Returns the settings of the first trial: those of the method if they are in the search space, else its middle."""
     complete = complete_settings(method.template, method.settings, backbone)
     middle = {name: space.middle for name, space in method.search.items()}
     return middle | {name: value for name, value in complete.items() if name in middle and value in method.search[name]}

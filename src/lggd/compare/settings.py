@@ -105,11 +105,10 @@ def apply_settings(base: Any, rules: Mapping[str, Rule], settings: Settings) -> 
 
 
 def _alternatives(base: Any, rules: Mapping[str, Rule]) -> Iterator[Any]:
-    """Yields the base object, and copies with every option of every `ObjectChoice`."""
+    """The base object, and copies with every option of every `ObjectChoice`."""
     yield base
-    for rule in rules.values():
-        if isinstance(rule, ObjectChoice):
-            yield from (replace_at(base, rule.path, option) for option in rule.options.values())
+    for choice in (rule for rule in rules.values() if isinstance(rule, ObjectChoice)):
+        yield from (replace_at(base, choice.path, option) for option in choice.options.values())
 
 
 @contextmanager
@@ -124,12 +123,7 @@ def renamed_arguments(rules: Mapping[str, Rule]) -> Iterator[None]:
 
 
 def get_at(model: Any, path: str) -> Any:
-    """Returns the value at a path of fields and tuple indices.
-
-    >>> from lggd import LGGDClassifier
-    >>> get_at(LGGDClassifier(), "backbone.hidden")
-    32
-    """
+    """Returns the value at a path of fields and tuple indices."""
     for name in path.split("."):
         if isinstance(model, tuple):
             model = model[int(name)]
@@ -141,7 +135,6 @@ def get_at(model: Any, path: str) -> Any:
 
 
 def has(model: Any, path: str) -> bool:
-    """Returns whether there is a field at the path."""
     with suppress(LookupError):
         get_at(model, path)
         return True
@@ -149,12 +142,7 @@ def has(model: Any, path: str) -> bool:
 
 
 def replace_at(model: Any, path: str, value: Any) -> Any:
-    """Returns a copy of the model with another value at a path; every dataclass along the path is validated again.
-
-    >>> from lggd import LGGDClassifier
-    >>> replace_at(LGGDClassifier(), "backbone.hidden", 8).backbone
-    GCN(hidden=8, dropout=0.5)
-    """
+    """Returns a copy of the model with another value at a path; every dataclass along the path is validated again."""
     name, _, rest = path.partition(".")
     if rest:
         value = replace_at(get_at(model, name), rest, value)

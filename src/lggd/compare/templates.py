@@ -8,21 +8,10 @@ from typing import Any
 
 from lggd.backbones import BACKBONES
 from lggd.baselines import GDC, GOAL, GPRGNN, DropEdge, GAugM, GAugO, GraphMix, MixUp
+from lggd.compare import settings as paths
 from lggd.compare.configs import Setting, Settings
 from lggd.compare.protocol import NORMALIZATIONS
-from lggd.compare.settings import (
-    FieldPath,
-    Modification,
-    ObjectChoice,
-    Rule,
-    apply_settings,
-    check_kind,
-    default_of,
-    get_at,
-    has,
-    renamed_arguments,
-    replace_at,
-)
+from lggd.compare.settings import FieldPath, Modification, ObjectChoice, Rule
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError
@@ -51,7 +40,7 @@ class Template:
     backbone: str | None = "backbone"
 
     def base_on(self, backbone: str) -> Any:
-        return self.base if self.backbone is None else replace_at(self.base, self.backbone, BACKBONES[backbone])
+        return self.base if self.backbone is None else paths.replace_at(self.base, self.backbone, BACKBONES[backbone])
 
 
 def build(template: str, settings: Settings, backbone: str, seed: int) -> NodeClassifier:
@@ -67,9 +56,9 @@ def build(template: str, settings: Settings, backbone: str, seed: int) -> NodeCl
     del complete[NORMALIZATION]
     model = kind.base_on(backbone)
     for path in ("seed", "features.seed"):
-        model = replace_at(model, path, seed) if has(model, path) else model
-    model = apply_settings(model, kind.rules, complete)
-    with renamed_arguments(kind.rules):
+        model = paths.replace_at(model, path, seed) if paths.has(model, path) else model
+    model = paths.apply_settings(model, kind.rules, complete)
+    with paths.renamed_arguments(kind.rules):
         model.check_settings()
     return model  # type: ignore[no-any-return]
 
@@ -81,25 +70,21 @@ def complete_settings(template: str, settings: Settings, backbone: str) -> dict[
     if kind.backbone is None and backbone != "gcn":
         raise InputError("backbone", f"be gcn for {template}, which defines its own network", backbone, "Omit it.")
     base = kind.base_on(backbone)
-    defaults = {name: default_of(rule, base, kind.rules) for name, rule in kind.rules.items()}
+    defaults = {name: paths.default_of(rule, base, kind.rules) for name, rule in kind.rules.items()}
     defaults[NORMALIZATION] = NORMALIZATIONS[0]
     for name, value in settings.items():
-        default = defaults.get(name, get_at(base, name) if has(base, name) else None)
+        default = defaults.get(name, paths.get_at(base, name) if paths.has(base, name) else None)
         if not isinstance(default, Setting):
             close = suggestion(name, list(defaults), "Remove it.")
             raise InputError("settings", f"be settings of {template}: {', '.join(defaults)}", repr(name), close)
-        check_kind(name, value, default)
+        paths.check_kind(name, value, default)
     complete = {**defaults, **settings}
     check_name(NORMALIZATION, complete[NORMALIZATION], NORMALIZATIONS)
     return complete
 
 
 def supports_backbone(template: str, backbone: str) -> bool:
-    """Returns whether the template supports this backbone.
-
-    >>> supports_backbone("DropEdge", "jknet"), supports_backbone("DropEdge", "gat")
-    (True, False)
-    """
+    """Returns whether the template supports this backbone."""
     try:
         build(template, {}, backbone, seed=0)
     except InputError:  # all other settings are defaults, which are valid
@@ -216,8 +201,8 @@ def _baseline(base: Any, **rules: Rule) -> Template:
     """A template whose settings are the numeric fields of the base object, and those of its training."""
     own = {field.name: _field(field.name) for field in fields(base) if isinstance(getattr(base, field.name), Setting)}
     del own["seed"]
-    backbone = "backbone" if has(base, "backbone") else None
-    training = {name: rule for name, rule in _training().items() if has(base, rule.paths[0])}  # type: ignore[union-attr]
+    backbone = "backbone" if paths.has(base, "backbone") else None
+    training = {name: rule for name, rule in _training().items() if paths.has(base, rule.paths[0])}  # type: ignore[union-attr]
     return Template(base, {**training, **own, **rules}, backbone)
 
 

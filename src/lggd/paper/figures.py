@@ -63,9 +63,8 @@ def draw_robustness(result: Robustness) -> Figure:
             panel.set_xlabel("no wrong edges" if mean is None else f"changed by {100 * float(mean):.2g} %", fontsize=9)
         name = f"{_exponent(p)}\n(shortest path)" if math.isinf(p) else _exponent(p)
         row[0].set_ylabel(name, fontsize=11, labelpad=8)
-        _style_colorbar(
-            figure.colorbar(ScalarMappable(scale, COLOURS), ax=list(row), shrink=0.78, pad=0.012, aspect=22)
-        )
+        bar = figure.colorbar(ScalarMappable(scale, COLOURS), ax=list(row), shrink=0.78, pad=0.012, aspect=22)
+        _style_colorbar(bar)
     for panel, count in zip(panels[0], counts, strict=True):
         panel.set_title(f"n = {count}", fontsize=12)
     return figure
@@ -103,7 +102,6 @@ def draw_geodesic(result: Geodesic) -> Figure:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Returns an empty figure of a size in inches, independent of pyplot."""
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
     FigureCanvasAgg(figure)
     return figure
@@ -144,19 +142,12 @@ def draw_table(measured: Measurements) -> Figure:
     figure, panels = _panels(list(DATASETS.values()), 2.5, 0.36 * len(rows) + 1.5, sharey=True)
     style: dict[str, Any] = {"markersize": 5, "elinewidth": 1.4, "capsize": 2.5, "linestyle": "none"}
     for panel, dataset in zip(panels, DATASETS, strict=True):
-        sources: tuple[Any, ...] = (
-            (PUBLISHED, 0.14, ORANGE, "D", "paper"),
-            (measured.table1, -0.14, BLUE, "o", "ours"),
-        )
-        for values, shift, colour, marker, label in sources:
-            known = [(place, values[row, dataset]) for place, row in enumerate(rows) if (row, dataset) in values]
+        ours: tuple[Any, ...] = (measured.table1, -0.14, BLUE, "o", "ours")
+        for values, shift, colour, marker, label in ((PUBLISHED, 0.14, ORANGE, "D", "paper"), ours):
+            known = [(y, values[row, dataset]) for y, row in enumerate(rows) if (row, dataset) in values]
             if known:
-                panel.errorbar(
-                    [value.mean for _, value in known],
-                    [place + shift for place, _ in known],
-                    xerr=[value.sd or 0.0 for _, value in known],
-                    color=colour, marker=marker, label=label, **style,
-                )  # fmt: skip
+                means, places, spread = zip(*((each.mean, y + shift, each.sd or 0.0) for y, each in known), strict=True)
+                panel.errorbar(means, places, xerr=spread, color=colour, marker=marker, label=label, **style)
         panel.set_xlabel("test accuracy (%)", fontsize=10)
         panel.grid(axis="both", color=FAINT, linewidth=0.7)
     panels[0].set_yticks(range(len(rows)), [f"{row}  {names[row]}" for row in rows], fontsize=10)
@@ -219,12 +210,8 @@ def draw_ablation(measured: Measurements) -> Figure:
     """Two bars per variant: its mean difference to the base on validation and on test nodes, the best on top."""
     shown = [variant for variant in ablation(measured) if variant.name != BASE_VARIANT]
     figure, (panel,) = _panels([""], 8.0, 0.5 * len(shown) + 1.5)
-    series = (
-        ("validation", BLUE, -0.19, [variant.validation_difference for variant in shown]),
-        ("test", ORANGE, 0.19, [variant.test_difference for variant in shown]),
-    )
-    for name, colour, shift, differences in series:
-        lengths = [difference or 0.0 for difference in differences]
+    for name, colour, shift in (("validation", BLUE, -0.19), ("test", ORANGE, 0.19)):
+        lengths = [getattr(variant, f"{name}_difference") or 0.0 for variant in shown]
         panel.barh(np.arange(len(shown)) + shift, lengths, height=0.36, color=colour, label=name)
     panel.axvline(0, color=INK, linewidth=1)
     panel.set_yticks(range(len(shown)), [variant.name for variant in shown], fontsize=10)
@@ -236,11 +223,8 @@ def draw_ablation(measured: Measurements) -> Figure:
 
 
 FIGURES: dict[str, Callable[[Measurements], Figure]] = {
-    "table1": draw_table,
-    "backbones": draw_backbones,
-    "dynamic": draw_dynamic,
-    "ablation": draw_ablation,
-}
+    "table1": draw_table, "backbones": draw_backbones, "dynamic": draw_dynamic, "ablation": draw_ablation
+}  # fmt: skip
 
 
 def draw_results(measured: Measurements, folder: Path) -> list[Path]:

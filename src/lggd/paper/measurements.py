@@ -33,12 +33,7 @@ TESTED_ROWS = ("09", "10", "14")  # compared with every other row
 
 @dataclass(frozen=True)
 class Measurement:
-    """One line of results, with its accuracies in percent by the hash of the split.
-
-    >>> found = Measurement.read({"row": "01", "dataset": "cora", "test": [70, 74], "splits": ["a", "b"]})
-    >>> found.mean, round(found.sd, 2)
-    (72.0, 2.83)
-    """
+    """One line of results, with its accuracies in percent by the hash of the split."""
 
     line: Line
     validation: Accuracies
@@ -195,11 +190,7 @@ class Variant:
 
 
 def ablation(measured: Measurements) -> list[Variant]:
-    """Returns the base, then the variants by descending mean validation difference.
-
-    Variants measured on fewer datasets come after the others, since their means are not comparable; those without a
-    difference come last.
-    """
+    """Returns the base, then the variants by descending mean validation difference, those on fewer datasets last."""
     variants = []
     for name in dict.fromkeys(name for name, _ in measured.ablation):
         scores = {

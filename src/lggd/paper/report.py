@@ -31,6 +31,10 @@ test nodes, given as mean ± sample standard deviation over the splits."""
 PROTOCOL = """Every split uses 2.5 % of each class for training and 2.5 % for validation; the remaining nodes are the
 test set. Training stops 100 epochs after the highest validation accuracy, and the model of the first epoch that reached
 it is used. Hyperparameters are selected by validation accuracy; the number of trials is listed below."""
+TABLE_1 = (
+    "Our results, with the paper's in parentheses. The best of our results on each dataset is bold. The last column is "
+    "the mean over the five datasets, where all are available."
+)
 PAIRED_TESTS = f"""Two-sided Wilcoxon signed-rank tests over the splits shared by two rows, paired by split hash. Each
 cell shows the mean difference in percentage points, wins/losses/ties over the splits, and p after Holm's correction
 over the rows of that dataset; * marks p < {SIGNIFICANCE_LEVEL}."""
@@ -53,16 +57,21 @@ class Report:
 
     def markdown(self) -> str:
         measured = self.measured
-        sections = {
-            "setup": provenance(measured, self.trials), "table1": table1(measured),
-            "deviations": published_deviations(measured, self.notes), "tests": significance(measured),
-            "backbones": backbones(measured), "dynamic": dynamic(measured), "robustness": robustness(measured),
-            "geodesic": geodesic(measured), "ablation": ablation_study(measured),
-        }  # fmt: skip
-        for name, link in self.figures.items():
-            title = sections[name].partition("\n")[0].removeprefix("## ")
-            sections[name] += f"\n\n![{title}]({link})"
-        return "\n\n".join((TITLE, *sections.values())) + "\n"
+        sections = (
+            ("Experimental setup", "", _provenance(measured, self.trials)),
+            ("Table 1", "table1", _table1(measured)),
+            ("Deviations from the paper", "", _deviations(measured, self.notes)),
+            ("Statistical significance", "", _significance(measured)),
+            ("Backbones", "backbones", _backbones(measured)),
+            ("Labels added after training", "dynamic", _dynamic(measured)),
+            ("Wrong edges", "robustness", _robustness(measured)),
+            ("Geodesic", "geodesic", _geodesic(measured)),
+            ("Ablation", "ablation", _ablation(measured)),
+        )
+        parts = [TITLE]
+        for title, name, text in sections:
+            parts += [f"## {title}", text, *([f"![{title}]({self.figures[name]})"] if name in self.figures else [])]
+        return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> dict[str, Any]:
         """Returns the numbers of the report."""
@@ -140,8 +149,7 @@ def _summary(found: Measurement) -> dict[str, Any]:
 # -- sections ---------------------------------------------------------------------------------------------------------
 
 
-def provenance(measured: Measurements, trials: Mapping[tuple[str, str], int]) -> str:
-    """The protocol, machines, versions, durations and the number of search trials."""
+def _provenance(measured: Measurements, trials: Mapping[tuple[str, str], int]) -> str:
     lines = [line for group in measured.lines.values() for line in group]
     splits = sorted({len(line["test"]) for line in lines if "test" in line})
     versions: dict[str, set[str]] = {}
@@ -160,8 +168,7 @@ def provenance(measured: Measurements, trials: Mapping[tuple[str, str], int]) ->
         [_label(row, name), *(str(trials.get((row, dataset), NONE)) for dataset in DATASETS)]
         for row, name in measured.rows.items()
     ]
-    return _section(
-        "Experimental setup",
+    parts = (
         PROTOCOL,
         "\n".join(facts),
         "Time spent on these measurements, without the hyperparameter searches:",
@@ -169,10 +176,10 @@ def provenance(measured: Measurements, trials: Mapping[tuple[str, str], int]) ->
         f"Trials of the hyperparameter search for each row ({NONE}: unknown):",
         _table(["row", *DATASETS.values()], searches),
     )
+    return "\n\n".join(parts)
 
 
-def table1(measured: Measurements) -> str:
-    """Our accuracies with the published ones."""
+def _table1(measured: Measurements) -> str:
     best = {d: max((f.mean for (_, on), f in measured.table1.items() if on == d), default=0.0) for d in DATASETS}
     body, missing = [], []
     for row, name in measured.rows.items():
@@ -183,13 +190,8 @@ def table1(measured: Measurements) -> str:
         body.append([_label(row, name), *cells, f"{means[0]} ({means[1]})"])
         if gaps := [title for dataset, title in DATASETS.items() if (row, dataset) not in measured.table1]:
             missing.append(f"{_label(row, name)} on {_enumerated(gaps)}")
-    return _section(
-        "Table 1",
-        "Our results, with the paper's in parentheses. The best of our results on each dataset is bold. The last column"
-        " is the mean over the five datasets, where all are available.",
-        _table(["row", *DATASETS.values(), "mean"], body),
-        "Missing: " + "; ".join(missing) + "." if missing else "No row is missing.",
-    )
+    table = _table(["row", *DATASETS.values(), "mean"], body)
+    return f"{TABLE_1}\n\n{table}\n\n" + (f"Missing: {'; '.join(missing)}." if missing else "No row is missing.")
 
 
 def _table1_cell(measured: Measurements, row: str, dataset: str, best: float) -> str:
@@ -200,13 +202,12 @@ def _table1_cell(measured: Measurements, row: str, dataset: str, best: float) ->
     return (f"**{_accuracy(ours)}**" if ours.mean == best else _accuracy(ours)) + f" ({published})"
 
 
-def published_deviations(measured: Measurements, notes: Mapping[str, str]) -> str:
-    """Where our means differ from the published ones, and why."""
+def _deviations(measured: Measurements, notes: Mapping[str, str]) -> str:
     found = deviations(measured, notes)
     below = [each for each in found if each.difference < 0]
     intro = "Means that differ from the paper's by more than one of its standard deviations."
     if not found:
-        return _section("Deviations from the paper", f"{intro} There are none.")
+        return f"{intro} There are none."
     body = []
     for each in found:
         place, paper = (_label(each.row, ROWS[each.row]), DATASETS[each.dataset]), each.paper
@@ -216,11 +217,10 @@ def published_deviations(measured: Measurements, notes: Mapping[str, str]) -> st
     unexplained = sum(not each.note for each in below)
     tally = f"{len(below)} below, {len(found) - len(below)} above; {unexplained} below without an explanation."
     header = ["row", "dataset", "ours", "paper", "difference", "", "explanation"]
-    return _section("Deviations from the paper", f"{intro} {tally}", _table(header, body))
+    return f"{intro} {tally}\n\n{_table(header, body)}"
 
 
-def significance(measured: Measurements) -> str:
-    """Paired tests of the rows of this package against every other row."""
+def _significance(measured: Measurements) -> str:
     parts = [PAIRED_TESTS]
     for row in measurements.TESTED_ROWS:
         tests = paired_tests(measured, row)
@@ -232,7 +232,7 @@ def significance(measured: Measurements) -> str:
         cells = {key: _paired_cell(test) for key, test in tests.items()}
         body = [[label, *(cells.get((other, d), NONE) for d in DATASETS)] for other, label in others.items()]
         parts += [_table(["compared with", *DATASETS.values()], body), _losses(ROWS[row], tests, others)]
-    return _section("Statistical significance", *parts)
+    return "\n\n".join(parts)
 
 
 def _paired_cell(test: PairedTest) -> str:
@@ -261,11 +261,10 @@ def _losses(name: str, tests: Mapping[tuple[str, str], PairedTest], labels: Mapp
     return "\n".join(sentences) or f"{name} is not worse than any row on any dataset with common splits."
 
 
-def backbones(measured: Measurements) -> str:
-    """The same features with other networks."""
+def _backbones(measured: Measurements) -> str:
     intro = "The same features as input of other networks. GCN is the backbone of Table 1."
     if not measured.backbones:
-        return _section("Backbones", f"{intro} The others were not measured.")
+        return f"{intro} The others were not measured."
     rows = {row: name for row, (name, _) in BACKBONE_ROWS.items()}
     rows |= {row: found.line["name"] for (row, *_), found in measured.backbones.items() if row not in rows}
     body = [
@@ -273,13 +272,12 @@ def backbones(measured: Measurements) -> str:
         for backbone, title in measurements.BACKBONES.items()
         for row, name in rows.items()
     ]
-    return _section("Backbones", intro, _table(["backbone", "features", *DATASETS.values()], body))
+    return f"{intro}\n\n{_table(['backbone', 'features', *DATASETS.values()], body)}"
 
 
-def dynamic(measured: Measurements) -> str:
-    """Labels added after training."""
+def _dynamic(measured: Measurements) -> str:
     if not measured.dynamic:
-        return _section("Labels added after training", f"{DYNAMIC} This was not measured.")
+        return f"{DYNAMIC} This was not measured."
     body, order = [], list(DATASETS)
     for row, dataset in sorted({key[:2] for key in measured.dynamic}, key=lambda key: (order.index(key[1]), key)):
         steps = [measured.dynamic.get((row, dataset, additions)) for additions in measurements.ADDITIONS]
@@ -287,11 +285,10 @@ def dynamic(measured: Measurements) -> str:
         label = f"{row.split()[0]} {row_name(row, steps)}"
         body.append([DATASETS[dataset], label, *map(_accuracy, steps), f"{fmean(times):,.1f}" if times else NONE])
     header = ["dataset", "row", *(counted(n, "addition") for n in measurements.ADDITIONS), "milliseconds"]
-    return _section("Labels added after training", DYNAMIC, _table(header, body))
+    return f"{DYNAMIC}\n\n{_table(header, body)}"
 
 
-def robustness(measured: Measurements) -> str:
-    """Distances on a graph with wrong edges."""
+def _robustness(measured: Measurements) -> str:
     intro = "Relative change of the distance, ‖f_n − f_0‖ / ‖f_0‖, after adding n wrong edges; mean over the draws."
     changes = {
         (float(change["p"]), int(change["extra_edges"])): f"{100 * change['mean']:.2f} %"
@@ -299,26 +296,24 @@ def robustness(measured: Measurements) -> str:
         for change in line["change"]
     }
     if not changes:
-        return _section("Wrong edges", f"{intro} This was not measured.")
+        return f"{intro} This was not measured."
     counts = sorted({count for _, count in changes})
     body = [
         ["∞" if p == float("inf") else f"{p:g}", *(changes.get((p, count), NONE) for count in counts)]
         for p in sorted({p for p, _ in changes})
     ]
-    return _section("Wrong edges", intro, _table(["p", *(f"n = {count}" for count in counts)], body))
+    return f"{intro}\n\n{_table(['p', *(f'n = {count}' for count in counts)], body)}"
 
 
-def geodesic(measured: Measurements) -> str:
-    """The shortest path through a shape."""
+def _geodesic(measured: Measurements) -> str:
     lengths = [f"A geodesic through a shape, {line['distance']:.6g} pixels long." for line in measured.geodesic]
-    return _section("Geodesic", lengths[-1] if lengths else "This was not measured.")
+    return lengths[-1] if lengths else "This was not measured."
 
 
-def ablation_study(measured: Measurements) -> str:
-    """Variants of LGGD+."""
+def _ablation(measured: Measurements) -> str:
     variants = measurements.ablation(measured)
     if not variants:
-        return _section("Ablation", f"{ABLATION} Nothing was measured.")
+        return f"{ABLATION} Nothing was measured."
     splits = sorted({len(found.test) for found in measured.ablation.values()})
     body = []
     for variant in variants:
@@ -326,8 +321,7 @@ def ablation_study(measured: Measurements) -> str:
         means = map(_difference, (variant.validation_difference, variant.test_difference))
         body.append([_escaped(variant.name), *cells, *means])
     header = ["variant", *DATASETS.values(), "mean, validation", "mean, test"]
-    intro = f"{ABLATION} Splits per measurement: {' or '.join(map(str, splits))}."
-    return _section("Ablation", intro, _table(header, body))
+    return f"{ABLATION} Splits per measurement: {' or '.join(map(str, splits))}.\n\n{_table(header, body)}"
 
 
 def _variant_cell(score: measurements.VariantScore | None) -> str:
@@ -341,10 +335,6 @@ def _distinct(lines: Iterable[Line], key: str) -> str:
     values = [line[key] for line in lines if key in line]
     facts = [[f"{k} {v}" for k, v in sorted(x.items())] if isinstance(x, dict) else [str(x)] for x in values]
     return ", ".join(sorted({"; ".join(texts) for texts in facts})) or "unknown"
-
-
-def _section(title: str, *parts: str) -> str:
-    return "\n\n".join((f"## {title}", *parts))
 
 
 def _table(header: Sequence[str], body: Iterable[Sequence[str]]) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import json
 import platform
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,13 +20,14 @@ from torch import Tensor
 from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
 from lggd.features.distance_features import DistanceFeatures
+from lggd.files import check_folder_writable, replacing
 from lggd.memory import Memory
 from lggd.models import Ensemble, SelfTraining
 from lggd.models.memory_estimate import estimate_memory
 from lggd.report.run_report import LabelAddition
 from lggd.runs.methods import BACKBONES, METHODS, build_model
 from lggd.runs.run_input import FEWEST_HELD_OUT, RunInput
-from lggd.runs.training import UnfinishedTraining
+from lggd.training.checkpoint import Checkpoint
 from lggd.training.progress import History, Progress
 from lggd.validation import check_choice
 
@@ -31,6 +35,8 @@ from lggd.validation import check_choice
 FEWEST_TO_REVEAL = 100
 REVEALED, REVEALED_SHARE = 3, 10  # three batches of a tenth of the held-out labels
 DEFAULT_BACKBONE = "gcn"
+# The marker of a folder of checkpoints, the parts of a run, and the seconds between two checkpoints of one.
+UNFINISHED, PARTS, EVERY = "training.json", ("reference", "model"), 2.0
 
 ONLY_GRAPH = "The nodes have no features: GGD uses the graph alone, and there is no backbone to compare it with."
 NO_BACKBONE = "Without a backbone, the nearest class by distance is predicted; there is nothing to compare it with."
@@ -125,6 +131,59 @@ class RunResult:
     features: Tensor | None
     curves: Mapping[str, History]
     resumed: bool
+
+
+class UnfinishedTraining:
+    """The folder `OUT.training`, with the settings of a run and a checkpoint for each of its parts.
+
+    A run can be resumed only with equal `settings`, everything that the result depends on, serializable as JSON.
+    """
+
+    def __init__(self, out: str | Path, settings: Mapping[str, Any], every: float = EVERY) -> None:
+        out = Path(out).resolve()
+        self.folder = check_folder_writable(out.with_name(f"{out.name}.training"), UNFINISHED)
+        self.settings, self.every = json.loads(json.dumps(settings)), every
+
+    def open(self, *, resume: bool) -> bool:
+        """Creates the folder, or reuses it if `resume`; returns whether there is training to resume."""
+        if resume and self.is_saved:
+            self._check_settings()
+            return True
+        self.remove()
+        self.folder.mkdir()
+        with replacing(self.folder / UNFINISHED) as temporary:
+            temporary.write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
+        return False
+
+    def checkpoint(self, part: str) -> Checkpoint:
+        return Checkpoint(self.folder / part, key=json.dumps(self.settings, sort_keys=True), every=self.every)
+
+    def remove(self) -> None:
+        """Deletes the folder; the marker is deleted last, so that an interrupted deletion can be repeated."""
+        for part in PARTS:
+            shutil.rmtree(self.folder / part, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether there is training to resume."""
+        # A name with a leading dot is an incomplete file.
+        return any(not path.name.startswith(".") for path in self.folder.glob("*/*.safetensors"))
+
+    def _check_settings(self) -> None:
+        path = self.folder / UNFINISHED
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(before, dict):
+                raise TypeError("it is not an object")
+        except (ValueError, TypeError) as error:
+            raise InputError(path, "contain the settings of a run", but=f"it is damaged: {error}") from error
+        for name in dict.fromkeys([*self.settings, *before]):  # options of the user come first
+            was, now = before.get(name), self.settings.get(name)
+            if was != now:
+                rule, but = "continue with the data and settings of the interrupted run", f"{name} was {was} there"
+                remedy, hints = "Use the same settings, or start again without {resume}.", {"resume": "`resume`"}
+                raise InputError("resume", rule, but=f"{but} and is {now} now", remedy=remedy, hints=hints)
 
 
 def settings_of_run(run_input: RunInput, settings: RunSettings) -> dict[str, Any]:

@@ -56,7 +56,6 @@ class SavedModel:
         return int((self.model.labels_ >= 0).sum())
 
     def probabilities(self) -> Tensor:
-        """Returns the probability of each class, float32 `[N, K]`."""
         probabilities: Tensor = self.model.predict_proba()
         return probabilities
 
@@ -98,5 +97,4 @@ class SavedModel:
         return AddedLabels(len(nodes), int(new.sum()), changed, milliseconds), probabilities
 
     def save(self) -> None:
-        """Saves the model to its folder."""
         self.model.save(self.folder)
