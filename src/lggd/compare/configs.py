@@ -48,7 +48,6 @@ def check_keys(path: Path, where: str, table: Mapping[str, Any], known: Collecti
 
 
 def read_text(path: Path, table: Mapping[str, Any], key: str) -> str:
-    """Returns a required text."""
     value = table.get(key)
     if not isinstance(value, str) or not value:
         raise InputError(str(path), f'define {key} = "…"', "none" if value is None else repr(value), "Add it.")

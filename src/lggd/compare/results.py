@@ -90,5 +90,4 @@ class Claims:
             fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, offset)
 
     def close(self) -> None:
-        """Releases all claims."""
         os.close(self._handle)

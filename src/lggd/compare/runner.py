@@ -54,11 +54,10 @@ def measure(
     callback: Callback | None = None,
     hide_test: bool = False,
 ) -> Scores:
-    """Fits the method to all splits of a dataset side by side, and scores it.
+    """Fits the method with these settings to all splits of a dataset side by side, and scores it.
 
-    The model of split s has the seed `seed + s`. `settings` replace those of the method: pass
-    `method.settings_for(dataset)`, or those of a search trial. With `hide_test`, test labels are removed before the
-    training and `test` is empty, as a search requires.
+    The model of split s has the seed `seed + s`. With `hide_test`, test labels are removed before the training and
+    `test` is empty, as a search requires.
     """
     datas = load_splits(dataset, splits, device=device, root=root)
     if hide_test:
@@ -72,7 +71,6 @@ def measure(
 def fit_method(
     method: Method, settings: Settings, datas: list[Any], seeds: list[int], backbone: str, callback: Callback | None
 ) -> list[NodeClassifier]:
-    """Returns one fitted model per split, each with its seed."""
     normalization = str(complete_settings(method.template, settings, backbone)[NORMALIZATION])
     models = [build(method.template, settings, backbone, seed) for seed in seeds]
     return fit_together(models, with_normalized_features(datas, normalization), callback=callback)
@@ -102,7 +100,6 @@ def result_line(identity: Mapping[str, Any], scores: Scores, device: str) -> dic
 
 
 def run_metadata(device: str, seconds: float) -> dict[str, Any]:
-    """Returns the time, the machine, the versions and the duration of a measurement."""
     versions = installed_versions()
     with suppress(PackageNotFoundError):
         versions["triton"] = version("triton")

@@ -41,9 +41,8 @@ class SearchConfig:
     """The configuration of a search: `trials` per method and dataset, each judged by the first `splits` splits.
 
     If `splits` is None, a study uses as many as its earlier trials, or three for its first trial. `batch_size` splits
-    are trained side by side (default: all); after each batch, a trial below the median is pruned. `results` is the
-    folder of the journals, `root` that of the datasets. With `paper_ranges`, the search spaces are those in the papers
-    of the methods if they differ, in separate studies.
+    are trained side by side (default: all); after each batch, a trial below the median is pruned. With `paper_ranges`,
+    the search spaces are those in the papers of the methods if they differ, in separate studies.
     """
 
     trials: int = 20
@@ -117,10 +116,8 @@ class Search:
     def choice(self) -> Choice:
         """Returns the trial with the highest mean validation accuracy so far, the earliest among equals."""
         counted = self.study.counted(self.config.trials or None)
-        complete, pruned, failed = (
-            [trial for trial in counted if trial.state is state]
-            for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-        )
+        ended = {state: [trial for trial in counted if trial.state is state] for state in TrialState}
+        complete, pruned, failed = (ended[state] for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL))
         best = max(complete, key=lambda trial: (trial.values[0], -trial.number), default=None)
         settings, value = (None, None) if best is None else (_rounded(best.params), best.value)
         reason, slug = failed[0].user_attrs[REASON] if failed and best is None else "", self.method.slug
@@ -186,10 +183,8 @@ def _searches(config: SearchConfig, method: Method, datasets: Sequence[str]) -> 
     journal, ending = open_journal(config.journal(method)), f"{config.backbone}{'/paper' if is_paper else ''}"
     options: dict[str, Any] = {"defaults": {"splits": DEFAULT_SPLITS}, "seed": config.seed, "grace": config.grace}
     shared = options | {"space": search, "first": first, "about": about}
-    return [
-        Search(config, method, dataset, SharedStudy(journal, f"{method.slug}/{dataset}/{ending}", **shared))
-        for dataset in datasets
-    ]
+    studies = (SharedStudy(journal, f"{method.slug}/{dataset}/{ending}", **shared) for dataset in datasets)
+    return [Search(config, method, dataset, study) for dataset, study in zip(datasets, studies, strict=True)]
 
 
 def _rounded(params: Mapping[str, Any]) -> dict[str, Setting]:

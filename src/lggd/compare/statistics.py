@@ -37,7 +37,6 @@ class PairedTest:
 
 
 def paired_test(ours: Mapping[Hashable, float], theirs: Mapping[Hashable, float]) -> PairedTest:
-    """Compares two methods by their accuracies per split."""
     differences = paired_differences(ours, theirs)
     wins, losses = sum(value > 0 for value in differences), sum(value < 0 for value in differences)
     ties = len(differences) - wins - losses
@@ -85,6 +84,5 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def holm_corrected(tests: Sequence[PairedTest]) -> list[PairedTest]:
-    """Returns a family of tests with their `corrected_p`."""
     corrected = iter(holm([test.p for test in tests if test.p is not None]))
     return [test if test.p is None else replace(test, corrected_p=next(corrected)) for test in tests]

@@ -1,7 +1,6 @@
 """A study: the trials of one method on one dataset, in a journal that several processes and machines may share.
 
-The journal determines which process runs which trial. All readers see its entries, and thus the trials, in the same
-order: a trial with enough others before it is withdrawn, so that no more trials are run than requested.
+All readers see its entries, and thus the trials, in the same order: a trial with enough others before it is withdrawn.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ COMPLETE_BEFORE_PRUNING = 5
 BEATS, REASON, VALIDATION, SECONDS, SAME_AS = "beats", "reason", "validation", "seconds", "same_as"
 # Attribute of a study: everything that its values depend on.
 ABOUT = "about"
+UNFINISHED = (TrialState.RUNNING, TrialState.WAITING)
 
 
 def open_journal(path: str | Path) -> JournalStorage:
@@ -76,22 +76,21 @@ class SharedStudy:
     ) -> None:
         self.name, self.space, self.first, self.seed, self.grace = name, dict(space), dict(first), seed, grace
         pruner = optuna.pruners.MedianPruner(n_startup_trials=COMPLETE_BEFORE_PRUNING)
+        options: dict[str, Any] = {"study_name": name, "storage": journal, "pruner": pruner}
         try:  # reading must not modify the journal
-            self._study = optuna.load_study(study_name=name, storage=journal, pruner=pruner)
+            self._study = optuna.load_study(**options)
         except KeyError:  # another process may create it at the same moment
-            self._study = optuna.create_study(
-                study_name=name, storage=journal, pruner=pruner, direction="maximize", load_if_exists=True
-            )
+            self._study = optuna.create_study(**options, direction="maximize", load_if_exists=True)
         self.about = self._check_about(about, defaults or {})
         self._last_beats: dict[int, tuple[int, float]] = {}
 
     def claim(self, wanted: int) -> Trial | None:
         """Returns a trial to run, with sampled settings, or None if `wanted` trials are finished or running."""
         self._give_up_silent_trials()
-        if sum(_is_taken(trial) for trial in self._trials()) >= wanted:
+        if sum(_counts(trial, TrialState.RUNNING) for trial in self._trials()) >= wanted:
             return None
         trial = self._study.ask()
-        rank = sum(_may_count(other) for other in self._trials() if other.number < trial.number)
+        rank = sum(_counts(other, *UNFINISHED) for other in self._trials()[: trial.number])
         if rank >= wanted:  # another worker was faster
             self._study.tell(trial, state=TrialState.FAIL)
             return None
@@ -181,7 +180,7 @@ class SharedStudy:
 
     def _give_up(self, trial: FrozenTrial) -> None:
         """Queues the settings before the trial fails: otherwise another worker could start with other settings."""
-        is_first = not any(_may_count(other) for other in self._trials()[: trial.number])
+        is_first = not any(_counts(other, *UNFINISHED) for other in self._trials()[: trial.number])
         settings = self.first if is_first else trial.params
         if settings and not trial.state.is_finished():
             self._study.enqueue_trial(settings)
@@ -189,15 +188,7 @@ class SharedStudy:
             self._study.tell(trial.number, state=TrialState.FAIL)
 
 
-def _counts(trial: FrozenTrial) -> bool:
-    if trial.state is TrialState.FAIL:
-        return REASON in trial.user_attrs
-    return trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
-
-
-def _is_taken(trial: FrozenTrial) -> bool:
-    return trial.state is TrialState.RUNNING or _counts(trial)
-
-
-def _may_count(trial: FrozenTrial) -> bool:
-    return trial.state is TrialState.WAITING or _is_taken(trial)
+def _counts(trial: FrozenTrial, *also: TrialState) -> bool:
+    """Whether a trial has finished by itself, or is in one of these states."""
+    has_reason = trial.state is TrialState.FAIL and REASON in trial.user_attrs
+    return has_reason or trial.state in (TrialState.COMPLETE, TrialState.PRUNED, *also)

@@ -84,7 +84,6 @@ def complete_settings(template: str, settings: Settings, backbone: str) -> dict[
 
 
 def supports_backbone(template: str, backbone: str) -> bool:
-    """Returns whether the template supports this backbone."""
     try:
         build(template, {}, backbone, seed=0)
     except InputError:  # all other settings are defaults, which are valid
@@ -117,7 +116,6 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 def _training(owner: str = "") -> dict[str, Rule]:
-    """Rules for the training and the size of the backbone."""
     names = {"lr": "lr", "weight_decay": "weight_decay", "max_epochs": "epochs", "patience": "patience"}
     rules: dict[str, Rule] = {name: _field(f"{owner}optimization.{field}") for name, field in names.items()}
     return rules | {name: _field(f"{owner}backbone.{name}") for name in ("hidden", "dropout")}

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import ListedColormap, Normalize
@@ -74,9 +73,8 @@ def draw_geodesic(result: Geodesic) -> Figure:
     """Draws three panels: the shape with both end points, the distance from the source, and the geodesic."""
     height, width = result.shape.shape
     figure = new_figure(12.0, 4.0 * height / width + 0.75)
-    panels = figure.subplot_mosaic(
-        [["shape", "field", "path"], ["legend", "bar", "bar"]], height_ratios=[4.0 * height / width, 0.1]
-    )
+    ratios = [4.0 * height / width, 0.1]
+    panels = figure.subplot_mosaic([["shape", "field", "path"], ["legend", "bar", "bar"]], height_ratios=ratios)
     shape, field, path = panels["shape"], panels["field"], panels["path"]
     inside = np.ma.masked_where(~result.shape, np.zeros(result.shape.shape))
     reached = np.ma.masked_where(~np.isfinite(result.distance), result.distance)
@@ -102,9 +100,7 @@ def draw_geodesic(result: Geodesic) -> Figure:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
-    FigureCanvasAgg(figure)
-    return figure
+    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
 
 
 def _scatter(panel: Axes, result: Robustness, value: np.ndarray, scale: Normalize, size: float) -> None:
@@ -132,9 +128,6 @@ def _exponent(p: float) -> str:
     return "p = ∞" if math.isinf(p) else f"p = {p:g}"
 
 
-# -- measured accuracies ----------------------------------------------------------------------------------------------
-
-
 def draw_table(measured: Measurements) -> Figure:
     """One panel per dataset, one line per row: our mean and the paper's, with standard deviations."""
     names = measured.rows
@@ -152,8 +145,7 @@ def draw_table(measured: Measurements) -> Figure:
         panel.grid(axis="both", color=FAINT, linewidth=0.7)
     panels[0].set_yticks(range(len(rows)), [f"{row}  {names[row]}" for row in rows], fontsize=10)
     panels[0].set_ylim(len(rows) - 0.5, -0.5)
-    _legend_below(figure, panels)
-    return figure
+    return _with_legend(figure)
 
 
 def draw_backbones(measured: Measurements) -> Figure:
@@ -170,15 +162,12 @@ def draw_backbones(measured: Measurements) -> Figure:
                 panel.bar([x for x, _ in known], means, 0.25, yerr=spread, color=colour, label=name, **style)
                 shown += [bar for _, bar in known]
         if shown:  # differences would be invisible on an axis from 0
-            low, high = (
-                extreme(bar.mean + sign * (bar.sd or 0.0) for bar in shown) for extreme, sign in ((min, -1), (max, 1))
-            )
-            panel.set_ylim(max(low - MARGIN, 0), min(high + MARGIN, 100))
+            mean, spread = np.array([(bar.mean, bar.sd or 0.0) for bar in shown]).T
+            panel.set_ylim(max(min(mean - spread) - MARGIN, 0), min(max(mean + spread) + MARGIN, 100))
         panel.set_xticks(range(len(BACKBONES)), list(BACKBONES.values()), fontsize=9)
         panel.set_xlim(-0.6, len(BACKBONES) - 0.4)
     panels[0].set_ylabel("test accuracy (%)\n(axes do not start at 0)", fontsize=10)
-    _legend_below(figure, panels)
-    return figure
+    return _with_legend(figure)
 
 
 def draw_dynamic(measured: Measurements) -> Figure:
@@ -202,8 +191,7 @@ def draw_dynamic(measured: Measurements) -> Figure:
         panel.set_xticks(range(max(additions for *_, additions in measured.dynamic) + 1))
         panel.grid(color=FAINT, linewidth=0.7)
     panels[0].set_ylabel("test accuracy (%)", fontsize=10)
-    _legend_below(figure, panels)
-    return figure
+    return _with_legend(figure)
 
 
 def draw_ablation(measured: Measurements) -> Figure:
@@ -218,8 +206,7 @@ def draw_ablation(measured: Measurements) -> Figure:
     panel.set_ylim(max(len(shown), 1) - 0.5, -0.5)
     panel.set_xlabel("difference to the base in percentage points, mean over the measured datasets", fontsize=10)
     panel.grid(axis="x", color=FAINT, linewidth=0.7)
-    _legend_below(figure, [panel])
-    return figure
+    return _with_legend(figure)
 
 
 FIGURES: dict[str, Callable[[Measurements], Figure]] = {
@@ -252,10 +239,11 @@ def _panels(titles: Sequence[str], width: float, height: float, *, sharey: bool 
     return figure, panels
 
 
-def _legend_below(figure: Figure, panels: Sequence[Axes]) -> None:
+def _with_legend(figure: Figure) -> Figure:
     """Draws one legend for all panels, since a panel may lack a series."""
     known: dict[str, Any] = {}
-    for panel in panels:
+    for panel in figure.axes:
         handles, names = panel.get_legend_handles_labels()
         known |= dict(zip(names, handles, strict=True))
     figure.legend(known.values(), known.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=10)
+    return figure

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +51,7 @@ class Job(ABC):
 
     @property
     @abstractmethod
-    def title(self) -> str:
-        """The display name."""
+    def title(self) -> str: ...
 
     @property
     def group(self) -> str:
@@ -75,8 +73,6 @@ class Job(ABC):
 
 @dataclass(frozen=True)
 class _RowJob(Job):
-    """A job of one row with these settings on one dataset."""
-
     experiment: str
     row: Method
     settings: Settings
@@ -128,10 +124,9 @@ class CellJob(_RowJob):
         return [self._identity(self.row, self._load(options), options.seed, self.backbone, **more)]
 
     def lines(self, options: JobOptions, missing: Sequence[Line], callback: Callback | None) -> Iterator[Line]:
-        for line in missing:
-            what, where = (self.row, self.settings, self.dataset), (options.device, self.backbone, options.seed)
-            scores = measure(*what, range(options.splits), *where, options.root, callback)
-            yield runner.result_line(line, scores, options.device)
+        what, where = (self.row, self.settings, self.dataset), (options.device, self.backbone, options.seed)
+        scores = measure(*what, range(options.splits), *where, options.root, callback)
+        yield runner.result_line(missing[0], scores, options.device)
 
 
 @dataclass(frozen=True)
@@ -176,8 +171,8 @@ class NewLabelsJob(_RowJob):
     @property
     def _named_row(self) -> Method:
         """The row with its number and name in results."""
-        retrained = replace(self.row, number=f"{self.row.number} {RETRAINED}", name=f"{self.row.name}, {RETRAINED}")
-        return retrained if self.retrained else self.row
+        number, name = f"{self.row.number} {RETRAINED}", f"{self.row.name}, {RETRAINED}"
+        return replace(self.row, number=number, name=name) if self.retrained else self.row
 
 
 @dataclass(frozen=True)
@@ -198,17 +193,18 @@ class FigureJob(Job):
     def lines(self, options: JobOptions, missing: Sequence[Line], callback: Callback | None) -> Iterator[Line]:
         start = time.perf_counter()
         figure, numbers = self.draw(options.seed, callback, **self.config)
-        path = self._path(options)
+        path = options.results.folder / self._file
         path.parent.mkdir(parents=True, exist_ok=True)
         save(figure, path, DOTS_PER_INCH)
-        place = {"figure": path.relative_to(options.results.folder).as_posix()}
-        yield {**missing[0], **numbers, **place, **runner.run_metadata("cpu", time.perf_counter() - start)}
+        metadata = runner.run_metadata("cpu", time.perf_counter() - start)
+        yield {**missing[0], **numbers, "figure": self._file, **metadata}
 
     def has_outputs(self, options: JobOptions) -> bool:
-        return self._path(options).is_file()
+        return (options.results.folder / self._file).is_file()
 
-    def _path(self, options: JobOptions) -> Path:
-        return options.results.folder / "figures" / f"{self.experiment}.png"
+    @property
+    def _file(self) -> str:
+        return f"figures/{self.experiment}.png"
 
 
 # Called when a job starts, with its index and the number of jobs; returns the callback of its training.
@@ -237,26 +233,18 @@ def reproduce(
     options.results.prepare()
     ignored = {job.experiment: len(options.results.lines(job.experiment)[0]) if again else 0 for job in jobs}
     results: dict[int, ReproductionResult] = {}
-
-    def run(numbers: Sequence[int]) -> None:
-        for number in numbers:
-            job = jobs[number]
-            callback = None if listener is None else listener(job, number, len(jobs))
-            results[number] = _run(job, identities[number], options, ignored[job.experiment], callback)
-
-    postponed = []
+    groups: dict[str, list[int]] = {}
+    for number, job in enumerate(jobs):
+        name = f"{job.experiment} {job.group}, {options.splits} splits from seed {options.seed}"
+        groups.setdefault(name, []).append(number)
     with reuse_distances(), closing(Claims(options.results.folder)) as claims:
-        for group, members in groupby(range(len(jobs)), lambda number: (jobs[number].experiment, jobs[number].group)):
-            name, numbers = f"{' '.join(group)}, {options.splits} splits from seed {options.seed}", list(members)
-            with claims.on(name) as claimed:
-                if claimed:
-                    run(numbers)
-                else:
-                    postponed.append((name, numbers))
-        # Other processes had claimed these: waits for them, reads their lines, and runs what they did not finish.
-        for name, numbers in postponed:
-            with claims.on(name, wait=True):
-                run(numbers)
+        for wait in (False, True):  # at last for other processes: reads their lines, and runs what they did not finish
+            for name in list(groups):
+                with claims.on(name, wait) as claimed:
+                    for number in groups.pop(name) if claimed else ():
+                        callback = None if listener is None else listener(jobs[number], number, len(jobs))
+                        known = ignored[jobs[number].experiment]
+                        results[number] = _run(jobs[number], identities[number], options, known, callback)
     ordered = [results[number] for number in range(len(jobs))]
     lines = [line for result in ordered for line in result.lines]
     failures = [failure for result in ordered for failure in result.failures]

@@ -22,11 +22,9 @@ RETRAINED = "retrained"  # marks rows of the dynamic experiment that are trained
 ADDITIONS = range(4)  # numbers of label additions in the dynamic experiment
 # The keys of a cell in each experiment. The other experiments are figures.
 KEYS = {
-    "table1": ("row", "dataset"),
-    "backbones": ("row", "dataset", "backbone"),
-    "dynamic": ("row", "dataset", "additions"),
-    "ablation": ("variant", "dataset"),
-}
+    "table1": ("row", "dataset"), "backbones": ("row", "dataset", "backbone"),
+    "dynamic": ("row", "dataset", "additions"), "ablation": ("variant", "dataset"),
+}  # fmt: skip
 FIGURE_EXPERIMENTS = ("robustness", "geodesic")
 TESTED_ROWS = ("09", "10", "14")  # compared with every other row
 
@@ -76,7 +74,6 @@ class Measurements:
 
     @property
     def lines(self) -> dict[str, list[Line]]:
-        """The lines of all measurements, by experiment."""
         accuracies = {name: [found.line for found in getattr(self, name).values()] for name in KEYS}
         return accuracies | {name: getattr(self, name) for name in FIGURE_EXPERIMENTS}
 
@@ -87,15 +84,14 @@ class Measurements:
 
 
 def read_measurements(folder: str | Path) -> Measurements:
-    """Reads the `.jsonl` files of a results folder."""
     read = {experiment: Results(folder).lines(experiment) for experiment in (*KEYS, *FIGURE_EXPERIMENTS)}
     cells: dict[str, Any] = {experiment: _select(read[experiment][0], key) for experiment, key in KEYS.items()}
     figures: dict[str, Any] = {experiment: read[experiment][0] for experiment in FIGURE_EXPERIMENTS}
     # If the ablation has no line for its base, the table's row is used, whose settings the variants change.
     for found in list(cells["ablation"].values()):
-        row, dataset = found.line["row"], found.line["dataset"]
-        if (row, dataset) in cells["table1"]:
-            cells["ablation"].setdefault((BASE_VARIANT, dataset), cells["table1"][row, dataset])
+        place = found.line["row"], found.line["dataset"]
+        if place in cells["table1"]:
+            cells["ablation"].setdefault((BASE_VARIANT, place[1]), cells["table1"][place])
     return Measurements(**cells, **figures, incomplete_lines=sum(skipped for _, skipped in read.values()))
 
 
@@ -120,9 +116,6 @@ def _accuracies(line: Line, key: str) -> Accuracies:
         rule = f"have one entry for each of the {len(values)} accuracies"
         raise InputError("splits", rule, f"{len(splits)} in {where}", remedy)
     return dict(zip(splits, map(float, values), strict=bool(values)))
-
-
-# -- comparisons ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

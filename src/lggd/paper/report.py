@@ -74,7 +74,6 @@ class Report:
         return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the numbers of the report."""
         measured = self.measured
         return {
             **{name: [_summary(found) for found in getattr(measured, name).values()] for name in KEYS},
@@ -144,9 +143,6 @@ def _summary(found: Measurement) -> dict[str, Any]:
     identity = {name: found.line[name] for name in names if name in found.line}
     accuracies = {"test": found.mean, "sd": found.sd, "validation": found.validation_mean}
     return {**identity, "splits": len(found.test), **accuracies}
-
-
-# -- sections ---------------------------------------------------------------------------------------------------------
 
 
 def _provenance(measured: Measurements, trials: Mapping[tuple[str, str], int]) -> str:

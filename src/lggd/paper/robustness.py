@@ -40,7 +40,6 @@ class Robustness:
         return int(np.isinf(next(iter(self.distances.values()))[0]).sum())
 
     def mean_change(self, p: float) -> Floats:
-        """The change for each number of extra edges, averaged over the draws."""
         return np.asarray(self.change[p].mean(1))
 
     def changes(self) -> list[dict[str, Any]]:

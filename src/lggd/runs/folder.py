@@ -50,7 +50,6 @@ def write_run(out: str | Path, result: RunResult, *, command: str = "lggd run", 
 
 
 def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, Any]:
-    """Returns the summary of a run for `run.json`."""
     run_input, settings = result.input, result.settings
     validation = getattr(run_input.data, "val_mask", None)
     files = [PREDICTIONS, *[FEATURES] * (result.features is not None), f"{MODEL}/", SETTINGS, MARKER]

@@ -74,7 +74,6 @@ class RunSettings:
         return replace(self, method="ggd", preset="default")
 
     def model(self) -> NodeClassifier:
-        """Returns the unfitted model."""
         return build_model(self.method, self.backbone, self.preset, self.epochs, self.seed)
 
     @property
@@ -166,8 +165,7 @@ class UnfinishedTraining:
 
     @property
     def is_saved(self) -> bool:
-        """Whether there is training to resume."""
-        # A name with a leading dot is an incomplete file.
+        """Whether there is training to resume; a name with a leading dot is an incomplete file."""
         return any(not path.name.startswith(".") for path in self.folder.glob("*/*.safetensors"))
 
     def _check_settings(self) -> None:

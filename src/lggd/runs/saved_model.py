@@ -60,11 +60,9 @@ class SavedModel:
         return probabilities
 
     def write(self, path: str | Path, probabilities: Tensor) -> None:
-        """Writes the predictions and the labels of the model to a table."""
         write_predictions(path, self.ids, self.classes, probabilities, self.model.labels_)
 
     def counts(self, probabilities: Tensor) -> dict[str, int]:
-        """Returns the number of nodes predicted as each class."""
         counts = torch.bincount(probabilities.argmax(1), minlength=len(self.classes))
         return dict(zip(self.classes, counts.tolist(), strict=True))
 
