@@ -22,8 +22,7 @@ KEYS = ("number", "name", "method", "settings", "search", "paper_search", "quick
 HEADER = (
     "# Written by `lggd sweep --choose`: for each dataset, the settings with the highest mean validation accuracy (%)."
 )
-# Keys of a choice in a file, besides its settings.
-RECORDED = ("trials", "splits", "validation", "reason")
+RECORDED = ("trials", "splits", "validation", "reason")  # keys of a choice in a file, besides its settings
 
 
 @dataclass(frozen=True)

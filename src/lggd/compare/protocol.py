@@ -15,8 +15,7 @@ from lggd.data.datasets import LABELS_PER_CLASS, load
 from lggd.data.splits import by_count
 from lggd.validation import check_name
 
-# Number of datasets cached in memory, so that they are read once for all methods of a table.
-CACHED = 8
+CACHED = 8  # number of datasets cached in memory, so that they are read once for all methods of a table
 NORMALIZATIONS = ("raw", "sum", "length")
 
 
@@ -27,8 +26,7 @@ def load_splits(
 
     The embedded datasets have no validation nodes: 5 test nodes of every class are used, drawn with the split as seed.
     """
-    folder = None if root is None else str(root)
-    return [copy.copy(data) for data in _loaded(dataset, tuple(splits), device, folder, dynamic)]
+    return [copy.copy(data) for data in _loaded(dataset, tuple(splits), device, root, dynamic)]
 
 
 def with_normalized_features(datas: Sequence[Any], normalization: str) -> list[Any]:
@@ -52,7 +50,7 @@ def normalize_rows(x: Tensor, normalization: str) -> Tensor:
 
 
 @lru_cache(maxsize=CACHED)
-def _loaded(dataset: str, splits: tuple[int, ...], device: str, root: str | None, dynamic: bool) -> list[Any]:
+def _loaded(dataset: str, splits: tuple[int, ...], device: str, root: str | Path | None, dynamic: bool) -> list[Any]:
     datas = [load(dataset, split=split, dynamic=dynamic, root=root) for split in splits]
     for data, split in zip(datas, splits, strict=True):
         if getattr(data, "val_mask", None) is None:

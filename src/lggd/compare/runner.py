@@ -7,7 +7,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -26,10 +26,6 @@ from lggd.models.batching import fit_together
 from lggd.runs.run import installed_versions
 from lggd.training.progress import Callback
 
-# Keys that identify a measurement. Most lines have no `additions` and no `variant`.
-IDENTITY = ("experiment", "row", "dataset", "backbone", "config", "splits", "seed", "additions", "variant")
-# Keys that identify a cell of a table; of several lines for one cell, the last is used.
-PLACE = tuple(name for name in IDENTITY if name not in ("config", "seed"))
 CPU_INFO = Path("/proc/cpuinfo")
 
 
@@ -119,22 +115,6 @@ def machine(device: str) -> dict[str, str | int]:
     return {"cpu": cpu, "cores": cores, "gpu": torch.cuda.get_device_name(device), "products": products}
 
 
-def find_finished(lines: Iterable[Mapping[str, Any]], wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the last line with the same identity, or None."""
-    same = [line for line in lines if _agree(line, wanted, IDENTITY)]
-    return dict(same[-1]) if same else None
-
-
-def is_superseded(lines: Iterable[Mapping[str, Any]], wanted: Mapping[str, Any]) -> bool:
-    """Returns whether the last line for the same cell of the table has other settings or another seed."""
-    same_cell = [line for line in lines if _agree(line, wanted, PLACE)]
-    return bool(same_cell) and not _agree(same_cell[-1], wanted, IDENTITY)
-
-
 def json_setting(value: Setting) -> Setting:
     """Returns a setting for JSON, which has no infinity."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _agree(line: Mapping[str, Any], wanted: Mapping[str, Any], names: Iterable[str]) -> bool:
-    return all(line.get(name) == wanted.get(name) for name in names)

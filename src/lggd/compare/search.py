@@ -27,10 +27,8 @@ JOURNALS = "sweeps"
 DEFAULT_SPLITS = 3
 # Errors that count as a failed trial: the method cannot be run with these settings on this machine.
 FAILURES = (MemoryError, torch.OutOfMemoryError, FloatingPointError)
-# Significant digits of settings, so that 0.1 · 3 is 0.3.
-DIGITS = 12
-# Seconds between two checks for the trials of other workers.
-PAUSE = 0.5
+DIGITS = 12  # significant digits of settings, so that 0.1 · 3 is 0.3
+PAUSE = 0.5  # seconds between two checks for the trials of other workers
 
 # Called with the number of finished trials, of all processes, and the total number.
 ProgressCallback = Callable[[int, int], None]

@@ -10,8 +10,7 @@ import numpy as np
 from scipy import stats
 
 SIGNIFICANCE_LEVEL = 0.05
-# Decimals of differences: smaller differences of accuracies are rounding errors, and would hide ties.
-DECIMALS = 9
+DECIMALS = 9  # decimals of differences: smaller differences of accuracies are rounding errors, and would hide ties
 ENUMERATED = 13  # the largest sample size n for which all 2^n sign patterns are enumerated
 
 

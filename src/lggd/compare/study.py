@@ -30,8 +30,7 @@ COMPLETE_BEFORE_PRUNING = 5
 # Attributes of a trial: number of heartbeats, reason of failure, validation accuracy by split, duration, and the number
 # of the earlier trial with the same settings whose value was reused.
 BEATS, REASON, VALIDATION, SECONDS, SAME_AS = "beats", "reason", "validation", "seconds", "same_as"
-# Attribute of a study: everything that its values depend on.
-ABOUT = "about"
+ABOUT = "about"  # attribute of a study: everything that its values depend on
 UNFINISHED = (TrialState.RUNNING, TrialState.WAITING)
 
 
@@ -118,9 +117,16 @@ class SharedStudy:
             return False
         return True
 
-    def abandon(self, trial: Trial) -> None:
+    def abandon(self, trial: Trial | FrozenTrial) -> None:
         """Gives up a trial, so that another worker runs it again."""
-        self._give_up(self._trials()[trial.number])
+        # Queues the settings before the trial fails: otherwise another worker could start with other settings.
+        before, given_up = self._trials()[: trial.number], self._trials()[trial.number]
+        is_first = not any(_counts(other, *UNFINISHED) for other in before)
+        settings = self.first if is_first else given_up.params
+        if settings and not given_up.state.is_finished():
+            self._study.enqueue_trial(settings)
+        with suppress(UpdateFinishedTrialError, ValueError):  # another worker gave it up, or it has finished meanwhile
+            self._study.tell(trial.number, state=TrialState.FAIL)
 
     @contextmanager
     def alive(self, trial: Trial) -> Iterator[None]:
@@ -176,16 +182,7 @@ class SharedStudy:
                 if last != beats:
                     self._last_beats[trial.number] = (beats, now)
                 elif now - since > self.grace:
-                    self._give_up(trial)
-
-    def _give_up(self, trial: FrozenTrial) -> None:
-        """Queues the settings before the trial fails: otherwise another worker could start with other settings."""
-        is_first = not any(_counts(other, *UNFINISHED) for other in self._trials()[: trial.number])
-        settings = self.first if is_first else trial.params
-        if settings and not trial.state.is_finished():
-            self._study.enqueue_trial(settings)
-        with suppress(UpdateFinishedTrialError, ValueError):  # another worker gave it up, or it has finished meanwhile
-            self._study.tell(trial.number, state=TrialState.FAIL)
+                    self.abandon(trial)
 
 
 def _counts(trial: FrozenTrial, *also: TrialState) -> bool:

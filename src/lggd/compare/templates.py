@@ -27,8 +27,7 @@ from lggd.validation import check_name, suggestion
 
 # The setting that the runner applies to the data, the normalization of x. Committed results have this name.
 NORMALIZATION = "contents"
-# Distances are evaluated at this many multiples of the setting `time`.
-TIMES = 5
+TIMES = 5  # distances are evaluated at this many multiples of the setting `time`
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +183,7 @@ def draw_dynamic(measured: Measurements) -> Figure:
                 continue
             dashed, steps = RETRAINED in row, sorted(curve)
             mean, spread = np.array([(curve[step].mean, curve[step].sd or 0.0) for step in steps]).T
-            colour, label = CURVES[numbers.index(row.split()[0]) % len(CURVES)], row_name(row, curve.values())
+            colour, label = CURVES[numbers.index(row.split()[0]) % len(CURVES)], curve[steps[0]].line["name"]
             panel.plot(steps, mean, "s--" if dashed else "o-", color=colour, linewidth=1.8, markersize=5, label=label)
             band: dict[str, Any] = {"color": colour, "alpha": 0.1 if dashed else 0.2, "linewidth": 0}
             panel.fill_between(steps, mean - spread, mean + spread, **band)
@@ -221,11 +221,6 @@ def draw_results(measured: Measurements, folder: Path) -> list[Path]:
     for path, draw in paths.items():
         save(draw(measured), path)
     return list(paths)
-
-
-def row_name(row: str, measurements: Iterable[Measurement | None]) -> str:
-    """Returns the name of a row of the dynamic experiment, from its lines."""
-    return next((found.line["name"] for found in measurements if found is not None), row)
 
 
 def _panels(titles: Sequence[str], width: float, height: float, *, sharey: bool = False) -> tuple[Figure, list[Axes]]:

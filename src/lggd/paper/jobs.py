@@ -31,6 +31,10 @@ from lggd.training.progress import Callback
 
 DOTS_PER_INCH = 80  # keeps figures of 80,000 points small enough to be committed
 HASH_LENGTH = 12
+# Keys that identify a cell of a table, of which the last line is used, and those that identify a measurement. Most
+# lines have no `additions` and no `variant`.
+CELL = ("experiment", "row", "dataset", "backbone", "splits", "additions", "variant")
+IDENTITY = (*CELL, "config", "seed")
 
 
 @dataclass(frozen=True)
@@ -259,13 +263,13 @@ def _run(
     existing = options.results.lines(job.experiment)[0][ignored:] if job.has_outputs(options) else []
     lines, missing, failures = [], [], []
     for identity in identities:
-        line = runner.find_finished(existing, identity)
-        if line is None:
+        same, cell = _agreeing(existing, identity, IDENTITY), _agreeing(existing, identity, CELL)
+        if not same:
             missing.append(identity)
             continue
-        lines.append(line)
-        if runner.is_superseded(existing, identity):
-            options.results.append(job.experiment, line)  # tables use the settings requested last
+        lines.append(same[-1])
+        if cell[-1] is not same[-1]:
+            options.results.append(job.experiment, same[-1])  # tables use the settings requested last
     reused = len(lines)
     try:
         for line in job.lines(options, missing, callback) if missing else ():
@@ -275,3 +279,7 @@ def _run(
         failures.append((job.title, error))
         release_memory()
     return ReproductionResult(lines, reused, failures)
+
+
+def _agreeing(lines: Sequence[Line], wanted: Line, names: Sequence[str]) -> list[Line]:
+    return [line for line in lines if all(line.get(name) == wanted.get(name) for name in names)]

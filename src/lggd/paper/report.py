@@ -16,7 +16,7 @@ from lggd.compare.statistics import SIGNIFICANCE_LEVEL, PairedTest
 from lggd.errors import InputError, InputFileError
 from lggd.files import replacing
 from lggd.paper import measurements
-from lggd.paper.figures import BACKBONE_ROWS, FIGURES, draw_results, row_name
+from lggd.paper.figures import BACKBONE_ROWS, FIGURES, draw_results
 from lggd.paper.measurements import BASE_VARIANT, KEYS, Line, Measurement, Measurements, deviations, paired_tests
 from lggd.paper.published import BASELINES, DATASETS, PUBLISHED, ROWS
 from lggd.report.formatting import counted, signed
@@ -278,7 +278,7 @@ def _dynamic(measured: Measurements) -> str:
     for row, dataset in sorted({key[:2] for key in measured.dynamic}, key=lambda key: (order.index(key[1]), key)):
         steps = [measured.dynamic.get((row, dataset, additions)) for additions in measurements.ADDITIONS]
         times = [1000 * step.line["seconds"] / len(step.test) for step in steps[1:] if step is not None]
-        label = f"{row.split()[0]} {row_name(row, steps)}"
+        label = f"{row.split()[0]} {next(step.line['name'] for step in steps if step is not None)}"
         body.append([DATASETS[dataset], label, *map(_accuracy, steps), f"{fmean(times):,.1f}" if times else NONE])
     header = ["dataset", "row", *(counted(n, "addition") for n in measurements.ADDITIONS), "milliseconds"]
     return f"{DYNAMIC}\n\n{_table(header, body)}"

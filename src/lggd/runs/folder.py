@@ -21,10 +21,8 @@ from lggd.report.graph_layout import layout_graph
 from lggd.report.run_report import RunReport
 from lggd.runs.run import RunResult, distance_features, installed_versions
 
-MARKER = "run.json"
-PREDICTIONS, FEATURES, MODEL, SETTINGS, REPORT = (
-    "predictions.csv", "features.parquet", "model", "settings.json", "report.html",
-)  # fmt: skip
+MARKER, SETTINGS, REPORT = "run.json", "settings.json", "report.html"
+PREDICTIONS, FEATURES, MODEL = "predictions.csv", "features.parquet", "model"
 
 
 def check_run_folder(out: str | Path) -> Path:

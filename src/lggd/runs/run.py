@@ -31,8 +31,7 @@ from lggd.training.checkpoint import Checkpoint
 from lggd.training.progress import History, Progress
 from lggd.validation import check_choice
 
-# With fewer held-out nodes, the gain of new labels would be smaller than the noise.
-FEWEST_TO_REVEAL = 100
+FEWEST_TO_REVEAL = 100  # with fewer held-out nodes, the gain of new labels would be smaller than the noise
 REVEALED, REVEALED_SHARE = 3, 10  # three batches of a tenth of the held-out labels
 DEFAULT_BACKBONE = "gcn"
 # The marker of a folder of checkpoints, the parts of a run, and the seconds between two checkpoints of one.
@@ -89,10 +88,11 @@ class RunSettings:
 
     def titles(self) -> dict[str, str]:
         """Returns the display names of the parts of the run: {"reference": "GCN", "model": "LGGD with GCN"}."""
-        reference, method = self.reference_method, METHODS[self.method]
-        backbone = METHODS[reference].title if reference else ""
-        title = f"{method.title} with {backbone}" if method.has_backbone and backbone else method.title
-        return ({"reference": backbone} if reference else {}) | {"model": title}
+        method, reference = METHODS[self.method], self.reference_method
+        if reference is None:
+            return {"model": method.title}
+        ending = f" with {METHODS[reference].title}" if method.has_backbone else ""
+        return {"reference": METHODS[reference].title, "model": f"{method.title}{ending}"}
 
     def memory(self, run_input: RunInput) -> Memory | None:
         """Estimates the memory needed to learn distances on the device of the run; None without distances."""

@@ -15,10 +15,8 @@ from lggd.data.graph_files import read_graph_files
 from lggd.estimator.storage import pack_graph
 from lggd.validation import check_int, check_real
 
-# Accuracy is not reported for fewer nodes.
-FEWEST_HELD_OUT = 2
-# Features with a smaller fraction of nonzero entries, such as word counts, are not standardized.
-SPARSE_BELOW = 0.2
+FEWEST_HELD_OUT = 2  # accuracy is not reported for fewer nodes
+SPARSE_BELOW = 0.2  # features with a smaller fraction of nonzero entries, such as word counts, are not standardized
 
 
 @dataclass(frozen=True, eq=False)
