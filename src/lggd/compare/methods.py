@@ -204,9 +204,6 @@ def read_search_space(path: Path, key: str, value: Any) -> SearchSpace:
     return space
 
 
-# -- chosen settings --------------------------------------------------------------------------------------------------
-
-
 def read_chosen(path: Path) -> dict[str, Choice]:
     """Reads the choices of a method by dataset; returns an empty dict if the file does not exist.
 
@@ -227,10 +224,7 @@ def read_chosen(path: Path) -> dict[str, Choice]:
 
 
 def write_chosen(path: Path, choices: Sequence[Choice]) -> None:
-    """Updates the file of a method with these choices; the file is replaced atomically.
-
-    Other datasets in the file remain unchanged. The order is that of `DATASETS`.
-    """
+    """Replaces the file of a method atomically by one with these choices and its earlier ones for other datasets."""
     merged = read_chosen(path) | {choice.dataset: choice for choice in choices}
     sections = [_section(merged[dataset]) for dataset in sorted(merged, key=DATASETS.index)]
     path.parent.mkdir(parents=True, exist_ok=True)

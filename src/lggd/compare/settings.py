@@ -154,7 +154,8 @@ def replace_at(model: Any, path: str, value: Any) -> Any:
 def check_kind(name: str, value: Setting, default: Setting) -> None:
     """Raises if the type of a value is not that of the default: 5 * "1" would be "11111", and "no" is truthy."""
     kind, infinite = type(default), name in EXPONENTS and value in (math.inf, "inf")
-    finite = type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
-    if not (infinite or (finite if kind is float else type(value) is kind)):
+    finite = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    same = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
+    if not (infinite or (finite if kind is float else same)):
         rule = f"be {KINDS[kind]}" + " or inf" * (name in EXPONENTS)
         raise InputError(name, rule, repr(value), f"Write for example {toml_line(name, default)}.")

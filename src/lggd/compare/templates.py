@@ -32,7 +32,7 @@ TIMES = 5  # distances are evaluated at this many multiples of the setting `time
 
 @dataclass(frozen=True)
 class Template:
-    """A base object with all defaults, rules for short names, and the path of the backbone unless it has its own."""
+    """A base object with all defaults, rules for short names, and the path of the backbone; None: its own network."""
 
     base: Any
     rules: Mapping[str, Rule]

@@ -45,9 +45,9 @@ class Robustness:
     def changes(self) -> list[dict[str, Any]]:
         """The changes for JSON, which has no infinity."""
         return [
-            {"p": json_p, "extra_edges": count, "mean": float(values.mean()), "each": values.tolist()}
+            {"p": json_p, "extra_edges": number, "mean": float(values.mean()), "each": values.tolist()}
             for p, json_p in ((p, "inf" if math.isinf(p) else p) for p in self.distances)
-            for count, values in zip(self.extra_edges, self.change[p], strict=True)
+            for number, values in zip(self.extra_edges, self.change[p], strict=True)
         ]
 
 
