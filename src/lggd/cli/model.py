@@ -6,28 +6,26 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.table import Table
 from rich.text import Text
+from typer import Argument
 
-from lggd.cli.terminal import AsJson, Debug, Terminal, summary
+from lggd.cli.options import command, file
+from lggd.cli.terminal import Terminal, summary
 
 LEAST_CERTAIN = 10
 PREDICTIONS = "predictions.csv"
 FLAGS = {"model": "MODEL"}
 
-ModelFolder = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="Folder written by lggd run, or a saved model.", show_default=False)
-]
+MODEL = "Folder written by lggd run, or a saved model."
+ModelFolder = Annotated[Path, Argument(metavar="MODEL", help=MODEL, show_default=False)]
 
 
+@command(FLAGS)
 def predict_command(
+    terminal: Terminal,
     model: ModelFolder,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write all predictions to this file: .csv, .tsv or .parquet.")
-    ] = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    out: Path | None = file(None, "Write all predictions to this file: .csv, .tsv or .parquet."),
 ) -> None:
     """Predict the class of every node with a saved model.
 
@@ -42,40 +40,36 @@ def predict_command(
 
         lggd predict out/digits --out predictions.csv
     """
-    with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
-        with terminal.working("Loading lggd"):
-            from lggd.runs.saved_model import SavedModel
-        _check_table(out)
-        with terminal.working(f"Predicting with {model}"):
-            saved = SavedModel(model)
-            probabilities = saved.probabilities()
-        if out is not None:
-            saved.write(out, probabilities)
-        predicted = probabilities.argmax(1).tolist()
-        facts: dict[str, Any] = {
-            "dataset": saved.dataset, "nodes": len(saved.ids), "classes": saved.classes,
-            "labelled": saved.num_labelled, "counts": saved.counts(probabilities),
-            "least_certain": saved.least_certain(probabilities, LEAST_CERTAIN),
-            "out": None if out is None else str(out),
-        }  # fmt: skip
-        # Not printed as JSON if they were written to a file.
-        by_name = {name: saved.classes[k] for name, k in zip(saved.ids, predicted, strict=True)}
-        terminal.answer(facts | {"predictions": by_name if out is None else None}, _predictions(facts))
+    with terminal.working("Loading lggd"):
+        from lggd.runs.saved_model import SavedModel
+    _check_table(out)
+    with terminal.working(f"Predicting with {model}"):
+        saved = SavedModel(model)
+        probabilities = saved.probabilities()
+    if out is not None:
+        saved.write(out, probabilities)
+    predicted = probabilities.argmax(1).tolist()
+    facts: dict[str, Any] = {
+        "dataset": saved.dataset, "nodes": len(saved.ids), "classes": saved.classes,
+        "labelled": saved.num_labelled, "counts": saved.counts(probabilities),
+        "least_certain": saved.least_certain(probabilities, LEAST_CERTAIN),
+        "out": None if out is None else str(out),
+    }  # fmt: skip
+    # Not printed as JSON if they were written to a file.
+    by_name = {name: saved.classes[k] for name, k in zip(saved.ids, predicted, strict=True)}
+    terminal.answer(facts | {"predictions": by_name if out is None else None}, _predictions(facts))
 
 
+@command(FLAGS)
 def add_labels_command(
+    terminal: Terminal,
     model: ModelFolder,
-    labels: Annotated[Path, typer.Argument(metavar="LABELS", help="Table of ids and labels: .csv, .tsv or .parquet.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the new predictions to this file: .csv, .tsv or .parquet.",
-            show_default=f"{PREDICTIONS} next to the model",
-        ),
-    ] = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    labels: Path = Argument(..., metavar="LABELS", help="Table of ids and labels: .csv, .tsv or .parquet."),
+    out: Path | None = file(
+        None,
+        "Write the new predictions to this file: .csv, .tsv or .parquet.",
+        show_default=f"{PREDICTIONS} next to the model",
+    ),
 ) -> None:
     """Add labels to a saved model and predict again, without training.
 
@@ -92,25 +86,24 @@ def add_labels_command(
         17,3
         42,8
     """
-    with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
-        with terminal.working("Loading lggd"):
-            from lggd.runs.saved_model import SavedModel
-        _check_table(out)
-        with terminal.working(f"Reading {model}"):
-            saved = SavedModel(model)
-        written = _default_out(saved.folder) if out is None else out
-        _check_table(written)
-        with terminal.working(f"Adding {labels}"):
-            added, probabilities = saved.add_labels(labels)
-            if added.new:
-                saved.save()
-            # Written last, because lggd predict can write it again at any time.
-            saved.write(written, probabilities)
-        facts = {
-            "dataset": saved.dataset, "nodes": len(saved.ids), **asdict(added), "labelled": saved.num_labelled,
-            "additions": len(saved.model.additions_), "model": str(saved.folder), "out": str(written),
-        }  # fmt: skip
-        terminal.answer(facts, _added(facts))
+    with terminal.working("Loading lggd"):
+        from lggd.runs.saved_model import SavedModel
+    _check_table(out)
+    with terminal.working(f"Reading {model}"):
+        saved = SavedModel(model)
+    written = _default_out(saved.folder) if out is None else out
+    _check_table(written)
+    with terminal.working(f"Adding {labels}"):
+        added, probabilities = saved.add_labels(labels)
+        if added.new:
+            saved.save()
+        # Written last, because lggd predict can write it again at any time.
+        saved.write(written, probabilities)
+    facts = {
+        "dataset": saved.dataset, "nodes": len(saved.ids), **asdict(added), "labelled": saved.num_labelled,
+        "additions": len(saved.model.additions_), "model": str(saved.folder), "out": str(written),
+    }  # fmt: skip
+    terminal.answer(facts, _added(facts))
 
 
 def _default_out(folder: Path) -> Path:

@@ -7,8 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, RenderableType
@@ -27,16 +26,9 @@ FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 PATH_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 # Maps hints of library errors (`InputError.hints`) to options.
 HINTS = {
-    "symmetrize": "--symmetrize max or mean",
-    "directed": "--directed",
-    "unbounded": "--unbounded",
-    "p": "--p inf",
-    "solver": "--solver marching",
-    "resume": "--resume",
-}
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
-Debug = Annotated[bool, typer.Option("--debug", envvar="LGGD_DEBUG", help="Show the traceback of an error.")]
+    "symmetrize": "--symmetrize max or mean", "directed": "--directed", "unbounded": "--unbounded", "p": "--p inf",
+    "solver": "--solver marching", "resume": "--resume",
+}  # fmt: skip
 
 
 def flags(*names: str, **others: str) -> dict[str, str]:
@@ -63,9 +55,7 @@ class Terminal:
         warnings.showwarning = lambda message, *_: self.say(self._warning(message), "yellow")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._warnings.__exit__(kind, error, trace)
         if isinstance(error, KeyboardInterrupt):
             self.say("Interrupted.", "red")
@@ -105,9 +95,9 @@ class Terminal:
         """Prints the result: `value` as one JSON object with --json, otherwise the tables and sentences `shown`."""
         if self.as_json:
             typer.echo(json.dumps(value, allow_nan=False))
-            return
-        for part in shown:
-            self.out.print(part, highlight=False)
+        else:
+            for part in shown:
+                self.out.print(part, highlight=False)
 
     def working(self, what: str) -> AbstractContextManager[Status]:
         """Shows a spinner on stderr, if it is a terminal."""

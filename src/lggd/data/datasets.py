@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from lggd.data.raw_files import RawDataset
 from lggd.data.splits import by_count, by_fraction
@@ -30,16 +29,12 @@ LABELS_PER_CLASS = 5
 NEIGHBOURS = 10
 TRAIN_AND_VALIDATION = (0.025, 0.025)
 NEW_LABELS = (0.1, 0.1, 0.1)
+Root = str | Path | None
 MOONS, MOON_NOISE, MOON_SEED = 500, 0.1, 0
 
 
 def load(
-    name: str,
-    *,
-    split: int = 0,
-    labels_per_class: int | None = None,
-    dynamic: bool = False,
-    root: str | Path | None = None,
+    name: str, *, split: int = 0, labels_per_class: int | None = None, dynamic: bool = False, root: Root = None
 ) -> Data:
     """Load a dataset by name.
 
@@ -96,8 +91,8 @@ def load(
         if dynamic:
             raise InputError("dynamic", f"be False for {key}", remedy=f"It applies to {', '.join(PAPER)}.")
         data = EMBEDDED[key]()
-        count = LABELS_PER_CLASS if labels_per_class is None else labels_per_class
-        count = check_int("labels_per_class", count, minimum=1)
+        given = LABELS_PER_CLASS if labels_per_class is None else labels_per_class
+        count = check_int("labels_per_class", given, minimum=1)
         smallest = int(data.y.bincount().min())
         if count >= smallest:
             rule = f"be below {smallest}, the size of the smallest class of {key}"
@@ -108,7 +103,7 @@ def load(
     return data
 
 
-def _load_paper(raw: RawDataset, root: str | Path | None, seed: int, dynamic: bool) -> Data:
+def _load_paper(raw: RawDataset, root: Root, seed: int, dynamic: bool) -> Data:
     from torch_geometric.data import Data
 
     read = raw.read(root)
@@ -125,28 +120,25 @@ def _digits() -> Data:
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    data, _ = _points(digits.data, digits.target)
-    data.class_names = [str(digit) for digit in range(10)]
-    return data
+    return _points(digits.data, digits.target, class_names=[str(digit) for digit in range(10)])
 
 
 def _moons() -> Data:
     from sklearn.datasets import make_moons
 
-    data, pos = _points(*make_moons(MOONS, noise=MOON_NOISE, random_state=MOON_SEED))
-    data.pos = pos
-    return data
+    points, labels = make_moons(MOONS, noise=MOON_NOISE, random_state=MOON_SEED)
+    return _points(points, labels, pos=torch.from_numpy(points.astype(np.float32)))
 
 
-def _points(points: np.ndarray, labels: np.ndarray) -> tuple[Data, Tensor]:
-    """Returns the neighbour graph of points with standardized features, and the points."""
+def _points(points: np.ndarray, labels: np.ndarray, **more: Any) -> Data:
+    """The neighbour graph of points with standardized features."""
     from torch_geometric.data import Data
 
     pos = torch.from_numpy(points.astype(np.float32))
     graph = Graph.from_points(pos, k=NEIGHBOURS)
     deviation = pos.std(0, unbiased=False)
     x = (pos - pos.mean(0)) / torch.where(deviation > 0, deviation, 1.0)
-    return Data(x=x, edge_index=graph.edge_index, y=torch.from_numpy(labels.astype(np.int64))), pos
+    return Data(x=x, edge_index=graph.edge_index, y=torch.from_numpy(labels.astype(np.int64)), **more)
 
 
 def _karate() -> Data:
@@ -155,11 +147,9 @@ def _karate() -> Data:
 
     club = nx.karate_club_graph()
     class_names = ["Mr. Hi", "Officer"]
-    y: Tensor = torch.tensor([class_names.index(side) for _, side in club.nodes(data="club")])
+    y = torch.tensor([class_names.index(side) for _, side in club.nodes(data="club")])
     graph = Graph.from_networkx(club, weight="")  # no attribute has this name: edges are unweighted
-    data = Data(x=torch.eye(len(y)), edge_index=graph.edge_index, y=y)
-    data.class_names = class_names
-    return data
+    return Data(x=torch.eye(len(y)), edge_index=graph.edge_index, y=y, class_names=class_names)
 
 
 EMBEDDED: dict[str, Callable[[], Data]] = {"digits": _digits, "moons": _moons, "karate": _karate}

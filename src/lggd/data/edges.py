@@ -24,7 +24,8 @@ from lggd.data.table import (
     find_column,
     read_graphml,
     read_table,
-)  # fmt: skip
+    reading,
+)
 from lggd.errors import InputError
 from lggd.files import check_readable
 from lggd.validation import listed, suggestion
@@ -96,11 +97,11 @@ def _find_ends(names: Sequence[str]) -> tuple[int, int] | None:
 
 def _number_nodes(table: Table, numbers: dict[str, int], complete: bool) -> EdgeTable:
     """Replaces names by numbers; unknown nodes are added, unless `numbers` is complete."""
-    source, target, weight_column = _find_columns(table)
+    ends_columns, weight_column = _find_columns(table)
     ends: list[int] = []
     weights: list[float] = []
     for row, cells in table:
-        for column in (source, target):
+        for column in ends_columns:
             name = as_text(cells[column])
             node = numbers.get(name)
             if node is None:
@@ -123,24 +124,22 @@ def _number_nodes(table: Table, numbers: dict[str, int], complete: bool) -> Edge
     return EdgeTable(list(numbers), edges, None if weight_column is None else np.array(weights))
 
 
-def _find_columns(table: Table) -> tuple[int, int, int | None]:
+def _find_columns(table: Table) -> tuple[tuple[int, int], int | None]:
     if table.names is None:
         if table.width not in (0, 2, 3):
             remedy = "Name the columns in a first line such as source,target,weight, or check the delimiter."
             raise InputError(table.path, "have 2 or 3 columns (source, target, weight)", table.width, remedy)
-        return 0, 1, 2 if table.width == 3 else None
+        return (0, 1), 2 if table.width == 3 else None
     ends = _find_ends(table.names)
     if ends is None:
         rule = "have a column named source and one named target"
         raise InputError(table.path, rule, listed(table.names), "Rename them.")
-    return *ends, find_column(table.names, WEIGHT_NAMES)
+    return ends, find_column(table.names, WEIGHT_NAMES)
 
 
 def _read_matrix(path: Path, numbers: dict[str, int] | None) -> EdgeTable:
-    try:
+    with reading(path, "be written by scipy.sparse.save_npz", ValueError, KeyError, EOFError, zipfile.BadZipFile):
         matrix = sp.load_npz(path)
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(path, "be written by scipy.sparse.save_npz", but=f"reading it failed: {error}") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InputError(path, "hold a square matrix", f"shape {matrix.shape}", "Save the N x N weights.")
     if matrix.dtype.kind not in "buif":

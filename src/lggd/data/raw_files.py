@@ -10,12 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from lggd.errors import InputError, InputFileError
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
+from lggd.data.table import reading
+from lggd.errors import InputFileError
 
 # Environment variable with the folder of datasets.
 FOLDER_VARIABLE = "LGGD_DATA"
@@ -38,7 +36,7 @@ class RawDataset:
     def missing(self, folder: Path) -> list[str]:
         return [name for name in self.files if not (folder / name).is_file()]
 
-    def read(self, root: str | Path | None) -> Data:
+    def read(self, root: str | Path | None) -> Any:
         """Reads x, edge_index and y with PyG from `root`, $LGGD_DATA, or a cache folder, downloading files if needed.
 
         `root` and $LGGD_DATA are only read, never downloaded to. The files of Planetoid are pickles, which can execute
@@ -47,14 +45,11 @@ class RawDataset:
         folder = self._find(root)
         from torch_geometric.io import read_npz, read_planetoid_data
 
-        try:
-            with _silence():
-                if self.family == "Planetoid":
-                    return read_planetoid_data(str(folder), self.title)
-                return read_npz(str(folder / self.files[0]))
-        except Exception as error:  # a truncated pickle may raise anything
-            rule, remedy = f"contain {self.title} as it was published", "Download the files again."
-            raise InputError(folder, rule, but=f"reading it failed: {error}", remedy=remedy) from error
+        rule, remedy = f"contain {self.title} as it was published", "Download the files again."
+        with reading(folder, rule, Exception, remedy=remedy), _silence():  # a truncated pickle may raise anything
+            if self.family == "Planetoid":
+                return read_planetoid_data(str(folder), self.title)
+            return read_npz(str(folder / self.files[0]))
 
     def _find(self, root: str | Path | None) -> Path:
         named = root or os.environ.get(FOLDER_VARIABLE)
@@ -62,13 +57,13 @@ class RawDataset:
             return self._cached()
         base = Path(named).expanduser()
         folders = [base / self.family / self.title / "raw", base / self.title / "raw"]
-        for folder in folders:
-            if not self.missing(folder):
-                return folder
+        complete = [folder for folder in folders if not self.missing(folder)]
+        if complete:
+            return complete[0]
         folder = next((folder for folder in folders if folder.is_dir()), folders[0])
-        argument = "root" if root else FOLDER_VARIABLE
         remedy = f"Put into {folder}: {', '.join(self.missing(folder))}."
-        raise InputFileError(argument, f"be a folder that contains {self.title}", base, remedy)
+        rule = f"be a folder that contains {self.title}"
+        raise InputFileError("root" if root else FOLDER_VARIABLE, rule, base, remedy)
 
     def _cached(self) -> Path:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lggd"
