@@ -164,8 +164,7 @@ class RunReport:
     def top_two(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The two most probable classes of every node and their probabilities, `[N, 2]`; -1 and 0 if there is one."""
         classes = np.argsort(-self.probabilities, axis=1, kind="stable")[:, :2]
-        missing = ((0, 0), (0, 2 - classes.shape[1]))
-        probabilities = np.take_along_axis(self.probabilities, classes, axis=1)
+        probabilities, missing = np.take_along_axis(self.probabilities, classes, 1), ((0, 0), (0, 2 - classes.shape[1]))
         return np.pad(classes, missing, constant_values=UNKNOWN), np.pad(probabilities, missing)
 
     @property
@@ -176,15 +175,13 @@ class RunReport:
 
     def confusion(self) -> NDArray[np.int64]:
         """Returns the number of test nodes by true class (rows) and predicted class (columns), `[K, K]`."""
-        k = self.num_classes
-        cell = self.y[self.test_mask] * k + self.predicted[self.test_mask]
-        return np.bincount(cell, minlength=k * k).reshape(k, k).astype(np.int64)
+        table = np.zeros((self.num_classes, self.num_classes), np.int64)
+        np.add.at(table, (self.y[self.test_mask], self.predicted[self.test_mask]), 1)
+        return table
 
     def least_certain(self, count: int = UNCERTAIN_NODES) -> list[int]:
         """Returns the nodes with the smallest margin between their two most probable classes, unlabelled ones first."""
-        order = np.lexsort((np.arange(self.num_nodes), self.margin, self.labels != UNKNOWN))
-        nodes: list[int] = order[:count].tolist()
-        return nodes
+        return list(np.lexsort((self.margin, self.labels != UNKNOWN))[:count].tolist())
 
 
 def _check_percent(name: str, value: float) -> None:
