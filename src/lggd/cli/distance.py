@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
-from rich.text import Text
 from typer import Argument
 
 from lggd.cli.options import command, file, option
-from lggd.cli.terminal import Terminal, flags, json_exponent, json_number, summary
+from lggd.cli.terminal import Terminal, flags, json_exponent, summary, table
 from lggd.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ def distance_command(
     if out is not None:
         check_writable(out)
     with terminal.working(f"Reading {edges}"):
-        table = read_edge_file(edges)
-        sources = _read_sources(table, source or [], sources_file)
-        goal = None if path_to is None else table.number(path_to, "--path-to")
-        terminal.node_names = table.ids
+        edge_table = read_edge_file(edges)
+        sources = _read_sources(edge_table, source or [], sources_file)
+        goal = None if path_to is None else edge_table.number(path_to, "--path-to")
+        terminal.node_names = edge_table.ids
         kind: dict[str, Any] = {"directed": directed, "symmetrize": symmetrize, "unbounded": unbounded}
-        graph = lggd.Graph.from_edges(table.edges, table.weight, num_nodes=len(table.ids), **kind)
+        graph = lggd.Graph.from_edges(edge_table.edges, edge_table.weight, num_nodes=len(edge_table.ids), **kind)
     with terminal.working("Computing distances"):
         potential = None if alpha is None else lggd.DegreePotential(alpha)
         solvers = {"marching": lggd.FastMarching, "dijkstra": lggd.Dijkstra, "iterative": lggd.FastIterative}
@@ -80,7 +80,7 @@ def distance_command(
         path = None if goal is None else lggd.shortest_path(graph, solution, goal).tolist()
     values = solution.value.tolist()
     if out is not None:
-        write_distances(out, table.ids, values)
+        write_distances(out, edge_table.ids, values)
     reached = [value for value in values if math.isfinite(value)]
     facts = {
         "nodes": graph.num_nodes,
@@ -89,46 +89,45 @@ def distance_command(
         "p": json_exponent(p), "method": solution.statistics.method, "status": solution.status.name,
         "seconds": solution.statistics.seconds, "reachable": len(reached), "max": max(reached),
         "sources": list(sources), "out": None if out is None else str(out),
-        "path": None if path is None else [table.ids[node] for node in path],
+        "path": None if path is None else [edge_table.ids[node] for node in path],
     }  # fmt: skip
     if solution.status not in (lggd.Status.EXACT, lggd.Status.UNREACHABLE):
         terminal.say("The solver did not converge: some distances are too large. Use --solver marching.", "yellow")
-    distances = dict(zip(table.ids, values, strict=True))
+    distances = dict(zip(edge_table.ids, values, strict=True))
     # Not printed as JSON if they were written to a file.
-    finite = {name: json_number(value) for name, value in distances.items()} if out is None else None
+    finite = (
+        {name: value if math.isfinite(value) else None for name, value in distances.items()} if out is None else None
+    )
     terminal.answer(facts | {"distances": finite}, _tables(facts, distances))
 
 
-def _read_sources(table: EdgeTable, names: list[str], more: Path | None) -> dict[str, int]:
+def _read_sources(edge_table: EdgeTable, names: list[str], more: Path | None) -> dict[str, int]:
     from lggd.data.graph_files import read_id_file
 
-    sources = {name: table.number(name, "--source") for name in names}
+    sources = {name: edge_table.number(name, "--source") for name in names}
     if more is not None:
-        sources |= {name: table.number(name, "--sources-file") for name in read_id_file(more)}
+        sources |= {name: edge_table.number(name, "--sources-file") for name in read_id_file(more)}
     if not sources:
         raise InputError("--source", "be used at least once", "none", "Name a node to measure distances from.")
     return sources
 
 
-def _tables(facts: dict[str, Any], distances: dict[str, float]) -> list[Table | Text]:
-    shown = summary(
-        {
-            "nodes": f"{facts['nodes']:,}",
-            "edges": f"{facts['edges']:,} {'directed' if facts['directed'] else 'undirected'}",
-            "method": f"{facts['method']}, p = {facts['p']}",
-            "seconds": f"{facts['seconds']:.3g}",
-            "reachable": f"{facts['reachable']:,} of {facts['nodes']:,} nodes",
-            "max": f"{facts['max']:.6g}",
-        }
+def _tables(facts: dict[str, Any], distances: dict[str, float]) -> Iterator[Table | str]:
+    yield summary(
+        nodes=f"{facts['nodes']:,}",
+        edges=f"{facts['edges']:,} {'directed' if facts['directed'] else 'undirected'}",
+        method=f"{facts['method']}, p = {facts['p']}",
+        seconds=f"{facts['seconds']:.3g}",
+        reachable=f"{facts['reachable']:,} of {facts['nodes']:,} nodes",
+        max=f"{facts['max']:.6g}",
     )
-    rows = Table("node", "distance")
-    for name, value in islice(distances.items(), ROWS_SHOWN):
-        rows.add_row(Text(name), "unreachable" if math.isinf(value) else f"{value:.6g}")
+    first = islice(distances.items(), ROWS_SHOWN)
+    rows = ((name, "unreachable" if math.isinf(value) else f"{value:.6g}") for name, value in first)
+    yield table("node", "distance", rows=rows)
     more = len(distances) - ROWS_SHOWN
-    hint = "" if facts["out"] else "; write all of them with --out FILE"
-    sentences = {
-        f"… and {more:,} more{hint}": more > 0,
-        f"path  {' → '.join(facts['path'] or ())}": facts["path"] is not None,
-        f"Wrote {facts['out']}": facts["out"] is not None,
-    }
-    return [shown, rows, *(Text(sentence) for sentence, applies in sentences.items() if applies)]
+    if more > 0:
+        yield f"… and {more:,} more{'' if facts['out'] else '; write all of them with --out FILE'}"
+    if facts["path"] is not None:
+        yield "path  " + " → ".join(facts["path"])
+    if facts["out"] is not None:
+        yield f"Wrote {facts['out']}"

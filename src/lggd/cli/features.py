@@ -6,9 +6,6 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.table import Table
-from rich.text import Text
-
 from lggd.cli import options
 from lggd.cli.options import file, option
 from lggd.cli.terminal import Terminal, flags, summary
@@ -45,12 +42,10 @@ def features_command(
     graph.check()
     with terminal.working("Loading lggd"):
         from lggd.data.output_files import write_features
-        from lggd.data.table import TABLES, check_extension
-        from lggd.files import check_writable
+        from lggd.data.table import check_table_writable
         from lggd.runs.methods import build_model
         from lggd.runs.run import feature_names
-    check_extension(out, TABLES)
-    check_writable(out)
+    check_table_writable(out)
     chosen = options.chosen_device(device)
     with terminal.working(f"Reading {graph}"):
         run_input = graph.read(test_share=0)
@@ -63,22 +58,16 @@ def features_command(
         features.fit(data, callback=lambda progress: callback("", progress))
     names = feature_names(features, run_input.classes)
     write_features(out, run_input.ids, names, features.features(data).cpu())
-    facts = {
+    facts: dict[str, Any] = {
         "dataset": run_input.name, "method": method, "seed": seed, "nodes": len(run_input.ids),
         "preset": preset if method == "lggd" else None, "classes": run_input.classes,
         "labelled": int((features.labels_ >= 0).sum()), "features": names, "notes": list(run_input.notes),
         "seconds": time.perf_counter() - start, "out": str(out),
     }  # fmt: skip
-    terminal.answer(facts, _tables(facts))
-
-
-def _tables(facts: dict[str, Any]) -> list[Table | Text]:
     about = summary(
-        {
-            "graph": f"{facts['dataset']}: {facts['nodes']:,} nodes, {len(facts['classes'])} classes",
-            "labels": f"{facts['labelled']:,}",
-            "features": f"{len(facts['features']):,}, such as {facts['features'][0]!r}",
-            "seconds": f"{facts['seconds']:.3g}",
-        }
+        graph=f"{run_input.name}: {len(run_input.ids):,} nodes, {len(run_input.classes)} classes",
+        labels=f"{facts['labelled']:,}",
+        features=f"{len(names):,}, such as {names[0]!r}",
+        seconds=f"{facts['seconds']:.3g}",
     )
-    return [about, *(Text(note) for note in facts["notes"]), Text(f"Wrote {facts['out']}")]
+    terminal.answer(facts, [about, *run_input.notes, f"Wrote {out}"])

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.table import Column, Table
-from rich.text import Text
+from rich.table import Column
 
 from lggd.cli.options import Seed, command, file, option
-from lggd.cli.terminal import Terminal, flags, json_exponent, summary
+from lggd.cli.terminal import Terminal, flags, json_exponent, summary, table
 from lggd.errors import InputError
 from lggd.report.formatting import counted
 
@@ -67,12 +66,11 @@ def robustness_command(
         "edges": result.num_edges, "epsilon": epsilon, "seeds": seeds, "seed": seed,
         "seconds": round(time.perf_counter() - start, 3),
     }  # fmt: skip
-    table = Table("p", *(Column(f"n = {count}", justify="right") for count in result.extra_edges))
-    for p in result.distances:
-        table.add_row(f"{p:g}", *(f"{100 * mean:.2g} %" for mean in result.mean_change(p)))
+    columns = (Column(f"n = {count}", justify="right") for count in result.extra_edges)
+    rows = ([f"{p:g}", *(f"{100 * mean:.2g} %" for mean in result.mean_change(p))] for p in result.distances)
     title = f"Relative change after n wrong edges, mean of {counted(seeds, 'draw')}:"
     more = {"change": result.changes(), "out": str(out)}
-    terminal.answer(facts | more, [summary(facts), Text(title), table, Text(f"Wrote {out}")])
+    terminal.answer(facts | more, [summary(**facts), title, table("p", *columns, rows=rows), f"Wrote {out}"])
 
 
 @figure_app.command("geodesic")
@@ -115,7 +113,7 @@ def geodesic_command(
     }  # fmt: skip
     shown = facts | {"distance": f"{result.length:.6g}", "path": f"{len(result.path):,} pixels"}
     facts |= {"path": result.path.tolist(), "out": str(out)}
-    terminal.answer(facts, [summary(shown), Text(f"Wrote {out}")])
+    terminal.answer(facts, [summary(**shown), f"Wrote {out}"])
 
 
 def _read_pixel(text: str | None, flag: str) -> Pixel | None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 from rich.table import Table
-from rich.text import Text
 from typer import Argument
 
 from lggd.cli.options import command, file
-from lggd.cli.terminal import Terminal, summary
+from lggd.cli.terminal import Terminal, summary, table
+from lggd.report.formatting import counted
 
 LEAST_CERTAIN = 10
 PREDICTIONS = "predictions.csv"
 FLAGS = {"model": "MODEL"}
 
+NEW = "Write the new predictions to this file: .csv, .tsv or .parquet."
 MODEL = "Folder written by lggd run, or a saved model."
 ModelFolder = Annotated[Path, Argument(metavar="MODEL", help=MODEL, show_default=False)]
 
@@ -41,8 +43,10 @@ def predict_command(
         lggd predict out/digits --out predictions.csv
     """
     with terminal.working("Loading lggd"):
+        from lggd.data.table import check_table_writable
         from lggd.runs.saved_model import SavedModel
-    _check_table(out)
+    if out is not None:
+        check_table_writable(out)
     with terminal.working(f"Predicting with {model}"):
         saved = SavedModel(model)
         probabilities = saved.probabilities()
@@ -65,11 +69,7 @@ def add_labels_command(
     terminal: Terminal,
     model: ModelFolder,
     labels: Path = Argument(..., metavar="LABELS", help="Table of ids and labels: .csv, .tsv or .parquet."),
-    out: Path | None = file(
-        None,
-        "Write the new predictions to this file: .csv, .tsv or .parquet.",
-        show_default=f"{PREDICTIONS} next to the model",
-    ),
+    out: Path | None = file(None, NEW, show_default=f"{PREDICTIONS} next to the model"),
 ) -> None:
     """Add labels to a saved model and predict again, without training.
 
@@ -87,12 +87,14 @@ def add_labels_command(
         42,8
     """
     with terminal.working("Loading lggd"):
+        from lggd.data.table import check_table_writable
         from lggd.runs.saved_model import SavedModel
-    _check_table(out)
+    if out is not None:
+        check_table_writable(out)
     with terminal.working(f"Reading {model}"):
         saved = SavedModel(model)
-    written = _default_out(saved.folder) if out is None else out
-    _check_table(written)
+    within = saved.folder if saved.folder.name not in ("", "..") else saved.folder.resolve()
+    written = check_table_writable(within.parent / PREDICTIONS if out is None else out)
     with terminal.working(f"Adding {labels}"):
         added, probabilities = saved.add_labels(labels)
         if added.new:
@@ -106,50 +108,28 @@ def add_labels_command(
     terminal.answer(facts, _added(facts))
 
 
-def _default_out(folder: Path) -> Path:
-    parent = folder.parent if folder.name not in ("", "..") else folder.resolve().parent
-    return parent / PREDICTIONS
-
-
-def _check_table(out: Path | None) -> None:
-    from lggd.data.table import TABLES, check_extension
-    from lggd.files import check_writable
-
-    if out is not None:
-        check_extension(out, TABLES)
-        check_writable(out)
-
-
-def _predictions(facts: dict[str, Any]) -> list[Table | Text]:
-    about = summary(
-        {
-            "graph": f"{facts['dataset']}: {facts['nodes']:,} nodes, {len(facts['classes'])} classes",
-            "labels": f"{facts['labelled']:,}",
-        }
-    )
-    counts = Table("class", "nodes")
-    for name, count in facts["counts"].items():
-        counts.add_row(Text(name), f"{count:,}")
-    parts: list[Table | Text] = [about, counts]
+def _predictions(facts: dict[str, Any]) -> Iterator[Table | str]:
+    size = f"{facts['nodes']:,} nodes, {len(facts['classes'])} classes"
+    yield summary(graph=f"{facts['dataset']}: {size}", labels=f"{facts['labelled']:,}")
+    yield table("class", "nodes", rows=((name, f"{count:,}") for name, count in facts["counts"].items()))
     if facts["out"] is not None:
-        return [*parts, Text(f"Wrote {facts['out']}")]
-    if facts["least_certain"]:
-        uncertain = Table("node", "predicted", "second", title="Least certain", title_justify="left")
-        for row in facts["least_certain"]:
-            pairs = zip(row["classes"], row["probabilities"], strict=True)
-            uncertain.add_row(Text(row["node"]), *(Text(f"{name} {100 * p:.1f} %") for name, p in pairs))
-        parts.append(uncertain)
-    return [*parts, Text("Write all predictions with --out FILE.")]
+        yield f"Wrote {facts['out']}"
+        return
+    rows = []
+    for row in facts["least_certain"]:
+        pairs = zip(row["classes"], row["probabilities"], strict=True)
+        rows.append([row["node"], *(f"{name} {100 * p:.1f} %" for name, p in pairs)])
+    if rows:
+        yield table("node", "predicted", "second", rows=rows, title="Least certain")
+    yield "Write all predictions with --out FILE."
 
 
-def _added(facts: dict[str, Any]) -> list[Table | Text]:
+def _added(facts: dict[str, Any]) -> Iterator[Table | str]:
     known = "" if facts["new"] == facts["labels"] else f" of {facts['labels']:,}; the others were known"
-    about = summary(
-        {
-            "labels": f"{facts['new']:,} new{known}; {facts['labelled']:,} in total",
-            "changed": f"{facts['changed']:,} of {facts['nodes']:,} predictions",
-            "milliseconds": f"{facts['milliseconds']:.3g} to add and predict",
-            "history": f"{facts['additions']:,} addition{'s' * (facts['additions'] != 1)} so far",
-        }
+    yield summary(
+        labels=f"{facts['new']:,} new{known}; {facts['labelled']:,} in total",
+        changed=f"{facts['changed']:,} of {facts['nodes']:,} predictions",
+        milliseconds=f"{facts['milliseconds']:.3g} to add and predict",
+        history=f"{counted(facts['additions'], 'addition')} so far",
     )
-    return [about, Text(f"Wrote {facts['out']}" + (f" and {facts['model']}" if facts["new"] else ""))]
+    yield f"Wrote {facts['out']}" + (f" and {facts['model']}" if facts["new"] else "")

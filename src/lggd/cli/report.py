@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.text import Text
-
 from lggd.cli.options import Configs, command, file, folder
 from lggd.cli.terminal import Terminal, flags
 
@@ -37,4 +35,4 @@ def report_command(
     measured, missing = len(numbers["table1"]), len(numbers["missing"])
     below = sum(each["difference"] < 0 for each in numbers["deviations"])
     summary = f"Table 1: {measured} cells measured, {missing} missing, {below} below the paper by more than one sd"
-    terminal.answer(numbers, [Text(summary), Text(f"Wrote {page} and {len(numbers['figures'])} figures")])
+    terminal.answer(numbers, [summary, f"Wrote {page} and {len(numbers['figures'])} figures"])

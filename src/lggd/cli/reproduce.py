@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Column, Table
-from rich.text import Text
 from typer import Argument, Exit
 
 from lggd.cli import options
 from lggd.cli.options import folder, option
-from lggd.cli.terminal import FAILED, Terminal, flags
+from lggd.cli.terminal import FAILED, Terminal, flags, table
 from lggd.report.formatting import counted
 
 if TYPE_CHECKING:
@@ -100,27 +99,25 @@ def _progress_bars(terminal: Terminal) -> Iterator[JobListener]:
         yield start
 
 
-def _tables(facts: Mapping[str, Any]) -> list[Table | Text]:
-    parts: list[Table | Text] = []
+def _tables(facts: Mapping[str, Any]) -> Iterator[Table | str]:
     for experiment, group in groupby(facts["lines"], itemgetter("experiment")):
         lines = list(group)
-        parts += _accuracies(experiment, lines) if "test" in lines[0] else [_figure_numbers(line) for line in lines]
+        yield from _accuracies(experiment, lines) if "test" in lines[0] else map(_figure_numbers, lines)
     failed = f", {len(facts['failed'])} failed" if facts["failed"] else ""
-    return [*parts, Text(f"{facts['measured']} measured, {facts['reused']} found in {facts['results']}{failed}.")]
+    yield f"{facts['measured']} measured, {facts['reused']} found in {facts['results']}{failed}."
 
 
-def _accuracies(experiment: str, lines: Sequence[Mapping[str, Any]]) -> list[Table | Text]:
+def _accuracies(experiment: str, lines: Sequence[Mapping[str, Any]]) -> Iterator[Table | str]:
     """Test accuracies as mean ± standard deviation, one row per method and one column per dataset."""
     splits = sorted({len(line["test"]) for line in lines})
-    title = f"{experiment}: accuracy (%), {' or '.join(counted(count, 'split') for count in splits)}"
+    yield f"{experiment}: accuracy (%), {' or '.join(counted(count, 'split') for count in splits)}"
     datasets = list(dict.fromkeys(line["dataset"] for line in lines))
-    table = Table("row", *(Column(dataset, justify="right", no_wrap=True) for dataset in datasets))
+    columns = (Column(dataset, justify="right", no_wrap=True) for dataset in datasets)
     cells: dict[str, dict[str, str]] = {}
     for line in lines:
         cells.setdefault(_row_name(line), {})[line["dataset"]] = f"{line['mean']:.2f} ± {line['sd']:.2f}"
-    for name, cell in cells.items():
-        table.add_row(Text(name), *(cell.get(dataset, "") for dataset in datasets))
-    return [Text(title), table]
+    rows = ([name, *(cell.get(dataset, "") for dataset in datasets)] for name, cell in cells.items())
+    yield table("row", *columns, rows=rows)
 
 
 def _row_name(line: Mapping[str, Any]) -> str:
@@ -130,8 +127,8 @@ def _row_name(line: Mapping[str, Any]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _figure_numbers(line: Mapping[str, Any]) -> Text:
+def _figure_numbers(line: Mapping[str, Any]) -> str:
     if "change" not in line:
-        return Text(f"{line['experiment']}: distance {line['distance']:.6g}. Figure: {line['figure']}.")
+        return f"{line['experiment']}: distance {line['distance']:.6g}. Figure: {line['figure']}."
     changes = (f"p = {each['p']}, n = {each['extra_edges']}: {100 * each['mean']:.2g} %" for each in line["change"])
-    return Text(f"{line['experiment']}: relative change {'; '.join(changes)}. Figure: {line['figure']}.")
+    return f"{line['experiment']}: relative change {'; '.join(changes)}. Figure: {line['figure']}."

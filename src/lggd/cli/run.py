@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
-from rich.text import Text
 
 from lggd.cli import options
 from lggd.cli.options import folder, option
-from lggd.cli.terminal import Terminal, flags, summary
+from lggd.cli.terminal import Terminal, flags, summary, table
 
 if TYPE_CHECKING:
     from lggd.memory import Memory
@@ -118,37 +118,23 @@ def _report_memory(terminal: Terminal, needed: Memory | None) -> None:
         terminal.say(f"This may be too much. {REMEDY}", "yellow")
 
 
-def _tables(facts: dict[str, Any]) -> list[Table | Text]:
-    about = summary(
-        {
-            "graph": f"{facts['dataset']}: {facts['nodes']:,} nodes, {facts['edges']:,} edges, "
-            f"{len(facts['classes'])} classes",
-            "labels": f"{facts['labelled']:,} for training, {facts['heldout']:,} held out to measure accuracy",
-            "seconds": f"{facts['seconds']:.3g}",
-        }
+def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
+    size = f"{facts['nodes']:,} nodes, {facts['edges']:,} edges, {len(facts['classes'])} classes"
+    yield summary(
+        graph=f"{facts['dataset']}: {size}",
+        labels=f"{facts['labelled']:,} for training, {facts['heldout']:,} held out to measure accuracy",
+        seconds=f"{facts['seconds']:.3g}",
     )
-    parts: list[Table | Text] = [about, _comparison(facts)]
-    if facts["additions"]:
-        parts.append(_additions(facts["additions"]))
-    parts += [Text(note) for note in facts["notes"]]
-    return [*parts, Text(f"Wrote {facts['out']}: {', '.join(facts['files'])}")]
-
-
-def _comparison(facts: dict[str, Any]) -> Table:
-    table = Table("", "accuracy", "seconds to train")
-    accuracy = facts["accuracy"]
+    accuracy, rows = facts["accuracy"], []
     for part, title in facts["titles"].items():
         seconds = facts["training_seconds"][part]
         if seconds is not None:
-            shown = "unknown" if accuracy[part] is None else f"{accuracy[part]:.1f} %"
-            table.add_row(title, shown, f"{seconds:.3g}")
+            rows.append((title, "unknown" if accuracy[part] is None else f"{accuracy[part]:.1f} %", f"{seconds:.3g}"))
     if accuracy["reference"] is not None and accuracy["model"] is not None:
-        table.add_row("difference", f"{accuracy['model'] - accuracy['reference']:+.1f} points", "")
-    return table
-
-
-def _additions(additions: list[dict[str, Any]]) -> Table:
-    table = Table("labels", "accuracy", "milliseconds", title="More labels, without training", title_justify="left")
-    for row in additions:
-        table.add_row(f"{row['labels']:,}", f"{row['accuracy']:.1f} %", f"{row['milliseconds']:.3g}")
-    return table
+        rows.append(("difference", f"{accuracy['model'] - accuracy['reference']:+.1f} points", ""))
+    yield table("", "accuracy", "seconds to train", rows=rows)
+    if facts["additions"]:
+        steps = ((f"{s['labels']:,}", f"{s['accuracy']:.1f} %", f"{s['milliseconds']:.3g}") for s in facts["additions"])
+        yield table("labels", "accuracy", "milliseconds", rows=steps, title="More labels, without training")
+    yield from facts["notes"]
+    yield f"Wrote {facts['out']}: {', '.join(facts['files'])}"

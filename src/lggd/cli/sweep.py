@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
-from rich.text import Text
 
 from lggd.cli import options
 from lggd.cli.options import folder, option
-from lggd.cli.terminal import Terminal, flags
+from lggd.cli.terminal import Terminal, flags, table
 from lggd.errors import InputError
 from lggd.validation import check_name
 
@@ -78,7 +77,7 @@ def sweep_command(
     _check_equal_effort(terminal, choices, choose)
     files = _write(methods, choices) if choose else []
     found = {"trials": trials, "choices": list(map(_as_json, choices)), "files": list(map(str, files))}
-    terminal.answer(found, [_table(methods, choices), *(Text(f"Wrote {file}") for file in files)])
+    terminal.answer(found, [_table(methods, choices), *(f"Wrote {file}" for file in files)])
 
 
 def _check_optuna() -> None:
@@ -95,13 +94,11 @@ def _check_optuna() -> None:
 def _write(methods: Sequence[Method], choices: Sequence[Choice]) -> list[Path]:
     from lggd.compare.choices import write_chosen
 
-    files = []
-    for method in methods:
-        found = [choice for choice in choices if choice.slug == method.slug and choice.trials]
-        if found:
-            write_chosen(method.chosen_file, found)
-            files.append(method.chosen_file)
-    return files
+    found = {m.chosen_file: [choice for choice in choices if choice.slug == m.slug and choice.trials] for m in methods}
+    found = {path: chosen for path, chosen in found.items() if chosen}
+    for path, chosen in found.items():
+        write_chosen(path, chosen)
+    return list(found)
 
 
 def _check_equal_effort(terminal: Terminal, choices: Sequence[Choice], choose: bool) -> None:
@@ -119,20 +116,20 @@ def _check_equal_effort(terminal: Terminal, choices: Sequence[Choice], choose: b
 
 def _table(methods: Sequence[Method], choices: Sequence[Choice]) -> Table:
     names = {method.slug: f"{method.number} {method.name}" for method in methods}
-    table = Table("row", "dataset", "trials", "validation accuracy (%)", "chosen")
+    rows = []
     for choice in choices:
         best = "–" if choice.validation is None else f"{choice.validation:.2f}"
         states = [f"{count} {word}" for count, word in ((choice.pruned, "pruned"), (choice.failed, "failed")) if count]
         trials = f"{choice.trials}" + (f" ({', '.join(states)})" if states else "")
-        table.add_row(names[choice.slug], choice.dataset, trials, best, Text(_settings(choice)))
-    return table
+        rows.append((names[choice.slug], choice.dataset, trials, best, _settings(choice)))
+    return table("row", "dataset", "trials", "validation accuracy (%)", "chosen", rows=rows)
 
 
 def _settings(choice: Choice) -> str:
     if choice.settings is None:
         return f"none: {choice.reason}" if choice.reason else "none"
-    values = sorted(choice.settings.items())
-    return ", ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in values)
+    values = ((name, f"{v:.4g}" if isinstance(v, float) else v) for name, v in sorted(choice.settings.items()))
+    return ", ".join(f"{name} {value}" for name, value in values)
 
 
 def _as_json(choice: Choice) -> dict[str, Any]:

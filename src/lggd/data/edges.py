@@ -22,6 +22,7 @@ from lggd.data.table import (
     as_text,
     check_extension,
     find_column,
+    find_pair,
     read_graphml,
     read_table,
     reading,
@@ -32,8 +33,7 @@ from lggd.validation import listed, suggestion
 
 MATRIX = ".npz"
 # A first line with one name of each group is a header; case and "_" do not matter.
-SOURCE_NAMES = ("source", "src", "from", "node1")
-TARGET_NAMES = ("target", "dst", "to", "node2")
+END_NAMES = ("source", "src", "from", "node1"), ("target", "dst", "to", "node2")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +86,8 @@ def read_edge_file(path: str | Path, ids: Sequence[str] | None = None) -> EdgeTa
         if numbers is None:
             return _number_nodes(table, {as_text(cells[0]): k for k, (_, cells) in enumerate(nodes)}, complete=False)
     else:
-        table = read_table(path, lambda names: _find_ends(names) is not None)
+        table = read_table(path, lambda names: find_pair(names, *END_NAMES) is not None)
     return _number_nodes(table, numbers or {}, complete=ids is not None)
-
-
-def _find_ends(names: Sequence[str]) -> tuple[int, int] | None:
-    source, target = find_column(names, SOURCE_NAMES), find_column(names, TARGET_NAMES)
-    return None if source is None or target is None else (source, target)
 
 
 def _number_nodes(table: Table, numbers: dict[str, int], complete: bool) -> EdgeTable:
@@ -130,7 +125,7 @@ def _find_columns(table: Table) -> tuple[tuple[int, int], int | None]:
             remedy = "Name the columns in a first line such as source,target,weight, or check the delimiter."
             raise InputError(table.path, "have 2 or 3 columns (source, target, weight)", table.width, remedy)
         return (0, 1), 2 if table.width == 3 else None
-    ends = _find_ends(table.names)
+    ends = find_pair(table.names, *END_NAMES)
     if ends is None:
         rule = "have a column named source and one named target"
         raise InputError(table.path, rule, listed(table.names), "Rename them.")

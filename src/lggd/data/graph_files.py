@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from lggd.data.edges import EdgeTable, read_edge_file
 from lggd.data.nodes import ID_NAMES, NodeTable, read_node_file
-from lggd.data.table import GRAPHML, as_text, find_column, read_table, reading
+from lggd.data.table import GRAPHML, as_text, find_pair, read_table, reading
 from lggd.errors import InputError
 from lggd.files import check_readable
 from lggd.graph import Graph
@@ -149,8 +149,8 @@ def read_label_file(
 
     The file has columns named id (or node, name) and label (or class), or two columns in that order without a header.
     """
-    table = read_table(path, lambda names: _label_columns(names) is not None)
-    columns = _label_columns(table.names or ())
+    table = read_table(path, lambda names: find_pair(names, ID_NAMES, LABEL_NAMES) is not None)
+    columns = find_pair(table.names or (), ID_NAMES, LABEL_NAMES)
     if columns is None:
         if table.width not in (0, 2):
             remedy = "Name the columns in a first line: id,label."
@@ -176,8 +176,3 @@ def read_label_file(
     if not found:
         raise table.empty_error("label", "Write lines such as a,red.")
     return np.array(list(found), np.int64), np.array([label for label, _ in found.values()], np.int64)
-
-
-def _label_columns(names: Sequence[str]) -> tuple[int, int] | None:
-    ids, labels = find_column(names, ID_NAMES), find_column(names, LABEL_NAMES)
-    return None if ids is None or labels is None else (ids, labels)

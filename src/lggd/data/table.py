@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lggd.errors import InputError
-from lggd.files import check_readable
+from lggd.files import check_readable, check_writable
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 PARQUET, GRAPHML = ".parquet", ".graphml"
@@ -91,10 +91,22 @@ def check_extension(path: str | Path, allowed: Sequence[str]) -> str:
     return extension
 
 
+def check_table_writable(path: str | Path) -> Path:
+    """Returns the path if a table can be written there. Call it before a long computation."""
+    check_extension(path, TABLES)
+    return check_writable(path)
+
+
 def find_column(names: Sequence[str], known: Sequence[str]) -> int | None:
     """Returns the index of the column with the first `known` name that occurs, ignoring case and underscores."""
     normalized = [str(name).lower().replace("_", "") for name in names]
     return next((normalized.index(name) for name in known if name in normalized), None)
+
+
+def find_pair(names: Sequence[str], *known: Sequence[str]) -> tuple[int, int] | None:
+    """Returns the indices of two columns by their `known` names, or None if one is missing."""
+    first, second = (find_column(names, group) for group in known)
+    return None if first is None or second is None else (first, second)
 
 
 def as_text(cell: Cell) -> str:
@@ -117,14 +129,14 @@ def as_number(cell: Cell) -> float:
 
 @contextmanager
 def reading(path: Path | str, rule: str, *kinds: type[Exception], remedy: str = "") -> Iterator[None]:
-    """Turns errors of these kinds into one about the file; text must be UTF-8."""
+    """Turns errors of these kinds, and otherwise of text that is not UTF-8, into one about the file."""
     try:
         yield
+    except kinds as error:
+        raise InputError(path, rule, but=f"reading it failed: {error}", remedy=remedy) from error
     except UnicodeDecodeError as error:
         byte = f"the byte 0x{error.object[error.start]:02x}"
         raise InputError(path, "be UTF-8 text", byte, "Save it in that encoding.") from error
-    except kinds as error:
-        raise InputError(path, rule, but=f"reading it failed: {error}", remedy=remedy) from error
 
 
 def _text_rows(path: Path, delimiter: str) -> Iterator[Row]:

@@ -35,7 +35,7 @@ class Line:
     best: int | None = None
 
     @property
-    def path_attributes(self) -> str:
+    def attributes(self) -> str:
         return f'class="{"line dashed" if self.dashed else "line"}" style="stroke:{self.colour}"'
 
 
@@ -67,13 +67,6 @@ class Axis:
         return cls(low, high, tuple(k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)))
 
     @classmethod
-    def of_powers(cls, low: float, high: float) -> Axis:
-        """A logarithmic axis for positive numbers."""
-        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-        ticks = tuple(10.0**k for k in range(first, last + 1, math.ceil((last - first) / 5)))
-        return cls(10.0**first, 10.0**last, ticks, logarithmic=True)
-
-    @classmethod
     def for_lines(cls, lines: Sequence[Line]) -> Axis | None:
         """An axis for the values of all lines; None if there is no finite value."""
         values = np.concatenate([line.y[np.isfinite(line.y)] for line in lines])
@@ -81,7 +74,9 @@ class Axis:
             return None
         low, high = float(values.min()), float(values.max())
         if low > 0 and high > MAX_LINEAR_RATIO * low:
-            return cls.of_powers(low, high)
+            first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+            ticks = tuple(10.0**k for k in range(first, last + 1, math.ceil((last - first) / 5)))
+            return cls(10.0**first, 10.0**last, ticks, logarithmic=True)
         return cls.around(0.0 if 0 <= low < high / 3 else low, high)
 
     def percent(self, value: float) -> float:
@@ -133,7 +128,7 @@ def line_chart(lines: Sequence[Line], x_label: str, y_label: str, summary: str, 
 
 def _legend(lines: Sequence[Line]) -> str:
     items = "".join(
-        f'<li><svg class="key" viewBox="0 0 22 10" aria-hidden="true"><path {line.path_attributes} d="M1 5H21"/></svg>'
+        f'<li><svg class="key" viewBox="0 0 22 10" aria-hidden="true"><path {line.attributes} d="M1 5H21"/></svg>'
         f"{escape_text(line.name)}</li>"
         for line in lines
     )
@@ -150,7 +145,7 @@ def _draw_line(line: Line, horizontal: Axis, vertical: Axis, dots: bool) -> str:
         points = [point(k) for k in part[_reduced(line.y[part])]]
         # A path of length 0 is drawn as a dot: a single value between gaps remains visible.
         path += f"M{points[0]}h0" if len(points) == 1 else "M" + "L".join(points) if points else ""
-    drawn = f'<path {line.path_attributes} data-name="{escape_text(line.name)}" d="{path}"/>'
+    drawn = f'<path {line.attributes} data-name="{escape_text(line.name)}" d="{path}"/>'
     stroke = f'style="stroke:{line.colour}"'
     drawn += "".join(f'<path class="dot" {stroke} d="M{point(k)}h0"/>' for k in finite.tolist() if dots)
     if line.best is not None and np.isfinite(line.y[line.best]):
@@ -169,7 +164,7 @@ def _reduced(values: Floats) -> NDArray[np.int64]:
 
 
 def curve_cards(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
-    """Returns one card per stage with recorded values."""
+    """One card per stage with recorded values."""
     return "".join(_card(stage, measures) for stage, measures in curves.items() if any(map(len, measures.values())))
 
 
@@ -224,8 +219,7 @@ def _variant(measure: str) -> str:
 
 
 def _in_percent(line: Line) -> Line:
-    finite = line.y[np.isfinite(line.y)]
-    return replace(line, y=line.y * 100) if len(finite) and finite.max() <= 1 else line
+    return replace(line, y=line.y * 100) if line.y[np.isfinite(line.y)].max(initial=-np.inf) <= 1 else line
 
 
 def _best_epochs(losses: list[Line], accuracies: list[Line]) -> dict[str, int]:
@@ -237,8 +231,8 @@ def _best_epochs(losses: list[Line], accuracies: list[Line]) -> dict[str, int]:
 
 
 def _mark_best(line: Line, best: Mapping[str, int]) -> Line:
-    epoch = best.get(_variant(line.name))
-    return replace(line, best=epoch) if VALIDATION in line.name and epoch is not None and epoch < len(line.y) else line
+    epoch = best.get(_variant(line.name), len(line.y))
+    return replace(line, best=epoch) if VALIDATION in line.name and epoch < len(line.y) else line
 
 
 def _describe_best(best: Mapping[str, int], lines: list[Line]) -> str:
@@ -248,7 +242,6 @@ def _describe_best(best: Mapping[str, int], lines: list[Line]) -> str:
     if not best:
         return ""
     (epoch,) = best.values()
-    value = next((line.y[epoch] for line in lines if line.best == epoch), None)
-    is_accuracy = "accuracy" in lines[0].name
-    reached = "" if value is None else f": {percent(value) if is_accuracy else 'loss ' + number(value)}"
-    return f"; best validation at {epoch + 1:,}{reached}"
+    reached = [line.y[epoch] for line in lines if line.best == epoch][:1]
+    shown = "".join(f": {percent(y) if 'accuracy' in lines[0].name else 'loss ' + number(y)}" for y in reached)
+    return f"; best validation at {epoch + 1:,}{shown}"

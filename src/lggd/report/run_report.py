@@ -24,6 +24,7 @@ UNKNOWN = -1
 UNCERTAIN_NODES = 20
 # Tolerance for rounding in float32.
 ROUNDING = 1e-4
+PERCENT, DURATION = "be a percentage, 0 to 100", "be a duration from 0"
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class LabelAddition:
 
     def __post_init__(self) -> None:
         check_int("labels", self.labels, minimum=0)
-        _check_percent("accuracy", self.accuracy)
-        _check_duration("milliseconds", self.milliseconds)
+        check_real("accuracy", self.accuracy, 0, 100, rule=PERCENT)
+        check_real("milliseconds", self.milliseconds, 0, closed="left", rule=DURATION)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +115,9 @@ class RunReport:
             raise InputError("accuracy", 'have the keys "model" and "reference"', sorted(self.accuracy))
         for name, value in self.accuracy.items():
             if value is not None:
-                _check_percent(f'accuracy["{name}"]', value)
+                check_real(f'accuracy["{name}"]', value, 0, 100, rule=PERCENT)
         check_int("num_edges", self.num_edges, minimum=0)
-        _check_duration("seconds", self.seconds)
+        check_real("seconds", self.seconds, 0, closed="left", rule=DURATION)
         try:
             datetime.fromisoformat(self.created)
         except ValueError as error:
@@ -157,7 +158,6 @@ class RunReport:
         return None if model is None or reference is None else model - reference
 
     def name_of(self, node: int) -> str:
-        """Returns the id of a node, or its number."""
         return str(node if self.ids is None else self.ids[node])
 
     @cached_property
@@ -182,11 +182,3 @@ class RunReport:
     def least_certain(self, count: int = UNCERTAIN_NODES) -> list[int]:
         """Returns the nodes with the smallest margin between their two most probable classes, unlabelled ones first."""
         return list(np.lexsort((self.margin, self.labels != UNKNOWN))[:count].tolist())
-
-
-def _check_percent(name: str, value: float) -> None:
-    check_real(name, value, 0, 100, rule="be a percentage, 0 to 100")
-
-
-def _check_duration(name: str, value: float) -> None:
-    check_real(name, value, 0, math.inf, closed="left", rule="be a duration from 0")
