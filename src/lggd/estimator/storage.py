@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,6 +37,8 @@ _KINDS: dict[str, type[Any]] = {
         PropagatedMLP, RK4, SSPRK3,
     )
 }  # fmt: skip
+# Models of rooms above this one that are not `NodeClassifier`s, by the module whose `restored` loads them.
+_LOADED_BY = {"KNNGraphClassifier": "lggd.sklearn"}
 
 
 def saveable(kind: Kind) -> Kind:
@@ -65,20 +68,20 @@ def save_model(model: NodeClassifier, folder: str | Path) -> None:
         write_json(temporary / SETTINGS_FILE, settings)
 
 
-def load_model(folder: str | Path, **modules: nn.Module) -> Any:
+def load_model(folder: str | Path, **modules: Any) -> Any:
     """Load a saved model of any kind, ready to predict.
 
     Parameters
     ----------
     folder : str or Path
         The folder that `save` wrote.
-    **modules : torch.nn.Module
-        Custom modules that the model was fitted with, by the name of their setting: `backbone=…`,
-        `initial=…`. Only their parameters are saved.
+    **modules : torch.nn.Module or callable
+        Custom modules and functions that the model was fitted with, by the name of their setting: `backbone=…`,
+        `initial=…`, `metric=…`. Only the parameters of modules are saved.
 
     Returns
     -------
-    The model: an `LGGDClassifier`, `LGGDPlus`, `LGGD`, `GGD` or a baseline.
+    The model: an `LGGDClassifier`, `LGGDPlus`, `LGGD`, `GGD`, a baseline or a `KNNGraphClassifier`.
 
     Raises
     ------
@@ -98,6 +101,9 @@ def load_model(folder: str | Path, **modules: nn.Module) -> Any:
     settings = read_settings(folder)
     path = folder / SETTINGS_FILE
     graph_path = folder / GRAPH_FILE
+    kind = settings["model"].get("kind") if isinstance(settings.get("model"), dict) else None
+    if isinstance(kind, str) and kind in _LOADED_BY:
+        return import_module(_LOADED_BY[kind]).restored(folder, settings, modules)
     try:
         model = from_plain(settings["model"], "model", modules)
         model.check_settings()
@@ -160,6 +166,8 @@ def to_plain(value: Any, name: str) -> Any:
     """Settings as JSON types; errors refer to them by `name`."""
     if isinstance(value, nn.Module):
         return {"kind": "module", "class": type(value).__qualname__}
+    if isinstance(value, type) and value.__name__ in _KINDS:
+        return {"kind": "class", "class": value.__name__}
     if isinstance(value, Enum):
         return {"kind": type(value).__name__, "value": value.value}
     if is_dataclass(value) and not isinstance(value, type):
@@ -184,7 +192,7 @@ def to_plain(value: Any, name: str) -> Any:
     raise InputTypeError(name, "be a setting that can be saved", type(value).__name__, remedy)
 
 
-def from_plain(plain: Any, name: str, modules: Mapping[str, nn.Module]) -> Any:
+def from_plain(plain: Any, name: str, modules: Mapping[str, Any]) -> Any:
     """The settings that `to_plain` wrote; `modules` are the user's modules, by the name of their setting."""
     if isinstance(plain, list):
         return tuple(from_plain(entry, name, modules) for entry in plain)
@@ -195,9 +203,11 @@ def from_plain(plain: Any, name: str, modules: Mapping[str, nn.Module]) -> Any:
         return float(plain["value"])
     if kind == "module":
         if name not in modules:
-            clause = f"the model was fitted with a custom module, {plain.get('class')}: only parameters are saved"
+            clause = f"the model was fitted with {plain.get('class')}, custom code of which only parameters are saved"
             raise InputError(name, "be passed to load", but=clause)
         return modules[name]
+    if kind == "class":
+        return _KINDS[plain["class"]]
     if kind not in _KINDS:
         raise InputError(name, f"be one of {', '.join(sorted(_KINDS))}", repr(kind), "Was it saved by a newer version?")
     if issubclass(_KINDS[kind], Enum):

@@ -29,15 +29,14 @@ class AddedLabels:
 
 
 class SavedModel:
-    """A model in a folder, or in the folder `model` of a run."""
+    """A model in a folder, or in the folder `model` of a run or of a classifier of samples."""
 
     def __init__(self, path: str | Path) -> None:
         path = Path(path)
         inside = path / "model"
-        is_run = not (path / storage.SETTINGS_FILE).is_file() and (inside / storage.SETTINGS_FILE).is_file()
-        self.folder = inside if is_run else path
+        self.folder = inside if (inside / storage.SETTINGS_FILE).is_file() else path
         self.model = load_model(self.folder)
-        self.dataset = str(self.model.metadata_.get("dataset") or self.folder.resolve().name)
+        self.dataset = str(self.model.metadata_.get("dataset") or path.resolve().name)
         self.ids = self._names("ids", len(self.model.labels_))
         self.classes = self._names("classes", self.model.num_classes_)
 
