@@ -1,4 +1,4 @@
-"""The inputs of a fit: data, labels and seed."""
+"""The inputs of a fit: data and seed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from lggd.errors import InputTypeError, NotSymmetricError
-from lggd.estimator.labels import Labels
 from lggd.graph import Graph
 
 # The attributes of PyG data that a model depends on, besides the labels.
@@ -33,13 +32,12 @@ class GraphInput:
 class FitTask:
     """The inputs of the fit of one model.
 
-    `labels` and `seed` are set where an outer model has chosen them. `name` identifies the model in errors and curves,
-    "" for the only one, and `prefix` begins the names of its training stages.
+    `seed` is set where an ensemble has chosen it. `name` identifies the model in errors and curves, "" for the only
+    one, and `prefix` begins the names of its training stages.
     """
 
     data: Any
     inputs: GraphInput
-    labels: Labels | None = None
     seed: int | torch.Generator | None = None
     name: str = ""
     prefix: str = ""
@@ -75,10 +73,10 @@ def read_graph(data: Any) -> Graph:
         raise error.replace(argument="data.edge_index", remedy=remedy) from error
 
 
-def input_tensors(data: Any) -> list[Tensor | None]:
+def input_tensors(data: Any) -> tuple[Tensor | None, ...]:
     """The tensors of the data that distances depend on, besides the labels."""
     named = (getattr(data, name, None) for name in INPUTS)
-    return [value if isinstance(value, Tensor) else None for value in named]
+    return tuple(value if isinstance(value, Tensor) else None for value in named)
 
 
 def without_labels(data: Any) -> Any:
@@ -94,7 +92,7 @@ def same_inputs(one: Any, other: Any) -> bool:
     if one is other:
         return True
     same_size = getattr(one, "num_nodes", None) == getattr(other, "num_nodes", None)
-    return same_size and all(map(equal, input_tensors(one), input_tensors(other)))
+    return same_size and equal(input_tensors(one), input_tensors(other))
 
 
 def equal(one: Any, other: Any) -> bool:

@@ -153,9 +153,6 @@ def without_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
-# -- settings -------------------------------------------------------------------------------------------------------
-
-
 def to_plain(value: Any, name: str) -> Any:
     """Settings as JSON types; errors refer to them by `name`."""
     if isinstance(value, nn.Module):
@@ -230,9 +227,6 @@ def read_settings(folder: Path) -> dict[str, Any]:
         remedy = "Load it with the version of lggd that saved it."
         raise InputError(str(path), f"be of format version {VERSION}", content.get("version"), remedy)
     return content
-
-
-# -- tensors --------------------------------------------------------------------------------------------------------
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

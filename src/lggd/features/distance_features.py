@@ -81,8 +81,6 @@ class DistanceFeatures(NodeClassifier):
         if not 0 <= self.validation < 1:
             raise InputError("validation", "be a fraction in [0, 1)", self.validation)
 
-    # -- fitting --------------------------------------------------------------------------------------------------
-
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         graph, seed = task.graph, read_seed(seed)
         self._start(task.data, labels.num_classes)
@@ -98,8 +96,6 @@ class DistanceFeatures(NodeClassifier):
     @property
     def _held_out(self) -> float:
         return self.validation
-
-    # -- features -------------------------------------------------------------------------------------------------
 
     def transform(self, data: Any) -> Any:
         """Return a shallow copy of the data with the features in `x`, or in `attr_name` where that is set.
@@ -175,8 +171,6 @@ class DistanceFeatures(NodeClassifier):
     def _names(self) -> list[str]:
         names = [f"class {k}, t={t:g}" for t in check_times(self.times) for k in range(self.num_classes_)]
         return names + ["reachable"] * self.reachable
-
-    # -- files ----------------------------------------------------------------------------------------------------
 
     def _learned_state(self) -> dict[str, Tensor]:
         return {}

@@ -123,11 +123,7 @@ class DistanceRequest(TrainingRequest):
 
     @classmethod
     def train(
-        cls,
-        requests: Sequence[DistanceRequest],
-        stage: str,
-        callback: Callback | None,
-        checkpoint: Checkpoint | None,
+        cls, requests: Sequence[DistanceRequest], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
     ) -> list[tuple[DistanceProblems, History]]:
         """Learns the distances of all requests; returns the problems and curves of each."""
         first = requests[0]
@@ -173,11 +169,7 @@ class DistanceProblems:
         return [*self.networks.parameters(), *self.equation.parameters()]
 
     def learn(
-        self,
-        requests: Sequence[DistanceRequest],
-        stage: str,
-        callback: Callback | None,
-        checkpoint: Checkpoint | None,
+        self, requests: Sequence[DistanceRequest], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
     ) -> list[History]:
         """Trains all problems and loads the best state of each; returns the curves of each model."""
         first = requests[0]

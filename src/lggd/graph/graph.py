@@ -52,8 +52,6 @@ class Graph:
     def __init__(self, layout: Layout, dtype: torch.dtype) -> None:
         self._native, self._dtype = layout, dtype
 
-    # -- constructors -------------------------------------------------------------------------------------------
-
     @classmethod
     def from_edges(
         cls,
@@ -258,8 +256,6 @@ class Graph:
         csr, dtype = read_edge_list(rows, weight, len(order), symmetrize=Symmetrize.MAX, dtype=dtype)
         return cls(Layout(csr, order), dtype)
 
-    # -- properties ---------------------------------------------------------------------------------------------
-
     @property
     def num_nodes(self) -> int:
         return self._native.csr.num_nodes
@@ -342,8 +338,6 @@ class Graph:
             return native
         order = ordering.cuthill_mckee(native.csr)
         return Layout(native.csr.permuted(order)[0], order)
-
-    # -- conversion ---------------------------------------------------------------------------------------------
 
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device; the graph itself if it is already there."""

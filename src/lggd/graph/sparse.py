@@ -107,8 +107,6 @@ class SparsePattern:
             )
         return self._repeated[times]
 
-    # -- Reductions of values [E, B] by row or column: without atomics, so the same bits in every run ----------------
-
     def row_max(self, values: Tensor) -> Tensor:
         """The largest value of each row, `[R, B]`; every row must have an entry."""
         return _segment_reduce(values, "max", self.row_starts)
@@ -192,10 +190,8 @@ class SparseMatrix:
         product: Tensor = _Product.apply(self.values, x, self)  # type: ignore[no-untyped-call]
         return product
 
-    # -- On a CPU, without autograd, into preallocated memory --------------------------------------------------------
-
     def multiply(self, x: Tensor, bias: Tensor, out: Tensor) -> None:
-        """out ← M x + bias, from `[C, B]` and `[B]`; with an empty bias, out ← out + M x."""
+        """out ← M x + bias on a CPU, from `[C, B]` and `[B]`, without autograd; with an empty bias, out ← out + M x."""
         _multiply(self.pattern._arrays[0], self.values, x, bias, out)
 
     def multiply_transposed(self, x: Tensor, out: Tensor) -> None:

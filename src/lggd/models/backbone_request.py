@@ -10,9 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lggd.backbones import Backbone, build_seeded, trainable_backbones
-from lggd.estimator.fit_task import FitTask
-from lggd.estimator.labels import Labels
-from lggd.estimator.passes import TrainingRequest, curves_of
+from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.engine import Engine, train
 from lggd.training.optimization import Optimization
@@ -60,11 +58,7 @@ class BackboneRequest(TrainingRequest):
 
     @classmethod
     def train(
-        cls,
-        requests: Sequence[BackboneRequest],
-        stage: str,
-        callback: Callback | None,
-        checkpoint: Checkpoint | None,
+        cls, requests: Sequence[BackboneRequest], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
     ) -> list[tuple[list[nn.Module], History]]:
         """Trains the backbones of all requests; returns the modules in their best states and the curves of each."""
         first, members = requests[0], len(requests[0].seeds)

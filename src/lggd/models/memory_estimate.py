@@ -7,10 +7,9 @@ from typing import Any
 import torch
 
 from lggd.errors import InputTypeError
-from lggd.estimator.labels import Labels
+from lggd.estimator import Labels
+from lggd.features import GGD, LGGD
 from lggd.features.distance_problems import horizons
-from lggd.features.ggd import GGD
-from lggd.features.lggd import LGGD
 from lggd.features.training_memory import training_memory
 from lggd.graph import Graph
 from lggd.memory import Memory
