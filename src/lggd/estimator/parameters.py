@@ -11,12 +11,7 @@ from lggd.validation import listed, suggestion
 
 
 def get_params(choice: Any, deep: bool = True) -> dict[str, Any]:
-    """The fields of a dataclass by name, and with `deep` those of nested dataclasses as "outer__inner".
-
-    >>> from lggd.training.optimization import Optimization
-    >>> get_params(Optimization())["lr"]
-    0.01
-    """
+    """The fields of a dataclass by name, and with `deep` those of nested dataclasses as "outer__inner"."""
     params: dict[str, Any] = {}
     for field in fields(choice):
         value = params[field.name] = getattr(choice, field.name)

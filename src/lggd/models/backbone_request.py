@@ -47,7 +47,7 @@ class BackboneRequest(TrainingRequest):
     def names(self) -> list[str]:
         """The names of the networks in errors and curves."""
         if len(self.seeds) == 1:
-            return [self.name]
+            return [self.task.name]
         return [self.task.member(k, seed).name for k, seed in enumerate(self.seeds)]
 
     def key(self) -> tuple[Any, ...]:

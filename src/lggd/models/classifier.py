@@ -35,9 +35,8 @@ class LGGDClassifier(NodeClassifier):
         The network that predicts classes from features. A module of your own is called as `module(x, edge_index)` and
         must return logits `[N, K]`. None predicts the nearest class by distance.
     optimization : Optimization
-        How the backbone is trained.
     seed : int or torch.Generator
-        Random seed of the backbone.
+        Of the backbone; features have their own.
 
     Attributes
     ----------

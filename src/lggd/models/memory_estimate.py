@@ -39,7 +39,6 @@ def estimate_memory(
     graph : Graph or torch_geometric.data.Data
         The graph of an evolution; or, with a `model`, the data with `y` and `x` to fit it to.
     model : LGGD, GGD or LGGDClassifier, optional
-        The model to fit.
     models : int
         Number of such models fitted together.
     columns, outputs : int
@@ -47,7 +46,6 @@ def estimate_memory(
     gradient_steps : int
         Number of time steps if gradients are needed, otherwise 0.
     scheme : Euler, SSPRK3 or RK4
-        Time stepping scheme of an evolution.
     dtype : torch.dtype
         torch.float32 or torch.float64.
 
@@ -74,8 +72,7 @@ def estimate_memory(
     features: Any = model.features if isinstance(model, LGGDClassifier) else model
     check_instance("model", features, (LGGD, GGD), "LGGD(), GGD() or a classifier with such features")
     if isinstance(graph, Graph) or not hasattr(graph, "edge_index"):
-        rule = "be PyG data with labels if model is not None"
-        raise InputTypeError("graph", rule, type(graph).__name__)
+        raise InputTypeError("graph", "be PyG data with labels if model is not None", type(graph).__name__)
     data, classes = graph, Labels.read(graph).num_classes
     graph = Graph.from_pyg(data, dtype=torch.float32)
     if isinstance(features, GGD):

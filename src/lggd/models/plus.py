@@ -49,7 +49,6 @@ class Ensemble(_MetaModel):
     model : NodeClassifier
         The model to copy; its own seed is not used.
     members : int
-        Number of copies.
     seed : int or torch.Generator
         Random seed, from which the seeds of the members are drawn.
 
@@ -126,7 +125,6 @@ class SelfTraining(_MetaModel):
     Parameters
     ----------
     model : NodeClassifier
-        The model to fit.
     fraction : float
         Fraction of the nodes predicted as each class whose predictions are added; 0 adds none.
     rounds : int
@@ -223,7 +221,6 @@ class LGGDPlus(NodeClassifier):
     Parameters
     ----------
     features : SelfTraining, Ensemble, LGGD or GGD
-        The distances to learn.
     readout : MeanReadout, NearestClass or BackboneReadout
         How to predict classes from the distances.
     seed : int or torch.Generator

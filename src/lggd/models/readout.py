@@ -68,7 +68,6 @@ class BackboneReadout(Readout):
     Parameters
     ----------
     backbone : GCN, GAT, ChebNet or JKNet
-        The network that predicts classes from features.
     members : int
         Number of networks to train, with different seeds.
     use_features, use_x : bool
@@ -77,7 +76,6 @@ class BackboneReadout(Readout):
     diffusion : DiffusionGraph or None
         The graph on which the networks operate; None uses that of the data.
     optimization : Optimization
-        How the networks are trained.
     """
 
     backbone: Backbone = GCN()
@@ -151,7 +149,6 @@ class MeanReadout(Readout):
     Parameters
     ----------
     readouts : tuple of readouts
-        The readouts to average.
     """
 
     readouts: tuple[Readout, ...] = field(default_factory=lambda: (BackboneReadout(), NearestClass()))

@@ -22,8 +22,8 @@ from lggd.graph.layout import CPU, Layout
 from lggd.kernels import Field, backend_for
 from lggd.solvers.solution import Solution, Statistics, Status
 
-# solve(starts, slowness [N] or [1], u [N]) fills u, which is inf initially, and returns the number of sweeps or 0.
-SolveColumn = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
+# solve(starts, slowness [N] or [1], u [N]) fills u, which is inf initially, and returns the number of sweeps or None.
+SolveColumn = Callable[[np.ndarray, np.ndarray, np.ndarray], int | None]
 
 
 class Incoming(NamedTuple):
@@ -90,14 +90,13 @@ class EikonalProblem:
         slowness = np.ascontiguousarray(self.slowness.T)
 
         def work(k: int) -> int:
-            return solve(self.starts[self.bounds[k] : self.bounds[k + 1]], slowness[k % len(slowness)], out[k])
+            starts = self.starts[self.bounds[k] : self.bounds[k + 1]]
+            return solve(starts, slowness[k % len(slowness)], out[k]) or 0
 
         if self.columns == 1:
-            sweeps = [work(0)]
-        else:
-            with ThreadPoolExecutor(min(numba.get_num_threads(), self.columns)) as threads:
-                sweeps = list(threads.map(work, range(self.columns)))
-        return torch.from_numpy(out).T, max(sweeps)
+            return torch.from_numpy(out).T, work(0)
+        with ThreadPoolExecutor(min(numba.get_num_threads(), self.columns)) as threads:
+            return torch.from_numpy(out).T, max(threads.map(work, range(self.columns)))
 
     def solution(self, by_row: Tensor, solver: Solver, sweeps: int | None = None, converged: bool = True) -> Solution:
         """The solution with these values by row `[N, K]`, its status and its statistics."""

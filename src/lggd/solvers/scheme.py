@@ -58,11 +58,6 @@ class Euler(_FixedStep):
         The step in time; None takes the largest one within the monotone limit.
     force : bool
         Allows a step above the stable limit.
-
-    Examples
-    --------
-    >>> Euler(step=0.5)
-    Euler(step=0.5, force=False)
     """
 
     stable: ClassVar[float] = 2.0
