@@ -144,13 +144,9 @@ class Depth:
 
 
 def depth(
-    graph: Graph,
-    *,
-    p: float = 1,
-    potential: Potential | None = None,
-    candidates: NodeSet | None = None,
+    graph: Graph, *, p: float = 1, potential: Potential | None = None, candidates: NodeSet | None = None,
     generator: torch.Generator | None = None,
-) -> Depth:
+) -> Depth:  # fmt: skip
     """The p-eikonal data depth of Calder and Ettehad: closeness to the median, the node closest to all others.
 
     Parameters

@@ -36,7 +36,6 @@ class NodeClassifier(ABC):
     labels_ : Tensor
         The labels in use, int64 `[N]`, -1 for unlabelled nodes.
     num_classes_ : int
-        The number of classes K.
     history_ : dict
         Training curves by stage: `history_["backbone"]["train_loss"]` holds one value per epoch.
     additions_ : list of dict

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 import torch
@@ -16,28 +17,17 @@ from lggd.graph import Graph
 INPUTS = ("x", "edge_index", "edge_weight", "edge_attr")
 
 
-class GraphInput:
-    """The graph and the node features of some data, without the labels; the `Graph` is built once, when needed."""
-
-    def __init__(self, data: Any) -> None:
-        self.data = data
-
-    @cached_property
-    def graph(self) -> Graph:
-        """The graph, which must be symmetric."""
-        return read_graph(self.data)
-
-
 @dataclass(frozen=True, eq=False)
 class FitTask:
     """The inputs of the fit of one model.
 
-    `seed` is set where an ensemble has chosen it. `name` identifies the model in errors and curves, "" for the only
-    one, and `prefix` begins the names of its training stages.
+    `inputs` builds the graph once, when needed: tasks whose data differ in labels alone share it. `seed` is set where
+    an ensemble has chosen it. `name` identifies the model in errors and curves, "" for the only one, and `prefix`
+    begins the names of its training stages.
     """
 
     data: Any
-    inputs: GraphInput
+    inputs: Callable[[], Graph]
     seed: int | torch.Generator | None = None
     name: str = ""
     prefix: str = ""
@@ -46,11 +36,11 @@ class FitTask:
     def read(cls, data: Any, name: str = "") -> FitTask:
         """The task of a model that is fitted on its own."""
         check_data(data)
-        return cls(data, GraphInput(data), name=name)
+        return cls(data, cache(lambda: read_graph(data)), name=name)
 
     @property
     def graph(self) -> Graph:
-        return self.inputs.graph
+        return self.inputs()
 
     def member(self, number: int, seed: int) -> FitTask:
         """The task of one member of an ensemble."""

@@ -65,11 +65,9 @@ FitSteps = Generator[Sequence[TrainingRequest], list[Any], None]
 
 
 def fit_tasks(
-    models: Sequence[NodeClassifier],
-    tasks: Sequence[FitTask],
-    callback: Callback | None,
+    models: Sequence[NodeClassifier], tasks: Sequence[FitTask], callback: Callback | None,
     checkpoint: Checkpoint | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Fits every model to its task; all of them, or none where one fails."""
     try:
         fits = [model._fit(task) for model, task in zip(models, tasks, strict=True)]
@@ -115,7 +113,12 @@ def _train(requests: Sequence[TrainingRequest], callback: Callback | None, check
     """Trains requests of one order in as few passes as possible; returns one result per request."""
     results: dict[int, Any] = {}
     keys = [(type(request), *request.key()) for request in requests]
-    passes = in_passes(keys, [request.num_problems for request in requests], lambda k: _capacity(requests[k]))
+
+    def capacity(k: int) -> int:
+        with error_context(requests[k].task.name):
+            return requests[k].capacity()
+
+    passes = in_passes(keys, [request.num_problems for request in requests], capacity)
     for number, indices in enumerate(passes):
         members = [requests[k] for k in indices]
         first = members[0]
@@ -124,11 +127,6 @@ def _train(requests: Sequence[TrainingRequest], callback: Callback | None, check
             trained = type(first).train(members, stage, callback, checkpoint)
         results |= dict(zip(indices, trained, strict=True))
     return [results[k] for k in range(len(requests))]
-
-
-def _capacity(request: TrainingRequest) -> int:
-    with error_context(request.task.name):
-        return request.capacity()
 
 
 def in_passes(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -149,7 +148,7 @@ class DistanceFeatures(NodeClassifier):
         def solve() -> tuple[Tensor, Tensor]:
             fold = assign_folds(self.labels_, self.priority_, folds)
             distances, reachable = solver.cross_fitted(self.labels_, fold, folds)
-            return (distances if math.isinf(self.cap) else distances.clamp(max=self.cap)), reachable
+            return distances.clamp(max=self.cap), reachable
 
         key = identity_key(self.labels_, *input_tensors(data))
         return self._solved(None if key is None else (folds, key), solve)
@@ -188,11 +187,11 @@ class BoundarySolver:
         _, problems, classes = self.start.shape
         per_solve = max(1, MOST_COLUMNS // (problems * classes))
         solved: list[Tensor] = []
-        for labels in torch.stack(list(boundaries), 1).split(per_solve, 1):
+        for labels in torch.split(torch.stack(list(boundaries), 1), per_solve, 1):
             start, mask = self.start.repeat(1, labels.shape[1], 1), boundary_mask(labels, classes)
             with torch.no_grad():
                 value = self.flow(self.equation, start, mask.repeat_interleave(problems, 1))  # [M, N, R·Q, K]
-            solved += value.unflatten(2, (-1, problems)).permute(2, 1, 3, 0, 4).flatten(2, 3).unbind(0)
+            solved += torch.unflatten(value, 2, (-1, problems)).permute(2, 1, 3, 0, 4).flatten(2, 3).unbind(0)
         return solved
 
     def cross_fitted(self, labels: Tensor, fold: Tensor, folds: int) -> tuple[Tensor, Tensor]:

@@ -155,12 +155,9 @@ def merge_duplicates(rows: Array, columns: Array, weight: Array | None, num_node
             weight = reduce.reduceat(weight, starts)
         rows, columns = rows[starts], columns[starts]
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_nodes))])
-    return CSR(
-        torch.from_numpy(np.ascontiguousarray(indptr, dtype=np.int64)),
-        torch.from_numpy(np.ascontiguousarray(columns, dtype=np.int32)),
-        None if weight is None else torch.from_numpy(weight),
-        symmetric=False,
-    )
+    indptr, columns = np.ascontiguousarray(indptr, dtype=np.int64), np.ascontiguousarray(columns, dtype=np.int32)
+    kept = None if weight is None else torch.from_numpy(weight)
+    return CSR(torch.from_numpy(indptr), torch.from_numpy(columns), kept, symmetric=False)
 
 
 @njit(cache=True)

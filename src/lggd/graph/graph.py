@@ -55,16 +55,10 @@ class Graph:
 
     @classmethod
     def from_edges(
-        cls,
-        edges: ArrayLike | Tensor | Sequence[tuple[int, int]],
-        weight: ArrayLike | Tensor | None = None,
-        *,
-        num_nodes: int | None = None,
-        directed: bool = False,
-        symmetrize: Symmetrize | str | None = None,
-        unbounded: bool = False,
-        dtype: torch.dtype | None = None,
-    ) -> Graph:
+        cls, edges: ArrayLike | Tensor | Sequence[tuple[int, int]], weight: ArrayLike | Tensor | None = None, *,
+        num_nodes: int | None = None, directed: bool = False, symmetrize: Symmetrize | str | None = None,
+        unbounded: bool = False, dtype: torch.dtype | None = None,
+    ) -> Graph:  # fmt: skip
         """From an edge list.
 
         Parameters
@@ -95,9 +89,7 @@ class Graph:
         >>> Graph.from_edges([(0, 1), (1, 0), (1, 2), (2, 1)], [0.5, 0.5, 1.0, 1.0])
         Graph(nodes=3, edges=4, weighted)
         """
-        csr, dtype = read_edge_list(
-            edges, weight, num_nodes, directed=directed, symmetrize=symmetrize, unbounded=unbounded, dtype=dtype
-        )
+        csr, dtype = read_edge_list(edges, weight, num_nodes, directed, symmetrize, unbounded, dtype)
         return cls(Layout(csr), dtype)
 
     @classmethod
@@ -180,14 +172,9 @@ class Graph:
 
     @classmethod
     def from_points(
-        cls,
-        points: ArrayLike | Tensor,
-        *,
-        k: int | None = None,
-        epsilon: float | None = None,
-        kernel: Kernel | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> Graph:
+        cls, points: ArrayLike | Tensor, *, k: int | None = None, epsilon: float | None = None,
+        kernel: Kernel | None = None, dtype: torch.dtype | None = None,
+    ) -> Graph:  # fmt: skip
         """From points in Euclidean space, stored in Morton order internally.
 
         Parameters

@@ -75,14 +75,6 @@ class SparsePattern:
         first, second = ((starts.numpy(), indices.numpy()) for starts, indices in (self._csr, self._transposed_csr))
         return first, second
 
-    def csr(self, values: Tensor) -> Tensor:
-        """The matrix of these entries `[E]` as a torch CSR tensor."""
-        return _csr_tensor(self._csr, values, self.shape)
-
-    def transposed_csr(self, values: Tensor) -> Tensor:
-        """The transposed matrix of these entries `[E]` as a torch CSR tensor."""
-        return _csr_tensor(self._transposed_csr, values[self.column_order], self.shape[::-1])
-
     def repeat(self, times: int) -> SparsePattern:
         """The block-diagonal pattern of `times` copies; cached."""
         if times not in self._repeated:
@@ -148,12 +140,13 @@ class SparseMatrix:
     @cached_property
     def csr(self) -> Tensor:
         """The matrix as a torch CSR tensor."""
-        return self.pattern.csr(self.values.detach())
+        return _csr_tensor(self.pattern._csr, self.values.detach(), self.shape)
 
     @cached_property
     def transposed_csr(self) -> Tensor:
         """The transposed matrix as a torch CSR tensor."""
-        return self.pattern.transposed_csr(self.values.detach())
+        values = self.values.detach()[self.pattern.column_order]
+        return _csr_tensor(self.pattern._transposed_csr, values, self.shape[::-1])
 
     def with_values(self, values: Tensor) -> SparseMatrix:
         """The matrix with other entries `[E]` at the same positions."""

@@ -62,11 +62,8 @@ class BackboneRequest(TrainingRequest):
     ) -> list[tuple[list[nn.Module], History]]:
         """Trains the backbones of all requests; returns the modules in their best states and the curves of each."""
         first, members = requests[0], len(requests[0].seeds)
-        if first.shared_x:
-            x = first.x
-        else:
-            x = torch.stack([request.x for request in requests]).repeat_interleave(members, 0)
-            x = x[0] if len(x) == 1 else x
+        x = first.x if first.shared_x else torch.stack([request.x for request in requests for _ in request.seeds])
+        x = x[0] if x.dim() == 3 and len(x) == 1 else x
         seeds = [seed for request in requests for seed in request.seeds]
         modules = [build_seeded(first.backbone, x.shape[-1], first.labels.num_classes, seed) for seed in seeds]
         trainable = trainable_backbones(modules, x, first.edge_index, first.edge_weight, seeds)
@@ -77,13 +74,8 @@ class BackboneRequest(TrainingRequest):
         history = train(engine, stage, callback, checkpoint)
         engine.load_best()
         trained = trainable.export()
-        return [
-            (
-                trained[k * members : (k + 1) * members],
-                member_curves([curves_of(history, name) for name in request.names]),
-            )
-            for k, request in enumerate(requests)
-        ]
+        curves = [member_curves([curves_of(history, name) for name in request.names]) for request in requests]
+        return [(trained[k * members : (k + 1) * members], own) for k, own in enumerate(curves)]
 
 
 def member_curves(histories: Sequence[History]) -> History:

@@ -20,16 +20,9 @@ from lggd.validation import check_instance, check_int
 
 
 def estimate_memory(
-    graph: Graph | Any,
-    model: LGGDClassifier | LGGD | GGD | None = None,
-    *,
-    models: int = 1,
-    columns: int = 1,
-    outputs: int = 1,
-    gradient_steps: int = 0,
-    scheme: FixedStep = RK4(),
-    dtype: torch.dtype = torch.float32,
-) -> Memory:
+    graph: Graph | Any, model: LGGDClassifier | LGGD | GGD | None = None, *, models: int = 1, columns: int = 1,
+    outputs: int = 1, gradient_steps: int = 0, scheme: FixedStep = RK4(), dtype: torch.dtype = torch.float32,
+) -> Memory:  # fmt: skip
     """Estimate the peak memory of an evolution, or of learning distances.
 
     The estimate is accurate to about a factor of 2 and tends to be too large. Backbones are not included.

@@ -23,6 +23,9 @@ class _MetaModel(NodeClassifier):
     """What models that fit copies of another `model` have in common."""
 
     model: NodeClassifier
+    # The copies, set by fit.
+    model_: Any
+    members_: list[Any]
 
     def check_settings(self) -> None:
         check_instance("model", self.model, NodeClassifier, "a model such as LGGD()")
@@ -68,9 +71,6 @@ class Ensemble(_MetaModel):
     model: NodeClassifier = field(default_factory=LGGD)
     members: int = 3
     seed: int | torch.Generator = 0
-
-    def __post_init__(self) -> None:
-        self.members_: list[Any]  # set by fit
 
     def check_settings(self) -> None:
         check_int("members", self.members, minimum=1)
@@ -150,9 +150,6 @@ class SelfTraining(_MetaModel):
     fraction: float = 0.3
     rounds: int = 1
     seed: int | torch.Generator = 0
-
-    def __post_init__(self) -> None:
-        self.model_: Any  # set by fit
 
     def check_settings(self) -> None:
         check_real("fraction", self.fraction, 0, 1, remedy="0 adds no predictions.")

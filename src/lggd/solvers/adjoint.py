@@ -128,7 +128,8 @@ class EvolveFunction(torch.autograd.Function):
         cotangent = grads[0].new_zeros(grads[0].shape[1:])
         grad_rho = torch.zeros_like(field.rho) if needs_rho else None
         grad_root = torch.zeros_like(field.root_weight) if needs_root else None
-        stepper, segment = Stepper(field, plan.tableau, cotangent), []
+        stepper = Stepper(field, plan.tableau, cotangent)
+        segment: list[Tensor] = []
         for n in reversed(range(plan.steps)):
             if n + 1 in output_after:
                 cotangent += grads[0][output_after[n + 1]]

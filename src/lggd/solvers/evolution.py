@@ -28,18 +28,10 @@ STEPS_PER_CHECK = 8
 
 
 def evolve(
-    graph: Graph,
-    sources: Sources | None,
-    *,
-    start: Tensor | None = None,
-    times: Sequence[float] = (1, 2, 3, 4, 5),
-    p: float = 1,
-    potential: Potential | None = None,
-    weight: Tensor | None = None,
-    scheme: FixedStep | TorchDiffEq = RK4(),
-    far: float = FAR,
-    checkpoints: bool = False,
-) -> Solution:
+    graph: Graph, sources: Sources | None, *, start: Tensor | None = None, times: Sequence[float] = (1, 2, 3, 4, 5),
+    p: float = 1, potential: Potential | None = None, weight: Tensor | None = None,
+    scheme: FixedStep | TorchDiffEq = RK4(), far: float = FAR, checkpoints: bool = False,
+) -> Solution:  # fmt: skip
     """Solves ∂f/∂t = 1 − ρ‖∇⁻f‖_p with f = 0 on the sources and f(·, 0) = `start` (paper, Eq. 8).
 
     Gradients with respect to `start`, `potential` and `weight` are exact: those of the discrete scheme.
@@ -129,17 +121,9 @@ class Evolution:
     """
 
     def __init__(
-        self,
-        graph: Graph,
-        sources: Sources | None,
-        *,
-        start: Tensor | None = None,
-        p: float = 1,
-        potential: Potential | None = None,
-        weight: Tensor | None = None,
-        scheme: FixedStep = RK4(),
-        far: float = FAR,
-    ) -> None:
+        self, graph: Graph, sources: Sources | None, *, start: Tensor | None = None, p: float = 1,
+        potential: Potential | None = None, weight: Tensor | None = None, scheme: FixedStep = RK4(), far: float = FAR,
+    ) -> None:  # fmt: skip
         self.problem = CauchyProblem(graph, sources, start, p, potential, weight, far)
         self.step_size, self.may_overshoot = choose_step(scheme, self.problem.field)
         self.time, self.steps = 0.0, 0
@@ -185,18 +169,10 @@ class Evolution:
 
 
 def evolve_to_steady_state(
-    graph: Graph,
-    sources: Sources,
-    *,
-    start: Tensor | None = None,
-    p: float = 1,
-    potential: Potential | None = None,
-    weight: Tensor | None = None,
-    scheme: FixedStep = RK4(),
-    far: float = FAR,
-    tol: float = 1e-6,
+    graph: Graph, sources: Sources, *, start: Tensor | None = None, p: float = 1, potential: Potential | None = None,
+    weight: Tensor | None = None, scheme: FixedStep = RK4(), far: float = FAR, tol: float = 1e-6,
     max_steps: int = 100_000,
-) -> Solution:
+) -> Solution:  # fmt: skip
     """Evolves f until it is steady: ρ‖∇⁻f‖_p = 1 within `tol`. Not differentiable; `distance` is exact and faster.
 
     Parameters
@@ -275,8 +251,7 @@ def _odeint(problem: CauchyProblem, ends: tuple[float, ...], scheme: TorchDiffEq
     def rate(t: Tensor, f: Tensor) -> Tensor:
         nonlocal evaluations
         evaluations += 1
-        slope = 1 - reference.by_column(field.rho, f.shape[1]) * reference.norm(field, f)
-        return slope if field.boundary_mask is None else slope.masked_fill(field.boundary_mask, 0)
+        return reference.rate(field, f)
 
     times = torch.tensor((0.0, *ends), dtype=problem.start.dtype, device=problem.start.device)
     options: dict[str, Any] = {"rtol": scheme.rtol, "atol": scheme.atol, "method": scheme.method}
