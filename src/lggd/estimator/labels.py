@@ -26,16 +26,12 @@ class LabelConflictError(InputError):
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The classes of the training nodes and of the validation nodes, both int64 `[N]` with -1 elsewhere.
-
-    `held_out` means that the validation nodes were drawn from the training nodes: they may join the boundary after
-    training.
-    """
+    """The classes of the training nodes and of the validation nodes, both int64 `[N]` with -1 elsewhere."""
 
     train: Tensor
     validation: Tensor
     num_classes: int
-    held_out: bool = False
+    held_out: bool = False  # whether validation nodes were drawn from the training nodes: they may join them again
 
     @classmethod
     def read(cls, data: Any) -> Labels:

@@ -44,12 +44,7 @@ def changed_params(choice: Any, changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(value: Any) -> str:
-    """The expression that creates a setting; dataclasses show only the fields that differ from their defaults.
-
-    >>> from lggd.training.optimization import Optimization
-    >>> shown(Optimization(epochs=5))
-    'Optimization(epochs=5)'
-    """
+    """The expression that creates a setting; dataclasses show only the fields that differ from their defaults."""
     if isinstance(value, Enum):
         return repr(value.value)
     if type(value) is tuple:

@@ -136,9 +136,6 @@ def in_passes(
 
     Request k has `problems[k]` problems, the same number for equal keys. Groups with more than `MOST_PROBLEMS`, or
     than the `capacity` of their first request, are divided evenly. Passes are in the order of their first request.
-
-    >>> in_passes([("a",), ("b",), ("a",)], [5, 5, 5])
-    [[0, 2], [1]]
     """
     groups: dict[int, list[int]] = {}
     for index, first in enumerate(first_equal(keys, equal)):
