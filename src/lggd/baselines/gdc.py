@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lggd.backbones import GCN, Backbone, JKNet
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.baselines.initialization import check_backbone_kind, stacked_backbones
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError
 from lggd.graph.sparse import SparseMatrix
@@ -36,9 +35,8 @@ class GDC(Baseline):
     Examples
     --------
     >>> import lggd
-    >>> data = lggd.load("karate")
-    >>> GDC(lggd.baselines.Heat(t=3.0), k=8, optimization=lggd.Optimization(epochs=20)).fit(data).predict().shape
-    torch.Size([34])
+    >>> GDC(lggd.baselines.Heat(t=3.0), k=8).transform(lggd.load("karate")).num_edges == 34 * 8
+    True
     """
 
     kernel: PPR | Heat = PPR()
@@ -64,7 +62,8 @@ class GDC(Baseline):
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         edge_index, weight = self._diffusion.diffuse(data.edge_index, data.edge_weight, data.num_nodes)
-        stack = stacked_backbones(self.backbone, data, problems, edge_index, weight)
+        diffused = replace(data, edge_index=edge_index, edge_weight=weight)
+        networks = BaselineNetworks(self.backbone.build, diffused, problems)
         if isinstance(self.backbone, (GCN, JKNet)):
-            stack.graph = SparseMatrix.from_edges(edge_index, weight, data.num_nodes)
-        return stack
+            networks.graph = SparseMatrix.from_edges(edge_index, weight, data.num_nodes)
+        return networks
