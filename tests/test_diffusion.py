@@ -1,4 +1,6 @@
-"""Graphs of strongest partners, against closed forms and PyG."""
+"""Diffusion kernels: their series and limits. Graphs of strongest partners, against closed forms and PyG."""
+
+import math
 
 import pytest
 import torch
@@ -6,9 +8,8 @@ from torch_geometric import transforms
 from torch_geometric.data import Data
 from torch_geometric.utils import to_dense_adj
 
-from lggd.diffusion import PPR, DiffusionGraph, Heat, diffusion_graph
-from lggd.diffusion.diffusion_graph import strongest_partners, transition_matrix
-from lggd.diffusion.kernels import TOLERANCE
+from lggd import diffusion
+from lggd.diffusion import PPR, TOLERANCE, DiffusionGraph, Heat, strongest_partners, transition_matrix
 from small_data import blocks, changed
 
 F64 = torch.float64
@@ -55,7 +56,7 @@ def check_diffusion(kernel, data):
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_diffusion_is_its_closed_form(kernel, weighted, monkeypatch):
-    monkeypatch.setattr(diffusion_graph, "BLOCK_ENTRIES", {"cpu": 64})
+    monkeypatch.setattr(diffusion, "BLOCK_ENTRIES", {"cpu": 64})
     check_diffusion(kernel, blocks(weighted=weighted, lonely=2))
 
 
@@ -107,9 +108,9 @@ def test_no_edges_between_components():
 
 
 def test_diffusion_is_computed_once_per_graph(monkeypatch):
-    diffusion_graph._PARTNERS.clear()
+    diffusion._PARTNERS.clear()
     data, calls = blocks(), []
-    monkeypatch.setattr(diffusion_graph, "strongest_partners", lambda *a: calls.append(1) or strongest_partners(*a))
+    monkeypatch.setattr(diffusion, "strongest_partners", lambda *a: calls.append(1) or strongest_partners(*a))
     DiffusionGraph(neighbours=5).transform(data)
     DiffusionGraph(neighbours=5, dim=1).transform(data.clone())
     assert len(calls) == 1
@@ -139,3 +140,27 @@ def test_gpu_diffusion_is_that_of_the_cpu(kernel):
     torch.testing.assert_close(
         full_diffusion(kernel, data.clone().cuda()), full_diffusion(kernel, data), rtol=0, atol=1e-12
     )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "value", "message"),
+    [
+        (PPR, 0, r"`alpha` must lie in \[1e-05, 1\], got 0"),
+        (PPR, 1e-9, r"`alpha` must lie in \[1e-05, 1\], got 1e-09.*use 0.05"),
+        (PPR, 1e-17, r"`alpha` must lie in \[1e-05, 1\], got 1e-17.*use 0.05"),
+        (PPR, True, r"`alpha` must lie in \[1e-05, 1\], got True"),
+        (Heat, 0, "`t` must be positive"),
+        (Heat, 1e12, r"`t` must be positive and at most 1e\+06, got 1000000000000.0.*use 5"),
+        (Heat, math.inf, r"`t` must be positive and at most 1e\+06, got inf.*use 5"),
+    ],
+)
+def test_kernels_without_finite_series_raise(kernel, value, message):
+    with pytest.raises(ValueError, match=message):
+        kernel(value)
+
+
+@pytest.mark.parametrize("kernel", [PPR(diffusion.MIN_ALPHA), Heat(diffusion.MAX_T)], ids=str)
+def test_series_of_the_widest_kernels_are_finite_and_exact(kernel):
+    coefficients = kernel.chebyshev_coefficients()
+    assert len(coefficients) < 10_000
+    assert math.fsum(coefficients) == pytest.approx(1, abs=2 * diffusion.TOLERANCE)

@@ -1,23 +1,99 @@
-"""The graph of each node's strongest partners in a diffusion (Gasteiger et al., 2019)."""
+"""Graph diffusion: personalized PageRank and the heat kernel, and the graph of each node's strongest partners.
+
+A kernel is a function S of a transition matrix T, computed as a Chebyshev series in T (Gasteiger et al., 2019).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from scipy.special import ive
 from torch import Tensor
 
-from lggd.diffusion.kernels import PPR, TOLERANCE, Heat
 from lggd.estimator.storage import saveable
 from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
 from lggd.graph.sparse import SparsePattern, normalized_adjacency
 from lggd.training.cache import Cache, content_key
-from lggd.validation import check_choice, check_instance, check_int
+from lggd.validation import check_choice, check_instance, check_int, check_real
 
+# Truncation error of the series. Entries of S below it cannot be distinguished from 0.
+TOLERANCE = 1e-10
+# At these limits a series has thousands of terms, about a minute on a graph of Cora's size. Beyond them rounding may
+# keep the coefficients of PageRank from ever summing to 1.
+MIN_ALPHA, MAX_T = 1e-5, 1e6
 # Entries of S computed at a time: few enough for a CPU's cache, and enough to keep a GPU busy.
 BLOCK_ENTRIES = {"cpu": 2**19, "cuda": 2**25}
+
+
+@saveable
+@dataclass(frozen=True)
+class PPR:
+    """Personalized PageRank: S = α (I - (1 - α) T)⁻¹ = Σₖ α (1 - α)ᵏ Tᵏ.
+
+    Parameters
+    ----------
+    alpha : float
+        Restart probability α, in [1e-5, 1]. The smaller it is, the wider the diffusion; the cost grows as 1/√α.
+
+    Examples
+    --------
+    >>> PPR(alpha=1).chebyshev_coefficients()
+    [1.0]
+    """
+
+    alpha: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_real("alpha", self.alpha, MIN_ALPHA, 1, remedy="The diffusion widens without bound towards 0; use 0.05.")
+
+    def chebyshev_coefficients(self) -> list[float]:
+        """Return the coefficients of S in Chebyshev polynomials of T, truncated at `TOLERANCE`.
+
+        In closed form: 2α/√(1 - (1 - α)²) · rᵏ with r = (1 - α) / (1 + √(1 - (1 - α)²)), half of it for k = 0.
+        """
+        root = math.sqrt(1 - (1 - self.alpha) ** 2)
+        ratio = (1 - self.alpha) / (1 + root)
+        return _truncated_series(lambda order: self.alpha / root * ratio**order)
+
+
+@saveable
+@dataclass(frozen=True)
+class Heat:
+    """Heat kernel: S = exp(-t (I - T)) = e^-t Σₖ tᵏ/k! Tᵏ.
+
+    Parameters
+    ----------
+    t : float
+        Diffusion time, in (0, 1e6]. The larger it is, the wider the diffusion; the cost grows as √t.
+
+    Examples
+    --------
+    >>> round(sum(Heat(t=1.0).chebyshev_coefficients()), 8)
+    1.0
+    """
+
+    t: float = 5.0
+
+    def __post_init__(self) -> None:
+        rule = f"be positive and at most {MAX_T:g}"
+        check_real("t", self.t, 0, MAX_T, closed="right", rule=rule, remedy="It is the diffusion time; use 5.")
+
+    def chebyshev_coefficients(self) -> list[float]:
+        """Return the coefficients of S in Chebyshev polynomials of T: 2e^-t Iₖ(t), Bessel; half of it for k = 0."""
+        return _truncated_series(lambda order: ive(order, self.t))
+
+
+def _truncated_series(half: Callable[[int], float]) -> list[float]:
+    """The coefficients half(0), 2·half(1), 2·half(2), … until the remainder is at most `TOLERANCE`."""
+    coefficients = [float(half(0))]
+    # All are positive and sum to 1, the value of S at the eigenvalue 1 of T.
+    while 1 - math.fsum(coefficients) > TOLERANCE:
+        coefficients.append(2 * float(half(len(coefficients))))
+    return coefficients
 
 
 @saveable
@@ -60,13 +136,14 @@ class DiffusionGraph:
     def diffuse(self, edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor]:
         """Return the new edges int64 `[2, E']`, sorted by target, and their weights float32 `[E']`."""
         count = min(int(self.neighbours), num_nodes)
-        # The key has no `dim`: S is symmetric, so that its rows are its columns.
-        partner, strength = _PARTNERS(
-            (content_key(edge_index, edge_weight), num_nodes, self.kernel, count),
-            lambda: strongest_partners(
-                transition_matrix(edge_index, edge_weight, num_nodes), self.kernel.chebyshev_coefficients(), count
-            ),
-        )
+
+        def find_partners() -> tuple[Tensor, Tensor]:
+            matrix = transition_matrix(edge_index, edge_weight, num_nodes)
+            return strongest_partners(matrix, self.kernel.chebyshev_coefficients(), count)
+
+        # Without `dim`: S is symmetric, so that its rows are its columns.
+        key = content_key(edge_index, edge_weight), num_nodes, self.kernel, count
+        partner, strength = _PARTNERS(key, find_partners)
         nonzero = (strength > TOLERANCE).flatten()
         node = torch.arange(num_nodes, device=edge_index.device).repeat_interleave(count)[nonzero]
         partner, strength = partner.flatten()[nonzero], strength.flatten()[nonzero]
@@ -91,19 +168,16 @@ def transition_matrix(edge_index: Tensor, edge_weight: Tensor | None, num_nodes:
 def strongest_partners(matrix: Tensor, coefficients: Sequence[float], count: int) -> tuple[Tensor, Tensor]:
     """The largest entries per column of S = Σₖ coefficients[k] · Tₖ(matrix): rows int64 and values, `[N, count]`.
 
-    S is computed in blocks of columns and never stored as a whole.
-
     >>> matrix = transition_matrix(torch.tensor([[0, 1], [1, 0]]), None, num_nodes=2)
     >>> partner, strength = strongest_partners(matrix, PPR(alpha=0.5).chebyshev_coefficients(), count=1)
     >>> partner.tolist(), round(float(strength[0, 0]), 8)
     ([[0], [1]], 0.75)
     """
-    size = len(matrix)
+    size, largest = len(matrix), []
     width = max(1, BLOCK_ENTRIES[matrix.device.type] // size)
-    largest = [
-        _columns(matrix, coefficients, start, min(size, start + width)).t().contiguous().topk(count, dim=1)
-        for start in range(0, size, width)
-    ]
+    for start in range(0, size, width):
+        columns = _columns(matrix, coefficients, start, min(size, start + width))
+        largest.append(columns.t().contiguous().topk(count, dim=1))
     return torch.cat([block.indices for block in largest]), torch.cat([block.values for block in largest])
 
 
