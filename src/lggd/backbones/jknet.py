@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.backbones.layers import Drop, Propagate, gcn_conv
-from lggd.backbones.network import Network, check_backbone, check_sizes
+from lggd.backbones.network import BackboneChoice, Network
 from lggd.errors import InputError
 from lggd.estimator.storage import saveable
 from lggd.graph.sparse import normalized_adjacency
@@ -19,9 +19,30 @@ from lggd.graph.sparse import normalized_adjacency
 DIRECTIONS = ("_l0", "_l0_reverse")
 
 
+class _JKNetwork(Network):
+    def __init__(self, choice: JKNet, in_channels: int, num_classes: int) -> None:
+        from torch_geometric.nn import GCNConv, JumpingKnowledge
+
+        super().__init__(choice, normalized_adjacency)
+        self.first, self.second = GCNConv(in_channels, choice.hidden), GCNConv(choice.hidden, choice.hidden)
+        self.jump = JumpingKnowledge("lstm", choice.hidden, choice.lstm_layers)
+        self.last = nn.Linear(choice.hidden, num_classes)
+
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagate, drop: Drop) -> Tensor:
+        def layer(name: str, x: Tensor) -> Tensor:
+            hidden = gcn_conv(x, parameters[f"{name}.lin.weight"], parameters[f"{name}.bias"], graph)
+            return drop(functional.relu(hidden))
+
+        near = layer("first", x)
+        far = layer("second", near)
+        jump = {name.removeprefix("jump."): value for name, value in parameters.items() if name.startswith("jump.")}
+        # The propagation and the linear map commute: together they are a graph convolution.
+        return gcn_conv(jumping_knowledge([near, far], jump), parameters["last.weight"], parameters["last.bias"], graph)
+
+
 @saveable
 @dataclass(frozen=True)
-class JKNet:
+class JKNet(BackboneChoice):
     """Jumping knowledge network (Xu et al., 2018): every node attends to the layers of a GCN.
 
     Two convolutions of width `hidden`, each followed by ReLU and dropout → attention over both layers of a node, scored
@@ -51,37 +72,12 @@ class JKNet:
     hidden: int = 16
     lstm_layers: int = 3
     dropout: float = 0.5
+    network = _JKNetwork
 
     def __post_init__(self) -> None:
-        check_backbone(self, "hidden", "lstm_layers")
+        super().__post_init__()
         if self.hidden * self.lstm_layers < 2:
             raise InputError("hidden", "be at least 2 if `lstm_layers` is 1", self.hidden, "Raise one of them.")
-
-    def build(self, in_channels: int, num_classes: int) -> nn.Module:
-        """Return a new module, initialized from torch's global random state."""
-        check_sizes(in_channels, num_classes)
-        return _JKNetwork(self, in_channels, num_classes)
-
-
-class _JKNetwork(Network):
-    def __init__(self, choice: JKNet, in_channels: int, num_classes: int) -> None:
-        from torch_geometric.nn import GCNConv, JumpingKnowledge
-
-        super().__init__(choice, normalized_adjacency)
-        self.first, self.second = GCNConv(in_channels, choice.hidden), GCNConv(choice.hidden, choice.hidden)
-        self.jump = JumpingKnowledge("lstm", choice.hidden, choice.lstm_layers)
-        self.last = nn.Linear(choice.hidden, num_classes)
-
-    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagate, drop: Drop) -> Tensor:
-        def layer(name: str, x: Tensor) -> Tensor:
-            hidden = gcn_conv(x, parameters[f"{name}.lin.weight"], parameters[f"{name}.bias"], graph)
-            return drop(functional.relu(hidden))
-
-        near = layer("first", x)
-        far = layer("second", near)
-        jump = {name.removeprefix("jump."): value for name, value in parameters.items() if name.startswith("jump.")}
-        # The propagation and the linear map commute: together they are a graph convolution.
-        return gcn_conv(jumping_knowledge([near, far], jump), parameters["last.weight"], parameters["last.bias"], graph)
 
 
 def jumping_knowledge(layers: Sequence[Tensor], parameters: Mapping[str, Tensor]) -> Tensor:

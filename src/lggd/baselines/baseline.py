@@ -76,7 +76,7 @@ class BaselineNetworks(StackedBackbones):
             with torch.device("cpu"), RandomState(problem.seed, torch.device("cpu")).in_use():
                 modules.append(build(data.x.shape[1], data.num_classes).to(data.x.device))
         seeds = [derived_seeds(problem.seed, 1)[0] for problem in problems]
-        super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
+        super().__init__(modules, data.x, (data.edge_index, data.edge_weight), seeds)
 
     def labels(self, name: str) -> Tensor:
         """The "train" or "validation" labels of all problems, int64 `[Q, N]`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
@@ -14,11 +14,10 @@ from lggd.learning.sequential_mlps import DroppedInput, NetworkInput, Sequential
 from lggd.learning.workspace import Workspace
 from lggd.training.randomness import (
     LEVELS,
+    SeededGenerators,
     draw_keep_mask,
     draw_random_bytes,
-    generator_states,
     keep_level,
-    load_generator_states,
     num_words,
     parameter_generators,
 )
@@ -29,7 +28,7 @@ from lggd.training.stacked_parameters import StackedParameter
 SEQUENTIAL_FROM = 2**17
 
 
-class StackedMLPs:
+class StackedMLPs(SeededGenerators):
     """Q MLPs with weights `[Q, in, out]` and biases `[Q, 1, out]`.
 
     `dropout` is the rate of all networks or of each; `input_dropout` that of the node features, for all.
@@ -152,9 +151,3 @@ class StackedMLPs:
         if save:
             self._saved_first_layer = (inputs.features, versions, first)
         return first
-
-    def random_state(self) -> dict[str, Tensor]:
-        return generator_states(self.generators)
-
-    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        load_generator_states(self.generators, state)

@@ -31,15 +31,17 @@ def parameter_generators(generators: Sequence[torch.Generator]) -> list[torch.Ge
     return [torch.Generator().manual_seed((generator.initial_seed() + 1) % 2**63) for generator in generators]
 
 
-def generator_states(generators: Sequence[torch.Generator]) -> dict[str, Tensor]:
-    """The states of generators by their index."""
-    return {str(q): generator.get_state() for q, generator in enumerate(generators)}
+class SeededGenerators:
+    """Networks of many problems, each with its own generator, whose states can be saved."""
 
+    generators: Sequence[torch.Generator]
 
-def load_generator_states(generators: Sequence[torch.Generator], states: Mapping[str, Tensor]) -> None:
-    """Restores states returned by `generator_states`."""
-    for q, generator in enumerate(generators):
-        generator.set_state(states[str(q)].cpu())
+    def random_state(self) -> dict[str, Tensor]:
+        return {str(q): generator.get_state() for q, generator in enumerate(self.generators)}
+
+    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
+        for q, generator in enumerate(self.generators):
+            generator.set_state(state[str(q)].cpu())
 
 
 class RandomState:
