@@ -58,7 +58,7 @@ class Network(nn.Module, ABC):
 class BackboneChoice:
     """The settings of a backbone as a frozen dataclass: positive integers, and a dropout rate."""
 
-    network: ClassVar[Callable[[Any, int, int], Network]]
+    network: ClassVar[type[Network]]
     dropout: float
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class BackboneChoice:
     def build(self, in_channels: int, num_classes: int) -> Network:
         """Return a new module, initialized from torch's global random state."""
         check_sizes(in_channels, num_classes)
-        return type(self).network(self, in_channels, num_classes)
+        return self.network(self, in_channels, num_classes)  # type: ignore[call-arg, arg-type]
 
 
 def check_sizes(in_channels: int, num_classes: int) -> None:

@@ -19,8 +19,7 @@ from lggd.errors import InputError, InputTypeError
 from lggd.graph.edge_index import check_edges
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import RandomState, SeededGenerators, dropout, keep_level, read_seed
-from lggd.training.seeded_modules import SeededModules
-from lggd.training.stacked_parameters import GroupedAdam, StackedParameter
+from lggd.training.stacked_parameters import GroupedAdam, SeededModules, StackedParameter
 from lggd.training.targets import Targets
 from lggd.validation import check_same_length
 

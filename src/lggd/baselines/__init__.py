@@ -12,16 +12,5 @@ from lggd.baselines.mixup import MixUp
 from lggd.diffusion import PPR, Heat
 
 __all__ = [
-    "GDC",
-    "GOAL",
-    "GPRGNN",
-    "PPR",
-    "Baseline",
-    "Complement",
-    "DropEdge",
-    "GAugM",
-    "GAugO",
-    "GraphMix",
-    "Heat",
-    "MixUp",
-]
+    "GDC", "GOAL", "GPRGNN", "PPR", "Baseline", "Complement", "DropEdge", "GAugM", "GAugO", "GraphMix", "Heat", "MixUp",
+]  # fmt: skip

@@ -110,6 +110,13 @@ class Baseline(NodeClassifier):
     Baselines are transductive: they predict only for the graph they were fitted to. Their predictions are
     `probabilities_`, float32 `[N, K]`; see `NodeClassifier` for the other attributes. With `lggd.fit_together`,
     baselines that differ only in labels and seed are trained in one pass.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> model = lggd.baselines.DropEdge(p=0.3, optimization=lggd.Optimization(epochs=20))
+    >>> model.fit(lggd.load("karate")).predict().shape
+    torch.Size([34])
     """
 
     _: KW_ONLY

@@ -30,12 +30,6 @@ class DropEdge(Baseline):
         Probability of dropping an edge, in [0, 1]; the authors' code sets the probability of keeping it, 1 - p.
     backbone : GCN, JKNet or ChebNet
         The network.
-
-    Examples
-    --------
-    >>> import lggd
-    >>> DropEdge(p=0.3, optimization=lggd.Optimization(epochs=20)).fit(lggd.load("karate")).predict().shape
-    torch.Size([34])
     """
 
     p: float = 0.5
@@ -92,5 +86,5 @@ class SubsampledMatrix:
         pattern, weight = self.pattern, (self.weight * (kept | self._loop)).t().contiguous()
         root = (pattern.column_sum(weight) if self.laplacian else pattern.row_sum(weight)).pow(-0.5)
         root = root.masked_fill(root.isinf(), 0)
-        entries = root.index_select(0, pattern.columns) * weight * root.index_select(0, pattern.rows)
+        entries: Tensor = root.index_select(0, pattern.columns) * weight * root.index_select(0, pattern.rows)
         return (-entries if self.laplacian else entries).t().contiguous()

@@ -187,13 +187,6 @@ class GAugO(Baseline):
         Widths of the predictor's two layers.
     backbone : GCN
         The classifier.
-
-    Examples
-    --------
-    >>> import lggd
-    >>> model = GAugO(pretrain_predictor=5, pretrain_classifier=5, optimization=lggd.Optimization(epochs=5))
-    >>> model.fit(lggd.load("karate")).predict().shape
-    torch.Size([34])
     """
 
     alpha: float = 1.0
@@ -275,8 +268,8 @@ class _JointTraining(BaselineNetworks):
 
         adam = Adam([self.stacked[FIRST], self.stacked[SECOND]], lr=model.optimization.lr, fused=True)
         minimize(reconstruction_loss, adam, model.pretrain_predictor, "pretraining of the edge predictor", callback)
-        adam = self.optimizer([model.optimization])
-        minimize(classification_loss, adam, model.pretrain_classifier, "pretraining of the classifier", callback)
+        optimizer = self.optimizer([model.optimization])
+        minimize(classification_loss, optimizer, model.pretrain_classifier, "pretraining of the classifier", callback)
 
 
 def _scaled_to_unit(z: Tensor) -> Tensor:

@@ -63,14 +63,6 @@ class GOAL(Baseline):
         Training of the attention network.
     complement : Complement
         Training of the embeddings that define the complement graph.
-
-    Examples
-    --------
-    >>> import lggd
-    >>> few = lggd.Optimization(epochs=5)
-    >>> model = GOAL(k=2, hidden=8, pretraining=few, complement=Complement(epochs=5), optimization=few)
-    >>> model.fit(lggd.load("karate")).predict().shape
-    torch.Size([34])
     """
 
     k: int = 100
@@ -205,7 +197,9 @@ class AttentionNetwork(Network):
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SparsePattern, drop: Drop) -> Tensor:
         for layer in range(len(self.layers)):
-            own = [parameters[f"layers.{layer}.{name}"] for name in ("lin.weight", "att_src", "att_dst")]
-            heads = gat_conv(x, *own, graph, NEGATIVE_SLOPE, drop).transpose(1, 2).flatten(2)
-            x = heads + parameters[f"layers.{layer}.bias"].unsqueeze(1)
+            weight, source, target, bias = (
+                parameters[f"layers.{layer}.{name}"] for name in ("lin.weight", "att_src", "att_dst", "bias")
+            )
+            heads = gat_conv(x, weight, source, target, graph, NEGATIVE_SLOPE, drop)
+            x = heads.transpose(1, 2).flatten(2) + bias.unsqueeze(1)
         return x

@@ -37,12 +37,6 @@ class MixUp(Baseline):
         α of the Beta distribution, above 0; the larger, the closer λ is to ½. The LGGD paper samples it from 1 to 5.
     backbone : GCN
         The network.
-
-    Examples
-    --------
-    >>> import lggd
-    >>> MixUp(alpha=4, optimization=lggd.Optimization(epochs=20)).fit(lggd.load("karate")).predict().shape
-    torch.Size([34])
     """
 
     alpha: float = 1.0

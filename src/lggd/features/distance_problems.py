@@ -27,7 +27,7 @@ from lggd.memory import explaining_shortage
 from lggd.solvers.plan import check_times
 from lggd.training.cache import Cache, content_key
 from lggd.training.checkpoint import Checkpoint
-from lggd.training.engine import Engine, LowestLoss, train
+from lggd.training.engine import Engine, train
 from lggd.training.progress import Callback, History
 from lggd.training.stacked_parameters import StackedParameter
 
@@ -188,7 +188,7 @@ class DistanceProblems:
             self._by_problem(requests, "validation"),
             [request.model.optimization for request in requests for _ in range(self.per_model)],
             [f"{request.name} {problem}".strip() for request in requests for problem in problems],
-            LowestLoss(),
+            lowest_loss=True,
         )
         history = train(engine, stage, callback, checkpoint)
         engine.load_best()

@@ -52,10 +52,9 @@ class RandomState:
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self.states = {"cpu": torch.Generator().manual_seed(seed).get_state()}
-        self._devices = []
-        if device.type == "cuda":
-            self._devices = [device]
-            self.states["cuda"] = torch.Generator(device).manual_seed(seed).get_state()
+        self._devices = [device] if device.type == "cuda" else []
+        for cuda in self._devices:
+            self.states["cuda"] = torch.Generator(cuda).manual_seed(seed).get_state()
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -100,9 +99,8 @@ def draw_keep_mask(generators: Sequence[torch.Generator | None], shape: Sequence
     for row, generator in zip(words, generators, strict=True):
         if generator is not None:
             draw_random_bytes(row, generator)
-    random_bytes = words.view(torch.uint8)[:, :size]
-    keep = random_bytes < (level if isinstance(level, int) else level.unsqueeze(1))
-    return keep.view(-1, *shape)
+    levels = level if isinstance(level, int) else level.unsqueeze(1)
+    return (words.view(torch.uint8)[:, :size] < levels).view(-1, *shape)
 
 
 def dropout(values: Tensor, generators: Sequence[torch.Generator], level: int) -> Tensor:
