@@ -22,9 +22,8 @@ class _GCNNetwork(Network):
         self.first, self.second = GCNConv(in_channels, choice.hidden), GCNConv(choice.hidden, num_classes)
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagate, drop: Drop) -> Tensor:
-        hidden = gcn_conv(x, parameters["first.lin.weight"], parameters["first.bias"], graph)
-        hidden = drop(functional.relu(hidden))
-        return gcn_conv(hidden, parameters["second.lin.weight"], parameters["second.bias"], graph)
+        hidden = functional.relu(gcn_conv(x, parameters["first.lin.weight"], parameters["first.bias"], graph))
+        return gcn_conv(drop(hidden), parameters["second.lin.weight"], parameters["second.bias"], graph)
 
 
 @saveable
@@ -86,19 +85,10 @@ class GAT(BackboneChoice):
 
     Parameters
     ----------
-    hidden : int
-        Width of each head of the hidden layer.
-    heads : int
-        Number of heads of the hidden layer.
+    hidden, heads : int
+        Width of each head of the hidden layer, and number of heads.
     dropout : float
         Dropout rate of inputs, hidden layer and attention weights, in [0, 1).
-
-    Examples
-    --------
-    >>> import torch
-    >>> module = GAT(hidden=4, heads=2).build(in_channels=5, num_classes=3)
-    >>> module(torch.ones(2, 5), torch.tensor([[0, 1], [1, 0]])).shape
-    torch.Size([2, 3])
     """
 
     hidden: int = 32

@@ -60,13 +60,6 @@ class JKNet(BackboneChoice):
         PyG's `num_layers`: the LSTM has lstm_layers · hidden / 2 units in each direction.
     dropout : float
         Dropout rate after each convolution, in [0, 1).
-
-    Examples
-    --------
-    >>> import torch
-    >>> module = JKNet().build(in_channels=5, num_classes=3)
-    >>> module(torch.ones(2, 5), torch.tensor([[0, 1], [1, 0]])).shape
-    torch.Size([2, 3])
     """
 
     hidden: int = 16

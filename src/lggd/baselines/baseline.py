@@ -132,10 +132,7 @@ class Baseline(NodeClassifier):
 
     @abstractmethod
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        """Returns the untrained networks of all problems of a pass; called on the first of its models.
-
-        Preprocessing and pretraining happen here.
-        """
+        """Preprocesses, pretrains and returns the networks of all problems of a pass, on the first of its models."""
 
     def _capacity(self, data: BaselineData) -> int:
         """Returns the maximum number of problems per pass; override it if memory or the method sets a limit."""
@@ -143,8 +140,7 @@ class Baseline(NodeClassifier):
 
     @property
     def accepts_labels(self) -> bool:
-        """Whether `add_labels` is supported: baselines must be trained again."""
-        return False
+        return False  # baselines must be trained again
 
     def check_settings(self) -> None:
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
@@ -169,9 +165,9 @@ class Baseline(NodeClassifier):
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         self.probabilities_ = state["probabilities"]
-        shape = [data.num_nodes, self.num_classes_]
-        if list(self.probabilities_.shape) != shape:
-            raise InputError("probabilities", f"have shape {shape}", list(self.probabilities_.shape))
+        expected, shape = [data.num_nodes, self.num_classes_], list(self.probabilities_.shape)
+        if shape != expected:
+            raise InputError("probabilities", f"have shape {expected}", shape)
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,10 +40,8 @@ class Complement:
         Size of the embedding, at least the number of classes, and number of linear layers.
     epochs : int
         Number of epochs; there is no early stopping.
-    lr : float
-        Learning rate of Adam.
-    candidates : float
-        Fraction of the nodes, drawn at random, that may be targets of edges, in (0, 1].
+    lr, candidates : float
+        Learning rate of Adam; fraction of the nodes, drawn at random, that may be targets of edges, in (0, 1].
     """
 
     hidden: int = 16

@@ -99,10 +99,7 @@ def _mlp_logits(values: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
 
 
 class _AlternatingTraining(BaselineNetworks):
-    """Networks that minimize the loss of the GCN or of the MLP; every problem chooses at random in every epoch.
-
-    Node n of problem q has the position q·N + n. Each problem mixes as many nodes as it has training nodes.
-    """
+    """Networks that minimize the loss of the GCN or of the MLP. Node n of problem q has the position q·N + n."""
 
     def __init__(self, model: GraphMix, data: BaselineData, problems: Problems) -> None:
         super().__init__(partial(_SharedNetwork, model), data, problems)
@@ -158,10 +155,10 @@ class _AlternatingTraining(BaselineNetworks):
 
     def _sample_unlabelled(self) -> Tensor:
         """Positions of as many unlabelled nodes as training nodes, with replacement."""
-        each = zip(self.unlabelled, self.counts, self.generators, strict=True)
-        return torch.cat(
-            [pool[torch.randint(len(pool), (n,), generator=rng, device=pool.device)] for pool, n, rng in each]
-        )
+        sampled = []
+        for pool, count, rng in zip(self.unlabelled, self.counts, self.generators, strict=True):
+            sampled.append(pool[torch.randint(len(pool), (count,), generator=rng, device=pool.device)])
+        return torch.cat(sampled)
 
     def _mixed_losses(self, logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
         """Binary cross-entropy `[Q]` of nodes at positions `[n]` with labels `[n, K]`, mixed in pairs per problem."""

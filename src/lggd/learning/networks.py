@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from lggd.graph import Graph
 from lggd.learning.node_features import NodeFeatures, check_node_features, propagate, read_node_features
 from lggd.learning.stacked_mlps import StackedMLPs
 from lggd.training.randomness import LEVELS
-from lggd.training.stacked_parameters import SeededModules, StackedParameter
+from lggd.training.stacked_parameters import SeededModules
 from lggd.validation import check_choice, check_int, check_real
 
 
@@ -40,28 +40,6 @@ class Activation(StrEnum):
         """The torch function."""
         in_torch = self in (Activation.RELU, Activation.TANH)
         return getattr(torch if in_torch else functional, self.value)  # type: ignore[no-any-return]
-
-
-class Networks(Protocol):
-    """Q networks behind φ₀ that are evaluated together; see `Trainable` for what is not documented here."""
-
-    @property
-    def generators(self) -> Sequence[torch.Generator] | None: ...
-
-    def parameters(self) -> list[StackedParameter]: ...
-
-    def __call__(self, x: Any, training: bool, training_follows: bool = False) -> Tensor:
-        """The outputs `[N, Q, K]`, with dropout if `training`.
-
-        `training_follows` promises that a training step with the same parameters comes next, which may reuse work.
-        """
-
-    def part(self, problems: slice) -> Networks:
-        """The networks of some problems, sharing no parameters with these."""
-
-    def random_state(self) -> dict[str, Tensor]: ...
-
-    def load_random_state(self, state: Mapping[str, Tensor]) -> None: ...
 
 
 class _MLPSettings:
@@ -104,8 +82,8 @@ class MLP(_MLPSettings):
     ----------
     hidden : tuple of int
         Sizes of the hidden layers, each followed by the activation and by dropout.
-    dropout : float
-        Dropout rate of the hidden layers, in [0, 1).
+    dropout, input_dropout : float
+        Dropout rates of the hidden layers and of the entries of x, in [0, 1).
     activation : Activation
         Activation of the hidden layers.
     normalize : bool
@@ -113,8 +91,6 @@ class MLP(_MLPSettings):
     zeros : int
         Number of zero columns appended to x, as the paper's appendix suggests. They affect a plain MLP only through the
         smaller scale of its initial weights.
-    input_dropout : float
-        Dropout rate of the entries of x, in [0, 1).
 
     Examples
     --------
@@ -144,18 +120,12 @@ class PropagatedMLP(_MLPSettings):
 
     Parameters
     ----------
-    hidden : tuple of int
-        Sizes of the hidden layers, each followed by the activation and by dropout.
-    dropout : float
-        Dropout rate of the hidden layers, in [0, 1).
+    hidden, dropout, activation, zeros
+        As for `MLP`.
     hops : int
         The largest power of Â.
-    activation : Activation
-        Activation of the hidden layers.
     normalize : bool
         Whether each row of each block is scaled to unit length.
-    zeros : int
-        Number of zero columns appended to x.
     pagerank : float, optional
         Restart probability of a personalised PageRank, which adds a block of farther nodes.
 
@@ -245,6 +215,10 @@ class ModuleCopies(SeededModules):
         if outputs[0].dim() != 2 or outputs[0].shape[0] != x.shape[0]:
             raise InputError("initial", "return one row per node, [N, K]", f"shape {list(outputs[0].shape)}")
         return torch.stack(outputs, 1)
+
+
+# Q networks behind φ₀ that are evaluated together.
+Networks = StackedMLPs | ModuleCopies
 
 
 def _takes_edges(forward: Callable[..., Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,25 +22,9 @@ from lggd.validation import check_finite
 SPARSE_BELOW = 0.05
 
 
-class NodeFeatures(Protocol):
-    """A matrix X `[N, F]`. `multiply` and `vjp` serve one network on a CPU, without autograd."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def matmul(self, weight: Tensor) -> Tensor:
-        """X · weight: `[F, M]` → `[N, M]` or `[Q, F, M]` → `[Q, N, M]`, differentiable in the weight."""
-
-    def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, workspace: Workspace) -> None:
-        """out ← X · weight + bias, from `[F, M]` and `[M]`."""
-
-    def vjp(self, grad: Tensor, out: Tensor, workspace: Workspace) -> None:
-        """out ← Xᵀ · grad: the gradient for the weight from that for the product, `[N, M]`."""
-
-
 @dataclass(frozen=True, eq=False)
 class DenseFeatures:
-    """X as a dense tensor."""
+    """X `[N, F]` as a dense tensor. `multiply` and `vjp` serve one network on a CPU, without autograd."""
 
     x: Tensor
 
@@ -62,6 +46,7 @@ class DenseFeatures:
         return DenseFeatures(self.x * factor[:, None])
 
     def matmul(self, weight: Tensor) -> Tensor:
+        """X · weight: `[F, M]` → `[N, M]` or `[Q, F, M]` → `[Q, N, M]`, differentiable in the weight."""
         if weight.dim() == 2:
             return self.x @ weight
         return torch.bmm(self.x.expand(len(weight), -1, -1), weight)
@@ -71,9 +56,11 @@ class DenseFeatures:
         return torch.bmm(values.view(-1, *self.x.shape), weight)
 
     def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, workspace: Workspace) -> None:
+        """out ← X · weight + bias, from `[F, M]` and `[M]`."""
         torch.addmm(bias, self.x, weight, out=out)
 
     def vjp(self, grad: Tensor, out: Tensor, workspace: Workspace) -> None:
+        """out ← Xᵀ · grad: the gradient for the weight from that for the product, `[N, M]`."""
         torch.mm(self.x.t(), grad, out=out)
 
 
@@ -269,6 +256,9 @@ class PropagatedFeatures:
             torch.add(start, following, alpha=(1 - restart) / restart, out=following).mul_(restart)
             block, following, spare = following, spare, following
         return block
+
+
+NodeFeatures = StoredFeatures | PropagatedFeatures
 
 
 def propagate(

@@ -75,6 +75,7 @@ class StackedMLPs(SeededGenerators):
         self._factor = (LEVELS / self._levels)[:, None, None]
 
     def part(self, problems: slice) -> StackedMLPs:
+        """The networks of some problems, sharing no parameters with these."""
         part = copy.copy(self)
         part.levels = self.levels[problems]
         part.generators = [own.clone_state() for own in self.generators[problems]]
@@ -88,6 +89,10 @@ class StackedMLPs(SeededGenerators):
         return weights + [StackedParameter(f"bias.{k}", value) for k, value in enumerate(self.biases)]
 
     def __call__(self, x: NodeFeatures, training: bool, training_follows: bool = False) -> Tensor:
+        """The outputs `[N, Q, K]`, with dropout if `training`.
+
+        `training_follows` promises that a training step with the same parameters comes next, which may reuse work.
+        """
         size = sum((weight.shape[1] + x.shape[0]) * weight.shape[2] for weight in self.weights)
         if self.input_level < LEVELS:
             size += stored(x).values.numel()
