@@ -107,7 +107,6 @@ class DiffusionGraph:
     Parameters
     ----------
     kernel : PPR or Heat
-        The diffusion.
     neighbours : int
         Number of partners per node.
     dim : {0, 1}

@@ -29,7 +29,6 @@ class DropEdge(Baseline):
     p : float
         Probability of dropping an edge, in [0, 1]; the authors' code sets the probability of keeping it, 1 - p.
     backbone : GCN, JKNet or ChebNet
-        The network.
     """
 
     p: float = 0.5

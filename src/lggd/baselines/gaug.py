@@ -65,7 +65,6 @@ class GAugM(Baseline):
     predictor_epochs, predictor_seed : int
         Training epochs and random seed of the autoencoder.
     backbone : GCN, GAT, ChebNet or JKNet
-        The network.
 
     Examples
     --------
@@ -186,7 +185,6 @@ class GAugO(Baseline):
     predictor_hidden, predictor_size : int
         Widths of the predictor's two layers.
     backbone : GCN
-        The classifier.
     """
 
     alpha: float = 1.0

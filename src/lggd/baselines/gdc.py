@@ -24,13 +24,11 @@ class GDC(Baseline):
     Parameters
     ----------
     kernel : PPR or Heat
-        The diffusion.
     k : int
         Number of edges per node.
     dim : {0, 1}
         0 keeps the strongest edges into each node, 1 those out of it.
     backbone : GCN, GAT, ChebNet or JKNet
-        The network.
 
     Examples
     --------

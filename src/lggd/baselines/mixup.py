@@ -36,7 +36,6 @@ class MixUp(Baseline):
     alpha : float
         α of the Beta distribution, above 0; the larger, the closer λ is to ½. The LGGD paper samples it from 1 to 5.
     backbone : GCN
-        The network.
     """
 
     alpha: float = 1.0

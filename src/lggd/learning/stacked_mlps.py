@@ -78,7 +78,9 @@ class StackedMLPs(SeededGenerators):
         """The networks of some problems, sharing no parameters with these."""
         part = copy.copy(self)
         part.levels = self.levels[problems]
-        part.generators = [own.clone_state() for own in self.generators[problems]]
+        part.generators = [torch.Generator(original.device) for original in self.generators[problems]]
+        for generator, original in zip(part.generators, self.generators[problems], strict=True):
+            generator.set_state(original.get_state())
         part.weights = [value.detach()[problems].clone().requires_grad_() for value in self.weights]
         part.biases = [value.detach()[problems].clone().requires_grad_() for value in self.biases]
         part._prepare()
