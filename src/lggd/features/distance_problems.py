@@ -25,7 +25,7 @@ from lggd.memory import explaining_shortage
 from lggd.solvers.plan import check_times
 from lggd.training.cache import Cache, content_key
 from lggd.training.checkpoint import Checkpoint
-from lggd.training.engine import Engine, LowestLoss, train
+from lggd.training.engine import Engine, train
 from lggd.training.progress import Callback, History
 from lggd.training.stacked_parameters import StackedParameter
 
@@ -130,7 +130,7 @@ class DistanceRequest(TrainingRequest):
                 torch.stack([own.validation for own in labels]),
                 [model.optimization for model in models for _ in range(each)],
                 [f"{request.task.name} {name}".strip() for request in requests for name in names],
-                LowestLoss(),
+                lowest_loss=True,
             )
             history = train(engine, stage, callback, checkpoint)
             engine.load_best()
