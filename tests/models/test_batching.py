@@ -177,12 +177,12 @@ def test_the_check_catches_the_optimization_of_the_first_for_all(monkeypatch):
 
 
 def test_the_check_catches_the_labels_of_the_first_for_all(monkeypatch):
-    by_problem = DistanceProblems._by_problem
-    monkeypatch.setattr(
-        DistanceProblems,
-        "_by_problem",
-        lambda self, requests, split: by_problem(self, [requests[0]] * len(requests), split),
-    )
+    engine = distance_problems.Engine
+
+    def first_for_all(trainable, train, validation, *settings):
+        return engine(trainable, train[:1].expand_as(train), validation[:1].expand_as(validation), *settings)
+
+    monkeypatch.setattr(distance_problems, "Engine", first_for_all)
     check_fails("splits")
 
 

@@ -3,8 +3,7 @@
 from lggd.baselines.baseline import Baseline
 from lggd.baselines.complement_graph import Complement
 from lggd.baselines.dropedge import DropEdge
-from lggd.baselines.gaug_m import GAugM
-from lggd.baselines.gaug_o import GAugO
+from lggd.baselines.gaug import GAugM, GAugO
 from lggd.baselines.gdc import GDC
 from lggd.baselines.goal import GOAL
 from lggd.baselines.gprgnn import GPRGNN
@@ -13,16 +12,5 @@ from lggd.baselines.mixup import MixUp
 from lggd.diffusion import PPR, Heat
 
 __all__ = [
-    "GDC",
-    "GOAL",
-    "GPRGNN",
-    "PPR",
-    "Baseline",
-    "Complement",
-    "DropEdge",
-    "GAugM",
-    "GAugO",
-    "GraphMix",
-    "Heat",
-    "MixUp",
-]
+    "GDC", "GOAL", "GPRGNN", "PPR", "Baseline", "Complement", "DropEdge", "GAugM", "GAugO", "GraphMix", "Heat", "MixUp",
+]  # fmt: skip
