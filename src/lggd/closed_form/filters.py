@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,8 +16,8 @@ from lggd.estimator.storage import saveable
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.validation import check_int
 
-# Diffusions are truncated where the rest of the series is below this: far below what rounding to float32 leaves of it.
-TOLERANCE = 1e-5
+# Diffusions are truncated where the rest of the series is below this.
+TOLERANCE = 1e-4
 
 
 @saveable
@@ -43,7 +45,7 @@ Filter = Hops | HighPass | PPR | Heat
 
 
 class Propagation:
-    """Node features on a graph: filtered by any `Filter`, with rows of unit length.
+    """Node features on a graph: filtered by any of `filters`, with rows of unit length.
 
     Parameters
     ----------
@@ -51,67 +53,100 @@ class Propagation:
         Node features, float32 `[N, D]`.
     edge_index, edge_weight : Tensor
         The edges of an undirected graph, in PyG's format; None weighs all edges equally.
+    filters : sequence of Filter
+        The filters that may be asked for: they are computed together, as series in the same Chebyshev polynomials.
     """
 
-    def __init__(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> None:
-        self.x, self.edge_index, self.edge_weight = x, edge_index, edge_weight
-        self._blocks: dict[Filter, Tensor] = {}
-        self._hops: dict[bool, list[Tensor]] = {True: [x], False: [x]}
-
-    @cached_property
-    def _adjacency(self) -> dict[bool, SparseMatrix]:
-        """Â, with and without self-loops."""
-        edges = self.edge_index, self.edge_weight, len(self.x)
-        return {loops: normalized_adjacency(*edges, self_loops=loops) for loops in (True, False)}
+    def __init__(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter]
+    ) -> None:
+        self.x, self.edge_index, self.edge_weight, self.filters = x, edge_index, edge_weight, tuple(filters)
 
     def block(self, filter: Filter) -> Tensor:
         """The filtered features with rows of unit length, float32 `[N, D]`."""
-        if filter not in self._blocks:
-            self._blocks[filter] = normalize(self.filtered(filter))
         return self._blocks[filter]
 
-    def filtered(self, filter: Filter) -> Tensor:
-        """The filtered features, float32 `[N, D]`."""
-        if isinstance(filter, Hops):
-            return self._hop(filter.count, filter.self_loops)
-        if isinstance(filter, HighPass):
-            return self.x - self._hop(1, self_loops=True)
-        return chebyshev_series(self._adjacency[True], self.x, filter.chebyshev_coefficients(TOLERANCE))
-
-    def _hop(self, count: int, self_loops: bool) -> Tensor:
-        hops = self._hops[self_loops]
-        while len(hops) <= count:
-            hops.append(self._adjacency[self_loops](hops[-1]))
-        return hops[count]
-
-
-def chebyshev_series(matrix: SparseMatrix, x: Tensor, coefficients: list[float]) -> Tensor:
-    """Σₖ coefficients[k] · Tₖ(M) x with the Chebyshev polynomials Tₖ₊₁ = 2M·Tₖ − Tₖ₋₁, `[N, D]` → `[N, D]`."""
-    previous, total = x, coefficients[0] * x
-    if len(coefficients) == 1:
-        return total
-    current = matrix(x)
-    total.add_(current, alpha=coefficients[1])
-    for coefficient in coefficients[2:]:
-        previous, current = current, matrix(current).mul_(2).sub_(previous)
-        total.add_(current, alpha=coefficient)
-    return total
+    @cached_property
+    def _blocks(self) -> dict[Filter, Tensor]:
+        filtered: dict[Filter, Tensor] = {}
+        for self_loops in (True, False):
+            series = {
+                filter: coefficients
+                for filter in self.filters
+                if (coefficients := _coefficients(filter, self_loops)) is not None
+            }
+            if series:
+                matrix = normalized_adjacency(
+                    self.edge_index, self.edge_weight, len(self.x), self_loops=self_loops
+                )
+                sums = chebyshev_sums(matrix, self.x, list(series.values()))
+                filtered.update(zip(series, sums, strict=True))
+        return {filter: normalize(value) for filter, value in filtered.items()}
 
 
-def principal_subspace(x: Tensor, width: int, generator: torch.Generator) -> Tensor | None:
-    """An orthonormal basis `[D, width]` of the directions in which the rows of x vary most; None where x is narrower.
-
-    By subspace iteration (Halko et al., 2011) from a random start: x is multiplied, never decomposed.
-    """
-    nodes, features = x.shape
-    if features <= width or nodes <= width:
+def _coefficients(filter: Filter, self_loops: bool) -> list[float] | None:
+    """The Chebyshev coefficients of a filter of Â with or without self-loops; None for a filter of the other one."""
+    if isinstance(filter, Hops):
+        return _power(filter.count) if filter.self_loops == self_loops else None
+    if not self_loops:
         return None
-    start = torch.randn(features, width, generator=generator).to(x.device)
-    basis = torch.linalg.qr(start).Q
-    for _ in range(SUBSPACE_ITERATIONS):
-        basis = torch.linalg.qr(x.t() @ torch.linalg.qr(x @ basis).Q).Q
-    return basis
+    return [1.0, -1.0] if isinstance(filter, HighPass) else filter.chebyshev_coefficients(TOLERANCE)
+
+
+def _power(exponent: int) -> list[float]:
+    """The coefficients of zᵏ in Chebyshev polynomials: 2^(1 − k) · binomial(k, (k − j)/2) at j, half of it at 0.
+
+    >>> _power(2)
+    [0.5, 0.0, 0.5]
+    """
+    scale = 2.0 ** (1 - exponent)
+    coefficients = [
+        scale * math.comb(exponent, (exponent - j) // 2) if (exponent - j) % 2 == 0 else 0.0
+        for j in range(exponent + 1)
+    ]
+    coefficients[0] /= 2
+    return coefficients
+
+
+def chebyshev_sums(matrix: SparseMatrix, x: Tensor, series: Sequence[Sequence[float]]) -> list[Tensor]:
+    """Σₖ c[k] · Tₖ(M) x for each series c, with the Chebyshev polynomials Tₖ₊₁ = 2M·Tₖ − Tₖ₋₁, `[N, D]` each."""
+    sums = [coefficients[0] * x for coefficients in series]
+    previous, current = x, x
+    for order in range(1, max(map(len, series))):
+        following = matrix(current)
+        if order > 1:
+            following.mul_(2).sub_(previous)
+        previous, current = current, following
+        for total, coefficients in zip(sums, series, strict=True):
+            if order < len(coefficients) and coefficients[order]:
+                total.add_(current, alpha=coefficients[order])
+    return sums
+
+
+def principal_axes(x: Tensor, width: int, generator: torch.Generator) -> Tensor:
+    """The directions in which the rows of x vary most, in descending order, orthonormal `[D, at most width]`.
+
+    Where x is wider, by subspace iteration (Halko et al., 2011) from a random start; x may be sparse.
+    """
+    basis = torch.eye(x.shape[1], device=x.device)
+    if x.shape[1] > width:
+        basis = torch.linalg.qr(torch.randn(x.shape[1], width, generator=generator).to(x.device)).Q
+        for _ in range(SUBSPACE_ITERATIONS):
+            basis = torch.linalg.qr(x.t() @ torch.linalg.qr(x @ basis).Q).Q
+    projected = x @ basis
+    axes = torch.linalg.eigh(projected.t() @ projected).eigenvectors
+    return basis @ axes.flip(1)[:, : x.shape[0]]
 
 
 # Each iteration squares the ratios of singular values. Two suffice where many directions matter a little.
 SUBSPACE_ITERATIONS = 2
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """Rows of unit length; x may be sparse."""
+    if x.layout == torch.strided:
+        return normalize(x)
+    x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+    rows, values = x.indices()[0], x.values()
+    norm = torch.zeros(x.shape[0], device=values.device).index_add_(0, rows, values.square()).sqrt()
+    return torch.sparse_coo_tensor(x.indices(), values / norm.clamp(min=1e-12)[rows], x.shape).coalesce()

@@ -63,6 +63,11 @@ class FilterKernel:
     kernel: Kernel
 
 
+def filter_kernels(filters: Sequence[tuple[Filter, ...]], kernels: Sequence[Kernel]) -> tuple[FilterKernel, ...]:
+    """Every kernel with every set of filters."""
+    return tuple(FilterKernel(each, kernel) for each in filters for kernel in kernels)
+
+
 @dataclass(frozen=True)
 class Member:
     """One kernel of a mixture, on one of several graphs that differ in edge weights."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 # Inverse temperatures to choose from. Scores of ridge regression differ by less than 1, hence none below 1/2.
 INVERSE_TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 25))
@@ -16,6 +15,9 @@ def fit_temperature(scores: Tensor, classes: Tensor) -> tuple[float, float]:
     >>> fit_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 1]))[0]
     64.0
     """
-    losses = torch.stack([cross_entropy(beta * scores, classes) for beta in INVERSE_TEMPERATURES])
-    best = int(losses.argmin())
-    return INVERSE_TEMPERATURES[best], float(losses[best])
+    beta = torch.tensor(INVERSE_TEMPERATURES, dtype=scores.dtype, device=scores.device)
+    own = scores.gather(1, classes[:, None])
+    # −log p of the own class = log Σₖ exp(β (sₖ − s)).
+    losses = torch.logsumexp(beta[:, None, None] * (scores - own), dim=2).mean(1)
+    loss, best = losses.min(0)
+    return INVERSE_TEMPERATURES[int(best)], float(loss)
