@@ -169,8 +169,8 @@ def test_the_check_catches_results_that_are_mixed_up(monkeypatch):
 def test_the_check_catches_the_optimization_of_the_first_for_all(monkeypatch):
     engine = distance_problems.Engine
 
-    def first_for_all(trainable, train, validation, optimization, names, criterion):
-        return engine(trainable, train, validation, optimization[0], names, criterion)
+    def first_for_all(trainable, train, validation, optimization, names, lowest_loss):
+        return engine(trainable, train, validation, optimization[0], names, lowest_loss)
 
     monkeypatch.setattr(distance_problems, "Engine", first_for_all)
     check_fails("rates and decays", "epochs and patience")
@@ -179,8 +179,9 @@ def test_the_check_catches_the_optimization_of_the_first_for_all(monkeypatch):
 def test_the_check_catches_the_labels_of_the_first_for_all(monkeypatch):
     engine = distance_problems.Engine
 
-    def first_for_all(trainable, train, validation, *settings):
-        return engine(trainable, train[:1].expand_as(train), validation[:1].expand_as(validation), *settings)
+    def first_for_all(trainable, train, validation, *settings, lowest_loss):
+        labels = train[:1].expand_as(train), validation[:1].expand_as(validation)
+        return engine(trainable, *labels, *settings, lowest_loss=lowest_loss)
 
     monkeypatch.setattr(distance_problems, "Engine", first_for_all)
     check_fails("splits")
