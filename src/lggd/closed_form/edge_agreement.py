@@ -23,7 +23,7 @@ class EdgeAgreement:
         How often the edges are weighed again by the predictions of the round before.
     """
 
-    rounds: int = 1
+    rounds: int = 2
 
     def __post_init__(self) -> None:
         check_int("rounds", self.rounds, minimum=0)

@@ -111,12 +111,15 @@ def _power(exponent: int) -> list[float]:
 def chebyshev_sums(matrix: SparseMatrix, x: Tensor, series: Sequence[Sequence[float]]) -> list[Tensor]:
     """Σₖ c[k] · Tₖ(M) x for each series c, with the Chebyshev polynomials Tₖ₊₁ = 2M·Tₖ − Tₖ₋₁, `[N, D]` each."""
     sums = [coefficients[0] * x for coefficients in series]
-    previous, current = x, x
-    for order in range(1, max(map(len, series))):
-        following = matrix(current)
+    orders = max(map(len, series))
+    if orders == 1:
+        return sums
+    previous, current, twice = x.clone(), matrix(x), matrix.with_values(2 * matrix.values)
+    for order in range(1, orders):
         if order > 1:
-            following.mul_(2).sub_(previous)
-        previous, current = current, following
+            # In place: allocating a new term each time would take longer than the product.
+            twice.add_product(current, out=previous.neg_())
+            previous, current = current, previous
         for total, coefficients in zip(sums, series, strict=True):
             if order < len(coefficients) and coefficients[order]:
                 total.add_(current, alpha=coefficients[order])
@@ -134,7 +137,7 @@ def principal_axes(x: Tensor, width: int, generator: torch.Generator) -> Tensor:
         for _ in range(SUBSPACE_ITERATIONS):
             basis = torch.linalg.qr(x.t() @ torch.linalg.qr(x @ basis).Q).Q
     projected = x @ basis
-    axes = torch.linalg.eigh(projected.t() @ projected).eigenvectors
+    axes = torch.linalg.eigh((projected.t() @ projected).double()).eigenvectors.float()
     return basis @ axes.flip(1)[:, : x.shape[0]]
 
 

@@ -2,46 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lggd.closed_form.edge_agreement import EdgeAgreement, class_agreement, feature_agreement
-from lggd.closed_form.filters import HighPass, Hops, Propagation, principal_subspace, unit_rows
-from lggd.closed_form.kernels import ArcCosine, FilterKernel, Gaussian, Linear, Member, MixtureKernel, filter_kernels
-from lggd.closed_form.ridge import class_targets, solve_dual
-from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSystem
-from lggd.closed_form.temperature import fit_temperature
+from lggd.closed_form.edge_agreement import EdgeAgreement, class_agreement
+from lggd.closed_form.filters import HighPass, Hops, Propagation
+from lggd.closed_form.kernels import (
+    ArcCosine,
+    FilterKernel,
+    Gaussian,
+    Linear,
+    Member,
+    MixtureKernel,
+    filter_kernels,
+)
+from lggd.closed_form.leave_one_out import choose_ridge, compared_nodes, kernel_loss
+from lggd.closed_form.ridge import class_targets
+from lggd.closed_form.ridge_inputs import RidgeInputs
+from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSolution, RidgeSystem
 from lggd.diffusion import PPR
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
-from lggd.estimator.fit_task import FitTask
+from lggd.estimator.fit_task import FitTask, same_inputs
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import FitSteps
-from lggd.graph.edge_index import check_symmetric, read_edges
-from lggd.learning.node_features import check_node_features
+from lggd.estimator.storage import without_prefix
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int
 
-_X, _FAR, _LOOPLESS = Hops(0), (PPR(0.1), PPR(0.05), PPR(0.02), Hops(16)), (Hops(1, False), Hops(2, False))
-_SMOOTH = ((Hops(2),), (PPR(0.1),), (PPR(0.05),), (_X, Hops(1), Hops(2), PPR(0.1)))
+_X, _FAR, _LOOPLESS = Hops(0), (PPR(0.05), PPR(0.02), Hops(16)), (Hops(1, False), Hops(2, False))
+_SMOOTH = ((Hops(2),), (PPR(0.1),), (_X, Hops(1), Hops(2), PPR(0.1)))
 # Of node features: near and far neighbourhoods, together with x or not, and differences from the neighbourhood.
-KERNELS = filter_kernels(
-    ((_X,), *_SMOOTH, (PPR(0.02),), (Hops(16),), (Hops(2), PPR(0.1)), (_X, *_LOOPLESS), (_X, HighPass(), _LOOPLESS[1])),
-    (Linear(), ArcCosine(), Gaussian(0.3)),
-)
-# Of node features on graphs with changed edge weights: averages over many neighbours.
-REWEIGHTED_KERNELS = filter_kernels(_SMOOTH, (Linear(), ArcCosine()))
-# Of rows of the adjacency: the wider, the better.
+_FILTERS = ((_X,), *_SMOOTH, *((far,) for far in _FAR), (Hops(2), PPR(0.1)))
+_CONTRASTS = ((_X, *_LOOPLESS), (_X, HighPass(), _LOOPLESS[1]))
+KERNELS = filter_kernels((*_FILTERS, *_CONTRASTS), (Linear(), ArcCosine(), Gaussian(0.3)))
+# On graphs with changed edge weights: averages over many neighbours.
+REWEIGHTED_KERNELS = filter_kernels((*_SMOOTH, (PPR(0.05),)), (Linear(), ArcCosine()))
+# Of rows of the adjacency: wide neighbourhoods.
 TOPOLOGY_KERNELS = filter_kernels(((PPR(0.1),), (PPR(0.02),), (Hops(32),)), (Linear(), ArcCosine(), Gaussian(0.3)))
-RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-# Kernels are compared on at most this many labels, with these ridges; solving takes n³ operations.
-MOST_COMPARED, COMPARED_RIDGES = 384, (0.01, 0.1, 1.0)
+import os
+RECHOOSE = os.environ.get("RECHOOSE", "all")
 # Beyond this many labels or nodes, inducing points take the place of labelled nodes.
-MOST_EXACT_LABELS, MOST_EXACT_NODES = 1024, 10_000
+MOST_EXACT_LABELS, MOST_EXACT_NODES = 2048, 10_000
 # Settings are chosen again when there are this many times as many labels.
 GROWTH = 1.25
 
@@ -75,6 +81,8 @@ class KernelRidge(NodeClassifier):
     ----------
     members_ : tuple of Member
         The chosen kernels.
+    width_ : int
+        The chosen number of principal directions.
     ridge_, temperature_ : float
         The chosen ridge, and the inverse temperature of the probabilities.
     loss_ : float
@@ -98,21 +106,24 @@ class KernelRidge(NodeClassifier):
 
     def __post_init__(self) -> None:
         self.members_: tuple[Member, ...]  # set by fit
+        self.width_: int
         self.ridge_: float
         self.temperature_: float
         self.loss_: float
+        self._inputs: RidgeInputs
+        self._system: RidgeSystem
+        self._solution: RidgeSolution
 
     def check_settings(self) -> None:
         """Checks the settings, without data; raises an `InputError` if one is invalid."""
-        if not self.kernels:
-            raise InputError("kernels", "contain at least one kernel", "none")
+        for name in ("kernels", "widths"):
+            if not getattr(self, name):
+                raise InputError(name, "not be empty", getattr(self, name))
         for name in ("kernels", "topology"):
             for kernel in getattr(self, name):
                 check_instance(name, kernel, FilterKernel, "kernels such as FilterKernel((Hops(2),), Linear())")
         for width in self.widths:
             check_int("widths", width, minimum=1)
-        if not self.widths:
-            raise InputError("widths", "contain at least one width", "none")
         for name in ("members", "inducing"):
             check_int(name, getattr(self, name), minimum=1)
         if self.agreement is not None:
@@ -127,32 +138,151 @@ class KernelRidge(NodeClassifier):
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         yield from ()
         self._start(task.data, labels.num_classes)
-        self._generator_seed = read_seed(seed)
-        self._inputs = RidgeInputs.read(self.data_, self.widths, self._generator_seed)
+        self._drawn_seed = read_seed(seed)
+        self._inputs = RidgeInputs(self.data_, self.widths, self._drawn_seed)
         self._choose(labels.train)
         self.labels_ = labels.train.clone()
 
     def _choose(self, labels: Tensor) -> None:
         """Chooses kernels, edge weights, ridge and temperature by the leave-one-out predictions of these labels."""
         self._chosen_with = int((labels >= 0).sum())
-        losses: dict[Member, float] = {}
-        candidates = [self._inputs.propagation(width, None, self.kernels) for width in self._inputs.widths]
-        if len(candidates) > 1:
-            preview = [self._compare(labels, [graph], 0, REWEIGHTED_KERNELS) for graph in candidates]
-            best = min(range(len(candidates)), key=lambda k: min(preview[k].values()))
-            candidates = [candidates[best]]
-        self._graphs = [candidates[0], self._inputs.topology(self.topology)]
-        losses = self._compare(labels, self._graphs, 0, self.kernels)
-        if self._inputs.has_features:
-            losses |= self._compare(labels, self._graphs, 1, self.topology)
-        self._use(losses, labels)
-        if self.agreement is None or not self._inputs.edge_index.shape[1]:
-            return
-        alike = self._inputs.feature_agreement()
-        for round in range(1 + self.agreement.rounds):
-            weight = alike
+        self._graphs = self._given_graphs(labels)
+        losses = {}
+        for name in self._graphs:
+            losses |= self._losses(labels, name)
+        self._edge_weights: dict[str, Tensor] = {}
+        if self.agreement is not None and self._inputs.edge_index.shape[1]:
+            self._weigh_edges(self.agreement.rounds, losses, labels)
+        self._use_best(losses, labels)
+        used = {member.graph for member in self.members_}
+        self._edge_weights = {name: weight for name, weight in self._edge_weights.items() if name in used}
+
+    def _weigh_edges(self, rounds: int, losses: dict[Member, float], labels: Tensor) -> None:
+        """Adds graphs whose edges are weighed by the agreement of features and of predictions, and their losses."""
+        weight = alike = self._inputs.feature_agreement()
+        for round in range(1 + rounds):
             if round:
-                weight = alike * class_agreement(self._left_out_probabilities(), self._inputs.edge_index)
-            self._graphs.append(candidates[0].with_weights(weight, REWEIGHTED_KERNELS))
-            losses |= self._compare(labels, self._graphs, len(self._graphs) - 1, REWEIGHTED_KERNELS)
-            self._use(losses, labels)
+                weight = alike * class_agreement(self._preliminary(losses, labels), self._inputs.edge_index)
+            name = f"agreement {round}"
+            self._edge_weights[name] = weight
+            self._graphs[name] = self._inputs.graph(REWEIGHTED_KERNELS, self._inputs.widths[0], weight)
+            losses |= self._losses(labels, name)
+
+    def _preliminary(self, losses: Mapping[Member, float], labels: Tensor) -> Tensor:
+        """The probabilities by the best kernels so far; labelled nodes are predicted without their own label."""
+        nodes = compared_nodes(labels, self._drawn_seed)
+        members = self.members if labels.numel() <= MOST_EXACT_NODES else 1
+        system = ExactSystem(MixtureKernel(self._graphs, _best(losses, members)))
+        system.set_nodes(nodes)
+        _, ridge, temperature = choose_ridge(system, labels[nodes], self.num_classes_)
+        solution = system.solve(class_targets(labels[nodes], self.num_classes_), ridge)
+        solution.scores[nodes] = solution.leave_one_out.float()
+        return torch.softmax(temperature * solution.scores, dim=1)
+
+    def _given_graphs(self, labels: Tensor) -> dict[str, Propagation]:
+        """The node features and the rows of the adjacency on the given graph."""
+        nodes, found = compared_nodes(labels, self._drawn_seed), []
+        for width in self._inputs.widths:
+            graph = self._inputs.graph((*self._kernels_on("x"), *REWEIGHTED_KERNELS), width)
+            kernels = (MixtureKernel({"x": graph}, [Member("x", kernel)]) for kernel in REWEIGHTED_KERNELS)
+            loss = min(kernel_loss(kernel, nodes, labels[nodes], self.num_classes_) for kernel in kernels)
+            found.append((loss, width, graph))
+        _, self.width_, graph = min(found, key=lambda each: each[0])
+        return {"x": graph} | self._topology()
+
+    def _topology(self) -> dict[str, Propagation]:
+        return {"topology": self._inputs.topology(self.topology)} if self._inputs.has_features and self.topology else {}
+
+    def _kernels_on(self, graph: str) -> tuple[FilterKernel, ...]:
+        if graph == "x":
+            # Without node features x are the rows of the adjacency.
+            return self.kernels if self._inputs.has_features else (*self.topology, *self.kernels)
+        return self.topology if graph == "topology" else REWEIGHTED_KERNELS
+
+    def _losses(self, labels: Tensor, graph: str) -> dict[Member, float]:
+        """The leave-one-out loss of each kernel on a graph."""
+        nodes = compared_nodes(labels, self._drawn_seed)
+        members = [Member(graph, kernel) for kernel in self._kernels_on(graph)]
+        return {
+            member: kernel_loss(MixtureKernel(self._graphs, [member]), nodes, labels[nodes], self.num_classes_)
+            for member in members
+        }
+
+    def _use_best(self, losses: Mapping[Member, float], labels: Tensor) -> None:
+        """Averages the best kernels, and chooses ridge and temperature for their mean."""
+        self.members_ = _best(losses, self.members)
+        self._build_system((labels >= 0).nonzero().squeeze(1))
+        classes = labels[self._system.nodes]
+        self.loss_, self.ridge_, self.temperature_ = choose_ridge(self._system, classes, self.num_classes_)
+        self._solve(classes)
+
+    def _build_system(self, nodes: Tensor) -> None:
+        kernel = MixtureKernel(self._graphs, self.members_)
+        if len(nodes) > MOST_EXACT_LABELS or kernel.num_nodes > MOST_EXACT_NODES:
+            self._inducing_nodes = self._draw_inducing(nodes, kernel.num_nodes)
+            self._system = InducedSystem(kernel, kernel.points(self._inducing_nodes))
+        else:
+            self._system = ExactSystem(kernel)
+        self._system.set_nodes(nodes)
+
+    def _draw_inducing(self, labelled: Tensor, num_nodes: int) -> Tensor:
+        """The labelled nodes, which makes the solution exact for them, and others at random."""
+        order = torch.randperm(num_nodes, generator=torch.Generator().manual_seed(self._drawn_seed)).to(labelled.device)
+        known = torch.isin(order, labelled)
+        return torch.cat([order[known], order[~known]])[: self.inducing]
+
+    def _solve(self, classes: Tensor) -> None:
+        self._solution = self._system.solve(class_targets(classes, self.num_classes_), self.ridge_)
+
+    # -- predictions ----------------------------------------------------------------------------------------------
+
+    def _probabilities(self, data: Any) -> Tensor:
+        if data is not self.data_ and not same_inputs(data, self.data_):
+            raise InputError("data", "be the graph that the model was fitted to", "another one", "Fit it again.")
+        return torch.softmax(self.temperature_ * self._solution.scores, dim=1)
+
+    def _set_labels(self, labels: Tensor) -> None:
+        nodes = (labels >= 0).nonzero().squeeze(1)
+        if len(nodes) >= GROWTH * self._chosen_with:
+            if RECHOOSE == "all": self._choose(labels)
+            else:
+                if isinstance(self._system, ExactSystem) and len(nodes) > MOST_EXACT_LABELS: self._build_system(nodes)
+                self._system.set_nodes(nodes); classes = labels[nodes]
+                self.loss_, self.ridge_, self.temperature_ = choose_ridge(self._system, classes, self.num_classes_)
+                self._solve(classes)
+        elif not torch.equal(labels, self.labels_):
+            self._system.set_nodes(nodes)
+            self._solve(labels[nodes])
+        self.labels_ = labels
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    def _state(self) -> dict[str, Tensor]:
+        numbers = [self.width_, self._chosen_with, self._drawn_seed]
+        members = [list(self._graphs).index(m.graph) for m in self.members_]
+        kernels = [self._kernels_on(m.graph).index(m.kernel) for m in self.members_]
+        state = {
+            "numbers": torch.tensor(numbers),
+            "settings": torch.tensor([self.ridge_, self.temperature_, self.loss_], dtype=torch.float64),
+            "members": torch.tensor([members, kernels]),
+        }
+        state |= {f"axes.{name}": axes for name, axes in self._inputs.axes.items()}
+        return state | {f"edge_weight.{name}": weight for name, weight in self._edge_weights.items()}
+
+    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+        self.width_, self._chosen_with, self._drawn_seed = state["numbers"].tolist()
+        self.ridge_, self.temperature_, self.loss_ = state["settings"].tolist()
+        axes, self._edge_weights = without_prefix("axes.", state), without_prefix("edge_weight.", state)
+        self._inputs = RidgeInputs(data, self.widths, self._drawn_seed, axes)
+        self._graphs = {"x": self._inputs.graph(self._kernels_on("x"), self.width_)} | self._topology()
+        names = [*self._graphs, *(f"agreement {k}" for k in range(1 + (self.agreement or EdgeAgreement()).rounds))]
+        for name, weight in self._edge_weights.items():
+            self._graphs[name] = self._inputs.graph(REWEIGHTED_KERNELS, self._inputs.widths[0], weight)
+        members = zip(*state["members"].tolist(), strict=True)
+        self.members_ = tuple(Member(names[graph], self._kernels_on(names[graph])[k]) for graph, k in members)
+        self._build_system((self.labels_ >= 0).nonzero().squeeze(1))
+        self._solve(self.labels_[self._system.nodes])
+
+
+def _best(losses: Mapping[Member, float], count: int) -> tuple[Member, ...]:
+    return tuple(sorted(losses, key=losses.__getitem__)[:count])

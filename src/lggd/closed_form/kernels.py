@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -70,9 +70,9 @@ def filter_kernels(filters: Sequence[tuple[Filter, ...]], kernels: Sequence[Kern
 
 @dataclass(frozen=True)
 class Member:
-    """One kernel of a mixture, on one of several graphs that differ in edge weights."""
+    """One kernel of a mixture, on one of several graphs that differ in node features or edge weights."""
 
-    graph: int
+    graph: str
     kernel: FilterKernel
 
 
@@ -81,18 +81,18 @@ class MixtureKernel:
 
     Parameters
     ----------
-    graphs : sequence of Propagation
+    graphs : mapping of str to Propagation
         The node features on each graph.
     members : sequence of Member
         The kernels to average.
     """
 
-    def __init__(self, graphs: Sequence[Propagation], members: Sequence[Member]) -> None:
+    def __init__(self, graphs: Mapping[str, Propagation], members: Sequence[Member]) -> None:
         self.graphs, self.members = graphs, members
 
     @property
     def num_nodes(self) -> int:
-        return len(self.graphs[0].x)
+        return len(self.graphs[self.members[0].graph].x)
 
     def points(self, nodes: Tensor | None = None) -> list[Tensor]:
         """The features of these nodes, or of all, under each filter of the mixture, `[n, D]` each."""
@@ -110,6 +110,6 @@ class MixtureKernel:
             total += member.kernel.kernel(sum(parts[1:], start=parts[0]) / len(parts))
         return total.div_(len(self.members)).add_(INTERCEPT)
 
-    def _filters(self) -> list[tuple[int, Filter]]:
+    def _filters(self) -> list[tuple[str, Filter]]:
         pairs = ((member.graph, filter) for member in self.members for filter in member.kernel.filters)
         return list(dict.fromkeys(pairs))

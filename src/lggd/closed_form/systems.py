@@ -12,8 +12,9 @@ from torch import Tensor
 from lggd.closed_form.kernels import MixtureKernel
 from lggd.closed_form.ridge import leave_one_out_path, posterior_variance, solve_dual, solve_primal
 
-# Rounding makes the kernel of nearly equal points singular; this much of its diagonal keeps it positive definite.
-JITTER = 1e-6
+# Rounding makes the kernel of nearly equal points singular. The first of these, relative to the diagonal, that makes
+# it positive definite is added.
+JITTERS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +90,7 @@ class InducedSystem(RidgeSystem):
     def __init__(self, kernel: MixtureKernel, inducing: Sequence[Tensor]) -> None:
         self.kernel, self.inducing = kernel, inducing
         points = kernel.points()
-        among = kernel.between(inducing, inducing).double()
-        among.diagonal().add_(JITTER * among.diagonal().mean())
-        factor = torch.linalg.cholesky(among).float()
+        factor = _regular_cholesky(kernel.between(inducing, inducing).double()).float()
         self.features = torch.linalg.solve_triangular(factor, kernel.between(points, inducing).t(), upper=False).t()
         self.features = self.features.contiguous()
         width = self.features.shape[1]
@@ -136,3 +135,14 @@ def _diagonal(kernel: MixtureKernel, points: Sequence[Tensor]) -> Tensor:
     """k(x, x) of every point, float64 `[N]`."""
     chunks = zip(*(block.split(256) for block in points), strict=True)
     return torch.cat([kernel.between(chunk, chunk).diagonal() for chunk in chunks]).double()
+
+
+def _regular_cholesky(matrix: Tensor) -> Tensor:
+    """The Cholesky factor of a positive semidefinite matrix with as little of `JITTERS` on its diagonal as it needs."""
+    scale = matrix.diagonal().mean()
+    for jitter in JITTERS:
+        shifted = matrix + torch.diag_embed((jitter * scale).expand(len(matrix)))
+        factor, failed = torch.linalg.cholesky_ex(shifted)
+        if not bool(failed):
+            return factor
+    return torch.linalg.cholesky(shifted)

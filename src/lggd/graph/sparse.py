@@ -160,6 +160,13 @@ class SparseMatrix:
         """M x for `[C, B]`, or M x[q] for each q of `[Q, C, B]`."""
         return _Product.apply(self.values, x, self)  # type: ignore[no-any-return, no-untyped-call]
 
+    def add_product(self, x: Tensor, out: Tensor) -> None:
+        """out ← out + M x for `[C, B]`, in place, without autograd."""
+        if x.is_cuda:
+            torch.addmm(out, self.csr, x, out=out)
+        else:
+            self.multiply(x, x.new_empty(0), out)
+
     def multiply(self, x: Tensor, bias: Tensor, out: Tensor) -> None:
         """out ← M x + bias on a CPU, from `[C, B]` and `[B]`, without autograd; with an empty bias, out ← out + M x."""
         _multiply(self.pattern._arrays[0], self.values, x, bias, out)

@@ -1,0 +1,60 @@
+"""Settings by leave-one-out: kernels, ridge and temperature, compared on the labels themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from lggd.closed_form.kernels import MixtureKernel
+from lggd.closed_form.ridge import class_targets, solve_dual
+from lggd.closed_form.systems import RidgeSystem
+
+RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+# Kernels are compared on at most this many labels, with these ridges: solving takes n³ operations.
+MOST_COMPARED, COMPARED_RIDGES = 512, (0.01, 0.1, 1.0)
+# Inverse temperatures to choose from. Scores of ridge regression differ by about 1, hence none below 1/2.
+INVERSE_TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 25))
+
+
+def fit_temperature(scores: Tensor, classes: Tensor) -> tuple[float, float]:
+    """The inverse temperature β for which softmax(β·scores) has the lowest mean −log p of `classes`, and that loss.
+
+    >>> fit_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 1]))[0]
+    64.0
+    """
+    beta = torch.tensor(INVERSE_TEMPERATURES, dtype=scores.dtype, device=scores.device)
+    own = scores.gather(1, classes[:, None])
+    # −log p of the own class is log Σₖ exp(β (sₖ − s)).
+    loss, best = torch.logsumexp(beta[:, None, None] * (scores - own), dim=2).mean(1).min(0)
+    return INVERSE_TEMPERATURES[int(best)], float(loss)
+
+
+def compared_nodes(labels: Tensor, seed: int) -> Tensor:
+    """The labelled nodes that kernels are compared on, in ascending order: all, or `MOST_COMPARED` at random."""
+    nodes = (labels >= 0).nonzero().squeeze(1)
+    if len(nodes) <= MOST_COMPARED:
+        return nodes
+    chosen = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))[:MOST_COMPARED]
+    return nodes[chosen.sort().values.to(nodes.device)]
+
+
+def kernel_loss(kernel: MixtureKernel, nodes: Tensor, classes: Tensor, num_classes: int) -> float:
+    """The leave-one-out loss of a kernel, with the best of a few ridges and temperatures."""
+    points = kernel.points(nodes)
+    gram, targets = kernel.between(points, points), class_targets(classes, num_classes).float()
+    left_out = (solve_dual(gram, targets, ridge)[1] for ridge in COMPARED_RIDGES)
+    return min(fit_temperature(scores, classes)[1] for scores in left_out)
+
+
+def choose_ridge(
+    system: RidgeSystem, classes: Tensor, num_classes: int, ridges: Sequence[float] = RIDGES
+) -> tuple[float, float, float]:
+    """The lowest leave-one-out loss, and its ridge and inverse temperature."""
+    path = system.path(class_targets(classes, num_classes), ridges)
+    found = []
+    for scores, ridge in zip(path, ridges, strict=True):
+        temperature, loss = fit_temperature(scores, classes)
+        found.append((loss, ridge, temperature))
+    return min(found)

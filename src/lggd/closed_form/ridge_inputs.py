@@ -1,0 +1,75 @@
+"""The inputs of the closed form: edges, and node features and rows of the adjacency in their principal directions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lggd.closed_form.edge_agreement import feature_agreement
+from lggd.closed_form.filters import Propagation, principal_axes, unit_rows
+from lggd.closed_form.kernels import FilterKernel
+from lggd.graph.edge_index import check_symmetric, read_edges
+from lggd.learning.node_features import check_node_features
+
+# Principal directions of the rows of the adjacency: more would describe single edges.
+TOPOLOGY_WIDTH = 128
+
+
+class RidgeInputs:
+    """A graph with its node features, or without.
+
+    Parameters
+    ----------
+    data : torch_geometric.data.Data
+        An undirected graph; without `x`, rows of the adjacency are the node features.
+    widths : sequence of int
+        Numbers of principal directions that will be asked for.
+    seed : int
+        Random seed of the principal directions.
+    axes : mapping
+        Principal directions to use again, by "x" and "topology"; None computes them.
+    """
+
+    def __init__(self, data: Any, widths: Sequence[int], seed: int, axes: Mapping[str, Tensor] | None = None) -> None:
+        self.edge_index, self.edge_weight = read_edges(data, data.num_nodes)
+        check_symmetric(self.edge_index, self.edge_weight, data.num_nodes)
+        self.has_features = getattr(data, "x", None) is not None
+        sources = {"topology": (unit_rows(self._adjacency(data.num_nodes)), TOPOLOGY_WIDTH)}
+        if self.has_features:
+            sources["x"] = unit_rows(check_node_features(data)), max(widths)
+        self.axes = dict(axes) if axes is not None else {
+            name: principal_axes(rows, width, torch.Generator().manual_seed(seed))
+            for name, (rows, width) in sources.items()
+        }
+        projected = {name: rows @ self.axes[name] for name, (rows, _) in sources.items()}
+        self._topology = projected["topology"]
+        self._x = projected.get("x", self._topology)
+        self.widths = sorted({min(width, self._x.shape[1]) for width in widths})
+
+    def _adjacency(self, num_nodes: int) -> Tensor:
+        """The adjacency matrix as a sparse tensor `[N, N]`."""
+        weight = self.edge_weight
+        if weight is None:
+            weight = torch.ones(self.edge_index.shape[1], device=self.edge_index.device)
+        return torch.sparse_coo_tensor(self.edge_index, weight.float(), (num_nodes, num_nodes)).coalesce()
+
+    def graph(self, kernels: Sequence[FilterKernel], width: int, edge_weight: Tensor | None = None) -> Propagation:
+        """The node features in their first principal directions, ready for these kernels; None for the given weights."""
+        weight = self.edge_weight if edge_weight is None else edge_weight
+        return Propagation(self._x[:, :width].contiguous(), self.edge_index, weight, _filters(kernels))
+
+    def topology(self, kernels: Sequence[FilterKernel]) -> Propagation:
+        """The rows of the adjacency in their principal directions, ready for these kernels."""
+        return Propagation(self._topology, self.edge_index, self.edge_weight, _filters(kernels))
+
+    def feature_agreement(self) -> Tensor:
+        """Edge weights by the agreement of node features, `[E]`."""
+        weight = feature_agreement(self._x, self.edge_index)
+        return weight if self.edge_weight is None else weight * self.edge_weight
+
+
+def _filters(kernels: Sequence[FilterKernel]) -> list[Any]:
+    return list(dict.fromkeys(filter for kernel in kernels for filter in kernel.filters))
