@@ -48,6 +48,11 @@ def solve_primal(
     return weights, targets - (targets - features @ weights) / (1 - leverage)[:, None]
 
 
+def ridge_coefficients(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
+    """(M + λ)⁻¹ right, `[n, K]`."""
+    return torch.cholesky_solve(right, _cholesky(matrix, ridge))
+
+
 def leave_one_out_path(gram: Tensor, targets: Tensor, ridges: Sequence[float]) -> Tensor:
     """The leave-one-out predictions of `solve_dual` for each ridge `[R, n, K]`, from one eigendecomposition."""
     values, vectors = torch.linalg.eigh(gram)
@@ -67,5 +72,7 @@ def posterior_variance(gram: Tensor, columns: Tensor, diagonal: Tensor, ridge: f
 
 
 def _cholesky(matrix: Tensor, ridge: float) -> Tensor:
-    factor: Tensor = torch.linalg.cholesky(matrix + ridge * torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device))
+    shifted = matrix.clone()
+    shifted.diagonal().add_(ridge)
+    factor: Tensor = torch.linalg.cholesky(shifted)
     return factor

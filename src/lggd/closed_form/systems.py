@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.kernels import MixtureKernel
-from lggd.closed_form.ridge import leave_one_out_path, posterior_variance, solve_dual, solve_primal
+from lggd.closed_form.ridge import (
+    leave_one_out_path,
+    posterior_variance,
+    ridge_coefficients,
+    solve_dual,
+    solve_primal,
+)
 
 # Rounding makes the kernel of nearly equal points singular. The first of these, relative to the diagonal, that makes
 # it positive definite is added.
@@ -37,6 +43,10 @@ class RidgeSystem(ABC):
     @abstractmethod
     def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
         """Solves for targets `[n, K]`."""
+
+    @abstractmethod
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        """The scores of all nodes alone, float32 `[N, K]`."""
 
     @abstractmethod
     def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
@@ -68,6 +78,9 @@ class ExactSystem(RidgeSystem):
     @property
     def _gram(self) -> Tensor:
         return self.columns[self.nodes].double()
+
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        return self.columns @ ridge_coefficients(self._gram, targets, ridge).float()
 
     def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
         coefficients, left_out = solve_dual(self._gram, targets, ridge)
@@ -103,6 +116,14 @@ class InducedSystem(RidgeSystem):
             rows = self.features[changed]
             self._normal.add_((rows.t() @ rows).double(), alpha=sign)
         self.nodes = nodes
+
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        labelled = self.features[self.nodes].double()
+        if len(labelled) < labelled.shape[1]:
+            weights = labelled.t() @ ridge_coefficients(labelled @ labelled.t(), targets, ridge)
+        else:
+            weights = ridge_coefficients(self._normal, labelled.t() @ targets, ridge)
+        return self.features @ weights.float()
 
     def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
         labelled = self.features[self.nodes].double()
