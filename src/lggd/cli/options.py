@@ -116,8 +116,8 @@ def _column(help: str) -> Any:
 
 
 DATASETS = (
-    "Dataset: digits, moons or karate, which are included; or cora, citeseer, pubmed, computers or photo, which are "
-    "read from the folder LGGD_DATA or downloaded once."
+    "Dataset: digits, moons or karate, which are included; or cora, citeseer, pubmed, computers, photo, actor, "
+    "chameleon, squirrel, tolokers or minesweeper, which are read from the folder LGGD_DATA or downloaded once."
 )
 
 

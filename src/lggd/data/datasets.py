@@ -1,4 +1,4 @@
-"""Datasets by name: three that need no files, and the five datasets of the paper."""
+"""Datasets by name: three that need no files, the five datasets of the paper, and five heterophilous graphs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lggd.data.raw_files import HETEROPHILOUS as FAMILY
 from lggd.data.raw_files import RawDataset
 from lggd.data.splits import by_count, by_fraction
 from lggd.errors import InputError
@@ -26,6 +27,15 @@ PAPER = {
     "computers": RawDataset("Amazon", "Computers"),
     "photo": RawDataset("Amazon", "Photo"),
 }
+# Most edges join nodes of different classes. Chameleon and squirrel are without their duplicate nodes.
+HETEROPHILOUS = {
+    "actor": RawDataset(FAMILY, "actor"),
+    "chameleon": RawDataset(FAMILY, "chameleon_filtered"),
+    "squirrel": RawDataset(FAMILY, "squirrel_filtered"),
+    "tolokers": RawDataset(FAMILY, "tolokers"),
+    "minesweeper": RawDataset(FAMILY, "minesweeper"),
+}
+FROM_FILES = PAPER | HETEROPHILOUS
 LABELS_PER_CLASS = 5
 NEIGHBOURS = 10
 TRAIN_AND_VALIDATION = (0.025, 0.025)
@@ -46,20 +56,22 @@ def load(
     Parameters
     ----------
     name : str
-        `"digits"`, `"moons"` or `"karate"`, which need no files, or one of the paper's datasets: `"cora"`,
-        `"citeseer"`, `"pubmed"`, `"computers"` or `"photo"`. Case does not matter.
+        `"digits"`, `"moons"` or `"karate"`, which need no files; one of the paper's datasets, `"cora"`, `"citeseer"`,
+        `"pubmed"`, `"computers"` or `"photo"`; or a heterophilous graph, `"actor"`, `"chameleon"`, `"squirrel"`,
+        `"tolokers"` or `"minesweeper"`. Case does not matter.
     split : int, default=0
         Number of the random split. The same number selects the same nodes on every machine.
     labels_per_class : int, optional
-        Training nodes per class, 5 by default. Not for the paper's datasets, which have 2.5 % of every class in
+        Training nodes per class, 5 by default. Not for datasets from files, which have 2.5 % of every class in
         `train_mask`, 2.5 % in `val_mask` and the rest in `test_mask`.
     dynamic : bool, default=False
-        Only for the paper's datasets: move three times 10 % of every class from the test nodes to the columns of
+        Only for datasets from files: move three times 10 % of every class from the test nodes to the columns of
         `new_mask` `[N, 3]`, for experiments that add labels in three steps.
     root : str or Path, optional
-        Folder of the paper's datasets in PyG's layout (`Planetoid/Cora/raw/ind.cora.x`,
-        `Amazon/Photo/raw/amazon_electronics_photo.npz`). It is only read. The default is the environment variable
-        LGGD_DATA; if it is not set, files are downloaded once to `lggd` in the user's cache folder.
+        Folder of datasets in PyG's layout (`Planetoid/Cora/raw/ind.cora.x`,
+        `Amazon/Photo/raw/amazon_electronics_photo.npz`), with heterophilous graphs in `Heterophilous` (`actor.npz`,
+        `chameleon_filtered.npz`). It is only read. The default is the environment variable LGGD_DATA; if it is not
+        set, files are downloaded once to `lggd` in the user's cache folder.
         Planetoid's files are pickles, which can execute code: use only folders that you trust.
 
     Returns
@@ -86,15 +98,15 @@ def load(
     key = name.lower() if isinstance(name, str) and name.lower() in DATASETS else name
     check_name("name", key, DATASETS)
     seed = check_int("split", split, minimum=0)
-    if key in PAPER:
+    if key in FROM_FILES:
         if labels_per_class is not None:
-            value = f"{labels_per_class}: the paper's datasets have 2.5 % of every class"
+            value = f"{labels_per_class}: datasets from files have 2.5 % of every class"
             remedy = f"It applies to {', '.join(EMBEDDED)}."
             raise InputError("labels_per_class", f"be omitted for {key}", value, remedy)
-        data = _load_paper(PAPER[key], root, seed, dynamic)
+        data = _load_files(FROM_FILES[key], root, seed, dynamic)
     else:
         if dynamic:
-            raise InputError("dynamic", f"be False for {key}", remedy=f"It applies to {', '.join(PAPER)}.")
+            raise InputError("dynamic", f"be False for {key}", remedy=f"It applies to {', '.join(FROM_FILES)}.")
         data = EMBEDDED[key]()
         count = LABELS_PER_CLASS if labels_per_class is None else labels_per_class
         count = check_int("labels_per_class", count, minimum=1)
@@ -108,7 +120,7 @@ def load(
     return data
 
 
-def _load_paper(raw: RawDataset, root: str | Path | None, seed: int, dynamic: bool) -> Data:
+def _load_files(raw: RawDataset, root: str | Path | None, seed: int, dynamic: bool) -> Data:
     from torch_geometric.data import Data
 
     read = raw.read(root)
@@ -163,4 +175,4 @@ def _karate() -> Data:
 
 
 EMBEDDED: dict[str, Callable[[], Data]] = {"digits": _digits, "moons": _moons, "karate": _karate}
-DATASETS = (*EMBEDDED, *PAPER)
+DATASETS = (*EMBEDDED, *FROM_FILES)

@@ -1,4 +1,4 @@
-"""The raw files of the paper's datasets: finding, downloading and reading them."""
+"""The raw files of datasets: finding, downloading and reading them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
+
 from lggd.errors import InputError, InputFileError
 
 if TYPE_CHECKING:
@@ -20,11 +23,16 @@ if TYPE_CHECKING:
 # Environment variable with the folder of datasets.
 FOLDER_VARIABLE = "LGGD_DATA"
 PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+# A family of datasets with one file each, published by Platonov et al. (2023).
+HETEROPHILOUS, HETEROPHILOUS_URL = (
+    "Heterophilous",
+    "https://github.com/yandex-research/heterophilous-graphs/raw/main/data",
+)
 
 
 @dataclass(frozen=True)
 class RawDataset:
-    """A dataset by the names of its class and folder in PyG."""
+    """A dataset by the names of its class and folder in PyG, or by its file in the family `HETEROPHILOUS`."""
 
     family: str
     title: str
@@ -33,7 +41,14 @@ class RawDataset:
     def files(self) -> list[str]:
         if self.family == "Planetoid":
             return [f"ind.{self.title.lower()}.{part}" for part in PLANETOID_PARTS]
+        if self.family == HETEROPHILOUS:
+            return [f"{self.title}.npz"]
         return [f"amazon_electronics_{self.title.lower()}.npz"]
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are in a folder of datasets."""
+        return Path(HETEROPHILOUS) if self.family == HETEROPHILOUS else Path(self.family, self.title, "raw")
 
     def missing(self, folder: Path) -> list[str]:
         return [name for name in self.files if not (folder / name).is_file()]
@@ -51,7 +66,8 @@ class RawDataset:
             with _silence():
                 if self.family == "Planetoid":
                     return read_planetoid_data(str(folder), self.title)
-                return read_npz(str(folder / self.files[0]))
+                path = folder / self.files[0]
+                return _read_heterophilous(path) if self.family == HETEROPHILOUS else read_npz(str(path))
         except Exception as error:  # a truncated pickle may raise anything
             rule, remedy = f"contain {self.title} as it was published", "Download the files again."
             raise InputError(folder, rule, but=f"reading it failed: {error}", remedy=remedy) from error
@@ -61,18 +77,18 @@ class RawDataset:
         if not named:
             return self._cached()
         base = Path(named).expanduser()
-        folders = [base / self.family / self.title / "raw", base / self.title / "raw"]
+        folders = [base / self.folder, base.joinpath(*self.folder.parts[1:])]
         for folder in folders:
             if not self.missing(folder):
                 return folder
-        folder = next((folder for folder in folders if folder.is_dir()), folders[0])
+        folder = next((folder for folder in folders if folder.is_dir() and folder != base), folders[0])
         argument = "root" if root else FOLDER_VARIABLE
         remedy = f"Put into {folder}: {', '.join(self.missing(folder))}."
         raise InputFileError(argument, f"be a folder that contains {self.title}", base, remedy)
 
     def _cached(self) -> Path:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lggd"
-        folder = cache / self.family / self.title / "raw"
+        folder = cache / self.folder
         if self.missing(folder):
             try:
                 self._download(folder)
@@ -80,7 +96,7 @@ class RawDataset:
                 raise ConnectionError(
                     f"Downloading `{self.title}` failed: {error or type(error).__name__}. "
                     f"Connect to a network, or put into {folder}: {', '.join(self.files)}. "
-                    f"They may also be in DIR/{self.family}/{self.title}/raw; then set {FOLDER_VARIABLE}=DIR."
+                    f"They may also be in DIR/{self.folder.as_posix()}; then set {FOLDER_VARIABLE}=DIR."
                 ) from error
         return folder
 
@@ -90,9 +106,23 @@ class RawDataset:
 
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".download-") as temporary, _silence():
-            getattr(torch_geometric.datasets, self.family)(temporary, self.title)
+            downloaded = Path(temporary)
+            if self.family == HETEROPHILOUS:
+                torch_geometric.data.download_url(f"{HETEROPHILOUS_URL}/{self.files[0]}", temporary)
+            else:
+                getattr(torch_geometric.datasets, self.family)(temporary, self.title)
+                downloaded /= f"{self.title}/raw"
             for name in self.files:
-                (Path(temporary) / self.title / "raw" / name).replace(folder / name)
+                (downloaded / name).replace(folder / name)
+
+
+def _read_heterophilous(path: Path) -> Data:
+    from torch_geometric.data import Data
+    from torch_geometric.utils import remove_self_loops
+
+    with np.load(path) as arrays:
+        x, y, edges = (torch.from_numpy(arrays[name]) for name in ("node_features", "node_labels", "edges"))
+    return Data(x=x.float(), edge_index=remove_self_loops(edges.t().long())[0], y=y.long())
 
 
 @contextmanager
