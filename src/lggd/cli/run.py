@@ -24,7 +24,8 @@ LARGE_MEMORY = 2**28
 # The models of lggd.runs.methods. Repeated here because that module imports torch; a test compares them.
 METHODS = (
     "lggd", "ggd", "lggd-plus", "gcn", "gat", "chebnet", "jknet", "mixup", "dropedge", "gaug-m", "gaug-o", "gdc-ppr",
-    "gdc-heat", "gpr-gnn", "goal", "graphmix",
+    "gdc-heat", "gpr-gnn", "goal", "graphmix", "mlp", "sgc", "appnp", "label-propagation", "correct-and-smooth",
+    "scikit-network", "gcn-plus",
 )  # fmt: skip
 
 
@@ -51,7 +52,8 @@ def run_command(
         str,
         typer.Option(
             metavar="NAME",
-            help=f"Model to train: {', '.join(METHODS)}. The first three can add labels later without training.",
+            help=f"Model to train: {', '.join(METHODS)}. The first three, label-propagation, "
+            "correct-and-smooth and scikit-network can add labels later without training.",
             autocompletion=lambda: list(METHODS),
         ),
     ] = METHODS[0],

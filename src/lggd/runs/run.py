@@ -86,7 +86,7 @@ class RunSettings:
         features, models = getattr(self.model(), "features", None), 1
         while isinstance(features, (SelfTraining, Ensemble)):
             models, features = models * getattr(features, "members", 1), features.model
-        if features is None:
+        if not isinstance(features, NodeClassifier):
             return None
         data = copy.copy(run_input.data).to(self.device)  # PyG moves a Data in place
         return estimate_memory(data, features, models=models)  # type: ignore[arg-type]
@@ -217,7 +217,8 @@ def installed_versions() -> dict[str, str]:
 
 def _missing_reference(run_input: RunInput, settings: RunSettings) -> list[str]:
     if not run_input.has_features:
-        return ["The nodes have no features: GGD uses the graph alone, and there is no backbone to compare it with."]
+        title = METHODS[settings.method].title
+        return [f"The nodes have no features: {title} uses the graph alone, and there is no backbone to compare with."]
     if settings.backbone == "none":
         return ["Without a backbone, the nearest class by distance is predicted; there is nothing to compare it with."]
     return []
