@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 from baseline_cases import graph, weighted_or_not
 from lggd.baselines import Diffusion, MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
 from lggd.baselines.untrained import to_probabilities
+from lggd.errors import InputError
 from small_data import blocks, changed, splits
 
 ALGORITHMS = {
@@ -99,7 +100,8 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sknetwork", None)
     model = ScikitNetwork()
     model.check_settings()
-    with pytest.raises(ImportError, match="`ScikitNetwork` needs the package scikit-network: pip install scikit-netw"):
+    message = "`ScikitNetwork` must import scikit-network, but it is not installed. Run: pip install scikit-network"
+    with pytest.raises(InputError, match=message):
         model.fit(blocks())
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lggd.baselines.untrained import UntrainedBaseline
+from lggd.errors import InputError
 from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import FitSteps
@@ -188,7 +189,7 @@ class ScikitNetwork(UntrainedBaseline):
 
     Raises
     ------
-    ImportError
+    InputError
         By `fit`, if the package scikit-network is not installed.
 
     Examples
@@ -224,6 +225,6 @@ class ScikitNetwork(UntrainedBaseline):
 def _check_installed() -> None:
     try:
         import sknetwork  # noqa: F401
-    except ImportError as error:
-        message = "`ScikitNetwork` needs the package scikit-network: pip install scikit-network"
-        raise ImportError(message) from error
+    except ModuleNotFoundError as error:
+        rule, remedy = "import scikit-network", "Run: pip install scikit-network"
+        raise InputError("ScikitNetwork", rule, but="it is not installed", remedy=remedy) from error
