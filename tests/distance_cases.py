@@ -22,7 +22,7 @@ from lggd.learning.flow import Flow
 from lggd.learning.networks import FromModule
 from lggd.learning.node_features import DenseFeatures, SparseFeatures
 from lggd.learning.parameters import Equation
-from lggd.training.engine import Engine, LowestLoss
+from lggd.training.engine import Engine
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import LEVELS, draw_keep_mask, keep_level
 from small_data import CLASSES, blocks, random
@@ -232,7 +232,7 @@ def learner_of(
     if isinstance(optimization, list):
         optimization = [optimization[q] for q in which]
     training = DistanceTraining(networks, features, equation, flow, CLASSES)
-    return Engine(training, train[which], validation[which], optimization, names, LowestLoss())
+    return Engine(training, train[which], validation[which], optimization, names, lowest_loss=True)
 
 
 LOOSE = {"rtol": 2e-3, "atol": 5e-4}

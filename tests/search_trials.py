@@ -11,10 +11,9 @@ import pytest
 from optuna.trial import TrialState
 
 from lggd.compare import search
-from lggd.compare.methods import Method
+from lggd.compare.methods import Categorical, Method, Range
 from lggd.compare.runner import Scores
 from lggd.compare.search import SearchConfig
-from lggd.compare.search_space import Categorical, Range
 from lggd.compare.study import REASON, open_journal
 
 SEARCH = {"dropout": Range(0.1, 0.9, 0.1), "lr": Range(1e-3, 1e-1, log=True), "hidden": Categorical((4, 8))}

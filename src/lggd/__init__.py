@@ -38,12 +38,11 @@ if TYPE_CHECKING:
     )
     from lggd.models.memory_estimate import estimate_memory
     from lggd.solvers.dijkstra import Dijkstra
-    from lggd.solvers.evolution import Evolution, evolve
+    from lggd.solvers.evolution import Evolution, evolve, evolve_to_steady_state
     from lggd.solvers.iterative import FastIterative
     from lggd.solvers.marching import FastMarching
     from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
     from lggd.solvers.solution import Solution, Statistics, Status
-    from lggd.solvers.steady_state import evolve_to_steady_state
     from lggd.training.checkpoint import Checkpoint
     from lggd.training.optimization import Optimization
     from lggd.training.progress import Progress
@@ -68,12 +67,11 @@ _EXPORTS = {
     ),
     "models.memory_estimate": ("estimate_memory",),
     "solvers.dijkstra": ("Dijkstra",),
-    "solvers.evolution": ("Evolution", "evolve"),
+    "solvers.evolution": ("Evolution", "evolve", "evolve_to_steady_state"),
     "solvers.iterative": ("FastIterative",),
     "solvers.marching": ("FastMarching",),
     "solvers.scheme": ("RK4", "SSPRK3", "Euler", "TorchDiffEq"),
     "solvers.solution": ("Solution", "Statistics", "Status"),
-    "solvers.steady_state": ("evolve_to_steady_state",),
     "training.checkpoint": ("Checkpoint",),
     "training.optimization": ("Optimization",),
     "training.progress": ("Progress",),

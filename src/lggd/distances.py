@@ -101,10 +101,8 @@ def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, col
     if not 0 <= target < graph.num_nodes:
         raise InputError("target", f"name a node 0..{graph.num_nodes - 1}", target)
     if not math.isfinite(float(f[target])):
-        remedy = "Choose another target."
-        raise InputError(
-            "target", "be reachable", but="node {0} has no path to a source", remedy=remedy, nodes=[target]
-        )
+        but, remedy = "node {0} has no path to a source", "Choose another target."
+        raise InputError("target", "be reachable", but=but, remedy=remedy, nodes=[target])
     layout = graph.layout()
     csr, height = layout.csr, layout.into_rows(f)
     row = target if layout.rank is None else int(layout.rank[target])
@@ -146,13 +144,9 @@ class Depth:
 
 
 def depth(
-    graph: Graph,
-    *,
-    p: float = 1,
-    potential: Potential | None = None,
-    candidates: NodeSet | None = None,
+    graph: Graph, *, p: float = 1, potential: Potential | None = None, candidates: NodeSet | None = None,
     generator: torch.Generator | None = None,
-) -> Depth:
+) -> Depth:  # fmt: skip
     """The p-eikonal data depth of Calder and Ettehad: closeness to the median, the node closest to all others.
 
     Parameters
@@ -183,13 +177,13 @@ def depth(
         if not nodes.single:
             raise InputError("candidates", "be one set of nodes", f"{len(nodes.columns)} sets", "Merge them.")
         chosen = torch.from_numpy(nodes.columns[0])
-    means, reach = [], []
+    totals, reach = [], []
     for batch in torch.split(chosen, COLUMNS_PER_BATCH):
         values = distance(graph, [[int(node)] for node in batch], p=p, potential=potential).value
-        reached = torch.isfinite(values)
-        means.append(values.masked_fill(~reached, 0).sum(0) / reached.sum(0))
-        reach.append(reached.sum(0))
-    mean_distance, within_reach = torch.cat(means), torch.cat(reach)
+        reach.append(torch.isfinite(values).sum(0))
+        totals.append(values.masked_fill(torch.isinf(values), 0).sum(0))
+    within_reach = torch.cat(reach)
+    mean_distance = torch.cat(totals) / within_reach
     # A node that few others reach is close to all of them, which does not make it central.
     eligible = mean_distance.masked_fill(within_reach < within_reach.max(), math.inf)
     median = int(chosen[int(eligible.argmin())])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self
 
 _MISSING = object()
@@ -76,19 +77,17 @@ class InputError(ValueError):
         text = f"must {self.rule}{clause}{ending} {self.remedy}".rstrip()
         if self.nodes or self.hints:
             text = text.format(*self.nodes, **self.hints)
-        return f"{self.context}: `{self.argument}` {text}" if self.context else f"`{self.argument}` {text}"
+        return f"{f'{self.context}: ' if self.context else ''}`{self.argument}` {text}"
 
     def replace(self, **changes: Any) -> Self:
         """Returns the same error with some of its parts changed, named as in the constructor."""
         return type(self)(**{**{name: getattr(self, name) for name in self._PARTS}, **changes})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        parts = {name: getattr(self, name) for name in self._PARTS}
-        if self.value is _MISSING:
-            del parts["value"]
-        else:
+        parts = {name: getattr(self, name) for name in self._PARTS if name != "value"}
+        if self.value is not _MISSING:
             parts["value"] = str(self.value)
-        return _restored, (type(self), parts)
+        return partial(type(self), **parts), ()
 
 
 class InputTypeError(InputError, TypeError):
@@ -118,22 +117,14 @@ class NotEnoughMemoryError(MemoryError):
     """A computation does not fit into memory; the message states the memory needed, the memory free and the remedy."""
 
 
-def _restored(kind: type[InputError], parts: dict[str, Any]) -> InputError:
-    return kind(**parts)
-
-
 @contextmanager
 def error_context(name: str) -> Iterator[None]:
     """Prefixes errors with the name of the model or table row that they concern; "" leaves them unchanged."""
     try:
         yield
-    except InputError as error:
-        if not name:
-            raise
-        context = f"{name}: {error.context}" if error.context else name
-        raise error.replace(context=context) from error
     except Exception as error:
-        # For example torch's errors from inside a user's module.
-        if name:
+        if name and isinstance(error, InputError):
+            raise error.replace(context=f"{name}: {error.context}" if error.context else name) from error
+        if name:  # for example torch's errors from inside a user's module
             error.add_note(f"This happened in {name}.")
         raise

@@ -32,10 +32,7 @@ def check_writable(path: str | Path) -> Path:
 
 
 def check_folder_writable(path: str | Path, marker: str) -> Path:
-    """Returns the resolved path if a folder can be written there: it is new, empty, or contains a file called `marker`.
-
-    Folders without that file are never replaced.
-    """
+    """Returns the resolved path if it is new, an empty folder, or one with the file `marker`: no other is replaced."""
     path = Path(path).resolve()
     if path.exists() and not path.is_dir():
         raise InputFileError(str(path), "name a folder to write", "a file", "Choose another name.")
@@ -74,11 +71,9 @@ def replacing_folder(path: str | Path, marker: str) -> Iterator[Path]:
 
     Write a file called `marker` into it: only empty folders and folders with that file are ever replaced.
 
-    Swapping two folders atomically is not portable, so there are three steps, all inside `path`'s own parent, during
-    which both folders stay complete: (1) the old folder is renamed from `path` to `.NAME-XXXX/old`, (2) the new one
-    from `.NAME-XXXX/new` to `path`, (3) `.NAME-XXXX` is deleted together with the old one. An exception, Ctrl-C
-    included, undoes (1) if (2) has not happened. A process that is killed leaves the old folder at `path` before (1),
-    both in `.NAME-XXXX` between (1) and (2), and the new one at `path` after (2); `.NAME-XXXX` may then be deleted.
+    Swapping two folders atomically is not portable: the old one is renamed to `.NAME-XXXX/old` next to it, then the new
+    one from `.NAME-XXXX/new` to `path`, then `.NAME-XXXX` is deleted. An exception in between, Ctrl-C included, undoes
+    the first step; a process that is killed there leaves both folders, complete, in `.NAME-XXXX`.
     """
     path = check_folder_writable(path, marker)
     staging = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))

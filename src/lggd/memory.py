@@ -61,15 +61,14 @@ def size_in_words(size: float) -> str:
     >>> size_in_words(3_500_000_000)
     '3.3 GiB'
     """
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
+    if size < 1024:
+        return f"{size:.0f} bytes"
+    power = next((k for k in (1, 2, 3) if size < 1024 ** (k + 1)), 4)
+    return f"{size / 1024**power:.1f} {' KMGT'[power]}iB"
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Free memory of the device in bytes; None where unknown."""
+    """Free memory of a device in bytes; None where unknown."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
@@ -92,18 +91,14 @@ def explaining_shortage(what: str, estimate: Callable[[], Memory], remedy: str) 
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not _is_shortage(error):
+        # Torch has an error class for GPUs; on a CPU, only the message of a RuntimeError identifies it.
+        words = ("can't allocate memory", "not enough memory")
+        is_shortage = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+        if not is_shortage and not any(phrase in str(error) for phrase in words):
             raise
         needed = estimate()
         free = "" if needed.free is None else f", where {size_in_words(needed.free)} are free"
         raise NotEnoughMemoryError(f"{what} takes {needed} on {needed.device}{free}. {remedy}") from error
-
-
-def _is_shortage(error: Exception) -> bool:
-    """Torch has an error class for GPUs; on a CPU, only the message of a RuntimeError identifies it."""
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    return any(words in str(error) for words in ("can't allocate memory", "not enough memory"))
 
 
 def release_memory() -> None:

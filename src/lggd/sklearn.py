@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,16 +17,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.neighbors import VALID_METRICS, NearestNeighbors
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
 from torch import nn
 
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.errors import InputError, InputTypeError
+from lggd.estimator import storage
 from lggd.estimator.labels import LabelConflictError
 from lggd.estimator.parameters import changed_params, get_params
 from lggd.features import GGD, LGGD
+from lggd.files import replacing_folder
 from lggd.graph import Graph
 from lggd.graph.sparse import without_sparse_warnings
 from lggd.models.classifier import LGGDClassifier
@@ -34,18 +36,16 @@ from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.validation import check_instance, check_int, suggestion
 
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
-
 Features = GGD | LGGD | type[GGD] | type[LGGD]
 Backbone = GCN | GAT | ChebNet | JKNet | nn.Module | type[GCN] | type[GAT] | type[ChebNet] | type[JKNet]
 Array = NDArray[Any]
 
 UNLABELLED = -1
-FLOATS = (np.float64, np.float32)
+SAMPLES = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "order": "C"}
 # Not with precomputed distances: features are learned from the samples.
 METRICS = sorted({*VALID_METRICS["brute"], *VALID_METRICS["ball_tree"]} - {"precomputed", "pyfunc"})
-MAX_SEED = np.iinfo(np.int32).max
+# The files of a saved model: next to its settings, its samples and the model of their graph.
+SAMPLES_FILE, MODEL_FOLDER = "samples.safetensors", "model"
 
 
 class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -101,12 +101,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         optimization: Optimization | type[Optimization] = Optimization,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-        self.features = features
-        self.backbone = backbone
-        self.optimization = optimization
-        self.random_state = random_state
+        self.n_neighbors, self.metric, self.random_state = n_neighbors, metric, random_state
+        self.features, self.backbone, self.optimization = features, backbone, optimization
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -116,16 +112,14 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name; with `deep` also those of nested settings, as "features__times"."""
         params: dict[str, Any] = super().get_params(deep=False)
-        nested = {name: _with_defaults(value) for name, value in params.items()} if deep else {}
-        for name, choice in nested.items():
-            if is_dataclass(choice):
-                params |= {f"{name}__{inner}": value for inner, value in get_params(choice).items()}
-        return params
+        nested = {
+            name: get_params(_with_defaults(params[name])) for name in params if deep and is_dataclass(params[name])
+        }
+        return params | {f"{name}__{inner}": value for name in nested for inner, value in nested[name].items()}
 
     def set_params(self, **params: Any) -> Self:
         """Change settings by name; "features__times" changes a nested setting."""
-        direct = {name: value for name, value in params.items() if "__" not in name}
-        super().set_params(**direct)
+        super().set_params(**{name: value for name, value in params.items() if "__" not in name})
         for name, value in params.items():
             outer, _, inner = name.partition("__")
             if inner:
@@ -136,12 +130,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        callback: Callback | None = None,
-        checkpoint: Checkpoint | None = None,
+        self, X: ArrayLike, y: ArrayLike, *, callback: Callback | None = None, checkpoint: Checkpoint | None = None
     ) -> Self:
         """Fit the model to samples.
 
@@ -161,18 +150,14 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The model itself.
         """
         self.__dict__.pop("transduction_", None)  # a fit that fails leaves the model unfitted
-        n_neighbors, metric = self._check_neighbours()
-        model = self._new_model()
-        samples, labels = _validated(self, X, y, ensure_min_samples=2)
+        self._check_neighbours()
+        model = self._new_model(int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)))
+        samples, labels = validate_data(self, X, y, ensure_min_samples=2, **SAMPLES)
         self.classes_, codes = _read_labels(labels)
-        self._nearest = NearestNeighbors(n_neighbors=min(n_neighbors, samples.shape[0] - 1), metric=metric)
-        self._nearest.fit(samples)
-        self._dtype = samples.dtype
-        # Equal samples are one point, identified by the index of the first of them.
-        self._number_of: dict[bytes, int] = {}
-        self._points = np.array([self._number_of.setdefault(key, i) for i, key in enumerate(_row_keys(samples))])
+        self._index(samples, min(self.n_neighbors, samples.shape[0] - 1), self.metric)
         data = _graph_data(samples, codes, self._nearest)
         self.model_ = model.fit(data, callback=callback, checkpoint=checkpoint)
+        self.model_.metadata_["classes"] = [str(name) for name in self.classes_.tolist()]
         self._update_transduction()
         return self
 
@@ -181,8 +166,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike) -> Array:
         """Return the most probable class of each sample, `[M]`."""
-        distributions = self.predict_proba(X)  # first, as it checks that the model is fitted
-        return np.asarray(self.classes_[distributions.argmax(1)])
+        best = self.predict_proba(X).argmax(1)  # first, as it checks that the model is fitted
+        return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return the probability of each class, `[M, K]`, in the order of `classes_`.
@@ -191,8 +176,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         nearest samples of `fit`, as in `LabelSpreading`.
         """
         check_is_fitted(self)
-        samples = _validated(self, X, reset=False)
-        fitted = np.array([self._number_of.get(key, -1) for key in _row_keys(samples.astype(self._dtype))])
+        samples = validate_data(self, X, reset=False, **SAMPLES)
+        fitted = np.array([self._number_of.get(key, -1) for key in _row_keys(samples.astype(self._samples.dtype))])
         known, new = fitted >= 0, np.flatnonzero(fitted < 0)
         probabilities = np.empty((len(fitted), len(self.classes_)))
         probabilities[known] = self.label_distributions_[fitted[known]]
@@ -225,50 +210,125 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The model itself.
         """
         check_is_fitted(self)
-        samples = _read_indices(indices, len(self.transduction_))
-        codes = _codes_of(np.atleast_1d(np.asarray(labels)).ravel(), self.classes_)
+        samples = _row_numbers(indices, len(self.transduction_))
+        number = {label: code for code, label in enumerate(self.classes_.tolist())}
+        names = np.ravel(labels).tolist()
+        unknown = [name for name in names if name not in number]
+        if unknown:
+            rule = f"be among the classes {', '.join(map(repr, number))}"
+            raise InputError("labels", rule, repr(unknown[0]), "A new class needs a new fit.")
+        codes = np.array([number[name] for name in names], np.int64)
         if len(codes) != len(samples):
             raise InputError("labels", f"contain one class for each of the {len(samples)} samples", len(codes))
         try:
             self.model_.add_labels(samples, codes)
         except LabelConflictError as error:
             new, known = self.classes_[[error.label, error.known]].tolist()
-            clause = f"sample {error.node} would be both {new!r} and {known!r}"
-            raise error.replace(but=clause) from error
+            raise error.replace(but=f"sample {error.node} would be both {new!r} and {known!r}") from error
         self._update_transduction()
         return self
 
-    # -- internals ------------------------------------------------------------------------------------------------
+    def save(self, folder: str | Path) -> None:
+        """Save everything that predictions need, the samples included, into a folder; replaces a model there.
 
-    def _check_neighbours(self) -> tuple[int, Any]:
-        count = check_int("n_neighbors", self.n_neighbors, minimum=1)
+        `lggd.load_model` loads it. Functions and modules of your own are not saved: pass them to `load_model` by the
+        name of their setting, as in `metric=…`. A RandomState is saved as the seed that was drawn from it.
+        """
+        check_is_fitted(self)
+        classes, dtype = self.classes_.tolist(), self.classes_.dtype
+        if dtype.kind not in "biufUO" or not all(isinstance(name, (int, float, str)) for name in classes):
+            raise InputTypeError("classes_", "be numbers or strings to be saved", classes)
+        params = {name: self._plain(name, value) for name, value in self.get_params(deep=False).items()}
+        # Settings may have changed since the fit: what finds neighbours is saved by itself.
+        neighbours = {name: self._plain(name, getattr(self._nearest, name)) for name in ("n_neighbors", "metric")}
+        content = {
+            "format": storage.FORMAT, "version": storage.VERSION, "model": {"kind": "KNNGraphClassifier", **params},
+            "neighbours": neighbours, "classes": classes, "classes_dtype": dtype.str,
+            "columns": getattr(self, "feature_names_in_", np.empty(0)).tolist(),
+        }  # fmt: skip
+        X = self._samples
+        names = ("data", "indices", "indptr", "shape") if sp.issparse(X) else ()
+        parts = {name: torch.as_tensor(getattr(X, name)) for name in names} or {"samples": torch.from_numpy(X)}
+        with replacing_folder(folder, marker=storage.SETTINGS_FILE) as temporary:
+            self.model_.save(temporary / MODEL_FOLDER)
+            storage.write_tensors(temporary / SAMPLES_FILE, parts)
+            storage.write_json(temporary / storage.SETTINGS_FILE, content)
+
+    def _check_neighbours(self) -> None:
+        check_int("n_neighbors", self.n_neighbors, minimum=1)
         if not callable(self.metric) and self.metric not in METRICS:
             rule = "be a function of two samples or a name that scikit-learn's NearestNeighbors knows"
             raise InputError("metric", rule, repr(self.metric), suggestion(str(self.metric), METRICS))
-        return count, self.metric
 
-    def _new_model(self) -> LGGDClassifier:
-        """Returns the model to fit. Constructor arguments are not modified."""
-        seed = int(check_random_state(self.random_state).randint(MAX_SEED))
+    def _index(self, samples: Any, n_neighbors: int, metric: Any) -> None:
+        self._samples = samples
+        self._nearest = NearestNeighbors(n_neighbors=n_neighbors, metric=metric).fit(samples)
+        # Equal samples are one point, identified by the index of the first of them.
+        self._number_of: dict[bytes, int] = {}
+        self._points = np.array([self._number_of.setdefault(key, i) for i, key in enumerate(_row_keys(samples))])
+
+    def _new_model(self, seed: int) -> LGGDClassifier:
         features: Any = _with_defaults(self.features)
         if features is not None:
             check_instance("features", features, GGD | LGGD, "LGGD(), GGD() or None")
             features = replace(features, seed=seed)
         return LGGDClassifier(features, _with_defaults(self.backbone), _with_defaults(self.optimization), seed)
 
+    def _plain(self, name: str, value: Any) -> Any:
+        if isinstance(value, np.random.RandomState):
+            return self.model_.seed
+        if name == "metric" and callable(value):
+            return {"kind": "module", "class": getattr(value, "__qualname__", type(value).__qualname__)}
+        return storage.to_plain(value.item() if isinstance(value, np.generic) else value, name)
+
     def _update_transduction(self) -> None:
-        """Sets the predictions for the samples of fit."""
         probabilities = self.model_.predict_proba().cpu().numpy().astype(np.float64)
         # `predict` identifies rows by their entries: equal samples share the mean of their predictions.
         total = np.zeros_like(probabilities)
         np.add.at(total, self._points, probabilities)
-        probabilities = total[self._points]
-        self.label_distributions_ = probabilities / probabilities.sum(1, keepdims=True)
+        self.label_distributions_ = total[self._points] / total[self._points].sum(1, keepdims=True)
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
 
 
-def _validated(estimator: KNNGraphClassifier, *arrays: Any, **rules: Any) -> Any:
-    return validate_data(estimator, *arrays, accept_sparse="csr", dtype=FLOATS, **rules)
+def restored(folder: Path, settings: Mapping[str, Any], modules: Mapping[str, Any]) -> KNNGraphClassifier:
+    """Returns the classifier that `save` wrote, for `lggd.load_model`."""
+    model = storage.load_model(folder / MODEL_FOLDER, **modules)
+    packed = storage.read_tensors(folder / SAMPLES_FILE)
+    try:
+        params, neighbours = (
+            {name: storage.from_plain(value, name, modules) for name, value in settings[part].items() if name != "kind"}
+            for part in ("model", "neighbours")
+        )
+        loaded = KNNGraphClassifier(**params)
+        loaded._check_neighbours()
+        loaded._new_model(seed=0).check_settings()
+        loaded.model_ = check_instance("model", model, LGGDClassifier, "an LGGDClassifier")
+        loaded.classes_ = np.array(settings["classes"], settings["classes_dtype"])
+        samples, columns = _unpack(packed), settings["columns"]
+        loaded.n_features_in_ = samples.shape[1]
+        if columns:
+            loaded.feature_names_in_ = np.array(columns, object)
+        expected = [len(model.labels_), len(columns) or samples.shape[1], model.num_classes_]
+        if (found := [*samples.shape, len(loaded.classes_)]) != expected:
+            raise InputError("samples", f"have {expected} rows, columns and classes", found)
+        loaded._index(samples, **neighbours)
+        loaded._nearest.kneighbors(samples[:1])  # raises where there are too few samples
+        loaded._update_transduction()
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+        clause = f"it lacks {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise InputError(str(folder), "be a saved model whose files fit together", but=clause) from error
+    return loaded
+
+
+def _unpack(packed: Mapping[str, torch.Tensor]) -> Any:
+    parts = {name: value.numpy() for name, value in packed.items()}
+    samples = parts.get("samples")
+    if samples is None:
+        samples = sp.csr_array((parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))
+        samples.check_format(full_check=True)
+    if samples.ndim != 2 or samples.dtype not in SAMPLES["dtype"]:
+        raise InputError("samples", "be a matrix of floats", f"{samples.dtype} {list(samples.shape)}")
+    return samples
 
 
 def _with_defaults(choice: Any) -> Any:
@@ -277,9 +337,7 @@ def _with_defaults(choice: Any) -> Any:
 
 def _is_unlabelled(y: Array) -> Array:
     """Where y is -1, bool `[N]`. NumPy turns a -1 among strings into "-1"."""
-    if y.dtype.kind in "OUS":
-        return np.array([str(label) == str(UNLABELLED) for label in y.tolist()], dtype=bool)
-    return np.asarray(y == UNLABELLED)
+    return np.asarray(y.astype(str) == str(UNLABELLED) if y.dtype.kind in "OUS" else y == UNLABELLED)
 
 
 def _read_labels(y: Array) -> tuple[Array, Array]:
@@ -290,19 +348,14 @@ def _read_labels(y: Array) -> tuple[Array, Array]:
     check_classification_targets(y[labelled])
     classes, inverse = np.unique(y[labelled], return_inverse=True)
     if len(classes) < 2:
-        raise InputError(
-            "y",
-            "label samples of at least two classes",
-            f"one class, {classes.tolist()[0]!r}",
-            "-1 marks samples without a label: rename a class of that name.",
-        )
+        remedy = "-1 marks samples without a label: rename a class of that name."
+        raise InputError("y", "label samples of at least two classes", f"one class, {classes.tolist()[0]!r}", remedy)
     codes = np.full(len(y), UNLABELLED, np.int64)
     codes[labelled] = inverse
     return classes, codes
 
 
-def _read_indices(indices: ArrayLike, count: int) -> Array:
-    """Row numbers of samples, int64 `[M]`."""
+def _row_numbers(indices: ArrayLike, count: int) -> Array:
     rows = np.atleast_1d(np.asarray(indices))
     if rows.size == 0:
         return np.empty(0, np.int64)
@@ -318,25 +371,9 @@ def _read_indices(indices: ArrayLike, count: int) -> Array:
     return rows.astype(np.int64)
 
 
-def _codes_of(labels: Array, classes: Array) -> Array:
-    """The class index of each label, int64 `[M]`."""
-    number = {label: code for code, label in enumerate(classes.tolist())}
-    unknown = [label for label in labels.tolist() if label not in number]
-    if unknown:
-        raise InputError(
-            "labels",
-            f"be among the classes {', '.join(map(repr, number))}",
-            repr(unknown[0]),
-            "A new class needs a new fit.",
-        )
-    return np.array([number[label] for label in labels.tolist()], np.int64)
-
-
 def _row_keys(X: Any) -> list[bytes]:
-    """A digest of each row, equal for equal numbers, dense or sparse.
-
-    Equality, not distance 0: rounding may separate a sample from itself, and a metric may not separate two samples.
-    """
+    """A digest of each row, equal for equal numbers, dense or sparse."""
+    # Not distance 0: rounding may separate a sample from itself, and a metric may not separate two samples.
     rows = sp.csr_array(X, copy=True)
     rows.sum_duplicates()
     rows.eliminate_zeros()
@@ -345,24 +382,18 @@ def _row_keys(X: Any) -> list[bytes]:
     return [blake2b(columns[a:b].tobytes() + rows.data[a:b].tobytes(), digest_size=16).digest() for a, b in bounds]
 
 
-def _graph_data(X: Any, codes: Array, nearest: NearestNeighbors) -> Data:
-    """The neighbour graph as PyG data. Without a query, scikit-learn leaves a sample out of its own neighbours."""
+def _graph_data(X: Any, codes: Array, nearest: NearestNeighbors) -> Any:
+    """The neighbour graph as PyG data; columns of X get standard deviation 1 and, unless sparse, mean 0."""
     from torch_geometric.data import Data
 
+    # Without a query, scikit-learn leaves a sample out of its own neighbours.
     graph = Graph.from_scipy(nearest.kneighbors_graph(), symmetrize="max")
-    return Data(x=_node_features(X), edge_index=graph.edge_index, y=torch.from_numpy(codes), num_nodes=X.shape[0])
-
-
-def _node_features(X: Any) -> torch.Tensor:
-    """X as the input of networks, float32, every column with standard deviation 1 and, unless sparse, mean 0.
-
-    Networks use the direction of a row, and far from 0 all rows point the same way. Neighbours are computed from X.
-    """
-    scaled = StandardScaler(with_mean=not sp.issparse(X)).fit_transform(X)
-    if not sp.issparse(scaled):
-        return torch.from_numpy(scaled.astype(np.float32))
-    coo = scaled.tocoo()
-    indices = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
-    values = torch.from_numpy(coo.data.astype(np.float32))
-    with without_sparse_warnings():
-        return torch.sparse_coo_tensor(indices, values, coo.shape).coalesce()
+    # Networks use the direction of a row, and far from 0 all rows point the same way. Neighbours are computed from X.
+    x = StandardScaler(with_mean=not sp.issparse(X)).fit_transform(X).astype(np.float32)
+    if sp.issparse(x):
+        x = x.tocoo()
+        with without_sparse_warnings():
+            x = torch.sparse_coo_tensor(torch.from_numpy(np.stack([x.row, x.col])), x.data, x.shape).coalesce()
+    else:
+        x = torch.from_numpy(x)
+    return Data(x=x, edge_index=graph.edge_index, y=torch.from_numpy(codes), num_nodes=X.shape[0])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
+from math import inf, isnan
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,8 +32,8 @@ def check_int(name: str, value: Any, minimum: int, remedy: str = "") -> int:
 def check_real(
     name: str,
     value: Any,
-    low: float = -math.inf,
-    high: float = math.inf,
+    low: float = -inf,
+    high: float = inf,
     *,
     closed: str = "both",
     rule: str = "",
@@ -45,7 +45,7 @@ def check_real(
     0.5
     """
     left, right = closed in ("both", "left"), closed in ("both", "right")
-    is_number = isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+    is_number = isinstance(value, Real) and not isinstance(value, bool) and not isnan(value)
     if not is_number or not (low <= value if left else low < value) or not (value <= high if right else value < high):
         interval = f"lie in {'[' if left else '('}{low:g}, {high:g}{']' if right else ')'}"
         raise InputError(name, rule or interval, repr(value), remedy)
@@ -72,8 +72,7 @@ def check_choice(name: str, value: T, choices: Collection[T]) -> T:
 def check_name(argument: str, name: Any, known: Collection[str]) -> str:
     """Checks for one of the known names; the error suggests the closest one."""
     if name not in known:
-        rule = f"be one of {', '.join(known)}"
-        raise InputError(argument, rule, repr(name), suggestion(str(name), list(known)))
+        raise InputError(argument, f"be one of {', '.join(known)}", repr(name), suggestion(str(name), list(known)))
     return str(name)
 
 
@@ -94,11 +93,10 @@ def check_finite(name: str, values: Tensor, remedy: str = "Fill or drop those en
 def check_entries(name: str, values: Tensor, valid: Tensor, rule: str, place: str, remedy: str = "") -> None:
     """Checks that all entries of a matrix are `valid`; the error gives the first invalid one and its position."""
     if not bool(valid.all()):
-        row, column = (int(x) for x in (~valid).nonzero()[0])
-        entry = f"{float(values[row, column]):g} at {place} "
-        if place == "node":
-            raise InputError(name, rule, f"{entry}{{0}}, column {column}", remedy, nodes=[row])
-        raise InputError(name, rule, f"{entry}{row}, column {column}", remedy)
+        row, column = (~valid).nonzero()[0].tolist()
+        is_node = place == "node"
+        value = f"{float(values[row, column]):g} at {place} {'{0}' if is_node else row}, column {column}"
+        raise InputError(name, rule, value, remedy, nodes=[row] if is_node else ())
 
 
 def check_same_length(name: str, values: Sequence[Any], count: int, of: str) -> None:

@@ -28,7 +28,7 @@ from baseline_cases import (
 )
 from lggd import Optimization, baselines, fit_together
 from lggd.baselines import Baseline, DropEdge, gprgnn
-from lggd.baselines.initialization import stacked_backbones
+from lggd.baselines.baseline import BaselineNetworks
 from lggd.estimator.estimator import VALIDATION
 from lggd.estimator.labels import Labels
 from small_data import CLASSES, blocks, changed, permuted, random, splits, unmasked
@@ -287,7 +287,7 @@ class Plain(Baseline):
         pass
 
     def _networks(self, data, problems, callback):
-        return stacked_backbones(SMALL, data, problems, data.edge_index, data.edge_weight)
+        return BaselineNetworks(SMALL.build, data, problems)
 
 
 class Leaking(Plain):

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from baseline_cases import CASES, SPLITS, check_together, every_case, needs_cuda
 from lggd import Optimization, fit_together
-from lggd.baselines import GDC, GAugM, GAugO, gaug_m
+from lggd.baselines import GDC, GAugM, GAugO, gaug
 from lggd.diffusion import diffusion_graph
 from small_data import blocks, changed, garbled, splits
 
@@ -80,4 +80,4 @@ def test_twenty_thousand_nodes_fit(kind):
     model = kind(**settings[kind], optimization=Optimization(epochs=12, patience=None)).fit(data)
     assert model.probabilities_.isfinite().all()
     assert torch.cuda.max_memory_allocated() < 12 * 2**30
-    diffusion_graph._PARTNERS.clear(), gaug_m._EMBEDDINGS.clear(), gaug_m._GRAPHS.clear()
+    diffusion_graph._PARTNERS.clear(), gaug._EMBEDDINGS.clear(), gaug._GRAPHS.clear()

@@ -54,7 +54,9 @@ class Convolutions:
             graphs = [torch.randint(NODES, (2, 50), generator=random(q)) for q in range(PROBLEMS)]
         near, far = normalized_adjacency(data.edge_index, None, NODES), normalized_complements(graphs, NODES)
         self.near, self.far = near.csr.to_dense(), far.csr.to_dense()
-        modules = [_ConvolutionNetwork(GOAL(hidden=HIDDEN), FEATURES, CLASSES, seed) for seed in range(PROBLEMS)]
+        with torch.random.fork_rng([]):
+            torch.manual_seed(0)
+            modules = [_ConvolutionNetwork(GOAL(hidden=HIDDEN), FEATURES, CLASSES) for _ in range(PROBLEMS)]
         self.parameters = {
             name: torch.stack([getattr(module, name).detach() for module in modules]).requires_grad_()
             for name in ("first", "second")

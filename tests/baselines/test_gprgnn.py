@@ -72,7 +72,7 @@ def test_coefficients_have_no_weight_decay():
 
 
 def test_check_finds_weight_decay_of_coefficients(monkeypatch):
-    monkeypatch.setattr(gprgnn._PolynomialTraining, "optimizer", gprgnn.StackedBackbones.optimizer)
+    monkeypatch.setattr(gprgnn._PolynomialTraining, "without_decay", ())
     with pytest.raises(AssertionError):
         check_decay(graph())
 

@@ -8,7 +8,7 @@ import torch
 from torch_geometric.utils import to_dense_adj
 
 from baseline_cases import CASES
-from lggd.baselines import gaug_o, graph_autoencoder, sampled_graphs
+from lggd.baselines import gaug, graph_autoencoder, sampled_graphs
 from lggd.baselines.graph_autoencoder import undirected_edges
 from lggd.baselines.sampled_graphs import SampledGraphs
 from small_data import blocks, random
@@ -24,7 +24,7 @@ def given_adjacency():
 def make_graphs(dtype=torch.float32):
     """Graphs of two problems, their embeddings and their edge probabilities."""
     pairs = undirected_edges(blocks(lonely=1).edge_index, 36)
-    z = gaug_o._scaled_to_unit(torch.rand(2, 36, 4, generator=random(9)))
+    z = gaug._scaled_to_unit(torch.rand(2, 36, 4, generator=random(9)))
     graphs = SampledGraphs(pairs, 36, [random(0), random(1)], ALPHA, TEMPERATURE)
     if dtype == F64:
         z, graphs.adjacency = z.double(), graphs.adjacency.double()

@@ -1,4 +1,4 @@
-"""Methods as files define them, and those that come with the package."""
+"""Methods as files define them, the settings chosen for them, and the methods that come with the package."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ from typing import Any
 
 import pytest
 
-from lggd.compare.methods import Method, load_methods, select_methods
-from lggd.compare.search_space import Categorical, Range
+from lggd.compare.methods import (
+    Categorical,
+    Choice,
+    Method,
+    Range,
+    load_methods,
+    read_chosen,
+    select_methods,
+    write_chosen,
+)
+from lggd.compare.search import first_settings
 from lggd.compare.templates import build, complete_settings
-from lggd.errors import InputError
+from lggd.errors import InputError, InputTypeError
 from lggd.estimator import NodeClassifier
 
 PAPER_NUMBERS = [f"{number:02}" for number in range(1, 14)]
@@ -27,6 +36,8 @@ lr = { low = 0.001, high = 0.1, log = true }
 k = [16, 32, 64]
 hidden = { low = 8, high = 64, step = 8 }
 """
+CORA = Choice("gcn", "cora", 20, 3, {"lr": 1e-05}, 80.0)
+PHOTO = Choice("gcn", "photo", 20, 3, {"lr": 0.02, "dropout": 0.3}, 91.238)
 
 
 @pytest.fixture
@@ -100,6 +111,105 @@ def test_selected_methods_come_in_table_order_and_once(configs: Path) -> None:
 def test_an_unknown_method_is_refused_with_a_suggestion(configs: Path) -> None:
     with pytest.raises(InputError, match=r"among 01, 07, got 'gdc-pprr'. Did you mean 'gdc-ppr'\?"):
         select_methods(load_methods(configs), ["gdc-pprr"])
+
+
+# -- search spaces ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (Range(0.2, 0.8), 0.5),
+        (Range(0.6, 0.8), 0.7),
+        (Range(0.2, 0.9, 0.2), 0.4),
+        (Range(0.001, 0.1, log=True), 0.01),
+        (Categorical((0.25, 0.75)), 0.25),
+    ],
+)
+def test_what_may_not_be_tried_first_is_replaced_by_the_middle(space: Any, expected: float) -> None:
+    method = Method("01", "GCN", "Backbone", "gcn", {"dropout": 0.5}, {"dropout": space})
+    assert first_settings(method, "gcn")["dropout"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("space", "inside", "outside"),
+    [
+        (Range(8, 64, 8), [8, 32], [9, 72, "8"]),
+        (Range(1, 9), [5], [5.5]),
+        (Range(0.1, 0.9, 0.1), [0.1, 0.3, 0.9], [0.35, 1.0]),
+        (Categorical((1, "a", True)), [1, "a", True], [1.0, "b", False]),
+    ],
+)
+def test_membership_respects_steps_and_types(space: Any, inside: list[Any], outside: list[Any]) -> None:
+    assert all(value in space for value in inside)
+    assert not any(value in space for value in outside)
+
+
+def test_ranges_are_integers_if_all_their_numbers_are() -> None:
+    assert Range(8, 64, 8).is_integer
+    assert not Range(0.05, 0.95, 0.05).is_integer
+    assert not Range(1, 2, 0.5).is_integer
+    assert isinstance(Range(8, 128, log=True).middle, int)
+
+
+# -- chosen settings --------------------------------------------------------------------------------------------------
+
+
+def test_files_are_in_order_record_the_effort_and_are_read_by_methods(tmp_path: Path) -> None:
+    path = tmp_path / "chosen/gcn.toml"
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/gcn.toml").write_text('number = "01"\nname = "GCN"\nmethod = "Backbone"\n[settings]\nlr = 0.1\n')
+    write_chosen(path, [PHOTO, CORA])
+    text = path.read_text()
+    assert text.endswith(
+        "[cora]\ntrials = 20\nsplits = 3\nvalidation = 80.0\n[cora.settings]\nlr = 1e-05\n\n"
+        "[photo]\ntrials = 20\nsplits = 3\nvalidation = 91.24\n[photo.settings]\ndropout = 0.3\nlr = 0.02\n"
+    )
+    assert read_chosen(path)["cora"] == CORA
+    method = load_methods(tmp_path)[0]
+    assert method.settings_for("photo") == {"lr": 0.02, "dropout": 0.3}
+    assert method.settings_for("pubmed") == {"lr": 0.1}
+    write_chosen(path, [Choice("gcn", "cora", 40, 3, {"lr": 0.5}, 80.0)])
+    assert path.read_text() == text.replace("trials = 20", "trials = 40", 1).replace("1e-05", "0.5")
+
+
+def test_files_of_earlier_versions_are_read_and_extended(tmp_path: Path) -> None:
+    path = tmp_path / "gcn.toml"
+    path.write_text("# 10 trials of 6 tuning splits, validation accuracy 83.07 %\n[cora]\nlr = 0.1\n")
+    assert read_chosen(path) == {"cora": Choice("gcn", "cora", settings={"lr": 0.1})}
+    write_chosen(path, [PHOTO])
+    found = read_chosen(path)
+    assert (found["cora"].settings, found["photo"].trials) == ({"lr": 0.1}, 20)
+
+
+def test_a_failed_search_is_recorded_without_settings(tmp_path: Path) -> None:
+    failed = Choice("gcn", "cora", 2, 3, reason="MemoryError: too much")
+    write_chosen(tmp_path / "gcn.toml", [failed])
+    assert read_chosen(tmp_path / "gcn.toml") == {"cora": failed}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[corra]\nk = 32\n", r"got 'corra'. Did you mean 'cora'\?"),
+        ("[cora]\ntrials = 3\ntrails = 4\n", r"in \[cora\]: .*got 'trails'. Did you mean 'trials'\?"),
+        ("[cora]\ntrials = 3\n[cora.settings]\nk = [3]\n", r"for k in \[cora.settings\], got \[3\]"),
+    ],
+)
+def test_unknown_datasets_and_keys_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "gdc.toml").write_text(text)
+    with pytest.raises(InputError, match=rf"gdc.toml.*{message}"):
+        read_chosen(tmp_path / "gdc.toml")
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "gcn.toml"
+    write_chosen(path, [CORA])
+    before = path.read_bytes()
+    with pytest.raises(InputTypeError, match="`value` must be"):
+        write_chosen(path, [Choice("gcn", "cora", 20, 3, {"lr": None}, 80.0)])  # type: ignore[dict-item]
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 # -- the methods that come with the package ---------------------------------------------------------------------------

@@ -13,11 +13,9 @@ from optuna.trial import TrialState
 
 from lggd.compare import protocol
 from lggd.compare import search as search_module
-from lggd.compare.choices import write_chosen
-from lggd.compare.methods import Method
+from lggd.compare.methods import Categorical, Method, write_chosen
 from lggd.compare.runner import Scores, measure
 from lggd.compare.search import SearchConfig, search_settings
-from lggd.compare.search_space import Categorical
 from lggd.compare.study import REASON
 from lggd.errors import InputError
 from search_trials import METHOD, SEARCH, finished, replace_training, study_in

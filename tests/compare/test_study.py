@@ -13,9 +13,8 @@ from pathlib import Path
 from optuna.trial import TrialState
 
 from command_line import ONE_THREAD
-from lggd.compare.methods import Method
+from lggd.compare.methods import Method, Range
 from lggd.compare.search import SearchConfig, search_settings
-from lggd.compare.search_space import Range
 from lggd.compare.study import SharedStudy, open_journal
 from search_trials import METHOD, finished, replace_training
 
@@ -29,7 +28,7 @@ from pathlib import Path
 from lggd.compare import search
 from lggd.compare.methods import Method
 from lggd.compare.runner import Scores
-from lggd.compare.search_space import Range
+from lggd.compare.methods import Range
 
 folder, name, seconds, trials = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
 

@@ -12,8 +12,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from lggd import Graph
-from lggd.data.datasets import DATASETS, load
-from lggd.data.raw_files import RawDataset
+from lggd.data.datasets import DATASETS, RawDataset, load
 from lggd.data.splits import fingerprint
 from lggd.errors import InputFileError
 from real_data import REAL_DATA, needs_real_data

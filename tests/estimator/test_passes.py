@@ -23,7 +23,7 @@ from lggd.baselines import MixUp
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import passes
 from lggd.estimator.fit_task import equal, same_inputs
-from lggd.estimator.passes import curves_of, first_equal, in_passes, stage_name
+from lggd.estimator.passes import curves_of, first_equal, in_passes
 from lggd.features.training_memory import USABLE, fitting_problems
 from small_data import CLASSES, Averages, blocks, changed, splits
 from small_models import TIMES, WIDTH, is_fitted, plus, stop_at
@@ -71,11 +71,6 @@ def test_keys_are_compared_by_their_entries():
     assert not same_inputs(blocks(), blocks(seed=1))
 
 
-def test_several_passes_are_numbered():
-    assert [stage_name("distances", k, 2) for k in range(2)] == ["distances 1/2", "distances 2/2"]
-    assert stage_name("backbone", 0, 1) == "backbone"
-
-
 def test_curves_of_models_are_told_apart():
     history = {"a models[1] t=1": [1.0], "a models[11] t=1": [2.0], "b models[1]": [3.0], "b": [4.0]}
     assert curves_of(history, "models[1]") == {"a t=1": [1.0], "b": [3.0]}
@@ -97,11 +92,15 @@ def test_classifiers_that_can_share_a_pass_do(name):
     assert stages(models, DATA) == ["distances"] * trained + ["backbone"] * (models[0].backbone is not None)
 
 
+def numbered(stage, count):
+    """The names of the passes of a stage: "distances", or "distances 1/2" and "distances 2/2"."""
+    return [stage] if count == 1 else [f"{stage} {k + 1}/{count}" for k in range(count)]
+
+
 @pytest.mark.parametrize("name", DIVIDED)
 def test_models_that_cannot_share_a_pass_are_divided(name):
     make, distances, backbones = DIVIDED[name]
-    expected = [stage_name("distances", k, distances) for k in range(distances)]
-    assert stages(make(), DATA) == expected + [stage_name("backbone", k, backbones) for k in range(backbones)]
+    assert stages(make(), DATA) == numbered("distances", distances) + numbered("backbone", backbones)
 
 
 def test_equal_data_share_a_pass_and_a_graph_though_they_are_different_objects():

@@ -20,8 +20,8 @@ from lggd import (
     Unscaled,
     evolve,
 )
-from lggd.features import boundary_solver, distance_features
-from lggd.features.boundary_solver import assign_folds
+from lggd.features import distance_features
+from lggd.features.distance_features import assign_folds
 from small_data import CLASSES, blocks, changed, random, unmasked
 from small_features import make
 from small_models import FEW, TIMES, learned
@@ -93,7 +93,7 @@ def test_times_may_be_any_that_increase(name, data):
 
 def test_many_boundaries_are_solved_in_parts(data, fitted, monkeypatch):
     expected = fitted("five folds, all times").features(data)
-    monkeypatch.setattr(boundary_solver, "MOST_COLUMNS", 2 * CLASSES)
+    monkeypatch.setattr(distance_features, "MOST_COLUMNS", 2 * CLASSES)
     torch.testing.assert_close(make("five folds, all times").fit(data).features(data), expected)
 
 

@@ -152,7 +152,7 @@ def test_repr(graph, expected):
     assert repr(graph) == expected
 
 
-@pytest.mark.parametrize("name", ["weight", "num_nodes", "degree", "_native", "_dtype", "label"])
+@pytest.mark.parametrize("name", ["weight", "num_nodes", "degree", "_native", "dtype", "label"])
 def test_a_graph_is_immutable(name):
     graph = Graph.from_edges(PAIRS)
     with pytest.raises(AttributeError, match=f"is immutable: cannot set '{name}'"):

@@ -58,7 +58,7 @@ def test_batched_products_have_exact_gradients(width):
 def test_repeated_patterns_are_block_diagonal():
     edges, x = edges_with_loops(), values(Q, NODES, 4)
     value = values(Q, len(edges.columns), seed=5)
-    expected = torch.stack([edges.csr(of) @ one for of, one in zip(value, x, strict=True)])
+    expected = torch.stack([SparseMatrix(edges, of).csr @ one for of, one in zip(value, x, strict=True)])
     spread = SparseMatrix(edges.repeat(Q), value.flatten())
     torch.testing.assert_close(spread(x.view(1, -1, 4)).view(x.shape), expected, atol=1e-13, rtol=1e-13)
     assert edges.repeat(Q) is edges.repeat(Q)

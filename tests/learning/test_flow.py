@@ -205,7 +205,7 @@ def test_number_of_evaluations_and_step():
     graph = graph_of()
     equation = Equation(graph, DegreePotential(-1.0), generators(1))
     flow = Flow(graph, equation, TIMES, SHARED, 1.0, RK4(step=0.25))
-    assert (flow.step, flow.evaluations, flow.may_overshoot) == (0.25, 8 * 4, False)
+    assert (flow.step, flow.plan.evaluations, flow.may_overshoot) == (0.25, 8 * 4, False)
     assert Flow(graph, equation, TIMES, SHARED, 1.0, RK4(step=2.0)).may_overshoot
     with pytest.raises(ValueError, match="`step`"):
         Flow(graph, equation, TIMES, SHARED, 1.0, RK4(step=5.0))

@@ -169,20 +169,21 @@ def test_the_check_catches_results_that_are_mixed_up(monkeypatch):
 def test_the_check_catches_the_optimization_of_the_first_for_all(monkeypatch):
     engine = distance_problems.Engine
 
-    def first_for_all(trainable, train, validation, optimization, names, criterion):
-        return engine(trainable, train, validation, optimization[0], names, criterion)
+    def first_for_all(trainable, train, validation, optimization, names, lowest_loss):
+        return engine(trainable, train, validation, optimization[0], names, lowest_loss)
 
     monkeypatch.setattr(distance_problems, "Engine", first_for_all)
     check_fails("rates and decays", "epochs and patience")
 
 
 def test_the_check_catches_the_labels_of_the_first_for_all(monkeypatch):
-    by_problem = DistanceProblems._by_problem
-    monkeypatch.setattr(
-        DistanceProblems,
-        "_by_problem",
-        lambda self, requests, split: by_problem(self, [requests[0]] * len(requests), split),
-    )
+    engine = distance_problems.Engine
+
+    def first_for_all(trainable, train, validation, *settings, lowest_loss):
+        labels = train[:1].expand_as(train), validation[:1].expand_as(validation)
+        return engine(trainable, *labels, *settings, lowest_loss=lowest_loss)
+
+    monkeypatch.setattr(distance_problems, "Engine", first_for_all)
     check_fails("splits")
 
 

@@ -1,4 +1,4 @@
-"""The figures of the robustness and geodesic experiments."""
+"""The figures of the paper and of the measured accuracies."""
 
 from __future__ import annotations
 
@@ -10,9 +10,19 @@ import pytest
 from matplotlib.image import imread
 
 from lggd.errors import InputError, InputFileError
-from lggd.paper.figures import draw_geodesic, draw_robustness, save
+from lggd.paper.figures import (
+    draw_ablation,
+    draw_backbones,
+    draw_dynamic,
+    draw_geodesic,
+    draw_robustness,
+    draw_table,
+    save,
+)
 from lggd.paper.geodesic import geodesic
+from lggd.paper.published import DATASETS
 from lggd.paper.robustness import Robustness, robustness
+from result_lines import all_lines, measured
 
 SIGNATURES = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
 SHAPE = np.array([[True, True, True], [True, False, False], [True, True, True]])
@@ -57,3 +67,15 @@ def test_invalid_paths_are_refused(tmp_path: Path, small: Robustness) -> None:
     (tmp_path / "folder.png").mkdir()
     with pytest.raises(InputFileError, match="must name a file to write, got a folder"):
         save(figure, tmp_path / "folder.png")
+
+
+def test_figures_show_what_was_measured(tmp_path: Path) -> None:
+    found = measured(tmp_path, all_lines())
+    table, backbones, dynamic, ablation = (
+        draw(found) for draw in (draw_table, draw_backbones, draw_dynamic, draw_ablation)
+    )
+    assert [panel.get_title() for panel in table.axes] == list(DATASETS.values())
+    assert [len(panel.containers) for panel in table.axes] == [2] * 5
+    assert [len(panel.patches) for panel in backbones.axes] == [12] * 5
+    assert [len(panel.lines) for panel in dynamic.axes] == [3] * 3
+    assert [bar.get_width() for bar in ablation.axes[0].patches] == pytest.approx([1.5, -2, 1.5, -2])

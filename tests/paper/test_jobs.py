@@ -15,8 +15,7 @@ from lggd.compare.protocol import load_splits
 from lggd.compare.results import Results
 from lggd.errors import InputError
 from lggd.paper import experiments, jobs
-from lggd.paper.jobs import JobOptions, NewLabelsJob
-from lggd.paper.reproduce import reproduce
+from lggd.paper.jobs import JobOptions, NewLabelsJob, reproduce
 from result_lines import lines_of
 
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -95,12 +94,12 @@ class AnotherExponent(Wrong):
 
 class ForgetsASource(Wrong):
     def read(self, problem):
-        return replace(problem, starts=problem.starts[:1], bounds=np.array([0, 1]))
+        return replace(problem, starts=[problem.starts[0][:1]])
 
 
 class KeepsTheLastSource(Wrong):
     def read(self, problem):
-        return replace(problem, starts=np.sort(problem.starts)[-1:], bounds=np.array([0, 1]))
+        return replace(problem, starts=[problem.starts[0].sort().values[-1:]])
 
 
 class UnreachableIsZero(Wrong):

@@ -10,57 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.backbones.layers import Drop, Propagate, gcn_conv
-from lggd.backbones.network import Network, check_backbone, check_sizes
+from lggd.backbones.network import BackboneChoice, Network
 from lggd.errors import InputError
 from lggd.estimator.storage import saveable
 from lggd.graph.sparse import normalized_adjacency
 
 # The suffixes of torch's LSTM parameters in the two directions.
 DIRECTIONS = ("_l0", "_l0_reverse")
-
-
-@saveable
-@dataclass(frozen=True)
-class JKNet:
-    """Jumping knowledge network (Xu et al., 2018): every node attends to the layers of a GCN.
-
-    Two convolutions of width `hidden`, each followed by ReLU and dropout → attention over both layers of a node, scored
-    by a bidirectional LSTM → one more propagation by Â → a linear map to K. Edge weights are the entries of A.
-
-    The paper states a GCN of width 32 and an LSTM of "3 layers, each of size 16". PyG has no such network: there the
-    LSTM's input size is the width of the GCN, and the number of layers only scales the LSTM's width. The defaults
-    match the LSTM of the paper; JKNet(hidden=32) matches its GCN instead.
-
-    Parameters
-    ----------
-    hidden : int
-        Width of both convolutions, and input size of the LSTM.
-    lstm_layers : int
-        PyG's `num_layers`: the LSTM has lstm_layers · hidden / 2 units in each direction.
-    dropout : float
-        Dropout rate after each convolution, in [0, 1).
-
-    Examples
-    --------
-    >>> import torch
-    >>> module = JKNet().build(in_channels=5, num_classes=3)
-    >>> module(torch.ones(2, 5), torch.tensor([[0, 1], [1, 0]])).shape
-    torch.Size([2, 3])
-    """
-
-    hidden: int = 16
-    lstm_layers: int = 3
-    dropout: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_backbone(self, "hidden", "lstm_layers")
-        if self.hidden * self.lstm_layers < 2:
-            raise InputError("hidden", "be at least 2 if `lstm_layers` is 1", self.hidden, "Raise one of them.")
-
-    def build(self, in_channels: int, num_classes: int) -> nn.Module:
-        """Return a new module, initialized from torch's global random state."""
-        check_sizes(in_channels, num_classes)
-        return _JKNetwork(self, in_channels, num_classes)
 
 
 class _JKNetwork(Network):
@@ -82,6 +38,39 @@ class _JKNetwork(Network):
         jump = {name.removeprefix("jump."): value for name, value in parameters.items() if name.startswith("jump.")}
         # The propagation and the linear map commute: together they are a graph convolution.
         return gcn_conv(jumping_knowledge([near, far], jump), parameters["last.weight"], parameters["last.bias"], graph)
+
+
+@saveable
+@dataclass(frozen=True)
+class JKNet(BackboneChoice):
+    """Jumping knowledge network (Xu et al., 2018): every node attends to the layers of a GCN.
+
+    Two convolutions of width `hidden`, each followed by ReLU and dropout → attention over both layers of a node, scored
+    by a bidirectional LSTM → one more propagation by Â → a linear map to K. Edge weights are the entries of A.
+
+    The paper states a GCN of width 32 and an LSTM of "3 layers, each of size 16". PyG has no such network: there the
+    LSTM's input size is the width of the GCN, and the number of layers only scales the LSTM's width. The defaults
+    match the LSTM of the paper; JKNet(hidden=32) matches its GCN instead.
+
+    Parameters
+    ----------
+    hidden : int
+        Width of both convolutions, and input size of the LSTM.
+    lstm_layers : int
+        PyG's `num_layers`: the LSTM has lstm_layers · hidden / 2 units in each direction.
+    dropout : float
+        Dropout rate after each convolution, in [0, 1).
+    """
+
+    hidden: int = 16
+    lstm_layers: int = 3
+    dropout: float = 0.5
+    network = _JKNetwork
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hidden * self.lstm_layers < 2:
+            raise InputError("hidden", "be at least 2 if `lstm_layers` is 1", self.hidden, "Raise one of them.")
 
 
 def jumping_knowledge(layers: Sequence[Tensor], parameters: Mapping[str, Tensor]) -> Tensor:

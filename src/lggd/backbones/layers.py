@@ -101,9 +101,6 @@ class _Attention(torch.autograd.Function):
         return edges.column_sum(grad_score), edges.row_sum(grad_score), None, None
 
 
-# -- graph operators of the layers -------------------------------------------------------------------------------------
-
-
 def scaled_laplacian(
     edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, dtype: torch.dtype
 ) -> SparseMatrix:
@@ -121,6 +118,5 @@ def edges_with_loops(
     """The unweighted edges and one self-loop per node, as in PyG's GATConv."""
     from torch_geometric.utils import add_self_loops, remove_self_loops
 
-    without_loops, _ = remove_self_loops(edge_index)
-    with_loops, _ = add_self_loops(without_loops, num_nodes=num_nodes)
+    with_loops, _ = add_self_loops(remove_self_loops(edge_index)[0], num_nodes=num_nodes)
     return SparsePattern.from_edges(with_loops, num_nodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,19 +20,8 @@ from lggd.validation import check_fraction, check_int
 ReadGraph = Callable[[Tensor, Tensor | None, int, torch.dtype], Any]
 
 
-class BackboneChoice(Protocol):
-    """The settings of a backbone."""
-
-    @property
-    def dropout(self) -> float: ...
-
-
 class Network(nn.Module, ABC):
-    """The module of a backbone: PyG's layers hold the parameters, and `logits` is the forward pass.
-
-    To evaluate Q networks of equal sizes at once, pass their stacked parameters to `logits`; `forward` is the case
-    Q = 1.
-    """
+    """The module of a backbone: PyG's layers hold the parameters, and `logits` is the forward pass of Q of them."""
 
     def __init__(self, choice: BackboneChoice, read_graph: ReadGraph) -> None:
         super().__init__()
@@ -43,18 +32,9 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Any, drop: Drop) -> Tensor:
-        """The logits of Q networks, `[Q, N, K]`.
+        """The logits of Q networks, `[Q, N, K]`, from x `[Q, N, F]`, or `[N, F]` shared by all, with dropout `drop`.
 
-        Parameters
-        ----------
-        parameters : mapping of str to Tensor
-            Parameters by their names in the module, stacked as `[Q, …]`.
-        x : Tensor
-            `[Q, N, F]`, or `[N, F]` shared by all.
-        graph : object
-            The result of `read_graph`.
-        drop : callable
-            The dropout function.
+        `parameters` have their names in the module and are stacked as `[Q, …]`; `graph` is a result of `read_graph`.
         """
 
     def read_graph(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Any:
@@ -75,11 +55,20 @@ class Network(nn.Module, ABC):
             return self._graphs(key, lambda: self.read_graph(x, edge_index, edge_weight))
 
 
-def check_backbone(choice: BackboneChoice, *counts: str) -> None:
-    """Raises an `InputError` if a setting is out of range; `counts` are the settings that must be positive integers."""
-    for name in counts:
-        check_int(name, getattr(choice, name), minimum=1)
-    check_fraction("dropout", choice.dropout)
+class BackboneChoice:
+    """The settings of a backbone as a frozen dataclass: positive integers, and a dropout rate."""
+
+    network: ClassVar[type[Network]]
+    dropout: float
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            _ = check_fraction(name, value) if name == "dropout" else check_int(name, value, minimum=1)
+
+    def build(self, in_channels: int, num_classes: int) -> Network:
+        """Return a new module, initialized from torch's global random state."""
+        check_sizes(in_channels, num_classes)
+        return self.network(self, in_channels, num_classes)  # type: ignore[call-arg, arg-type]
 
 
 def check_sizes(in_channels: int, num_classes: int) -> None:

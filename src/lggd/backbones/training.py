@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+import inspect
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -10,46 +12,58 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from lggd.backbones.chebnet import ChebNet
-from lggd.backbones.gat import GAT
-from lggd.backbones.gcn import GCN
+from lggd.backbones.convolutions import GAT, GCN, ChebNet
 from lggd.backbones.jknet import JKNet
 from lggd.backbones.layers import Drop
 from lggd.backbones.network import Network, check_sizes
-from lggd.backbones.user_module import UserModule
 from lggd.errors import InputError, InputTypeError
 from lggd.graph.edge_index import check_edges
 from lggd.training.optimization import Optimization
-from lggd.training.randomness import (
-    RandomState,
-    dropout,
-    generator_states,
-    keep_level,
-    load_generator_states,
-    read_seed,
-)
-from lggd.training.seeded_modules import SeededModules
-from lggd.training.stacked_parameters import GroupedAdam, StackedParameter
+from lggd.training.randomness import RandomState, SeededGenerators, dropout, keep_level, read_seed
+from lggd.training.stacked_parameters import GroupedAdam, SeededModules, StackedParameter
 from lggd.training.targets import Targets
 from lggd.validation import check_same_length
 
 
-class SeparateModules(SeededModules):
-    """Q modules, each called with the graph and its own features. The Trainable of user-defined backbones.
+class UserModule(nn.Module):
+    """A copy of a user's module with the interface of a backbone. It checks the shape of the output.
 
-    Problems that have finished are skipped.
+    Edge weights are passed as `edge_weight` if `forward` has a parameter of that name; otherwise as the third argument
+    if that is required or has "weight" in its name. Otherwise they are ignored: the third parameter of PyG's SAGEConv,
+    for example, has another meaning.
     """
 
+    def __init__(self, module: nn.Module, num_classes: int) -> None:
+        super().__init__()
+        self.module = copy.deepcopy(module)
+        self.num_classes = num_classes
+        parameters = inspect.signature(module.forward).parameters
+        third = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][2:3]
+        self._by_name = "edge_weight" in parameters
+        self._by_position = any("weight" in p.name or p.default is p.empty for p in third)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        if self._by_name:
+            logits = self.module(x, edge_index, edge_weight=edge_weight)
+        else:
+            logits = self.module(x, edge_index, edge_weight) if self._by_position else self.module(x, edge_index)
+        shape = [len(x), self.num_classes]
+        if isinstance(logits, Tensor) and list(logits.shape) == shape:
+            return logits
+        found = list(logits.shape) if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+        rule = f"return logits {shape}, one row per node and one column per class"
+        remedy = f"Set the width of its last layer to {self.num_classes}."
+        raise InputError("backbone", rule, but=f"{type(self.module).__name__} returned {found}", remedy=remedy)
+
+
+class SeparateModules(SeededModules):
+    """Q modules, each called with the graph and its own features. The Trainable of user-defined backbones."""
+
     def __init__(
-        self,
-        modules: Sequence[nn.Module],
-        x: Tensor,
-        edge_index: Tensor,
-        edge_weight: Tensor | None,
-        seeds: Sequence[int],
+        self, modules: Sequence[nn.Module], x: Tensor, edges: tuple[Tensor, Tensor | None], seeds: Sequence[int]
     ) -> None:
         super().__init__(modules, seeds, x.device)
-        self._inputs = [(x if x.dim() == 2 else x[q], edge_index, edge_weight) for q in range(len(self.modules))]
+        self._inputs = [(x if x.dim() == 2 else x[q], *edges) for q in range(len(self.modules))]
         for q, module in enumerate(self.modules):
             # Lazy layers create their parameters at the first call; Adam needs them now.
             if any(nn.parameter.is_lazy(tensor) for tensor in chain(module.parameters(), module.buffers())):
@@ -65,12 +79,11 @@ class SeparateModules(SeededModules):
         return torch.cat([self._logits(q, training=False) for q in range(len(self.modules))])
 
     def optimizer(self, optimizations: Sequence[Optimization]) -> GroupedAdam:
-        """Adam that accepts parameters of any dtype and layout; the fused version does not."""
+        # Not fused, so that parameters may be of any dtype and layout.
         return GroupedAdam(self.parameters(), optimizations, fused=False)
 
     def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
-        """Backpropagates the losses and returns them, `[Q]`."""
-        losses = self._zeros()
+        losses = torch.zeros(len(running), dtype=torch.float64, device=targets.labels.device)
         for q in (q for q, is_running in enumerate(running) if is_running):
             loss = targets.of_problem(q).losses(self._logits(q, training=True))
             loss.sum().backward()  # type: ignore[no-untyped-call]
@@ -78,22 +91,18 @@ class SeparateModules(SeededModules):
         return losses
 
     def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
-        """The losses and the numbers of correct predictions, `[Q]` each, without dropout."""
-        losses, correct = self._zeros(), self._zeros()
+        losses, correct = torch.zeros(2, len(running), dtype=torch.float64, device=targets.labels.device)
         for q in (q for q, is_running in enumerate(running) if is_running and targets.counts[q]):
             logits, target = self._logits(q, training=False), targets.of_problem(q)
             losses[q], correct[q] = target.losses(logits)[0], target.correct(logits)[0]
         return losses, correct
-
-    def _zeros(self) -> Tensor:
-        return torch.zeros(len(self.modules), dtype=torch.float64, device=self._inputs[0][0].device)
 
     def export(self) -> list[nn.Module]:
         """The modules in their current states, in evaluation mode."""
         return [module.eval() for module in self.modules]
 
 
-class StackedBackbones:
+class StackedBackbones(SeededGenerators):
     """Q networks of one backbone, each with its own generator for dropout. The Trainable of most models.
 
     `stacked` holds the parameters `[Q, …]` by their names in the modules. A step never synchronizes with the device, so
@@ -101,21 +110,15 @@ class StackedBackbones:
     """
 
     def __init__(
-        self,
-        modules: Sequence[Network],
-        x: Tensor,
-        edge_index: Tensor,
-        edge_weight: Tensor | None,
-        seeds: Sequence[int],
+        self, modules: Sequence[Network], x: Tensor, edges: tuple[Tensor, Tensor | None], seeds: Sequence[int]
     ) -> None:
         _check_equal(modules)
-        self.modules, self.x = list(modules), x.detach()
-        first = self.modules[0]
-        weight = None if edge_weight is None else edge_weight.detach()
+        self.modules, self.x, (edge_index, weight) = list(modules), x.detach(), edges
+        weight = None if weight is None else weight.detach()
         # Not cached by the module, so that its buffers for Q problems are freed with this object.
-        self.graph: Any = first.read_graph(x if x.dim() == 2 else x[0], edge_index, weight)
-        self.generators: Sequence[torch.Generator] = [torch.Generator(x.device).manual_seed(seed) for seed in seeds]
-        self.keep_level = keep_level(first.choice.dropout)
+        self.graph: Any = modules[0].read_graph(x if x.dim() == 2 else x[0], edge_index, weight)
+        self.generators = [torch.Generator(x.device).manual_seed(seed) for seed in seeds]
+        self.keep_level = keep_level(modules[0].choice.dropout)
         parameters = [dict(module.named_parameters()) for module in self.modules]
         self.stacked = {
             name: torch.stack([own[name].detach() for own in parameters]).requires_grad_(parameter.requires_grad)
@@ -126,11 +129,9 @@ class StackedBackbones:
         return [StackedParameter(name, value) for name, value in self.stacked.items()]
 
     def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
-        """One Adam for all problems: it updates every entry independently of the others."""
         return GroupedAdam(self.parameters(), optimizations)
 
     def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
-        """Backpropagates the losses and returns them, `[Q]`."""
         losses = self._training_losses(targets)
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
@@ -139,14 +140,13 @@ class StackedBackbones:
         return targets.losses(self._forward(self._dropout))
 
     def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
-        """The losses and the numbers of correct predictions, `[Q]` each, without dropout."""
         logits = self.logits()
         return targets.losses(logits), targets.correct(logits)
 
     def logits(self) -> Tensor:
         """The logits of all nodes without dropout, `[Q, N, K]`."""
         with torch.no_grad():
-            return self._forward(_identity)
+            return self._forward(nn.Identity())
 
     def _forward(self, drop: Drop) -> Tensor:
         return self.modules[0].logits(self.stacked, self.x, self.graph, drop)
@@ -162,16 +162,6 @@ class StackedBackbones:
                     parameter.copy_(self.stacked[name][q])
         return [module.eval() for module in self.modules]
 
-    def random_state(self) -> dict[str, Tensor]:
-        return generator_states(self.generators)
-
-    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        load_generator_states(self.generators, state)
-
-
-def _identity(values: Tensor) -> Tensor:
-    return values
-
 
 def _check_equal(modules: Sequence[Network]) -> None:
     def layout(module: Network) -> tuple[Any, ...]:
@@ -180,12 +170,9 @@ def _check_equal(modules: Sequence[Network]) -> None:
 
     for q, module in enumerate(modules):
         if layout(module) != layout(modules[0]):
-            raise InputError(
-                "modules",
-                "have the same backbone and equal sizes",
-                but=f"number {q}, a {module.choice}, differs from the first, a {modules[0].choice}",
-                remedy="Train them separately.",
-            )
+            found = f"number {q}, a {module.choice}, differs from the first, a {modules[0].choice}"
+            remedy = "Train them separately."
+            raise InputError("modules", "have the same backbone and equal sizes", but=found, remedy=remedy)
 
 
 Backbone = GCN | GAT | ChebNet | JKNet
@@ -207,12 +194,8 @@ def build_backbone(backbone: Backbone | nn.Module, in_channels: int, num_classes
     if isinstance(backbone, nn.Module):
         return UserModule(backbone, num_classes)
     found = f"the class {backbone.__name__}" if isinstance(backbone, type) else f"a {type(backbone).__name__}"
-    raise InputTypeError(
-        "backbone",
-        "be GCN(), GAT(), ChebNet(), JKNet() or a torch.nn.Module",
-        found,
-        "Pass an object instead of a class or a name.",
-    )
+    rule = "be GCN(), GAT(), ChebNet(), JKNet() or a torch.nn.Module"
+    raise InputTypeError("backbone", rule, found, "Pass an object instead of a class or a name.")
 
 
 def build_seeded(
@@ -240,25 +223,11 @@ def trainable_backbones(
 ) -> StackedBackbones | SeparateModules:
     """Q modules on one graph as a Trainable: cross-entropy on the training nodes, with dropout.
 
-    Modules of this library's backbones must have equal sizes and are evaluated in one forward pass; user-defined ones
-    are called one after the other. `export()` returns the modules after training.
+    `modules` are distinct results of `build_seeded` or `build_backbone`, and are moved to the device of x. Those of
+    this library's backbones must have equal sizes and are evaluated in one forward pass; user-defined ones are called
+    one after the other. `export()` returns the modules after training. `x` is float `[N, F]`, shared by all, or
+    `[Q, N, F]`; `seeds` are those of the dropout of each module.
 
-    Parameters
-    ----------
-    modules : sequence of nn.Module
-        Q distinct modules returned by `build_seeded` or `build_backbone`; they are moved to the device of x.
-    x : Tensor
-        Node features, float `[N, F]` shared by all or `[Q, N, F]`.
-    edge_index : Tensor
-        int64 `[2, E]`.
-    edge_weight : Tensor, optional
-        float `[E]`.
-    seeds : sequence of int or torch.Generator
-        One seed per module, for its dropout.
-
-    Examples
-    --------
-    >>> from lggd.backbones import GCN
     >>> from lggd.training.engine import Engine
     >>> x, edge_index = torch.eye(4), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     >>> modules = [build_seeded(GCN(), in_channels=4, num_classes=2, seed=seed) for seed in (0, 1)]
@@ -269,43 +238,31 @@ def trainable_backbones(
     """
     _check_modules(modules, x, seeds)
     check_edges(edge_index, edge_weight, x.shape[-2])
-    modules = [module.to(x.device) for module in modules]
+    modules, edges = [module.to(x.device) for module in modules], (edge_index, edge_weight)
     # Derived seeds: dropout must not repeat the random numbers that initialized the parameters.
     dropout_seeds = [read_seed(torch.Generator().manual_seed(read_seed(seed))) for seed in seeds]
     networks = [module for module in modules if isinstance(module, Network)]
     if not networks:
-        return SeparateModules(modules, x, edge_index, edge_weight, dropout_seeds)
+        return SeparateModules(modules, x, edges, dropout_seeds)
     if len(networks) < len(modules):
-        raise InputError(
-            "modules",
-            "all be backbones of this library or all be user-defined",
-            f"{len(networks)} of {len(modules)} of this library",
-            "Train them separately.",
-        )
-    return StackedBackbones(networks, x, edge_index, edge_weight, dropout_seeds)
+        rule = "all be backbones of this library or all be user-defined"
+        found = f"{len(networks)} of {len(modules)} of this library"
+        raise InputError("modules", rule, found, "Train them separately.")
+    return StackedBackbones(networks, x, edges, dropout_seeds)
 
 
 def _check_modules(modules: Sequence[nn.Module], x: Tensor, seeds: Sequence[int | torch.Generator]) -> None:
     problems = len(modules)
     if not problems or len({id(module) for module in modules}) < problems:
-        raise InputError(
-            "modules",
-            "be distinct modules, one per problem and at least one",
-            f"{problems}{' with duplicates' if problems else ''}",
-            "Copy them: each is trained in place.",
-        )
+        rule, found = "be distinct modules, one per problem and at least one", f"{problems} with duplicates"
+        raise InputError("modules", rule, found if problems else "0", "Copy them: each is trained in place.")
     for module in modules:
         if not any(parameter.requires_grad for parameter in module.parameters()):
-            raise InputError(
-                "modules",
-                "have parameters that require gradients",
-                but=f"{type(module).__name__} has none",
-                remedy="There is nothing to train.",
-            )
+            rule, found = "have parameters that require gradients", f"{type(module).__name__} has none"
+            raise InputError("modules", rule, but=found, remedy="There is nothing to train.")
     if x.dim() not in (2, 3) or not x.is_floating_point():
-        raise InputError(
-            "x", "be float [N, F], one row per node, or [Q, N, F]", f"{x.dtype} {list(x.shape)}", "Use x.float()."
-        )
+        rule = "be float [N, F], one row per node, or [Q, N, F]"
+        raise InputError("x", rule, f"{x.dtype} {list(x.shape)}", "Use x.float().")
     if x.dim() == 3 and len(x) != problems:
         raise InputError("x", f"be [N, F] or [{problems}, N, F] for {problems} modules", list(x.shape))
     check_same_length("seeds", seeds, problems, "module")

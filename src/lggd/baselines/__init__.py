@@ -5,8 +5,7 @@ from lggd.baselines.baseline import Baseline
 from lggd.baselines.complement_graph import Complement
 from lggd.baselines.correct_and_smooth import AutoScale, CorrectAndSmooth, FixedScale
 from lggd.baselines.dropedge import DropEdge
-from lggd.baselines.gaug_m import GAugM
-from lggd.baselines.gaug_o import GAugO
+from lggd.baselines.gaug import GAugM, GAugO
 from lggd.baselines.gdc import GDC
 from lggd.baselines.goal import GOAL
 from lggd.baselines.gprgnn import GPRGNN
@@ -19,28 +18,7 @@ from lggd.baselines.sgc import SGC
 from lggd.diffusion import PPR, Heat
 
 __all__ = [
-    "APPNP",
-    "GDC",
-    "GOAL",
-    "GPRGNN",
-    "PPR",
-    "SGC",
-    "AutoScale",
-    "Baseline",
-    "Complement",
-    "CorrectAndSmooth",
-    "Diffusion",
-    "DropEdge",
-    "FixedScale",
-    "GAugM",
-    "GAugO",
-    "GraphMix",
-    "Heat",
-    "LabelPropagation",
-    "MLPClassifier",
-    "MajorityVote",
-    "MixUp",
-    "NearestNeighbours",
-    "PageRank",
-    "ScikitNetwork",
-]
+    "APPNP", "GDC", "GOAL", "GPRGNN", "PPR", "SGC", "AutoScale", "Baseline", "Complement", "CorrectAndSmooth",
+    "Diffusion", "DropEdge", "FixedScale", "GAugM", "GAugO", "GraphMix", "Heat", "LabelPropagation", "MLPClassifier",
+    "MajorityVote", "MixUp", "NearestNeighbours", "PageRank", "ScikitNetwork",
+]  # fmt: skip

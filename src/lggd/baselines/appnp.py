@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from torch import Tensor
-from torch.optim import Optimizer
 
 from lggd.backbones.layers import Drop, Propagate
-from lggd.backbones.training import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.baselines.initialization import adam_without_decay_of, build_modules, max_problems_with_input_dropout
 from lggd.baselines.polynomial import ScoringNetwork, mlp_scores, pagerank_coefficients, polynomial
-from lggd.graph.sparse import multiply_each, normalized_adjacency
+from lggd.graph.sparse import multiply_each
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.training.randomness import LEVELS
@@ -62,32 +59,27 @@ class APPNP(Baseline):
         check_fraction("dropout", self.dropout)
 
     def _capacity(self, data: BaselineData) -> int:
-        return max_problems_with_input_dropout(data)
+        return data.capacity_with_input_dropout
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        build = partial(_PageRankNetwork, self, (data.x.shape[1], data.num_classes))
-        modules, seeds = build_modules(problems, build, data.x.device)
-        return _EdgeDropoutTraining(modules, data.x, data.edge_index, data.edge_weight, seeds)
+        return _EdgeDropoutTraining(partial(_PageRankNetwork, self), data, problems)
 
 
 class _PageRankNetwork(ScoringNetwork):
     gamma: Tensor
 
-    def __init__(self, model: APPNP, sizes: tuple[int, int]) -> None:
-        super().__init__(model.hidden, model.dropout, sizes, normalized_adjacency)
+    def __init__(self, model: APPNP, in_channels: int, num_classes: int) -> None:
+        super().__init__(model, in_channels, num_classes)
         self.register_buffer("gamma", pagerank_coefficients(model.alpha, model.hops).unsqueeze(0))
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagate, drop: Drop) -> Tensor:
         return polynomial(mlp_scores(parameters, x, drop), self.gamma, graph)
 
 
-class _EdgeDropoutTraining(StackedBackbones):
+class _EdgeDropoutTraining(BaselineNetworks):
     """Networks whose Â has dropout during training, drawn by each problem for itself."""
 
-    def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
-        """Adam without weight decay for all but W₁."""
-        others = [name for name in self.stacked if name != "first.weight"]
-        return adam_without_decay_of(others, self.stacked, optimizations[0])
+    without_decay = ("first.bias", "second.weight", "second.bias")
 
     def _training_losses(self, targets: Targets) -> Tensor:
         propagate = self.graph if self.keep_level == LEVELS else self._multiply_with_dropout

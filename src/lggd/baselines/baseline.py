@@ -1,15 +1,19 @@
-"""The base class of all baselines, and the training that they share."""
+"""The base class of all baselines, and what they share: data, networks and training."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
+from torch.optim import Adam, Optimizer
 
+from lggd.backbones import Backbone
+from lggd.backbones.network import Network
+from lggd.backbones.training import StackedBackbones
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
 from lggd.estimator.fit_task import FitTask, same_inputs
@@ -18,18 +22,14 @@ from lggd.estimator.passes import UNLIMITED, FitSteps, TrainingRequest, curves_o
 from lggd.graph.edge_index import read_edges
 from lggd.learning.node_features import check_node_features
 from lggd.training.checkpoint import Checkpoint
-from lggd.training.engine import Engine, Trainable, train
+from lggd.training.engine import Engine, train
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback, History
-from lggd.training.randomness import read_seed
+from lggd.training.randomness import RandomState, read_seed
 from lggd.validation import check_instance
 
-
-class BaselineNetworks(Trainable, Protocol):
-    """The networks of many problems, trained side by side."""
-
-    def logits(self) -> Tensor:
-        """The logits of all nodes, `[Q, N, K]`, without dropout."""
+# Maximum number of entries of the copies of x in a pass: input dropout copies x for every problem.
+DROPOUT_ENTRIES = 2**29
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +56,51 @@ class BaselineData:
 
     @property
     def num_nodes(self) -> int:
-        """N."""
         return len(self.x)
+
+    @property
+    def capacity_with_input_dropout(self) -> int:
+        """The maximum number of problems per pass."""
+        return max(1, DROPOUT_ENTRIES // self.x.numel())
+
+
+class BaselineNetworks(StackedBackbones):
+    """One network per problem, initialized from its seed by `build(in_channels, num_classes)`."""
+
+    # Names of stacked parameters without weight decay.
+    without_decay: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, build: Callable[[int, int], Network], data: BaselineData, problems: Problems) -> None:
+        self.problems, modules = problems, []
+        for problem in problems:
+            with torch.device("cpu"), RandomState(problem.seed, torch.device("cpu")).in_use():
+                modules.append(build(data.x.shape[1], data.num_classes).to(data.x.device))
+        seeds = [derived_seeds(problem.seed, 1)[0] for problem in problems]
+        super().__init__(modules, data.x, (data.edge_index, data.edge_weight), seeds)
+
+    def labels(self, name: str) -> Tensor:
+        """The "train" or "validation" labels of all problems, int64 `[Q, N]`."""
+        return torch.stack([getattr(problem, name) for problem in self.problems])
+
+    def train(
+        self, optimization: Optimization, stage: str, callback: Callback | None, checkpoint: Checkpoint | None = None
+    ) -> tuple[Tensor, History]:
+        """Trains; returns the logits `[Q, N, K]` in the best states, and the training curves."""
+        names = [problem.name for problem in self.problems]
+        engine = Engine(self, self.labels("train"), self.labels("validation"), optimization, names)
+        history = train(engine, stage, callback, checkpoint)
+        engine.load_best()
+        return self.logits(), history
+
+    def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
+        if not self.without_decay:
+            return super().optimizer(optimizations)
+        decayed = {name: value for name, value in self.stacked.items() if name not in self.without_decay}
+        groups = [
+            {"params": list(decayed.values()), "weight_decay": optimizations[0].weight_decay},
+            {"params": [self.stacked[name] for name in self.without_decay], "weight_decay": 0.0},
+        ]
+        return Adam(groups, lr=optimizations[0].lr, fused=True, capturable=self.x.is_cuda)
 
 
 @dataclass(eq=False, repr=False)
@@ -67,6 +110,13 @@ class Baseline(NodeClassifier):
     Baselines are transductive: they predict only for the graph they were fitted to. Their predictions are
     `probabilities_`, float32 `[N, K]`; see `NodeClassifier` for the other attributes. With `lggd.fit_together`,
     baselines that differ only in labels and seed are trained in one pass.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> model = lggd.baselines.DropEdge(p=0.3, optimization=lggd.Optimization(epochs=20))
+    >>> model.fit(lggd.load("karate")).predict().shape
+    torch.Size([34])
     """
 
     _: KW_ONLY
@@ -76,32 +126,23 @@ class Baseline(NodeClassifier):
     def __post_init__(self) -> None:
         self.probabilities_: Tensor  # set by fit
 
-    # -- to be implemented by subclasses --------------------------------------------------------------------------
-
     @abstractmethod
     def _check(self) -> None:
         """Raises an `InputError` if a setting of the method is invalid."""
 
     @abstractmethod
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        """Returns the untrained networks, one per problem.
-
-        Called once for all problems of a pass, on the first of its models. Preprocessing and pretraining happen here.
-        """
+        """Preprocesses, pretrains and returns the networks of all problems of a pass, on the first of its models."""
 
     def _capacity(self, data: BaselineData) -> int:
         """Returns the maximum number of problems per pass; override it if memory or the method sets a limit."""
         return UNLIMITED
 
-    # -- the interface of NodeClassifier --------------------------------------------------------------------------
-
     @property
     def accepts_labels(self) -> bool:
-        """Whether `add_labels` is supported: baselines must be trained again."""
-        return False
+        return False  # baselines must be trained again
 
     def check_settings(self) -> None:
-        """Raises an `InputError` if a setting is invalid for any data."""
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
         self._check()
 
@@ -124,9 +165,9 @@ class Baseline(NodeClassifier):
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         self.probabilities_ = state["probabilities"]
-        shape = [data.num_nodes, self.num_classes_]
-        if list(self.probabilities_.shape) != shape:
-            raise InputError("probabilities", f"have shape {shape}", list(self.probabilities_.shape))
+        expected, shape = [data.num_nodes, self.num_classes_], list(self.probabilities_.shape)
+        if shape != expected:
+            raise InputError("probabilities", f"have shape {expected}", shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +183,7 @@ class BaselineRequest(TrainingRequest):
     task: FitTask
 
     def key(self) -> tuple[Any, ...]:
-        """Requests with equal keys share a pass: everything but the seed."""
+        """Everything but the seed."""
         settings = [getattr(self.model, field.name) for field in fields(self.model) if field.name != "seed"]
         return (self.task.inputs, self.data.num_classes, type(self.model), *settings)
 
@@ -151,33 +192,25 @@ class BaselineRequest(TrainingRequest):
 
     @classmethod
     def train(
-        cls,
-        requests: Sequence[BaselineRequest],
-        stage: str,
-        callback: Callback | None,
-        checkpoint: Checkpoint | None,
+        cls, requests: Sequence[BaselineRequest], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
     ) -> list[tuple[Tensor, History]]:
-        """Trains the networks of all requests; returns the probabilities and curves of each."""
+        """Returns the probabilities and curves of each request."""
         model, problems = requests[0].model, [request.problem for request in requests]
         networks = model._networks(requests[0].data, problems, callback)
-        logits, history = train_problems(networks, problems, model.optimization, stage, callback, checkpoint)
+        logits, history = networks.train(model.optimization, stage, callback, checkpoint)
         return [
             (torch.softmax(own, dim=1).float(), curves_of(history, problem.name))
             for own, problem in zip(logits, problems, strict=True)
         ]
 
 
-def train_problems(
-    networks: BaselineNetworks,
-    problems: Problems,
-    optimization: Optimization,
-    stage: str,
-    callback: Callback | None,
-    checkpoint: Checkpoint | None = None,
-) -> tuple[Tensor, History]:
-    """Trains the networks of a pass; returns their logits `[Q, N, K]` in the best states, and the training curves."""
-    targets, validation = (torch.stack([getattr(each, name) for each in problems]) for name in ("train", "validation"))
-    engine = Engine(networks, targets, validation, optimization, [each.name for each in problems])
-    history = train(engine, stage, callback, checkpoint)
-    engine.load_best()
-    return networks.logits(), history
+def check_backbone_kind(backbone: object, kinds: tuple[type, ...] = get_args(Backbone), remedy: str = "") -> None:
+    """Raises an `InputError` unless `backbone` is an object of one of these classes."""
+    *others, last = (f"{kind.__name__}()" for kind in kinds)
+    check_instance("backbone", backbone, kinds, f"{', '.join(others)} or {last}" if others else last, remedy)
+
+
+def derived_seeds(seed: int, count: int) -> list[int]:
+    """Returns seeds derived from a seed, so that no stage repeats the random numbers of another."""
+    generator = torch.Generator().manual_seed(seed)
+    return [read_seed(generator) for _ in range(count)]

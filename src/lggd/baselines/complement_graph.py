@@ -36,21 +36,12 @@ class Complement:
 
     Parameters
     ----------
-    hidden : int
-        Size of the embedding, at least the number of classes.
-    layers : int
-        Number of linear layers.
+    hidden, layers : int
+        Size of the embedding, at least the number of classes, and number of linear layers.
     epochs : int
         Number of epochs; there is no early stopping.
-    lr : float
-        Learning rate of Adam.
-    candidates : float
-        Fraction of the nodes, drawn at random, that may be targets of edges, in (0, 1].
-
-    Examples
-    --------
-    >>> Complement().layers
-    3
+    lr, candidates : float
+        Learning rate of Adam; fraction of the nodes, drawn at random, that may be targets of edges, in (0, 1].
     """
 
     hidden: int = 16
@@ -81,9 +72,8 @@ def complement_graphs(
     is int64 `[Q, N]`, a class or -1.
     """
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-    nodes = inputs.shape[-2]
-    count = max(1, int(settings.candidates * nodes))
-    candidates = [torch.randperm(nodes, generator=generator)[:count].to(x.device) for generator in generators]
+    count = max(1, int(settings.candidates * len(x)))
+    candidates = [torch.randperm(len(x), generator=generator)[:count].to(x.device) for generator in generators]
     embeddings = _Encoders(settings, inputs, x, train, generators).train_embeddings(callback)
     return [least_similar(z, chosen, k) for z, chosen in zip(embeddings, candidates, strict=True)]
 
@@ -109,13 +99,11 @@ class _Encoders:
         self.settings, self.inputs = settings, inputs
         device = inputs.device
         sizes = [inputs.shape[-1], *[2 * settings.hidden] * (settings.layers - 1), settings.hidden]
-        self.weights = [
-            torch.stack([nn.init.xavier_uniform_(torch.empty(b, a), generator=one) for one in generators])
-            .to(device)
-            .requires_grad_()
-            for a, b in pairwise(sizes)
-        ]
-        self.biases = [torch.zeros(len(train), 1, b, device=device, requires_grad=True) for b in sizes[1:]]
+        self.weights, self.biases = [], []
+        for a, b in pairwise(sizes):
+            weights = [nn.init.xavier_uniform_(torch.empty(b, a), generator=one) for one in generators]
+            self.weights.append(torch.stack(weights).to(device).requires_grad_())
+            self.biases.append(torch.zeros(len(train), 1, b, device=device, requires_grad=True))
         nodes = [_training_nodes(labels, one) for labels, one in zip(train, generators, strict=True)]
         self.sampling = [torch.Generator(device).manual_seed(read_seed(one)) for one in generators]
         self.train, self.nodes = train, _padded(nodes, 0)
@@ -165,12 +153,9 @@ class _Encoders:
         return self.inputs[torch.arange(len(nodes), device=nodes.device).unsqueeze(1), nodes]
 
     def _sample_pairs(self) -> tuple[Tensor, Tensor]:
-        """Random ordered pairs of nodes, first ends and then second ends, `[Q, 2m]`; and which are negative, `[Q, m]`.
-
-        As many as there are positive pairs, i ≤ j of one class. A positive pair is excluded in this direction only, so
-        that some negatives are pairs of one class, too.
-        """
+        """Random ordered pairs of nodes, first ends and then second ends, `[Q, 2m]`; which are negative, `[Q, m]`."""
         sampled = []
+        # As many as there are positive pairs, i ≤ j of one class.
         for generator, positives in zip(self.sampling, self.loss.num_positives, strict=True):
             shape = (2, min(positives, MAX_SAMPLED_PAIRS))
             sampled.append(torch.randint(self.inputs.shape[-2], shape, generator=generator, device=self.inputs.device))
@@ -178,6 +163,7 @@ class _Encoders:
         exists = left >= 0
         left, right = left.clamp(min=0), right.clamp(min=0)
         first, second = self.train.gather(1, left), self.train.gather(1, right)
+        # A positive pair is excluded in this direction only, so that some negatives are pairs of one class, too.
         negative = exists & ~((first >= 0) & (first == second) & (left <= right))
         return torch.cat([left, right], dim=1), negative
 
@@ -218,12 +204,10 @@ class SimilarityLoss:
         score = score @ score.transpose(1, 2)
         log_probability = torch.log_softmax(z, dim=2)[:, :, : self.classes.shape[2]]
         classes = -(self.classes * log_probability).sum((1, 2))
-        return classes + self._pairs(score, left, right, negative) + self.ranking(score)
-
-    def _pairs(self, score: Tensor, left: Tensor, right: Tensor, negative: Tensor) -> Tensor:
         positive_loss = (self.positive * functional.softplus(-score)).sum((1, 2))
         negative_loss = (negative * functional.softplus((left * right).sum(2))).sum(1)
-        return positive_loss + negative_loss / negative.sum(1).clamp(min=1)
+        pairs = positive_loss + negative_loss / negative.sum(1).clamp(min=1)
+        return classes + pairs + self.ranking(score)
 
     def ranking(self, score: Tensor) -> Tensor:
         """The ranking loss `[Q]` of the scores of all pairs `[Q, n, n]`."""

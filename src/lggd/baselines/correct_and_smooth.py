@@ -116,7 +116,6 @@ class CorrectAndSmooth(NodeClassifier):
         self.model_: Any  # set by fit
 
     def check_settings(self) -> None:
-        """Raises an `InputError` if a setting is invalid for any data."""
         check_instance("model", self.model, NodeClassifier, "a model such as MLPClassifier()")
         for name in ("correct_alpha", "smooth_alpha"):
             check_fraction(name, getattr(self, name), "It is the weight of the neighbours.")

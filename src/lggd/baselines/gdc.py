@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lggd.backbones import GCN, Backbone, JKNet
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.baselines.initialization import check_backbone_kind, stacked_backbones
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError
 from lggd.graph.sparse import SparseMatrix
@@ -25,20 +24,17 @@ class GDC(Baseline):
     Parameters
     ----------
     kernel : PPR or Heat
-        The diffusion.
     k : int
         Number of edges per node.
     dim : {0, 1}
         0 keeps the strongest edges into each node, 1 those out of it.
     backbone : GCN, GAT, ChebNet or JKNet
-        The network.
 
     Examples
     --------
     >>> import lggd
-    >>> data = lggd.load("karate")
-    >>> GDC(lggd.baselines.Heat(t=3.0), k=8, optimization=lggd.Optimization(epochs=20)).fit(data).predict().shape
-    torch.Size([34])
+    >>> GDC(lggd.baselines.Heat(t=3.0), k=8).transform(lggd.load("karate")).num_edges == 34 * 8
+    True
     """
 
     kernel: PPR | Heat = PPR()
@@ -64,7 +60,8 @@ class GDC(Baseline):
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         edge_index, weight = self._diffusion.diffuse(data.edge_index, data.edge_weight, data.num_nodes)
-        stack = stacked_backbones(self.backbone, data, problems, edge_index, weight)
+        diffused = replace(data, edge_index=edge_index, edge_weight=weight)
+        networks = BaselineNetworks(self.backbone.build, diffused, problems)
         if isinstance(self.backbone, (GCN, JKNet)):
-            stack.graph = SparseMatrix.from_edges(edge_index, weight, data.num_nodes)
-        return stack
+            networks.graph = SparseMatrix.from_edges(edge_index, weight, data.num_nodes)
+        return networks

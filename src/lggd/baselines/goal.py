@@ -12,10 +12,8 @@ from torch import Tensor, nn
 from lggd.backbones import GAT, GCN
 from lggd.backbones.layers import Drop, batched_linear, edges_with_loops, gat_conv
 from lggd.backbones.network import Network
-from lggd.backbones.training import StackedBackbones
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, train_problems
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, derived_seeds
 from lggd.baselines.complement_graph import Complement, complement_graphs
-from lggd.baselines.initialization import build_modules, derived_seeds
 from lggd.errors import InputError
 from lggd.estimator.passes import UNLIMITED
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
@@ -65,14 +63,6 @@ class GOAL(Baseline):
         Training of the attention network.
     complement : Complement
         Training of the embeddings that define the complement graph.
-
-    Examples
-    --------
-    >>> import lggd
-    >>> few = lggd.Optimization(epochs=5)
-    >>> model = GOAL(k=2, hidden=8, pretraining=few, complement=Complement(epochs=5), optimization=few)
-    >>> model.fit(lggd.load("karate")).predict().shape
-    torch.Size([34])
     """
 
     k: int = 100
@@ -101,18 +91,18 @@ class GOAL(Baseline):
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         if self.complement.hidden < data.num_classes:
-            raise InputError(
-                "complement.hidden",
-                f"be at least the number of classes, {data.num_classes}",
-                self.complement.hidden,
-                "The embedding also serves as class logits.",
-            )
+            rule = f"be at least the number of classes, {data.num_classes}"
+            remedy = "The embedding also serves as class logits."
+            raise InputError("complement.hidden", rule, self.complement.hidden, remedy)
         first, second, third = zip(*(derived_seeds(problem.seed, 3) for problem in problems), strict=True)
-        x, train = data.x, torch.stack([problem.train for problem in problems])
-        inputs = pretrained_logits(data, problems, first, self.pretraining, callback) if self.pretrain else x
-        graphs = complement_graphs(self.complement, self.k, inputs, x, train, second, callback)
-        modules = [_ConvolutionNetwork(self, x.shape[1], data.num_classes, seed).to(x.device) for seed in third]
-        networks = StackedBackbones(modules, x, data.edge_index, data.edge_weight, third)
+        reseeded = [replace(problem, seed=seed) for problem, seed in zip(problems, third, strict=True)]
+        networks = BaselineNetworks(partial(_ConvolutionNetwork, self), data, reseeded)
+        inputs = x = data.x
+        if self.pretrain:
+            reseeded = [replace(problem, seed=seed) for problem, seed in zip(problems, first, strict=True)]
+            attention = BaselineNetworks(AttentionNetwork, replace(data, edge_weight=None), reseeded)
+            inputs, _ = attention.train(self.pretraining, "pretraining", callback)
+        graphs = complement_graphs(self.complement, self.k, inputs, x, networks.labels("train"), second, callback)
         weights = self.alpha, self.beta, self.gamma, self.delta
         networks.graph = GOALGraph(weights, x, networks.graph, normalized_complements(graphs, data.num_nodes))
         return networks
@@ -176,14 +166,10 @@ class GOALGraph:
 
 
 class _ConvolutionNetwork(Network):
-    """Two GOAL convolutions."""
-
-    def __init__(self, model: GOAL, in_channels: int, num_classes: int, seed: int) -> None:
+    def __init__(self, model: GOAL, in_channels: int, num_classes: int) -> None:
         super().__init__(GCN(model.hidden, dropout=0), normalized_adjacency)
-        generator = torch.Generator().manual_seed(seed)
         shapes = (model.hidden, in_channels), (num_classes, model.hidden)
-        weights = [nn.init.xavier_uniform_(torch.empty(shape), generator=generator) for shape in shapes]
-        self.first, self.second = map(nn.Parameter, weights)
+        self.first, self.second = (nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape))) for shape in shapes)
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: GOALGraph, drop: Drop) -> Tensor:
         # As rn(rn(S_q H) W) = rn(S_q H W), the complement is applied to the few output channels.
@@ -217,18 +203,3 @@ class AttentionNetwork(Network):
             heads = gat_conv(x, weight, source, target, graph, NEGATIVE_SLOPE, drop)
             x = heads.transpose(1, 2).flatten(2) + bias.unsqueeze(1)
         return x
-
-
-def pretrained_logits(
-    data: BaselineData,
-    problems: Problems,
-    seeds: Sequence[int],
-    optimization: Optimization,
-    callback: Callback | None,
-) -> Tensor:
-    """Trains one attention network per problem; returns the logits of its best epoch, `[Q, N, K]`."""
-    problems = [replace(problem, seed=seed) for problem, seed in zip(problems, seeds, strict=True)]
-    build = partial(AttentionNetwork, data.x.shape[1], data.num_classes)
-    modules, dropout_seeds = build_modules(problems, build, data.x.device)
-    networks = StackedBackbones(modules, data.x, data.edge_index, None, dropout_seeds)
-    return train_problems(networks, problems, optimization, "pretraining", callback)[0]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
-from lggd.backbones.layers import Drop
-from lggd.backbones.training import StackedBackbones
+from lggd.backbones.layers import Drop, Propagate
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.baselines.initialization import adam_without_decay_of, build_modules, max_problems_with_input_dropout
 from lggd.baselines.polynomial import ScoringNetwork, mlp_scores, pagerank_coefficients, polynomial
-from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.training.randomness import dropout, keep_level
@@ -34,21 +30,10 @@ class GPRGNN(Baseline):
     ----------
     alpha : float
         Restart probability α of the initial γ, in [0, 1].
-    hops : int
-        Degree of the polynomial.
-    hidden : int
-        Width of the hidden layer.
-    dropout : float
-        Dropout rate of inputs and hidden layer.
-    propagation_dropout : float
-        Dropout rate of H.
-
-    Examples
-    --------
-    >>> import lggd
-    >>> data = lggd.load("karate")
-    >>> GPRGNN(hops=3, optimization=lggd.Optimization(epochs=20)).fit(data).predict().shape
-    torch.Size([34])
+    hops, hidden : int
+        Degree of the polynomial, and width of the hidden layer.
+    dropout, propagation_dropout : float
+        Dropout rates of inputs and hidden layer, and of H.
     """
 
     alpha: float = 0.1
@@ -66,33 +51,29 @@ class GPRGNN(Baseline):
             check_fraction(name, getattr(self, name))
 
     def _capacity(self, data: BaselineData) -> int:
-        return max_problems_with_input_dropout(data)
+        return data.capacity_with_input_dropout
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         return _PolynomialTraining(self, data, problems)
 
 
 class _PolynomialNetwork(ScoringNetwork):
-    def __init__(self, model: GPRGNN, sizes: tuple[int, int]) -> None:
-        super().__init__(model.hidden, model.dropout, sizes, normalized_adjacency)
+    def __init__(self, model: GPRGNN, in_channels: int, num_classes: int) -> None:
+        super().__init__(model, in_channels, num_classes)
         self.gamma = nn.Parameter(pagerank_coefficients(model.alpha, model.hops))
 
-    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SparseMatrix, drop: Drop) -> Tensor:
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagate, drop: Drop) -> Tensor:
         return polynomial(mlp_scores(parameters, x, drop), parameters["gamma"], graph)
 
 
-class _PolynomialTraining(StackedBackbones):
+class _PolynomialTraining(BaselineNetworks):
     """Networks with a separate dropout rate for the scores, and no weight decay for γ."""
 
-    def __init__(self, model: GPRGNN, data: BaselineData, problems: Problems) -> None:
-        build = partial(_PolynomialNetwork, model, (data.x.shape[1], data.num_classes))
-        modules, seeds = build_modules(problems, build, data.x.device)
-        super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
-        self.score_keep_level = keep_level(model.propagation_dropout)
+    without_decay = ("gamma",)
 
-    def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
-        """Adam without weight decay for γ."""
-        return adam_without_decay_of(("gamma",), self.stacked, optimizations[0])
+    def __init__(self, model: GPRGNN, data: BaselineData, problems: Problems) -> None:
+        super().__init__(partial(_PolynomialNetwork, model), data, problems)
+        self.score_keep_level = keep_level(model.propagation_dropout)
 
     def _training_losses(self, targets: Targets) -> Tensor:
         scores = dropout(mlp_scores(self.stacked, self.x, self._dropout), self.generators, self.score_keep_level)

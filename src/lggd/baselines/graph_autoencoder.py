@@ -20,6 +20,8 @@ from lggd.training.progress import Callback, Progress
 # Entries computed at a time: few enough for a CPU's cache, and enough to keep a GPU busy. Independent of the number of
 # problems, because each draws its random numbers block by block, as it would alone.
 BLOCK_ENTRIES = {"cpu": 2**18, "cuda": 2**26}
+# The widths of the hidden layer and of the embedding of a variational autoencoder.
+HIDDEN, EMBEDDING = 32, 16
 
 
 def row_blocks(num_nodes: int, device: torch.device) -> Iterator[tuple[int, int]]:
@@ -88,9 +90,13 @@ class _Reconstruction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, loss: ReconstructionLoss) -> Tensor:
         total, grad = _all_pairs(z)
-        correction, grad_correction = _edge_correction(z, loss)
+        # The loss of an edge is p · softplus(-zᵢ·zⱼ) instead.
+        pattern, weight = loss.pattern, loss.positive_weight
+        score = (z.index_select(1, pattern.columns) * z.index_select(1, pattern.rows)).sum(2)
+        correction = (weight * functional.softplus(-score) - functional.softplus(score)).sum(1)
+        grad_score = -weight * torch.sigmoid(-score) - torch.sigmoid(score)
         # Scores and targets are symmetric: the pairs (i, j) and (j, i) contribute equally to the gradient of zᵢ.
-        ctx.save_for_backward((grad + grad_correction).mul_(2 * loss.scale))
+        ctx.save_for_backward((grad + multiply_each(z, grad_score, pattern)).mul_(2 * loss.scale))
         return (total + correction) * loss.scale
 
     @staticmethod
@@ -115,15 +121,6 @@ def _all_pairs(z: Tensor) -> tuple[Tensor, Tensor]:
     return total, grad
 
 
-def _edge_correction(z: Tensor, loss: ReconstructionLoss) -> tuple[Tensor, Tensor]:
-    """The correction of both for edges, whose loss is p · softplus(-zᵢ·zⱼ) instead."""
-    pattern, weight = loss.pattern, loss.positive_weight
-    score = (z.index_select(1, pattern.columns) * z.index_select(1, pattern.rows)).sum(2)
-    added = weight * functional.softplus(-score) - functional.softplus(score)
-    grad_score = -weight * torch.sigmoid(-score) - torch.sigmoid(score)
-    return added.sum(1), multiply_each(z, grad_score, pattern)
-
-
 class VariationalGraphAutoencoder:
     """A variational graph autoencoder of one graph: μ and log σ of each node's embedding.
 
@@ -131,25 +128,17 @@ class VariationalGraphAutoencoder:
     determines the initial parameters and the noise in training.
     """
 
-    def __init__(
-        self,
-        x: Tensor,
-        edge_index: Tensor,
-        edge_weight: Tensor | None,
-        hidden: int = 32,
-        size: int = 16,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, seed: int = 0) -> None:
         init = torch.Generator().manual_seed(seed)
         self.x = functional.normalize(x, p=1, dim=1)
         self.adjacency = normalized_adjacency(edge_index, edge_weight, len(x), x.dtype)
         self.reconstruction = ReconstructionLoss(undirected_edges(edge_index, len(x)), len(x))
-        shapes = (hidden, x.shape[1]), (2 * size, hidden)
+        shapes = (HIDDEN, x.shape[1]), (2 * EMBEDDING, HIDDEN)
         self.weights = [glorot_uniform(*shape, init).to(x).unsqueeze(0).requires_grad_() for shape in shapes]
         self.generator = torch.Generator(x.device).manual_seed(int(torch.randint(2**31, (1,), generator=init)))
 
     def encode(self) -> tuple[Tensor, Tensor]:
-        """μ and log σ, `[1, N, size]` each."""
+        """μ and log σ, `[1, N, D]` each."""
         hidden = functional.elu(self.adjacency(batched_linear(self.x, self.weights[0])))
         mean, log_std = self.adjacency(batched_linear(hidden, self.weights[1])).chunk(2, dim=2)
         return mean, log_std
@@ -162,8 +151,8 @@ class VariationalGraphAutoencoder:
         reconstruction = self.reconstruction((mean + noise * log_std.exp()).contiguous()).sum()
         return reconstruction + divergence / len(self.x)
 
-    def train(self, epochs: int, lr: float = 0.01, callback: Callback | None = None) -> Tensor:
-        """Trains and returns μ `[N, size]`."""
-        minimize(self.loss, torch.optim.Adam(self.weights, lr=lr, fused=True), epochs, "edge predictor", callback)
+    def train(self, epochs: int, callback: Callback | None = None) -> Tensor:
+        """Trains and returns μ `[N, D]`."""
+        minimize(self.loss, torch.optim.Adam(self.weights, lr=0.01, fused=True), epochs, "edge predictor", callback)
         with torch.no_grad():
             return self.encode()[0].squeeze(0).contiguous()

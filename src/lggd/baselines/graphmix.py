@@ -13,9 +13,7 @@ from torch.nn import functional
 from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear
 from lggd.backbones.network import Network
-from lggd.backbones.training import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.baselines.initialization import build_modules, max_problems_with_input_dropout
 from lggd.errors import InputError
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.training.optimization import Optimization
@@ -39,25 +37,16 @@ class GraphMix(Baseline):
 
     Parameters
     ----------
-    hidden : int
-        Width of the hidden layer.
+    hidden, predictions : int
+        Width of the hidden layer, and number of forward passes averaged for a pseudo-label.
     dropout : float
         Dropout rate of the inputs.
-    predictions : int
-        Number of forward passes averaged for a pseudo-label.
     temperature : float
         T of the sharpening, above 0; 1 leaves pseudo-labels unchanged.
     unlabelled_weight : float
         w, 0 or above; the authors use 10 for Cora and CiteSeer and 1 for PubMed.
     ramp : tuple of int
         First and last epoch in which w(e) increases.
-
-    Examples
-    --------
-    >>> import lggd
-    >>> data = lggd.load("karate")
-    >>> GraphMix(optimization=lggd.Optimization(epochs=20)).fit(data).predict().shape
-    torch.Size([34])
     """
 
     hidden: int = 16
@@ -80,7 +69,7 @@ class GraphMix(Baseline):
         check_int("ramp[1]", self.ramp[1], check_int("ramp[0]", self.ramp[0], 0) + 1)
 
     def _capacity(self, data: BaselineData) -> int:
-        return max_problems_with_input_dropout(data)
+        return data.capacity_with_input_dropout
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         return _AlternatingTraining(self, data, problems)
@@ -109,41 +98,37 @@ def _mlp_logits(values: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
     return batched_linear(functional.relu(values), parameters["second.lin.weight"])
 
 
-class _AlternatingTraining(StackedBackbones):
-    """Networks that minimize the loss of the GCN or of the MLP; every problem chooses at random in every epoch.
-
-    Node n of problem q has the position q·N + n. Each problem mixes as many nodes as it has training nodes.
-    """
+class _AlternatingTraining(BaselineNetworks):
+    """Networks that minimize the loss of the GCN or of the MLP. Node n of problem q has the position q·N + n."""
 
     def __init__(self, model: GraphMix, data: BaselineData, problems: Problems) -> None:
-        build = partial(_SharedNetwork, model, data.x.shape[1], data.num_classes)
-        modules, seeds = build_modules(problems, build, data.x.device)
-        super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
-        self.model, train = model, torch.stack([problem.train for problem in problems])
+        super().__init__(partial(_SharedNetwork, model), data, problems)
+        self.model, train = model, self.labels("train")
         self.epoch = torch.zeros(len(train), dtype=torch.int64, device=train.device)
         position = torch.arange(train.numel(), device=train.device).view(train.shape)
         labelled = train >= 0
         self.labelled, self.problem = position[labelled], labelled.nonzero()[:, 0]
         self.count = labelled.sum(1)
         self.counts: list[int] = self.count.tolist()
-        self.labels = functional.one_hot(train[labelled], data.num_classes).to(self.x.dtype)
+        self.classes = functional.one_hot(train[labelled], data.num_classes).to(self.x.dtype)
         # If all nodes are labelled, any nodes are drawn and have weight 0.
-        self.unlabelled = [
-            row[free] if bool(free.any()) else row for row, free in zip(position, ~labelled, strict=True)
-        ]
-        self.has_unlabelled = (~labelled).any(1)
+        self.unlabelled = [row[~own] if len(row[~own]) else row for row, own in zip(position, labelled, strict=True)]
+        self.has_unlabelled = ~labelled.all(1)
 
     def parameters(self) -> list[StackedParameter]:
-        """All tensors that training changes, including the epoch counter."""
         return [*super().parameters(), StackedParameter("epoch", self.epoch)]
 
     def _training_losses(self, targets: Targets) -> Tensor:
         # Both networks may share the dropout of x, because only one of the losses is used.
         values = batched_linear(self._dropout(self.x), self.stacked["first.lin.weight"])
         gcn_losses = targets.losses(_gcn_logits(values, self.stacked, self.graph))
-        losses = torch.where(self._train_gcn(), gcn_losses, self._mlp_losses(_mlp_logits(values, self.stacked)))
+        mlp_logits, train_gcn = _mlp_logits(values, self.stacked), self._train_gcn()
+        pseudo_labels = self._pseudo_labels().flatten(0, 1)
+        sampled = self._sample_unlabelled()
+        mlp_losses = self._mixed_losses(mlp_logits, self.labelled, self.classes)
+        mlp_losses = mlp_losses + self._ramp_weight() * self._mixed_losses(mlp_logits, sampled, pseudo_labels[sampled])
         self.epoch.add_(1)
-        return losses
+        return torch.where(train_gcn, gcn_losses, mlp_losses)
 
     def _train_gcn(self) -> Tensor:
         """Which problems train the GCN in this epoch, bool `[Q]`."""
@@ -152,13 +137,6 @@ class _AlternatingTraining(StackedBackbones):
     def _sample_uniform(self) -> Tensor:
         """A uniform number in [0, 1) per problem, `[Q]`."""
         return torch.cat([torch.rand(1, generator=rng, device=self.x.device) for rng in self.generators])
-
-    def _mlp_losses(self, logits: Tensor) -> Tensor:
-        """The losses of the MLP, `[Q]`, from its logits `[Q, N, K]`."""
-        pseudo_labels = self._pseudo_labels().flatten(0, 1)
-        sampled = self._sample_unlabelled()
-        labelled_losses = self._mixed_losses(logits, self.labelled, self.labels)
-        return labelled_losses + self._ramp_weight() * self._mixed_losses(logits, sampled, pseudo_labels[sampled])
 
     def _ramp_weight(self) -> Tensor:
         """w(e), `[Q]`; 0 where there is no unlabelled node."""
@@ -177,16 +155,14 @@ class _AlternatingTraining(StackedBackbones):
 
     def _sample_unlabelled(self) -> Tensor:
         """Positions of as many unlabelled nodes as training nodes, with replacement."""
-        each = zip(self.unlabelled, self.counts, self.generators, strict=True)
-        return torch.cat(
-            [pool[torch.randint(len(pool), (n,), generator=rng, device=pool.device)] for pool, n, rng in each]
-        )
+        sampled = []
+        for pool, count, rng in zip(self.unlabelled, self.counts, self.generators, strict=True):
+            sampled.append(pool[torch.randint(len(pool), (count,), generator=rng, device=pool.device)])
+        return torch.cat(sampled)
 
     def _mixed_losses(self, logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
-        """Binary cross-entropy `[Q]` of nodes at positions `[n]` with labels `[n, K]`, mixed in pairs per problem.
-
-        The second layer is linear, so that mixing its outputs equals mixing its inputs.
-        """
+        """Binary cross-entropy `[Q]` of nodes at positions `[n]` with labels `[n, K]`, mixed in pairs per problem."""
+        # The second layer is linear, so that mixing its outputs equals mixing its inputs.
         ratio, partner = self._sample_uniform()[self.problem].unsqueeze(1), self._sample_partners()
         # Not index_select: its gradient is not deterministic on a GPU for nodes that occur twice.
         chosen = logits.reshape(-1, logits.shape[2])[nodes]

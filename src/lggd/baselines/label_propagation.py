@@ -41,7 +41,6 @@ class LabelPropagation(UntrainedBaseline):
     iterations: int = 50
 
     def check_settings(self) -> None:
-        """Raises an `InputError` if a setting is invalid for any data."""
         check_fraction("alpha", self.alpha, "It is the weight of the neighbours.")
         check_int("iterations", self.iterations, 1)
 

@@ -10,9 +10,7 @@ from torch.nn import functional
 
 from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear
-from lggd.backbones.training import StackedBackbones
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.baselines.initialization import build_backbones, check_backbone_kind
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
 from lggd.graph.sparse import SparseMatrix
 from lggd.training.progress import Callback
 from lggd.training.targets import Targets
@@ -38,14 +36,6 @@ class MixUp(Baseline):
     alpha : float
         α of the Beta distribution, above 0; the larger, the closer λ is to ½. The LGGD paper samples it from 1 to 5.
     backbone : GCN
-        The network.
-
-    Examples
-    --------
-    >>> import lggd
-    >>> data = lggd.load("karate")
-    >>> MixUp(alpha=4, optimization=lggd.Optimization(epochs=20)).fit(data).predict().shape
-    torch.Size([34])
     """
 
     alpha: float = 1.0
@@ -59,12 +49,11 @@ class MixUp(Baseline):
         return _MixtureTraining(self, data, problems)
 
 
-class _MixtureTraining(StackedBackbones):
+class _MixtureTraining(BaselineNetworks):
     """GCNs trained on mixtures, with different λ and π for each problem."""
 
     def __init__(self, model: MixUp, data: BaselineData, problems: Problems) -> None:
-        modules, seeds = build_backbones(model.backbone, data, problems)
-        super().__init__(modules, data.x, data.edge_index, data.edge_weight, seeds)
+        super().__init__(model.backbone.build, data, problems)
         self.train_nodes = [(problem.train >= 0).nonzero().squeeze(1) for problem in problems]
         self.nodes = torch.arange(data.num_nodes, device=self.x.device).repeat(len(problems), 1)
         self.alphas = torch.full((2,), float(model.alpha), dtype=torch.float64, device=self.x.device)
@@ -91,33 +80,30 @@ class _MixtureTraining(StackedBackbones):
 
     def _mixed_logits(self, ratio: Tensor, partner: Tensor, drop: Drop) -> Tensor:
         """m of the last layer, `[Q, N, K]`. One sparse product per layer serves both passes and both branches."""
-        weights, biases = (
-            [self.stacked[f"{layer}.{name}"] for layer in ("first", "second")] for name in ("lin.weight", "bias")
-        )
+        weights = [self.stacked[f"{layer}.lin.weight"] for layer in ("first", "second")]
+        biases = [self.stacked[f"{layer}.bias"].unsqueeze(1) for layer in ("first", "second")]
         ratio, partner_diagonal = ratio.view(-1, 1, 1), self.diagonal[partner]
 
+        def mix(first: Tensor, second: Tensor) -> Tensor:
+            return ratio * first + (1 - ratio) * second
+
         def branches(neighbours: Tensor, centre: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-            bias = bias.unsqueeze(1)
             other = _permuted(neighbours, partner) + partner_diagonal * centre + bias
             return neighbours + self.diagonal * centre + bias, other
 
         values = batched_linear(self.x, weights[0])
         neighbours = self.off_diagonal(values)
-        clean = drop(functional.relu(neighbours + self.diagonal * values + biases[0].unsqueeze(1)))
+        clean = drop(functional.relu(neighbours + self.diagonal * values + biases[0]))
         # A linear layer commutes with mixing, so that features are mixed after it.
-        first, second = branches(neighbours, _mixed(values, _permuted(values, partner), ratio), biases[0])
-        mixed = drop(_mixed(functional.relu(first), functional.relu(second), ratio))
+        first, second = branches(neighbours, mix(values, _permuted(values, partner)), biases[0])
+        mixed = drop(mix(functional.relu(first), functional.relu(second)))
         neighbours = self.off_diagonal(batched_linear(clean, weights[1]))
-        return _mixed(*branches(neighbours, batched_linear(mixed, weights[1]), biases[1]), ratio)
+        return mix(*branches(neighbours, batched_linear(mixed, weights[1]), biases[1]))
 
     def _losses(self, targets: Targets, logits: Tensor, ratio: Tensor, partner: Tensor) -> Tensor:
         # CE(m[i], y[π(i)]) summed over i is CE(m[π⁻¹(j)], y[j]) summed over j.
         inverse = torch.empty_like(partner).scatter_(1, partner, self.nodes)
         return ratio * targets.losses(logits) + (1 - ratio) * targets.losses(_permuted(logits, inverse))
-
-
-def _mixed(first: Tensor, second: Tensor, ratio: Tensor) -> Tensor:
-    return ratio * first + (1 - ratio) * second
 
 
 def _permuted(values: Tensor, index: Tensor) -> Tensor:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from torch import Tensor
 
-from lggd.backbones.layers import Drop
-from lggd.backbones.training import StackedBackbones
+from lggd.backbones.layers import Drop, Propagate
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.baselines.initialization import build_modules, max_problems_with_input_dropout
 from lggd.baselines.polynomial import ScoringNetwork, mlp_scores
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
@@ -47,18 +44,12 @@ class MLPClassifier(Baseline):
         check_fraction("dropout", self.dropout)
 
     def _capacity(self, data: BaselineData) -> int:
-        return max_problems_with_input_dropout(data)
+        return data.capacity_with_input_dropout
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        build = partial(_Perceptron, self.hidden, self.dropout, (data.x.shape[1], data.num_classes), _no_graph)
-        modules, seeds = build_modules(problems, build, data.x.device)
-        return StackedBackbones(modules, data.x, data.edge_index, data.edge_weight, seeds)
+        return BaselineNetworks(partial(_Perceptron, self), data, problems)
 
 
 class _Perceptron(ScoringNetwork):
-    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: None, drop: Drop) -> Tensor:
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagate, drop: Drop) -> Tensor:
         return mlp_scores(parameters, x, drop)
-
-
-def _no_graph(*_: Any) -> None:
-    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -10,17 +11,27 @@ from torch.nn import functional
 
 from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, Propagate, batched_linear
-from lggd.backbones.network import Network, ReadGraph
+from lggd.backbones.network import Network
+from lggd.graph.sparse import normalized_adjacency
+
+
+class ScoringModel(Protocol):
+    """The settings of an MLP."""
+
+    @property
+    def hidden(self) -> int: ...
+
+    @property
+    def dropout(self) -> float: ...
 
 
 class ScoringNetwork(Network):
     """A network whose first step is an MLP with one hidden layer, the two linear layers `first` and `second`."""
 
-    def __init__(self, hidden: int, dropout: float, sizes: tuple[int, int], read_graph: ReadGraph) -> None:
+    def __init__(self, model: ScoringModel, in_channels: int, num_classes: int) -> None:
         # GCN provides the settings that stacking needs: the dropout rate, and whether two networks are equal.
-        super().__init__(GCN(hidden, dropout), read_graph)
-        in_channels, num_classes = sizes
-        self.first, self.second = nn.Linear(in_channels, hidden), nn.Linear(hidden, num_classes)
+        super().__init__(GCN(model.hidden, model.dropout), normalized_adjacency)
+        self.first, self.second = nn.Linear(in_channels, model.hidden), nn.Linear(model.hidden, num_classes)
 
 
 def mlp_scores(parameters: Mapping[str, Tensor], x: Tensor, drop: Drop) -> Tensor:

@@ -39,12 +39,13 @@ class SampledGraphs:
     ) -> None:
         self.generators, self.alpha, self.temperature = generators, alpha, temperature
         self.blocks = list(row_blocks(num_nodes, pairs.device))
-        self.block_edges = [_positions(pairs, start, end, num_nodes) for start, end in self.blocks]
-        problems, device = len(generators), pairs.device
-        self.adjacency = torch.zeros(problems, num_nodes, num_nodes, device=device)
-        self.slopes = [
-            torch.zeros(problems, end - start, num_nodes - start, device=device) for start, end in self.blocks
-        ]
+        # Flat positions of the edges in each block: rows `start` to `end` and columns from `start` on.
+        self.block_edges = []
+        for start, end in self.blocks:
+            rows, columns = pairs[:, (pairs[0] >= start) & (pairs[0] < end)] - start
+            self.block_edges.append(rows * (num_nodes - start) + columns)
+        self.adjacency = torch.zeros(len(generators), num_nodes, num_nodes, device=pairs.device)
+        self.slopes = [torch.zeros_like(self.adjacency[:, start:end, start:]) for start, end in self.blocks]
 
     def sample(self, z: Tensor) -> None:
         """Samples all edges from embeddings `[Q, N, D]`."""
@@ -122,9 +123,3 @@ class _AdjacencyProduct(torch.autograd.Function):
         # Detached, to avoid a reference cycle between the values and the graph.
         ctx.graph.gradient_factors.append((grad, values.detach()))
         return torch.bmm(ctx.graph.adjacency, grad), None
-
-
-def _positions(pairs: Tensor, start: int, end: int, num_nodes: int) -> Tensor:
-    """Flat positions of these edges in the block of rows `start` to `end` and columns from `start` on."""
-    inside = (pairs[0] >= start) & (pairs[0] < end)
-    return (pairs[0, inside] - start) * (num_nodes - start) + pairs[1, inside] - start

@@ -201,7 +201,6 @@ class ScikitNetwork(UntrainedBaseline):
     algorithm: Algorithm = Diffusion()
 
     def check_settings(self) -> None:
-        """Raises an `InputError` if a setting is invalid for any data."""
         kinds = "Diffusion(), PageRank(), MajorityVote() or NearestNeighbours()"
         check_instance("algorithm", self.algorithm, Algorithm, kinds)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +11,7 @@ from torch import Tensor, nn
 from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear
 from lggd.backbones.network import Network
-from lggd.backbones.training import StackedBackbones
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.baselines.initialization import build_modules
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
@@ -53,9 +50,7 @@ class SGC(Baseline):
             x = data.x
             for _ in range(self.hops):
                 x = adjacency(x)
-        build = partial(_LogisticRegression, data.x.shape[1], data.num_classes)
-        modules, seeds = build_modules(problems, build, data.x.device)
-        return StackedBackbones(modules, x, data.edge_index, data.edge_weight, seeds)
+        return BaselineNetworks(_LogisticRegression, replace(data, x=x), problems)
 
 
 class _LogisticRegression(Network):

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
-from rich.table import Table
-from rich.text import Text
+from typing import Any, Literal
 
 from lggd.cli import options
-from lggd.cli.terminal import AsJson, Debug, Terminal, flags, summary
+from lggd.cli.options import file, option
+from lggd.cli.terminal import Terminal, flags, summary
 from lggd.errors import InputError
 
-
-class FeaturesName(StrEnum):
-    LGGD = "lggd"
-    GGD = "ggd"
+METHOD = "lggd learns distances from node features; ggd uses the graph alone."
 
 
-@options.expand_options
+@options.command(options.GRAPH_FLAGS | flags("method", "preset"))
 def features_command(
+    terminal: Terminal,
     graph: options.GraphOptions,
-    method: Annotated[
-        FeaturesName, typer.Option(help="lggd learns distances from node features; ggd uses the graph alone.")
-    ] = FeaturesName.LGGD,
-    preset: options.Preset = options.PresetName.DEFAULT,
+    method: Literal["lggd", "ggd"] = option("lggd", METHOD),
+    preset: options.Preset = "default",
     seed: options.Seed = 0,
-    device: options.Device = options.DeviceName.AUTO,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Output file: .parquet, .csv or .tsv.")] = Path(
-        "features.parquet"
-    ),
-    as_json: AsJson = False,
-    debug: Debug = False,
+    device: options.Device = "auto",
+    out: Path = file(Path("features.parquet"), "Output file: .parquet, .csv or .tsv."),
 ) -> None:
     """Write the distances from every node to the labelled nodes of each class, as features for your own models.
 
@@ -50,45 +38,36 @@ def features_command(
 
         lggd features --edges edges.csv --nodes nodes.csv --label kind --method ggd --out features.csv
     """
-    with Terminal(as_json=as_json, debug=debug, flags=options.GRAPH_FLAGS | flags("method", "preset")) as terminal:
-        start = time.perf_counter()
-        graph.check()
-        with terminal.working("Loading lggd"):
-            from lggd.data.output_files import write_features
-            from lggd.data.table import TABLES, check_extension
-            from lggd.files import check_writable
-            from lggd.runs.methods import build_model
-            from lggd.runs.run import feature_names
-        check_extension(out, TABLES)
-        check_writable(out)
-        chosen = options.chosen_device(device)
-        with terminal.working(f"Reading {graph}"):
-            run_input = graph.read(test_share=0)
-        terminal.node_names = run_input.ids
-        if method is FeaturesName.LGGD and not run_input.has_features:
-            raise InputError("--method", "be ggd for nodes without features", "lggd", "Add --method ggd.")
-        features: Any = build_model(method.value, preset=preset.value, seed=seed).get_params()["features"]
-        data = run_input.data.to(chosen)
-        with terminal.training({"": method.value.upper()}) as callback:
-            features.fit(data, callback=lambda progress: callback("", progress))
-        names = feature_names(features, run_input.classes)
-        write_features(out, run_input.ids, names, features.features(data).cpu())
-        facts = {
-            "dataset": run_input.name, "method": method.value, "seed": seed, "nodes": len(run_input.ids),
-            "preset": preset.value if method is FeaturesName.LGGD else None, "classes": run_input.classes,
-            "labelled": int((features.labels_ >= 0).sum()), "features": names, "notes": list(run_input.notes),
-            "seconds": time.perf_counter() - start, "out": str(out),
-        }  # fmt: skip
-        terminal.answer(facts, _tables(facts))
-
-
-def _tables(facts: dict[str, Any]) -> list[Table | Text]:
+    start = time.perf_counter()
+    graph.check()
+    with terminal.working("Loading lggd"):
+        from lggd.data.output_files import write_features
+        from lggd.data.table import check_table_writable
+        from lggd.runs.methods import build_model
+        from lggd.runs.run import feature_names
+    check_table_writable(out)
+    chosen = options.chosen_device(device)
+    with terminal.working(f"Reading {graph}"):
+        run_input = graph.read(test_share=0)
+    terminal.node_names = run_input.ids
+    if method == "lggd" and not run_input.has_features:
+        raise InputError("--method", "be ggd for nodes without features", "lggd", "Add --method ggd.")
+    features: Any = build_model(method, preset=preset, seed=seed).get_params()["features"]
+    data = run_input.data.to(chosen)
+    with terminal.training({"": method.upper()}) as callback:
+        features.fit(data, callback=lambda progress: callback("", progress))
+    names = feature_names(features, run_input.classes)
+    write_features(out, run_input.ids, names, features.features(data).cpu())
+    facts: dict[str, Any] = {
+        "dataset": run_input.name, "method": method, "seed": seed, "nodes": len(run_input.ids),
+        "preset": preset if method == "lggd" else None, "classes": run_input.classes,
+        "labelled": int((features.labels_ >= 0).sum()), "features": names, "notes": list(run_input.notes),
+        "seconds": time.perf_counter() - start, "out": str(out),
+    }  # fmt: skip
     about = summary(
-        {
-            "graph": f"{facts['dataset']}: {facts['nodes']:,} nodes, {len(facts['classes'])} classes",
-            "labels": f"{facts['labelled']:,}",
-            "features": f"{len(facts['features']):,}, such as {facts['features'][0]!r}",
-            "seconds": f"{facts['seconds']:.3g}",
-        }
+        graph=f"{run_input.name}: {len(run_input.ids):,} nodes, {len(run_input.classes)} classes",
+        labels=f"{facts['labelled']:,}",
+        features=f"{len(names):,}, such as {names[0]!r}",
+        seconds=f"{facts['seconds']:.3g}",
     )
-    return [about, *(Text(note) for note in facts["notes"]), Text(f"Wrote {facts['out']}")]
+    terminal.answer(facts, [about, *run_input.notes, f"Wrote {out}"])

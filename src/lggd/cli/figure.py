@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
-from rich.console import RenderableType
-from rich.table import Column, Table
-from rich.text import Text
+from rich.table import Column
 
-from lggd.cli.options import Seed
-from lggd.cli.terminal import AsJson, Debug, Terminal, flags, json_exponent, summary
+from lggd.cli.options import Seed, command, file, option
+from lggd.cli.terminal import Terminal, flags, json_exponent, summary, table
 from lggd.errors import InputError
 from lggd.report.formatting import counted
 
@@ -22,23 +20,20 @@ if TYPE_CHECKING:
 
 figure_app = typer.Typer(help="Draw figures of the paper.", no_args_is_help=True)
 
-ROBUSTNESS_FLAGS = flags("points", "epsilon", extra_edges="--edges")
-GEODESIC_FLAGS = flags("source", "target", "p", mask="--image")
+EDGES = "Wrong edges to add. Can be repeated."
 
 
 @figure_app.command("robustness")
+@command(flags("points", "epsilon", extra_edges="--edges"))
 def robustness_command(
-    points: Annotated[int, typer.Option(min=2, help="Number of random points in the unit disk.")] = 20_000,
-    epsilon: Annotated[float, typer.Option(help="Radius of neighbourhoods, and width of the rim.")] = 0.05,
-    edges: Annotated[
-        list[int] | None, typer.Option(min=1, help="Wrong edges to add. Can be repeated.", show_default="10, 100, 1000")
-    ] = None,
-    with_p2: Annotated[bool, typer.Option("--with-p2", help="Also measure p = 2.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of random draws of wrong edges to average over.")] = 5,
+    terminal: Terminal,
+    points: int = option(20_000, "Number of random points in the unit disk.", min=2),
+    epsilon: float = option(0.05, "Radius of neighbourhoods, and width of the rim."),
+    edges: list[int] | None = option(None, EDGES, min=1, show_default="10, 100, 1000"),
+    with_p2: bool = option(False, "Also measure p = 2.", "--with-p2"),
+    seeds: int = option(5, "Number of random draws of wrong edges to average over.", min=1),
     seed: Seed = 0,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Output: .png, .pdf or .svg.")] = Path("robustness.png"),
-    as_json: AsJson = False,
-    debug: Debug = False,
+    out: Path = file(Path("robustness.png"), "Output: .png, .pdf or .svg."),
 ) -> None:
     """Show how wrong edges change distances: p = 1 is robust, shortest paths collapse.
 
@@ -55,52 +50,38 @@ def robustness_command(
 
         lggd figure robustness --points 2000 --epsilon 0.15 --with-p2
     """
-    with Terminal(as_json=as_json, debug=debug, flags=ROBUSTNESS_FLAGS) as terminal:
-        start = time.perf_counter()
-        with terminal.working("Loading lggd"):
-            from lggd.paper.figures import check_format, draw_robustness, save
-            from lggd.paper.robustness import robustness
-        check_format(out)
-        with terminal.counting("Measuring distances") as progress:
-            result = robustness(
-                points=points,
-                epsilon=epsilon,
-                extra_edges=edges or (10, 100, 1000),
-                exponents=(1, 2, math.inf) if with_p2 else (1, math.inf),
-                seeds=seeds,
-                seed=seed,
-                progress=progress,
-            )
-        with terminal.working(f"Drawing {out}"):
-            save(draw_robustness(result), out)
-        facts = {
-            "points": points, "boundary": int(result.boundary.sum()), "unreachable": result.unreachable,
-            "edges": result.num_edges, "epsilon": epsilon, "seeds": seeds, "seed": seed,
-            "seconds": round(time.perf_counter() - start, 3),
-        }  # fmt: skip
-        table = Table("p", *(Column(f"n = {count}", justify="right") for count in result.extra_edges))
-        for p in result.distances:
-            table.add_row(f"{p:g}", *(f"{100 * mean:.2g} %" for mean in result.mean_change(p)))
-        title = f"Relative change after n wrong edges, mean of {counted(seeds, 'draw')}:"
-        shown: list[RenderableType] = [summary(facts), Text(title), table, Text(f"Wrote {out}")]
-        terminal.answer(facts | {"change": result.changes(), "out": str(out)}, shown)
+    start = time.perf_counter()
+    with terminal.working("Loading lggd"):
+        from lggd.paper.figures import check_format, draw_robustness, save
+        from lggd.paper.robustness import robustness
+    check_format(out)
+    with terminal.counting("Measuring distances") as progress:
+        exponents, counts = (1, 2, math.inf) if with_p2 else (1, math.inf), edges or (10, 100, 1000)
+        graph = {"points": points, "epsilon": epsilon, "extra_edges": counts, "exponents": exponents}
+        result = robustness(**graph, seeds=seeds, seed=seed, progress=progress)  # type: ignore[arg-type]
+    with terminal.working(f"Drawing {out}"):
+        save(draw_robustness(result), out)
+    facts = {
+        "points": points, "boundary": int(result.boundary.sum()), "unreachable": result.unreachable,
+        "edges": result.num_edges, "epsilon": epsilon, "seeds": seeds, "seed": seed,
+        "seconds": round(time.perf_counter() - start, 3),
+    }  # fmt: skip
+    columns = (Column(f"n = {count}", justify="right") for count in result.extra_edges)
+    rows = ([f"{p:g}", *(f"{100 * mean:.2g} %" for mean in result.mean_change(p))] for p in result.distances)
+    title = f"Relative change after n wrong edges, mean of {counted(seeds, 'draw')}:"
+    more = {"change": result.changes(), "out": str(out)}
+    terminal.answer(facts | more, [summary(**facts), title, table("p", *columns, rows=rows), f"Wrote {out}"])
 
 
 @figure_app.command("geodesic")
+@command(flags("source", "target", "p", mask="--image"))
 def geodesic_command(
-    image: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Image of a dark shape.", show_default="a dragon")
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option(metavar="ROW,COLUMN", help="Start of the geodesic.", show_default="a far end")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(metavar="ROW,COLUMN", help="End of the geodesic.", show_default="the farthest pixel")
-    ] = None,
-    p: Annotated[float, typer.Option(help="Exponent of the distance, from 1 to inf (shortest paths).")] = math.inf,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Output: .png, .pdf or .svg.")] = Path("geodesic.png"),
-    as_json: AsJson = False,
-    debug: Debug = False,
+    terminal: Terminal,
+    image: Path | None = file(None, "Image of a dark shape.", show_default="a dragon"),
+    source: str | None = option(None, "Start of the geodesic.", metavar="ROW,COLUMN", show_default="a far end"),
+    target: str | None = option(None, "End of the geodesic.", metavar="ROW,COLUMN", show_default="the farthest pixel"),
+    p: float = option(math.inf, "Exponent of the distance, from 1 to inf (shortest paths)."),
+    out: Path = file(Path("geodesic.png"), "Output: .png, .pdf or .svg."),
 ) -> None:
     """Draw a shape, the distances of its pixels from a source, and the geodesic to a target.
 
@@ -114,26 +95,25 @@ def geodesic_command(
 
         lggd figure geodesic --image maze.png --source 10,12 --out path.png
     """
-    with Terminal(as_json=as_json, debug=debug, flags=GEODESIC_FLAGS) as terminal:
-        start = time.perf_counter()
-        with terminal.working("Loading lggd"):
-            from lggd.paper.figures import check_format, draw_geodesic, save
-            from lggd.paper.geodesic import DRAGON, geodesic, read_image
-        check_format(out)
-        ends = {"source": _read_pixel(source, "--source"), "target": _read_pixel(target, "--target")}
-        with terminal.working("Measuring distances"):
-            result = geodesic(read_image(DRAGON if image is None else image), p=p, **ends)
-        with terminal.working(f"Drawing {out}"):
-            save(draw_geodesic(result), out)
-        height, width = result.shape.shape
-        facts = {
-            "image": None if image is None else str(image), "height": height, "width": width,
-            "pixels": int(result.shape.sum()), "source": list(result.source), "target": list(result.target),
-            "p": json_exponent(p), "distance": result.length, "seconds": round(time.perf_counter() - start, 3),
-        }  # fmt: skip
-        shown = facts | {"distance": f"{result.length:.6g}", "path": f"{len(result.path):,} pixels"}
-        facts |= {"path": result.path.tolist(), "out": str(out)}
-        terminal.answer(facts, [summary(shown), Text(f"Wrote {out}")])
+    start = time.perf_counter()
+    with terminal.working("Loading lggd"):
+        from lggd.paper.figures import check_format, draw_geodesic, save
+        from lggd.paper.geodesic import DRAGON, geodesic, read_image
+    check_format(out)
+    ends = {"source": _read_pixel(source, "--source"), "target": _read_pixel(target, "--target")}
+    with terminal.working("Measuring distances"):
+        result = geodesic(read_image(DRAGON if image is None else image), p=p, **ends)
+    with terminal.working(f"Drawing {out}"):
+        save(draw_geodesic(result), out)
+    height, width = result.shape.shape
+    facts = {
+        "image": None if image is None else str(image), "height": height, "width": width,
+        "pixels": int(result.shape.sum()), "source": list(result.source), "target": list(result.target),
+        "p": json_exponent(p), "distance": result.length, "seconds": round(time.perf_counter() - start, 3),
+    }  # fmt: skip
+    shown = facts | {"distance": f"{result.length:.6g}", "path": f"{len(result.path):,} pixels"}
+    facts |= {"path": result.path.tolist(), "out": str(out)}
+    terminal.answer(facts, [summary(**shown), f"Wrote {out}"])
 
 
 def _read_pixel(text: str | None, flag: str) -> Pixel | None:

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.table import Table
-from rich.text import Text
+from typer import Argument
 
-from lggd.cli.terminal import AsJson, Debug, Terminal, summary
+from lggd.cli.options import command, file
+from lggd.cli.terminal import Terminal, summary, table
+from lggd.report.formatting import counted
 
 LEAST_CERTAIN = 10
 PREDICTIONS = "predictions.csv"
 FLAGS = {"model": "MODEL"}
 
-ModelFolder = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="Folder written by lggd run, or a saved model.", show_default=False)
-]
+NEW = "Write the new predictions to this file: .csv, .tsv or .parquet."
+MODEL = "Folder written by lggd run, or a saved model."
+ModelFolder = Annotated[Path, Argument(metavar="MODEL", help=MODEL, show_default=False)]
 
 
+@command(FLAGS)
 def predict_command(
+    terminal: Terminal,
     model: ModelFolder,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write all predictions to this file: .csv, .tsv or .parquet.")
-    ] = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    out: Path | None = file(None, "Write all predictions to this file: .csv, .tsv or .parquet."),
 ) -> None:
     """Predict the class of every node with a saved model.
 
@@ -42,40 +42,34 @@ def predict_command(
 
         lggd predict out/digits --out predictions.csv
     """
-    with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
-        with terminal.working("Loading lggd"):
-            from lggd.runs.saved_model import SavedModel
-        _check_table(out)
-        with terminal.working(f"Predicting with {model}"):
-            saved = SavedModel(model)
-            probabilities = saved.probabilities()
-        if out is not None:
-            saved.write(out, probabilities)
-        predicted = probabilities.argmax(1).tolist()
-        facts: dict[str, Any] = {
-            "dataset": saved.dataset, "nodes": len(saved.ids), "classes": saved.classes,
-            "labelled": saved.num_labelled, "counts": saved.counts(probabilities),
-            "least_certain": saved.least_certain(probabilities, LEAST_CERTAIN),
-            "out": None if out is None else str(out),
-        }  # fmt: skip
-        # Not printed as JSON if they were written to a file.
-        by_name = {name: saved.classes[k] for name, k in zip(saved.ids, predicted, strict=True)}
-        terminal.answer(facts | {"predictions": by_name if out is None else None}, _predictions(facts))
+    with terminal.working("Loading lggd"):
+        from lggd.data.table import check_table_writable
+        from lggd.runs.saved_model import SavedModel
+    if out is not None:
+        check_table_writable(out)
+    with terminal.working(f"Predicting with {model}"):
+        saved = SavedModel(model)
+        probabilities = saved.probabilities()
+    if out is not None:
+        saved.write(out, probabilities)
+    predicted = probabilities.argmax(1).tolist()
+    facts: dict[str, Any] = {
+        "dataset": saved.dataset, "nodes": len(saved.ids), "classes": saved.classes,
+        "labelled": saved.num_labelled, "counts": saved.counts(probabilities),
+        "least_certain": saved.least_certain(probabilities, LEAST_CERTAIN),
+        "out": None if out is None else str(out),
+    }  # fmt: skip
+    # Not printed as JSON if they were written to a file.
+    by_name = {name: saved.classes[k] for name, k in zip(saved.ids, predicted, strict=True)}
+    terminal.answer(facts | {"predictions": by_name if out is None else None}, _predictions(facts))
 
 
+@command(FLAGS)
 def add_labels_command(
+    terminal: Terminal,
     model: ModelFolder,
-    labels: Annotated[Path, typer.Argument(metavar="LABELS", help="Table of ids and labels: .csv, .tsv or .parquet.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the new predictions to this file: .csv, .tsv or .parquet.",
-            show_default=f"{PREDICTIONS} next to the model",
-        ),
-    ] = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    labels: Path = Argument(..., metavar="LABELS", help="Table of ids and labels: .csv, .tsv or .parquet."),
+    out: Path | None = file(None, NEW, show_default=f"{PREDICTIONS} next to the model"),
 ) -> None:
     """Add labels to a saved model and predict again, without training.
 
@@ -92,71 +86,50 @@ def add_labels_command(
         17,3
         42,8
     """
-    with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
-        with terminal.working("Loading lggd"):
-            from lggd.runs.saved_model import SavedModel
-        _check_table(out)
-        with terminal.working(f"Reading {model}"):
-            saved = SavedModel(model)
-        written = _default_out(saved.folder) if out is None else out
-        _check_table(written)
-        with terminal.working(f"Adding {labels}"):
-            added, probabilities = saved.add_labels(labels)
-            if added.new:
-                saved.save()
-            # Written last, because lggd predict can write it again at any time.
-            saved.write(written, probabilities)
-        facts = {
-            "dataset": saved.dataset, "nodes": len(saved.ids), **asdict(added), "labelled": saved.num_labelled,
-            "additions": len(saved.model.additions_), "model": str(saved.folder), "out": str(written),
-        }  # fmt: skip
-        terminal.answer(facts, _added(facts))
-
-
-def _default_out(folder: Path) -> Path:
-    parent = folder.parent if folder.name not in ("", "..") else folder.resolve().parent
-    return parent / PREDICTIONS
-
-
-def _check_table(out: Path | None) -> None:
-    from lggd.data.table import TABLES, check_extension
-    from lggd.files import check_writable
-
+    with terminal.working("Loading lggd"):
+        from lggd.data.table import check_table_writable
+        from lggd.runs.saved_model import SavedModel
     if out is not None:
-        check_extension(out, TABLES)
-        check_writable(out)
+        check_table_writable(out)
+    with terminal.working(f"Reading {model}"):
+        saved = SavedModel(model)
+    within = saved.folder if saved.folder.name not in ("", "..") else saved.folder.resolve()
+    written = check_table_writable(within.parent / PREDICTIONS if out is None else out)
+    with terminal.working(f"Adding {labels}"):
+        added, probabilities = saved.add_labels(labels)
+        if added.new:
+            saved.save()
+        # Written last, because lggd predict can write it again at any time.
+        saved.write(written, probabilities)
+    facts = {
+        "dataset": saved.dataset, "nodes": len(saved.ids), **asdict(added), "labelled": saved.num_labelled,
+        "additions": len(saved.model.additions_), "model": str(saved.folder), "out": str(written),
+    }  # fmt: skip
+    terminal.answer(facts, _added(facts))
 
 
-def _predictions(facts: dict[str, Any]) -> list[Table | Text]:
-    about = summary(
-        {
-            "graph": f"{facts['dataset']}: {facts['nodes']:,} nodes, {len(facts['classes'])} classes",
-            "labels": f"{facts['labelled']:,}",
-        }
-    )
-    counts = Table("class", "nodes")
-    for name, count in facts["counts"].items():
-        counts.add_row(Text(name), f"{count:,}")
-    parts: list[Table | Text] = [about, counts]
+def _predictions(facts: dict[str, Any]) -> Iterator[Table | str]:
+    size = f"{facts['nodes']:,} nodes, {len(facts['classes'])} classes"
+    yield summary(graph=f"{facts['dataset']}: {size}", labels=f"{facts['labelled']:,}")
+    yield table("class", "nodes", rows=((name, f"{count:,}") for name, count in facts["counts"].items()))
     if facts["out"] is not None:
-        return [*parts, Text(f"Wrote {facts['out']}")]
-    if facts["least_certain"]:
-        uncertain = Table("node", "predicted", "second", title="Least certain", title_justify="left")
-        for row in facts["least_certain"]:
-            pairs = zip(row["classes"], row["probabilities"], strict=True)
-            uncertain.add_row(Text(row["node"]), *(Text(f"{name} {100 * p:.1f} %") for name, p in pairs))
-        parts.append(uncertain)
-    return [*parts, Text("Write all predictions with --out FILE.")]
+        yield f"Wrote {facts['out']}"
+        return
+    rows = []
+    for row in facts["least_certain"]:
+        pairs = zip(row["classes"], row["probabilities"], strict=True)
+        rows.append([row["node"], *(f"{name} {100 * p:.1f} %" for name, p in pairs)])
+    if rows:
+        yield table("node", "predicted", "second", rows=rows, title="Least certain")
+    yield "Write all predictions with --out FILE."
 
 
-def _added(facts: dict[str, Any]) -> list[Table | Text]:
+def _added(facts: dict[str, Any]) -> Iterator[Table | str]:
     known = "" if facts["new"] == facts["labels"] else f" of {facts['labels']:,}; the others were known"
-    about = summary(
-        {
-            "labels": f"{facts['new']:,} new{known}; {facts['labelled']:,} in total",
-            "changed": f"{facts['changed']:,} of {facts['nodes']:,} predictions",
-            "milliseconds": f"{facts['milliseconds']:.3g} to add and predict",
-            "history": f"{facts['additions']:,} addition{'s' * (facts['additions'] != 1)} so far",
-        }
+    yield summary(
+        labels=f"{facts['new']:,} new{known}; {facts['labelled']:,} in total",
+        changed=f"{facts['changed']:,} of {facts['nodes']:,} predictions",
+        milliseconds=f"{facts['milliseconds']:.3g} to add and predict",
+        history=f"{counted(facts['additions'], 'addition')} so far",
     )
-    return [about, Text(f"Wrote {facts['out']}" + (f" and {facts['model']}" if facts["new"] else ""))]
+    yield f"Wrote {facts['out']}" + (f" and {facts['model']}" if facts["new"] else "")

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-from rich.text import Text
-
-from lggd.cli.options import Configs
-from lggd.cli.terminal import AsJson, Debug, Terminal, flags
-
-FLAGS = flags("results")
+from lggd.cli.options import Configs, command, file, folder
+from lggd.cli.terminal import Terminal, flags
 
 
+@command(flags("results"))
 def report_command(
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder with the measurements.")] = Path("results"),
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Markdown file to write.", show_default="DIR/REPORT.md")
-    ] = None,
+    terminal: Terminal,
+    results: Path = folder(Path("results"), "Folder with the measurements."),
+    out: Path | None = file(None, "Markdown file to write.", show_default="DIR/REPORT.md"),
     configs: Configs = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Write a report of all results, compared with the paper and with each other.
 
@@ -34,14 +26,13 @@ def report_command(
 
         lggd report --results results
     """
-    with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
-        with terminal.working("Loading lggd"):
-            from lggd.files import check_writable
-            from lggd.paper.report import write_report
-        page = results / "REPORT.md" if out is None else check_writable(out)
-        with terminal.working(f"Writing {page}"):
-            numbers = write_report(results, page, configs) | {"out": str(page)}
-        measured, missing = len(numbers["table1"]), len(numbers["missing"])
-        below = sum(each["difference"] < 0 for each in numbers["deviations"])
-        summary = f"Table 1: {measured} cells measured, {missing} missing, {below} below the paper by more than one sd"
-        terminal.answer(numbers, [Text(summary), Text(f"Wrote {page} and {len(numbers['figures'])} figures")])
+    with terminal.working("Loading lggd"):
+        from lggd.files import check_writable
+        from lggd.paper.report import write_report
+    page = results / "REPORT.md" if out is None else check_writable(out)
+    with terminal.working(f"Writing {page}"):
+        numbers = write_report(results, page, configs) | {"out": str(page)}
+    measured, missing = len(numbers["table1"]), len(numbers["missing"])
+    below = sum(each["difference"] < 0 for each in numbers["deviations"])
+    summary = f"Table 1: {measured} cells measured, {missing} missing, {below} below the paper by more than one sd"
+    terminal.answer(numbers, [summary, f"Wrote {page} and {len(numbers['figures'])} figures"])

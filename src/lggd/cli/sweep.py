@@ -4,55 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import typer
 from rich.table import Table
-from rich.text import Text
 
 from lggd.cli import options
-from lggd.cli.terminal import AsJson, Debug, Terminal, flags
+from lggd.cli.options import folder, option
+from lggd.cli.terminal import Terminal, flags, table
 from lggd.errors import InputError
 from lggd.validation import check_name
 
 if TYPE_CHECKING:
-    from lggd.compare.choices import Choice
-    from lggd.compare.methods import Method
+    from lggd.compare.methods import Choice, Method
 
 FLAGS = flags("rows", "datasets", "trials", "splits", "batch_size", "seed", "results", "configs", root="--data")
 
 
-class RangesName(StrEnum):
-    OURS = "ours"
-    PAPER = "paper"
+SPLITS = "Number of splits per trial."
+BATCH = "Splits to train side by side; poor trials are pruned in between."
 
 
+@options.command(FLAGS)
 def sweep_command(
+    terminal: Terminal,
     rows: options.Rows = None,
     datasets: options.Datasets = None,
-    trials: Annotated[int, typer.Option(min=0, help="Trials per row and dataset; 0 evaluates earlier trials.")] = 20,
-    splits: Annotated[
-        int | None, typer.Option(min=1, help="Number of splits per trial.", show_default="that of earlier trials, or 3")
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Splits to train side by side; poor trials are pruned in between.", show_default="all"
-        ),
-    ] = None,
-    ranges: Annotated[RangesName, typer.Option(help="Search spaces: ours, or the papers' own.")] = RangesName.OURS,
-    device: options.Device = options.DeviceName.AUTO,
+    trials: int = option(20, "Trials per row and dataset; 0 evaluates earlier trials.", min=0),
+    splits: int | None = option(None, SPLITS, min=1, show_default="that of earlier trials, or 3"),
+    batch_size: int | None = option(None, BATCH, min=1, show_default="all"),
+    ranges: Literal["ours", "paper"] = option("ours", "Search spaces: ours, or the papers' own."),
+    device: options.Device = "auto",
     seed: options.Seed = 0,
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Trials are stored in DIR/sweeps.")] = Path("results"),
+    results: Path = folder(Path("results"), "Trials are stored in DIR/sweeps."),
     configs: options.Configs = None,
     data: options.DataFolder = None,
-    choose: Annotated[
-        bool, typer.Option("--choose", help="Write the best settings to chosen/ in the configs folder.")
-    ] = False,
-    as_json: AsJson = False,
-    debug: Debug = False,
+    choose: bool = option(False, "Write the best settings to chosen/ in the configs folder.", "--choose"),
 ) -> None:
     """Search for the best settings of every row and dataset, judged by validation accuracy.
 
@@ -68,31 +55,28 @@ def sweep_command(
 
         lggd sweep --trials 10 --choose
     """
-    with Terminal(as_json=as_json, debug=debug, flags=FLAGS) as terminal:
-        with terminal.working("Loading lggd"):
-            _check_optuna()
-            from lggd.compare.methods import load_methods, select_methods
-            from lggd.compare.search import SearchConfig, search_settings
-            from lggd.data.datasets import DATASETS, PAPER
-        paper, chosen = ranges is RangesName.PAPER, options.chosen_device(device)
-        config = SearchConfig(
-            trials, splits, batch_size, chosen, seed=seed, results=results, root=data, paper_ranges=paper
-        )
-        options.use_fast_products(config.device)
-        names = [check_name("datasets", name.lower(), DATASETS) for name in options.named(datasets)] or list(PAPER)
-        known = load_methods(configs)
-        methods = []
-        for method in select_methods(known, options.named(rows)) if rows else known:
-            if method.search:
-                methods.append(method)
-            else:
-                terminal.say(f"Skipped {method.name}: its file has no [search].", "yellow")
-        with terminal.counting("Running trials") as count:
-            choices = search_settings(config, methods, list(dict.fromkeys(names)), count)
-        _check_equal_effort(terminal, choices, choose)
-        files = _write(methods, choices) if choose else []
-        found = {"trials": trials, "choices": list(map(_as_json, choices)), "files": list(map(str, files))}
-        terminal.answer(found, [_table(methods, choices), *(Text(f"Wrote {file}") for file in files)])
+    with terminal.working("Loading lggd"):
+        _check_optuna()
+        from lggd.compare.methods import load_methods, select_methods
+        from lggd.compare.search import SearchConfig, search_settings
+        from lggd.data.datasets import DATASETS, PAPER
+    paper, chosen = ranges == "paper", options.chosen_device(device)
+    config = SearchConfig(trials, splits, batch_size, chosen, seed=seed, results=results, root=data, paper_ranges=paper)
+    options.use_fast_products(config.device)
+    names = [check_name("datasets", name.lower(), DATASETS) for name in options.named(datasets)] or list(PAPER)
+    known = load_methods(configs)
+    methods = []
+    for method in select_methods(known, options.named(rows)) if rows else known:
+        if method.search:
+            methods.append(method)
+        else:
+            terminal.say(f"Skipped {method.name}: its file has no [search].", "yellow")
+    with terminal.counting("Running trials") as count:
+        choices = search_settings(config, methods, list(dict.fromkeys(names)), count)
+    _check_equal_effort(terminal, choices, choose)
+    files = _write(methods, choices) if choose else []
+    found = {"trials": trials, "choices": list(map(_as_json, choices)), "files": list(map(str, files))}
+    terminal.answer(found, [_table(methods, choices), *(f"Wrote {file}" for file in files)])
 
 
 def _check_optuna() -> None:
@@ -107,15 +91,13 @@ def _check_optuna() -> None:
 
 
 def _write(methods: Sequence[Method], choices: Sequence[Choice]) -> list[Path]:
-    from lggd.compare.choices import write_chosen
+    from lggd.compare.methods import write_chosen
 
-    files = []
-    for method in methods:
-        found = [choice for choice in choices if choice.slug == method.slug and choice.trials]
-        if found:
-            write_chosen(method.chosen_file, found)
-            files.append(method.chosen_file)
-    return files
+    found = {m.chosen_file: [choice for choice in choices if choice.slug == m.slug and choice.trials] for m in methods}
+    found = {path: chosen for path, chosen in found.items() if chosen}
+    for path, chosen in found.items():
+        write_chosen(path, chosen)
+    return list(found)
 
 
 def _check_equal_effort(terminal: Terminal, choices: Sequence[Choice], choose: bool) -> None:
@@ -133,20 +115,20 @@ def _check_equal_effort(terminal: Terminal, choices: Sequence[Choice], choose: b
 
 def _table(methods: Sequence[Method], choices: Sequence[Choice]) -> Table:
     names = {method.slug: f"{method.number} {method.name}" for method in methods}
-    table = Table("row", "dataset", "trials", "validation accuracy (%)", "chosen")
+    rows = []
     for choice in choices:
         best = "–" if choice.validation is None else f"{choice.validation:.2f}"
         states = [f"{count} {word}" for count, word in ((choice.pruned, "pruned"), (choice.failed, "failed")) if count]
         trials = f"{choice.trials}" + (f" ({', '.join(states)})" if states else "")
-        table.add_row(names[choice.slug], choice.dataset, trials, best, Text(_settings(choice)))
-    return table
+        rows.append((names[choice.slug], choice.dataset, trials, best, _settings(choice)))
+    return table("row", "dataset", "trials", "validation accuracy (%)", "chosen", rows=rows)
 
 
 def _settings(choice: Choice) -> str:
     if choice.settings is None:
         return f"none: {choice.reason}" if choice.reason else "none"
-    values = sorted(choice.settings.items())
-    return ", ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in values)
+    values = ((name, f"{v:.4g}" if isinstance(v, float) else v) for name, v in sorted(choice.settings.items()))
+    return ", ".join(f"{name} {value}" for name, value in values)
 
 
 def _as_json(choice: Choice) -> dict[str, Any]:

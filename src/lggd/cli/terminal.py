@@ -7,14 +7,13 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.status import Status
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from lggd.errors import InputError, InputWarning
@@ -27,16 +26,9 @@ FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 PATH_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 # Maps hints of library errors (`InputError.hints`) to options.
 HINTS = {
-    "symmetrize": "--symmetrize max or mean",
-    "directed": "--directed",
-    "unbounded": "--unbounded",
-    "p": "--p inf",
-    "solver": "--solver marching",
-    "resume": "--resume",
-}
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on stdout.")]
-Debug = Annotated[bool, typer.Option("--debug", envvar="LGGD_DEBUG", help="Show the traceback of an error.")]
+    "symmetrize": "--symmetrize max or mean", "directed": "--directed", "unbounded": "--unbounded", "p": "--p inf",
+    "solver": "--solver marching", "resume": "--resume",
+}  # fmt: skip
 
 
 def flags(*names: str, **others: str) -> dict[str, str]:
@@ -60,12 +52,10 @@ class Terminal:
     def __enter__(self) -> Terminal:
         self._warnings.__enter__()
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_: self.say(self._warning(message), "yellow")
+        warnings.showwarning = self._warning  # type: ignore[assignment]
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._warnings.__exit__(kind, error, trace)
         if isinstance(error, KeyboardInterrupt):
             self.say("Interrupted.", "red")
@@ -89,10 +79,10 @@ class Terminal:
         hint = "" if self.debug else " Run it again with --debug or LGGD_DEBUG=1 to see the traceback."
         return f"Failed unexpectedly with {type(error).__name__}: {str(error).rstrip('.') or 'no message'}.{hint}"
 
-    def _warning(self, warning: Warning | str) -> str:
-        if isinstance(warning, InputWarning):
-            warning = InputWarning(warning.message, self._names(warning.nodes))
-        return str(warning)
+    def _warning(self, message: Warning | str, *_: Any) -> None:
+        if isinstance(message, InputWarning):
+            message = InputWarning(message.message, self._names(message.nodes))
+        self.say(str(message), "yellow")
 
     def _names(self, nodes: Sequence[Any]) -> list[Any]:
         return [node if self.node_names is None else self.node_names[node] for node in nodes]
@@ -101,13 +91,13 @@ class Terminal:
         """Prints a message to stderr."""
         self.err.print(sentence, style=style, markup=False, highlight=False, soft_wrap=True)
 
-    def answer(self, value: Mapping[str, Any], shown: Iterable[RenderableType]) -> None:
+    def answer(self, value: Mapping[str, Any], shown: Iterable[Table | str]) -> None:
         """Prints the result: `value` as one JSON object with --json, otherwise the tables and sentences `shown`."""
         if self.as_json:
             typer.echo(json.dumps(value, allow_nan=False))
-            return
-        for part in shown:
-            self.out.print(part, highlight=False)
+        else:
+            for part in shown:
+                self.out.print(Text(part) if isinstance(part, str) else part, highlight=False)
 
     def working(self, what: str) -> AbstractContextManager[Status]:
         """Shows a spinner on stderr, if it is a terminal."""
@@ -142,19 +132,19 @@ class Terminal:
             yield update
 
 
-def summary(rows: Mapping[str, object]) -> Table:
-    """Returns a table of names and values in two columns."""
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for name, value in rows.items():
-        table.add_row(name, Text(str(value)))
-    return table
+def table(*columns: Column | str, rows: Iterable[Iterable[str]], title: str | None = None, **style: Any) -> Table:
+    """A table of text without markup."""
+    shown = Table(*columns, title=title, title_justify="left", **style)
+    for cells in rows:
+        shown.add_row(*map(Text, cells))
+    return shown
 
 
-def json_number(value: float) -> float | None:
-    """Returns the value, or None (null in JSON) if it is infinite."""
-    return value if math.isfinite(value) else None
+def summary(**rows: object) -> Table:
+    """A table of names and values in two columns."""
+    cells = ((name, str(value)) for name, value in rows.items())
+    columns = Column(style="bold"), Column(overflow="fold")
+    return table(*columns, rows=cells, show_header=False, box=None, pad_edge=False)
 
 
 def json_exponent(p: float) -> float | str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import tomllib
 from collections.abc import Collection, Mapping
@@ -15,11 +14,11 @@ from lggd.files import check_readable
 from lggd.validation import suggestion
 
 Setting = bool | int | float | str
+Settings = Mapping[str, Setting]
 
 METHODS, CHOSEN = "rows", "chosen"
 # A wheel contains the files next to this module; a source tree has them at its root.
 INSTALLED, SOURCE_TREE = Path(__file__).parent / "configs", Path(__file__).parents[3] / "configs"
-BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def configs_folder(folder: str | Path | None = None) -> Path:
@@ -44,13 +43,11 @@ def check_keys(path: Path, where: str, table: Mapping[str, Any], known: Collecti
     """Raises if the table `where` of a file ("" for the file itself) has unknown keys."""
     for key in table:
         if key not in known:
-            inside = f" in [{where}]" if where else ""
-            rule = f"have only these keys{inside}: {', '.join(known)}"
+            rule = f"have only these keys{f' in [{where}]' if where else ''}: {', '.join(known)}"
             raise InputError(str(path), rule, repr(key), suggestion(key, list(known), "Remove it."))
 
 
 def read_text(path: Path, table: Mapping[str, Any], key: str) -> str:
-    """Returns a required text."""
     value = table.get(key)
     if not isinstance(value, str) or not value:
         raise InputError(str(path), f'define {key} = "…"', "none" if value is None else repr(value), "Add it.")
@@ -65,13 +62,14 @@ def read_table(path: Path, table: Mapping[str, Any], key: str) -> dict[str, Any]
     return value
 
 
-def read_settings(path: Path, where: str, table: Mapping[str, Any]) -> dict[str, Setting]:
-    """Returns the table `where` of a file; raises unless all its values are settings."""
-    for key, value in table.items():
+def read_settings(path: Path, table: Mapping[str, Any], key: str, where: str = "") -> dict[str, Setting]:
+    """Returns the table of settings below a key, which errors call `where`."""
+    settings = read_table(path, table, key)
+    for name, value in settings.items():
         if not isinstance(value, Setting):
-            rule = f"give a number, a text, true or false for {key} in [{where}]"
+            rule = f"give a number, a text, true or false for {name} in [{where or key}]"
             raise InputError(str(path), rule, repr(value), "Search spaces belong below [search].")
-    return dict(table)
+    return settings
 
 
 def toml_line(name: str, value: Setting) -> str:
@@ -82,16 +80,14 @@ def toml_line(name: str, value: Setting) -> str:
     """
     if not isinstance(value, Setting):
         raise InputTypeError("value", "be a number, a text, True or False", repr(value))
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"{toml_key(name)} = {value}"
-    return f"{toml_key(name)} = {_quoted(value) if isinstance(value, str) else json.dumps(value)}"
+    return f"{toml_key(name)} = {value if isinstance(value, float) else _literal(value)}"
 
 
 def toml_key(name: str) -> str:
     """Returns a TOML key, quoted if necessary."""
-    return name if BARE_KEY.fullmatch(name) else _quoted(name)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _literal(name)
 
 
-def _quoted(text: str) -> str:
+def _literal(value: Setting) -> str:
     """JSON has the escapes of TOML, except for DEL, and for characters beyond 16 bits, which need no escape."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")

@@ -15,9 +15,7 @@ from lggd.data.datasets import LABELS_PER_CLASS, load
 from lggd.data.splits import by_count
 from lggd.validation import check_name
 
-# Number of datasets cached in memory, so that they are read once for all methods of a table.
-CACHED = 8
-# Rows of x unchanged, divided by their sum, or by their Euclidean norm.
+CACHED = 8  # number of datasets cached in memory, so that they are read once for all methods of a table
 NORMALIZATIONS = ("raw", "sum", "length")
 
 
@@ -28,34 +26,22 @@ def load_splits(
 
     The embedded datasets have no validation nodes: 5 test nodes of every class are used, drawn with the split as seed.
     """
-    folder = None if root is None else str(root)
-    return [copy.copy(data) for data in _loaded(dataset, tuple(splits), device, folder, dynamic)]
+    return [copy.copy(data) for data in _loaded(dataset, tuple(splits), device, root, dynamic)]
 
 
 def with_normalized_features(datas: Sequence[Any], normalization: str) -> list[Any]:
     """Returns copies that share one normalized x."""
     x = normalize_rows(datas[0].x, normalization)
-    changed = [copy.copy(data) for data in datas]
-    for data in changed:
-        data.x = x
-    return changed
+    return [copy.copy(data).update({"x": x}) for data in datas]
 
 
 def without_test_labels(datas: Sequence[Any]) -> list[Any]:
     """Returns copies in which the class of every test node is -1."""
-    changed = [copy.copy(data) for data in datas]
-    for data in changed:
-        data.y = torch.where(data.test_mask, -1, data.y)
-    return changed
+    return [copy.copy(data).update({"y": torch.where(data.test_mask, -1, data.y)}) for data in datas]
 
 
 def normalize_rows(x: Tensor, normalization: str) -> Tensor:
-    """Returns x `[N, F]` unchanged ("raw"), or with rows divided by their sum ("sum") or norm ("length").
-
-    >>> normalize_rows(torch.tensor([[1.0, 3.0], [0.0, 0.0]]), "sum")
-    tensor([[0.2500, 0.7500],
-            [0.0000, 0.0000]])
-    """
+    """Returns x `[N, F]` unchanged ("raw"), or with rows divided by their sum ("sum") or norm ("length")."""
     if check_name("normalization", normalization, NORMALIZATIONS) == "raw":
         return x
     # Entries of both signs may sum to 0, so that absolute values are summed.
@@ -64,7 +50,7 @@ def normalize_rows(x: Tensor, normalization: str) -> Tensor:
 
 
 @lru_cache(maxsize=CACHED)
-def _loaded(dataset: str, splits: tuple[int, ...], device: str, root: str | None, dynamic: bool) -> list[Any]:
+def _loaded(dataset: str, splits: tuple[int, ...], device: str, root: str | Path | None, dynamic: bool) -> list[Any]:
     datas = [load(dataset, split=split, dynamic=dynamic, root=root) for split in splits]
     for data, split in zip(datas, splits, strict=True):
         if getattr(data, "val_mask", None) is None:

@@ -1,27 +1,24 @@
-"""Results on disk, one line of JSON each. Lines are only appended, so that no result is lost."""
+"""Results on disk, one line of JSON each, never overwritten; and claims on work by the processes that share them."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lggd.errors import InputError, InputFileError
 
+CLAIMS = ".claims"
+
 
 class Results:
-    """The lines of every experiment, in `FOLDER/EXPERIMENT.jsonl`. Several processes may append to a file.
-
-    >>> import tempfile
-    >>> results = Results(tempfile.mkdtemp())
-    >>> results.append("table1", {"row": "01", "dataset": "cora"})
-    >>> results.lines("table1")
-    ([{'row': '01', 'dataset': 'cora'}], 0)
-    """
+    """The lines of every experiment, in `FOLDER/EXPERIMENT.jsonl`. Several processes may append to a file."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -29,7 +26,6 @@ class Results:
             raise InputFileError(str(self.folder), "be a folder", "a file", "Choose another name.")
 
     def path(self, experiment: str) -> Path:
-        """The file of an experiment."""
         if not re.fullmatch(r"[\w-]+", experiment):
             raise InputError("experiment", "be letters, digits, - and _", repr(experiment), "It names a file.")
         return self.folder / f"{experiment}.jsonl"
@@ -71,3 +67,27 @@ class Results:
             elif line:
                 found.append(line)
         return found, incomplete
+
+
+class Claims:
+    """Claims on units of work by name, as locks on single bytes of an empty file. They end with the process."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self._handle = os.open(Path(folder) / CLAIMS, os.O_RDWR | os.O_CREAT, 0o666)
+
+    @contextmanager
+    def on(self, name: str, wait: bool = False) -> Iterator[bool]:
+        """Yields whether this process has the claim while the block runs; with `wait`, waits until it has."""
+        offset = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
+        try:
+            fcntl.lockf(self._handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, offset)
+        except (BlockingIOError, PermissionError):  # another process has it; the error depends on the system
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, offset)
+
+    def close(self) -> None:
+        os.close(self._handle)

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import math
-import statistics
+import os
+import platform
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from lggd.compare.configs import Setting
-from lggd.compare.machine import machine, versions
+from lggd.compare.configs import Setting, Settings
 from lggd.compare.methods import Method
 from lggd.compare.protocol import load_splits, with_normalized_features, without_test_labels
 from lggd.compare.templates import NORMALIZATION, build, complete_settings
 from lggd.estimator import NodeClassifier
 from lggd.models.batching import fit_together
+from lggd.runs.run import installed_versions
 from lggd.training.progress import Callback
 
-# Keys that identify a measurement. Most lines have no `additions` and no `variant`.
-IDENTITY = ("experiment", "row", "dataset", "backbone", "config", "splits", "seed", "additions", "variant")
-# Keys that identify a cell of a table; of several lines for one cell, the last is used.
-PLACE = tuple(name for name in IDENTITY if name not in ("config", "seed"))
-HASH_LENGTH = 12
+CPU_INFO = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Scores:
 
 def measure(
     method: Method,
-    settings: Mapping[str, Setting],
+    settings: Settings,
     dataset: str,
     splits: Sequence[int],
     device: str = "cpu",
@@ -52,32 +50,25 @@ def measure(
     callback: Callback | None = None,
     hide_test: bool = False,
 ) -> Scores:
-    """Fits the method to all splits of a dataset side by side, and scores it.
+    """Fits the method with these settings to all splits of a dataset side by side, and scores it.
 
-    The model of split s has the seed `seed + s`. `settings` replace those of the method: pass
-    `method.settings_for(dataset)`, or those of a search trial. With `hide_test`, test labels are removed before the
-    training and `test` is empty, as a search requires.
+    The model of split s has the seed `seed + s`. With `hide_test`, test labels are removed before the training and
+    `test` is empty, as a search requires.
     """
     datas = load_splits(dataset, splits, device=device, root=root)
     if hide_test:
         datas = without_test_labels(datas)
     start = time.perf_counter()
-    scores = score_models(fit_method(method, settings, datas, splits, backbone, seed, callback), datas, start)
+    models = fit_method(method, settings, datas, [seed + split for split in splits], backbone, callback)
+    scores = score_models(models, datas, start)
     return replace(scores, test=[]) if hide_test else scores
 
 
 def fit_method(
-    method: Method,
-    settings: Mapping[str, Setting],
-    datas: Sequence[Any],
-    splits: Sequence[int],
-    backbone: str,
-    seed: int,
-    callback: Callback | None,
+    method: Method, settings: Settings, datas: list[Any], seeds: list[int], backbone: str, callback: Callback | None
 ) -> list[NodeClassifier]:
-    """Returns one fitted model per split."""
     normalization = str(complete_settings(method.template, settings, backbone)[NORMALIZATION])
-    models = [build(method.template, settings, backbone, seed + split) for split in splits]
+    models = [build(method.template, settings, backbone, seed) for seed in seeds]
     return fit_together(models, with_normalized_features(datas, normalization), callback=callback)
 
 
@@ -87,88 +78,43 @@ def score_models(models: Sequence[Any], datas: Sequence[Any], start: float) -> S
     if predicted[0].is_cuda:
         torch.cuda.synchronize()
     seconds = time.perf_counter() - start
-    correct = [(classes == data.y, data) for classes, data in zip(predicted, datas, strict=True)]
-    val = [_percent(hits[data.val_mask]) for hits, data in correct]
-    return Scores(val, [_percent(hits[data.test_mask]) for hits, data in correct], seconds)
-
-
-def identity(
-    experiment: str,
-    method: Method,
-    settings: Mapping[str, Setting],
-    dataset: str,
-    split_hashes: Sequence[str],
-    backbone: str = "gcn",
-    seed: int = 0,
-    **more: Any,
-) -> dict[str, Any]:
-    """Returns the first part of a line: what is measured, with all settings."""
-    config = complete_settings(method.template, settings, backbone)
-    return {
-        "experiment": experiment,
-        "row": method.number,
-        "name": method.name,
-        "slug": method.slug,
-        **more,
-        "dataset": dataset,
-        "backbone": backbone,
-        "config": {name: json_setting(config[name]) for name in sorted(config)},
-        "seed": seed,
-        "split_hash": hashlib.sha256(" ".join(split_hashes).encode()).hexdigest()[:HASH_LENGTH],
-        "splits": list(split_hashes),
-    }
+    hits = [classes == data.y for classes, data in zip(predicted, datas, strict=True)]
+    val, test = (
+        [100 * int((hit & data[mask]).sum()) / int(data[mask].sum()) for hit, data in zip(hits, datas, strict=True)]
+        for mask in ("val_mask", "test_mask")
+    )
+    return Scores(val, test, seconds)
 
 
 def result_line(identity: Mapping[str, Any], scores: Scores, device: str) -> dict[str, Any]:
     """Returns a complete line: the identity, the scores and the metadata of the run."""
+    deviations = [stdev(values) if len(values) > 1 else 0.0 for values in (scores.test, scores.val)]
     return {
-        **identity,
-        "val": scores.val,
-        "test": scores.test,
-        "mean": statistics.fmean(scores.test),
-        "sd": _deviation(scores.test),
-        "val_mean": statistics.fmean(scores.val),
-        "val_sd": _deviation(scores.val),
-        **run_metadata(device, scores.seconds),
-    }
+        **identity, "val": scores.val, "test": scores.test, "mean": fmean(scores.test), "sd": deviations[0],
+        "val_mean": fmean(scores.val), "val_sd": deviations[1], **run_metadata(device, scores.seconds),
+    }  # fmt: skip
 
 
 def run_metadata(device: str, seconds: float) -> dict[str, Any]:
-    """Returns the time, the machine and the duration of a measurement."""
-    return {
-        "seconds": seconds,
-        "device": device,
-        "machine": machine(device),
-        "versions": versions(),
-        "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
+    versions = installed_versions()
+    with suppress(PackageNotFoundError):
+        versions["triton"] = version("triton")
+    when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"seconds": seconds, "device": device, "machine": machine(device), "versions": versions, "when": when}
 
 
-def find_finished(lines: Iterable[Mapping[str, Any]], wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the last line with the same identity, or None."""
-    same = [line for line in lines if _agree(line, wanted, IDENTITY)]
-    return dict(same[-1]) if same else None
-
-
-def is_superseded(lines: Iterable[Mapping[str, Any]], wanted: Mapping[str, Any]) -> bool:
-    """Returns whether the last line for the same cell of the table has other settings or another seed."""
-    same_cell = [line for line in lines if _agree(line, wanted, PLACE)]
-    return bool(same_cell) and not _agree(same_cell[-1], wanted, IDENTITY)
+def machine(device: str) -> dict[str, str | int]:
+    """Returns the CPU and the number of usable cores; for CUDA also the GPU and the precision of matrix products."""
+    info = CPU_INFO.read_text().splitlines() if CPU_INFO.exists() else []
+    models = [line.partition(":")[2].strip() for line in info if line.startswith("model name")]
+    cpu = models[0] if models else platform.processor() or platform.machine()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not device.startswith("cuda"):
+        return {"cpu": cpu, "cores": cores}
+    products = {"highest": "float32", "high": "TF32"}.get(torch.get_float32_matmul_precision(), "bfloat16")
+    return {"cpu": cpu, "cores": cores, "gpu": torch.cuda.get_device_name(device), "products": products}
 
 
 def json_setting(value: Setting) -> Setting:
     """Returns a setting for JSON, which has no infinity."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _percent(correct: Tensor) -> float:
-    return 100 * int(correct.sum()) / len(correct)
-
-
-def _agree(line: Mapping[str, Any], wanted: Mapping[str, Any], names: Iterable[str]) -> bool:
-    return all(line.get(name) == wanted.get(name) for name in names)
-
-
-def _deviation(values: Sequence[float]) -> float:
-    """Returns the sample standard deviation, or 0 for a single value."""
-    return statistics.stdev(values) if len(values) > 1 else 0.0

@@ -13,11 +13,9 @@ import torch
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import Trial, TrialState
 
-from lggd.compare.choices import Choice
 from lggd.compare.configs import Setting
-from lggd.compare.methods import Method
+from lggd.compare.methods import Categorical, Choice, Method
 from lggd.compare.runner import measure
-from lggd.compare.search_space import as_plain
 from lggd.compare.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
 from lggd.compare.templates import build, complete_settings
 from lggd.errors import error_context
@@ -29,10 +27,8 @@ JOURNALS = "sweeps"
 DEFAULT_SPLITS = 3
 # Errors that count as a failed trial: the method cannot be run with these settings on this machine.
 FAILURES = (MemoryError, torch.OutOfMemoryError, FloatingPointError)
-# Significant digits of settings, so that 0.1 · 3 is 0.3.
-DIGITS = 12
-# Seconds between two checks for the trials of other workers.
-PAUSE = 0.5
+DIGITS = 12  # significant digits of settings, so that 0.1 · 3 is 0.3
+PAUSE = 0.5  # seconds between two checks for the trials of other workers
 
 # Called with the number of finished trials, of all processes, and the total number.
 ProgressCallback = Callable[[int, int], None]
@@ -43,9 +39,8 @@ class SearchConfig:
     """The configuration of a search: `trials` per method and dataset, each judged by the first `splits` splits.
 
     If `splits` is None, a study uses as many as its earlier trials, or three for its first trial. `batch_size` splits
-    are trained side by side (default: all); after each batch, a trial below the median is pruned. `results` is the
-    folder of the journals, `root` that of the datasets. With `paper_ranges`, the search spaces are those in the papers
-    of the methods if they differ, in separate studies.
+    are trained side by side (default: all); after each batch, a trial below the median is pruned. With `paper_ranges`,
+    the search spaces are those in the papers of the methods if they differ, in separate studies.
     """
 
     trials: int = 20
@@ -65,7 +60,6 @@ class SearchConfig:
                 check_int(name, value, minimum)
 
     def journal(self, method: Method) -> Path:
-        """Returns the file of the studies of a method."""
         return self.results / JOURNALS / f"{method.slug}.journal"
 
 
@@ -74,9 +68,8 @@ def search_settings(
 ) -> list[Choice]:
     """Runs trials until every method has `config.trials` on every dataset; returns the best trial of each.
 
-    Any number of processes may search with the same `results` at the same time, and any of them may be killed: the
-    others, or a later call, run the remaining trials. With `config.trials = 0` no trial is run, and all earlier trials
-    are evaluated.
+    Processes with the same `results` share the work, and any of them may be killed: the others, or a later call, run
+    the remaining trials. With `config.trials = 0` no trial is run, and all earlier trials are evaluated.
     """
     searches = [search for method in methods for search in _searches(config, method, datasets)]
     unfinished = searches if config.trials else []
@@ -100,7 +93,6 @@ class Search:
 
     @property
     def done(self) -> int:
-        """The number of finished trials that count."""
         return len(self.study.counted(self.config.trials))
 
     def step(self) -> bool:
@@ -122,22 +114,12 @@ class Search:
     def choice(self) -> Choice:
         """Returns the trial with the highest mean validation accuracy so far, the earliest among equals."""
         counted = self.study.counted(self.config.trials or None)
-        complete, pruned, failed = (
-            [trial for trial in counted if trial.state is state]
-            for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
-        )
-        counts: dict[str, Any] = {
-            "trials": len(counted),
-            "splits": self.splits,
-            "pruned": len(pruned),
-            "failed": len(failed),
-        }
-        if not complete:
-            reason = failed[0].user_attrs[REASON] if failed else ""
-            return Choice(self.method.slug, self.dataset, **counts, reason=reason)
-        best = max(complete, key=lambda trial: (trial.values[0], -trial.number))
-        settings = _rounded(best.params)
-        return Choice(self.method.slug, self.dataset, **counts, settings=settings, validation=best.value)
+        ended = {state: [trial for trial in counted if trial.state is state] for state in TrialState}
+        complete, pruned, failed = (ended[state] for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL))
+        best = max(complete, key=lambda trial: (trial.values[0], -trial.number), default=None)
+        settings, value = (None, None) if best is None else (_rounded(best.params), best.value)
+        reason, slug = failed[0].user_attrs[REASON] if failed and best is None else "", self.method.slug
+        return Choice(slug, self.dataset, len(counted), self.splits, settings, value, len(pruned), len(failed), reason)
 
     def _run(self, trial: Trial) -> tuple[TrialState, float | None]:
         start, mean, reason = time.perf_counter(), None, None
@@ -158,11 +140,11 @@ class Search:
             trial.set_user_attr(SAME_AS, same.number)
             return same.value
         config, settings = self.config, {**self.method.settings, **_rounded(trial.params)}
+        where = (config.device, config.backbone, config.seed, config.root)
         scores: list[float] = []
         while len(scores) < self.splits:
-            splits = range(len(scores), min(self.splits, len(scores) + (config.batch_size or self.splits)))
-            where = (config.device, config.backbone, config.seed, config.root)
-            scores += measure(self.method, settings, self.dataset, list(splits), *where, hide_test=True).val
+            splits = list(range(self.splits))[len(scores) :][: config.batch_size]
+            scores += measure(self.method, settings, self.dataset, splits, *where, hide_test=True).val
             mean = math.fsum(scores) / len(scores)
             if not math.isfinite(mean):
                 raise FloatingPointError(f"the mean validation accuracy is {mean}")
@@ -174,54 +156,34 @@ class Search:
 
 
 def first_settings(method: Method, backbone: str) -> dict[str, Setting]:
-    """Returns the settings of the first trial: those of the method if they are in the search space, else its middle.
-
-    >>> from lggd.compare.search_space import Categorical, Range
-    >>> search = {"dropout": Range(0.2, 0.8), "lr": Categorical((0.1, 1.0)), "hidden": Range(8, 128, log=True)}
-    >>> first_settings(Method("01", "GCN", "Backbone", "gcn", {"hidden": 16}, search), "gcn")
-    {'dropout': 0.5, 'lr': 0.1, 'hidden': 16}
-    """
+    """Returns the settings of the first trial: those of the method if they are in the search space, else its middle."""
     complete = complete_settings(method.template, method.settings, backbone)
-    return {
-        name: complete[name] if name in complete and complete[name] in space else space.middle
-        for name, space in method.search.items()
-    }
+    middle = {name: space.middle for name, space in method.search.items()}
+    return middle | {name: value for name, value in complete.items() if name in middle and value in method.search[name]}
 
 
 def _searches(config: SearchConfig, method: Method, datasets: Sequence[str]) -> list[Search]:
     is_paper = config.paper_ranges and bool(method.paper_search)
     if is_paper:
         method = replace(method, search=method.paper_search)
+    search = method.search
     about = {
-        "splits": config.splits,
-        "seed": config.seed,
-        "method": method.template,
-        "settings": {name: value for name, value in method.settings.items() if name not in method.search},
-        "search": as_plain(method.search.items()),
-    }
+        "splits": config.splits, "seed": config.seed, "method": method.template,
+        "settings": {name: value for name, value in method.settings.items() if name not in search},
+        "search": {key: list(x.values) if isinstance(x, Categorical) else vars(x) for key, x in search.items()},
+    }  # fmt: skip
     with error_context(f"{method.name} ({method.file})"):
         first = first_settings(method, config.backbone)
         # Raises for unknown settings and invalid values before the first trial.
-        for name, space in method.search.items():
+        for name, space in search.items():
             for value in space.ends:
                 build(method.template, {**method.settings, **first, name: value}, config.backbone, seed=0)
-    journal, ending = open_journal(config.journal(method)), "/paper" if is_paper else ""
-    shared: dict[str, Any] = {
-        "space": method.search,
-        "first": first,
-        "about": about,
-        "seed": config.seed,
-        "grace": config.grace,
-    }
-    found = []
-    for dataset in datasets:
-        name = f"{method.slug}/{dataset}/{config.backbone}{ending}"
-        study = SharedStudy(journal, name, defaults={"splits": DEFAULT_SPLITS}, **shared)
-        found.append(Search(config, method, dataset, study))
-    return found
+    journal, ending = open_journal(config.journal(method)), f"{config.backbone}{'/paper' if is_paper else ''}"
+    options: dict[str, Any] = {"defaults": {"splits": DEFAULT_SPLITS}, "seed": config.seed, "grace": config.grace}
+    shared = options | {"space": search, "first": first, "about": about}
+    studies = (SharedStudy(journal, f"{method.slug}/{dataset}/{ending}", **shared) for dataset in datasets)
+    return [Search(config, method, dataset, study) for dataset, study in zip(datasets, studies, strict=True)]
 
 
-def _rounded(settings: Mapping[str, Any]) -> dict[str, Setting]:
-    return {
-        name: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value for name, value in settings.items()
-    }
+def _rounded(params: Mapping[str, Any]) -> dict[str, Setting]:
+    return {name: float(f"{x:.{DIGITS}g}") if isinstance(x, float) else x for name, x in params.items()}

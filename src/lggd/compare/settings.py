@@ -1,6 +1,6 @@
 """Settings of models by name: the field of nested dataclasses that each sets, and its value in files.
 
-A setting is a path such as "features.initial.hidden". Its default and its type are those of the field in a template's
+A setting is a path such as "features.initial.hidden"; its default and its type are those of the field in a template's
 base object. `FieldPath`, `ObjectChoice` and `Modification` define short names for paths.
 """
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lggd.compare.configs import Setting, toml_line
+from lggd.compare.configs import Setting, Settings, toml_line
 from lggd.errors import InputError
 from lggd.validation import check_name
 
@@ -24,10 +24,10 @@ EXPONENTS = ("p",)
 
 @dataclass(frozen=True)
 class FieldPath:
-    """The field at a path, or several fields with the same value.
+    """The field at a path, or several fields with the same value, which `decode` makes of that in a file.
 
-    `decode` converts the value in a file to that of the field, `encode` is its inverse. If an `ObjectChoice` has
-    replaced the owner by an object without the field, the value must be 0; a `conditional` value is ignored instead.
+    If an `ObjectChoice` has replaced the owner by an object without the field, the value must be 0; a `conditional`
+    value is ignored instead.
     """
 
     paths: tuple[str, ...]
@@ -67,10 +67,7 @@ class ObjectChoice:
 
 @dataclass(frozen=True)
 class Modification:
-    """A choice among several functions by name, applied to the object at a path after fields are set.
-
-    The first function is the default.
-    """
+    """A choice among functions by name, by default the first, applied to the object at a path after fields are set."""
 
     path: str
     options: Mapping[str, Callable[[Any], Any]]
@@ -94,27 +91,24 @@ def default_of(rule: Rule, base: Any, rules: Mapping[str, Rule]) -> Setting:
     raise LookupError(f"no field {rule}")
 
 
-def apply_settings(base: Any, rules: Mapping[str, Rule], settings: Mapping[str, Setting]) -> Any:
+def apply_settings(base: Any, rules: Mapping[str, Rule], settings: Settings) -> Any:
     """Returns a copy of the model with these settings: first object choices, then fields, then modifications."""
-    model = base
-    for kind in (ObjectChoice, FieldPath, Modification):
-        for name, value in settings.items():
-            rule = rules.get(name) or FieldPath((name,))
-            if isinstance(rule, kind):
-                with renamed_arguments({name: rule}):
-                    model = rule.apply(model, name, value)
-                    if isinstance(rule, FieldPath) and rule.conditional:  # invalid values raise even if ignored
-                        for other in _alternatives(base, rules):
-                            rule.apply(other, name, value)
+    model, order = base, (ObjectChoice, FieldPath, Modification)
+    known = [(rules.get(name) or FieldPath((name,)), name, value) for name, value in settings.items()]
+    for rule, name, value in sorted(known, key=lambda each: order.index(type(each[0]))):
+        with renamed_arguments({name: rule}):
+            model = rule.apply(model, name, value)
+            if isinstance(rule, FieldPath) and rule.conditional:  # invalid values raise even if ignored
+                for other in _alternatives(base, rules):
+                    rule.apply(other, name, value)
     return model
 
 
 def _alternatives(base: Any, rules: Mapping[str, Rule]) -> Iterator[Any]:
-    """Yields the base object, and copies with every option of every `ObjectChoice`."""
+    """The base object, and copies with every option of every `ObjectChoice`."""
     yield base
-    for rule in rules.values():
-        if isinstance(rule, ObjectChoice):
-            yield from (replace_at(base, rule.path, option) for option in rule.options.values())
+    for choice in (rule for rule in rules.values() if isinstance(rule, ObjectChoice)):
+        yield from (replace_at(base, choice.path, option) for option in choice.options.values())
 
 
 @contextmanager
@@ -129,12 +123,7 @@ def renamed_arguments(rules: Mapping[str, Rule]) -> Iterator[None]:
 
 
 def get_at(model: Any, path: str) -> Any:
-    """Returns the value at a path of fields and tuple indices.
-
-    >>> from lggd import LGGDClassifier
-    >>> get_at(LGGDClassifier(), "backbone.hidden")
-    32
-    """
+    """Returns the value at a path of fields and tuple indices."""
     for name in path.split("."):
         if isinstance(model, tuple):
             model = model[int(name)]
@@ -146,7 +135,6 @@ def get_at(model: Any, path: str) -> Any:
 
 
 def has(model: Any, path: str) -> bool:
-    """Returns whether there is a field at the path."""
     with suppress(LookupError):
         get_at(model, path)
         return True
@@ -154,12 +142,7 @@ def has(model: Any, path: str) -> bool:
 
 
 def replace_at(model: Any, path: str, value: Any) -> Any:
-    """Returns a copy of the model with another value at a path; every dataclass along the path is validated again.
-
-    >>> from lggd import LGGDClassifier
-    >>> replace_at(LGGDClassifier(), "backbone.hidden", 8).backbone
-    GCN(hidden=8, dropout=0.5)
-    """
+    """Returns a copy of the model with another value at a path; every dataclass along the path is validated again."""
     name, _, rest = path.partition(".")
     if rest:
         value = replace_at(get_at(model, name), rest, value)
@@ -170,14 +153,9 @@ def replace_at(model: Any, path: str, value: Any) -> Any:
 
 def check_kind(name: str, value: Setting, default: Setting) -> None:
     """Raises if the type of a value is not that of the default: 5 * "1" would be "11111", and "no" is truthy."""
-    infinite = name in EXPONENTS and value in (math.inf, "inf")
-    if not infinite and not _is_of_kind(value, type(default)):
-        kind = KINDS[type(default)] + " or inf" * (name in EXPONENTS)
-        raise InputError(name, f"be {kind}", repr(value), f"Write for example {toml_line(name, default)}.")
-
-
-def _is_of_kind(value: Setting, kind: type) -> bool:
-    """Returns whether a value has this type. An integer is a float, too, but a boolean is not an integer."""
-    if kind is float:
-        return _is_of_kind(value, int) or (isinstance(value, float) and math.isfinite(value))
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    kind, infinite = type(default), name in EXPONENTS and value in (math.inf, "inf")
+    finite = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    same = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
+    if not (infinite or (finite if kind is float else same)):
+        rule = f"be {KINDS[kind]}" + " or inf" * (name in EXPONENTS)
+        raise InputError(name, rule, repr(value), f"Write for example {toml_line(name, default)}.")

@@ -10,8 +10,7 @@ import numpy as np
 from scipy import stats
 
 SIGNIFICANCE_LEVEL = 0.05
-# Decimals of differences: smaller differences of accuracies are rounding errors, and would hide ties.
-DECIMALS = 9
+DECIMALS = 9  # decimals of differences: smaller differences of accuracies are rounding errors, and would hide ties
 ENUMERATED = 13  # the largest sample size n for which all 2^n sign patterns are enumerated
 
 
@@ -37,11 +36,6 @@ class PairedTest:
 
 
 def paired_test(ours: Mapping[Hashable, float], theirs: Mapping[Hashable, float]) -> PairedTest:
-    """Compares two methods by their accuracies per split.
-
-    >>> paired_test({"a": 80.0, "b": 70.0}, {"b": 69.0, "c": 50.0})
-    PairedTest(pairs=1, difference=1.0, wins=1, losses=0, ties=0, p=None, corrected_p=None)
-    """
     differences = paired_differences(ours, theirs)
     wins, losses = sum(value > 0 for value in differences), sum(value < 0 for value in differences)
     ties = len(differences) - wins - losses
@@ -64,9 +58,6 @@ def wilcoxon_p(differences: Sequence[float]) -> float | None:
 
     Exact for up to 13 differences, including ties and zeros, which SciPy's exact tables do not cover; its permutation
     test takes up to a second.
-
-    >>> wilcoxon_p([1, 2, 3, 4, 5, 6]), wilcoxon_p([0, 0, 0]), wilcoxon_p([1])
-    (0.03125, 1.0, None)
     """
     if len(differences) < 2:
         return None
@@ -83,11 +74,7 @@ def wilcoxon_p(differences: Sequence[float]) -> float | None:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Applies Holm's step-down correction: the i-th smallest of m is multiplied by m − i + 1; monotone, at most 1.
-
-    >>> holm([0.01, 0.25, 0.125])
-    [0.03, 0.25, 0.25]
-    """
+    """Applies Holm's step-down correction: the i-th smallest of m is multiplied by m − i + 1; monotone, at most 1."""
     corrected, largest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
@@ -96,6 +83,5 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def holm_corrected(tests: Sequence[PairedTest]) -> list[PairedTest]:
-    """Returns a family of tests with their `corrected_p`."""
     corrected = iter(holm([test.p for test in tests if test.p is not None]))
     return [test if test.p is None else replace(test, corrected_p=next(corrected)) for test in tests]

@@ -1,7 +1,6 @@
 """A study: the trials of one method on one dataset, in a journal that several processes and machines may share.
 
-The journal determines which process runs which trial. All readers see its entries, and thus the trials, in the same
-order: a trial with enough others before it is withdrawn, so that no more trials are run than requested.
+All readers see its entries, and thus the trials, in the same order: a trial with enough others before it is withdrawn.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from lggd.compare.search_space import SearchSpace
+from lggd.compare.methods import SearchSpace
 from lggd.errors import InputError
 
 # Seconds between two heartbeats, and without one until a trial is considered lost; compilation may block a process.
@@ -30,8 +30,8 @@ COMPLETE_BEFORE_PRUNING = 5
 # Attributes of a trial: number of heartbeats, reason of failure, validation accuracy by split, duration, and the number
 # of the earlier trial with the same settings whose value was reused.
 BEATS, REASON, VALIDATION, SECONDS, SAME_AS = "beats", "reason", "validation", "seconds", "same_as"
-# Attribute of a study: everything that its values depend on.
-ABOUT = "about"
+ABOUT = "about"  # attribute of a study: everything that its values depend on
+UNFINISHED = (TrialState.RUNNING, TrialState.WAITING)
 
 
 def open_journal(path: str | Path) -> JournalStorage:
@@ -75,22 +75,21 @@ class SharedStudy:
     ) -> None:
         self.name, self.space, self.first, self.seed, self.grace = name, dict(space), dict(first), seed, grace
         pruner = optuna.pruners.MedianPruner(n_startup_trials=COMPLETE_BEFORE_PRUNING)
+        options: dict[str, Any] = {"study_name": name, "storage": journal, "pruner": pruner}
         try:  # reading must not modify the journal
-            self._study = optuna.load_study(study_name=name, storage=journal, pruner=pruner)
+            self._study = optuna.load_study(**options)
         except KeyError:  # another process may create it at the same moment
-            self._study = optuna.create_study(
-                study_name=name, storage=journal, pruner=pruner, direction="maximize", load_if_exists=True
-            )
+            self._study = optuna.create_study(**options, direction="maximize", load_if_exists=True)
         self.about = self._check_about(about, defaults or {})
         self._last_beats: dict[int, tuple[int, float]] = {}
 
     def claim(self, wanted: int) -> Trial | None:
         """Returns a trial to run, with sampled settings, or None if `wanted` trials are finished or running."""
         self._give_up_silent_trials()
-        if sum(_is_taken(trial) for trial in self._trials()) >= wanted:
+        if sum(_counts(trial, TrialState.RUNNING) for trial in self._trials()) >= wanted:
             return None
         trial = self._study.ask()
-        rank = sum(_may_count(other) for other in self._trials() if other.number < trial.number)
+        rank = sum(_counts(other, *UNFINISHED) for other in self._trials()[: trial.number])
         if rank >= wanted:  # another worker was faster
             self._study.tell(trial, state=TrialState.FAIL)
             return None
@@ -113,14 +112,21 @@ class SharedStudy:
         try:
             self._study.tell(trial, value, state=state)
         except (UpdateFinishedTrialError, ValueError):
-            if self._trials()[trial.number].state.is_finished():
-                return False
-            raise
+            if not self._trials()[trial.number].state.is_finished():
+                raise
+            return False
         return True
 
-    def abandon(self, trial: Trial) -> None:
+    def abandon(self, trial: Trial | FrozenTrial) -> None:
         """Gives up a trial, so that another worker runs it again."""
-        self._give_up(self._trials()[trial.number])
+        # Queues the settings before the trial fails: otherwise another worker could start with other settings.
+        before, given_up = self._trials()[: trial.number], self._trials()[trial.number]
+        is_first = not any(_counts(other, *UNFINISHED) for other in before)
+        settings = self.first if is_first else given_up.params
+        if settings and not given_up.state.is_finished():
+            self._study.enqueue_trial(settings)
+        with suppress(UpdateFinishedTrialError, ValueError):  # another worker gave it up, or it has finished meanwhile
+            self._study.tell(trial.number, state=TrialState.FAIL)
 
     @contextmanager
     def alive(self, trial: Trial) -> Iterator[None]:
@@ -128,11 +134,10 @@ class SharedStudy:
         stop = threading.Event()
 
         def beat() -> None:
-            beats = 0
+            beats = count(1)
             with suppress(UpdateFinishedTrialError):  # another worker ended it; `finish` will return False
                 while not stop.wait(min(HEARTBEAT, self.grace / 5)):
-                    beats += 1
-                    trial.set_user_attr(BEATS, beats)
+                    trial.set_user_attr(BEATS, next(beats))
 
         thread = threading.Thread(target=beat, daemon=True)
         thread.start()
@@ -146,13 +151,13 @@ class SharedStudy:
         return self._study.get_trials(deepcopy=False)
 
     def _check_about(self, about: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-        # Without trials, what was recorded may be replaced.
-        recorded = self._study.user_attrs.get(ABOUT, {}) if self._trials() else {}
+        before = self._study.user_attrs.get(ABOUT)
+        recorded = (before or {}) if self._trials() else {}  # without trials, it may be replaced
         known = {**defaults, **recorded}
         about = {name: known.get(name) if value is None else value for name, value in about.items()}
-        if not recorded and about != self._study.user_attrs.get(ABOUT):
+        if not recorded and about != before:
             self._study.set_user_attr(ABOUT, about)
-        for name in dict.fromkeys([*about, *recorded]) if recorded else ():
+        for name in [*about, *recorded] if recorded else ():
             if about.get(name) != recorded.get(name):
                 rule = f"be {recorded.get(name)!r} as in the trials of {self.name} so far"
                 remedy = "Use that, or start again in another results folder."
@@ -163,11 +168,9 @@ class SharedStudy:
         """Returns a sampler seeded by the trial's unique number, so that trials of a single worker are reproducible."""
         digest = hashlib.sha256(f"{self.seed}/{self.name}/{number}".encode()).digest()
         sampler = optuna.samplers.TPESampler(seed=int.from_bytes(digest[:4], "big"))
-        if not is_first:
-            return sampler
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
-            return optuna.samplers.PartialFixedSampler(self.first, sampler)
+            return optuna.samplers.PartialFixedSampler(self.first, sampler) if is_first else sampler
 
     def _give_up_silent_trials(self) -> None:
         """Ends trials without a heartbeat for `grace` seconds by the clock of this machine; clocks may differ."""
@@ -179,27 +182,10 @@ class SharedStudy:
                 if last != beats:
                     self._last_beats[trial.number] = (beats, now)
                 elif now - since > self.grace:
-                    self._give_up(trial)
-
-    def _give_up(self, trial: FrozenTrial) -> None:
-        """Queues the settings before the trial fails: otherwise another worker could start with other settings."""
-        is_first = not any(_may_count(other) for other in self._trials()[: trial.number])
-        settings = self.first if is_first else trial.params
-        if settings and not trial.state.is_finished():
-            self._study.enqueue_trial(settings)
-        with suppress(UpdateFinishedTrialError, ValueError):  # another worker gave it up, or it has finished meanwhile
-            self._study.tell(trial.number, state=TrialState.FAIL)
+                    self.abandon(trial)
 
 
-def _counts(trial: FrozenTrial) -> bool:
-    if trial.state is TrialState.FAIL:
-        return REASON in trial.user_attrs
-    return trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
-
-
-def _is_taken(trial: FrozenTrial) -> bool:
-    return trial.state is TrialState.RUNNING or _counts(trial)
-
-
-def _may_count(trial: FrozenTrial) -> bool:
-    return trial.state is TrialState.WAITING or _is_taken(trial)
+def _counts(trial: FrozenTrial, *also: TrialState) -> bool:
+    """Whether a trial has finished by itself, or is in one of these states."""
+    has_reason = trial.state is TrialState.FAIL and REASON in trial.user_attrs
+    return has_reason or trial.state in (TrialState.COMPLETE, TrialState.PRUNED, *also)

@@ -29,21 +29,10 @@ from lggd.baselines import (
     PageRank,
     ScikitNetwork,
 )
-from lggd.compare.configs import Setting
+from lggd.compare import settings as paths
+from lggd.compare.configs import Setting, Settings
 from lggd.compare.protocol import NORMALIZATIONS
-from lggd.compare.settings import (
-    FieldPath,
-    Modification,
-    ObjectChoice,
-    Rule,
-    apply_settings,
-    check_kind,
-    default_of,
-    get_at,
-    has,
-    renamed_arguments,
-    replace_at,
-)
+from lggd.compare.settings import FieldPath, Modification, ObjectChoice, Rule
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError
@@ -53,35 +42,28 @@ from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.models.classifier import LGGDClassifier
-from lggd.models.ensemble import Ensemble
-from lggd.models.plus import LGGDPlus
-from lggd.models.self_training import SelfTraining
+from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
 from lggd.training.optimization import Optimization
 from lggd.validation import check_name, suggestion
 
 # The setting that the runner applies to the data, the normalization of x. Committed results have this name.
 NORMALIZATION = "contents"
-# Distances are evaluated at this many multiples of the setting `time`.
-TIMES = 5
+TIMES = 5  # distances are evaluated at this many multiples of the setting `time`
 
 
 @dataclass(frozen=True)
 class Template:
-    """A base object with the defaults of all settings, and rules for their short names.
-
-    `backbone` is the path of the backbone; None for methods that define their own network.
-    """
+    """A base object with all defaults, rules for short names, and the path of the backbone; None: its own network."""
 
     base: Any
     rules: Mapping[str, Rule]
     backbone: str | None = "backbone"
 
     def base_on(self, backbone: str) -> Any:
-        """Returns the base object with this backbone."""
-        return self.base if self.backbone is None else replace_at(self.base, self.backbone, BACKBONES[backbone])
+        return self.base if self.backbone is None else paths.replace_at(self.base, self.backbone, BACKBONES[backbone])
 
 
-def build(template: str, settings: Mapping[str, Setting], backbone: str, seed: int) -> NodeClassifier:
+def build(template: str, settings: Settings, backbone: str, seed: int) -> NodeClassifier:
     """Returns an unfitted model of a template in `TEMPLATES`, with defaults for all settings not in `settings`.
 
     Settings are short names, or paths such as "features.initial.activation". Raises if a setting is invalid for any
@@ -90,44 +72,38 @@ def build(template: str, settings: Mapping[str, Setting], backbone: str, seed: i
     >>> build("Backbone", {"dropout": 0.8}, backbone="gcn", seed=3).backbone
     GCN(hidden=32, dropout=0.8)
     """
-    complete = complete_settings(template, settings, backbone)
-    complete.pop(NORMALIZATION)
-    kind = TEMPLATES[template]
+    complete, kind = complete_settings(template, settings, backbone), TEMPLATES[template]
+    del complete[NORMALIZATION]
     model = kind.base_on(backbone)
     for path in ("seed", "features.seed"):
-        model = replace_at(model, path, seed) if has(model, path) else model
-    model = apply_settings(model, kind.rules, complete)
-    with renamed_arguments(kind.rules):
+        model = paths.replace_at(model, path, seed) if paths.has(model, path) else model
+    model = paths.apply_settings(model, kind.rules, complete)
+    with paths.renamed_arguments(kind.rules):
         model.check_settings()
     return model  # type: ignore[no-any-return]
 
 
-def complete_settings(template: str, settings: Mapping[str, Setting], backbone: str) -> dict[str, Setting]:
+def complete_settings(template: str, settings: Settings, backbone: str) -> dict[str, Setting]:
     """Returns all settings with short names, including defaults, and all settings in `settings` that are paths."""
     kind = TEMPLATES[check_name("method", template, TEMPLATES)]
     check_name("backbone", backbone, BACKBONES)
     if kind.backbone is None and backbone != "gcn":
         raise InputError("backbone", f"be gcn for {template}, which defines its own network", backbone, "Omit it.")
     base = kind.base_on(backbone)
-    defaults = {name: default_of(rule, base, kind.rules) for name, rule in kind.rules.items()}
+    defaults = {name: paths.default_of(rule, base, kind.rules) for name, rule in kind.rules.items()}
     defaults[NORMALIZATION] = NORMALIZATIONS[0]
     for name, value in settings.items():
-        default = defaults.get(name, get_at(base, name) if has(base, name) else None)
+        default = defaults.get(name, paths.get_at(base, name) if paths.has(base, name) else None)
         if not isinstance(default, Setting):
             close = suggestion(name, list(defaults), "Remove it.")
             raise InputError("settings", f"be settings of {template}: {', '.join(defaults)}", repr(name), close)
-        check_kind(name, value, default)
+        paths.check_kind(name, value, default)
     complete = {**defaults, **settings}
     check_name(NORMALIZATION, complete[NORMALIZATION], NORMALIZATIONS)
     return complete
 
 
 def supports_backbone(template: str, backbone: str) -> bool:
-    """Returns whether the template supports this backbone.
-
-    >>> supports_backbone("DropEdge", "jknet"), supports_backbone("DropEdge", "gat")
-    (True, False)
-    """
     try:
         build(template, {}, backbone, seed=0)
     except InputError:  # all other settings are defaults, which are valid
@@ -142,13 +118,13 @@ def _field(*paths: str, conditional: bool = False) -> FieldPath:
     return FieldPath(paths, conditional=conditional)
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 def _optional(path: str, conditional: bool = False) -> FieldPath:
     """A number, or 0 for None."""
     return FieldPath((path,), lambda value: value or None, lambda value: value or 0.0, conditional)
-
-
-def _multiples(unit: float) -> tuple[float, ...]:
-    return tuple(unit * number for number in range(1, TIMES + 1))
 
 
 def _widths(text: str) -> tuple[int, ...]:
@@ -160,7 +136,6 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 def _training(owner: str = "") -> dict[str, Rule]:
-    """Rules for the training and the size of the backbone."""
     names = {"lr": "lr", "weight_decay": "weight_decay", "max_epochs": "epochs", "patience": "patience"}
     rules: dict[str, Rule] = {name: _field(f"{owner}optimization.{field}") for name, field in names.items()}
     return rules | {name: _field(f"{owner}backbone.{name}") for name in ("hidden", "dropout")}
@@ -169,7 +144,9 @@ def _training(owner: str = "") -> dict[str, Rule]:
 def _distances(features: str) -> dict[str, Rule]:
     """Rules common to GGD and LGGD."""
     return {
-        "time": FieldPath((f"{features}.times",), _multiples, lambda times: times[0]),
+        "time": FieldPath(
+            (f"{features}.times",), lambda unit: tuple(unit * k for k in range(1, TIMES + 1)), lambda times: times[0]
+        ),
         "alpha": _field(f"{features}.potential.alpha"),
         "p": FieldPath((f"{features}.p",), float),
         "cross_fit": _field(f"{features}.cross_fit"),
@@ -190,7 +167,7 @@ def _learned(features: str) -> dict[str, Rule]:
         "potential": Modification(
             f"{features}.potential",
             {
-                "degree": lambda rho: rho,
+                "degree": _same,
                 "learned": LearnedPotential,
                 "time": LearnedTimeScale,
                 "edges": LearnedEdgeWeights,
@@ -208,7 +185,7 @@ _CLASSIFIER: dict[str, Rule] = {
     "scale": ObjectChoice("features.scale", _SCALES),
     "reachable": _field("features.reachable"),
     "mode": ObjectChoice("features.concat", {"replace": False, "concat": True}),
-    "readout": Modification("backbone", {"backbone": lambda backbone: backbone, "nearest": lambda backbone: None}),
+    "readout": Modification("backbone", {"backbone": _same, "nearest": lambda backbone: None}),
 }
 _DISTANCES, _NETWORKS = "features.model.model", "readout.readouts.0"
 _PLUS: dict[str, Rule] = {
@@ -219,8 +196,7 @@ _PLUS: dict[str, Rule] = {
     "self_training": _field("features.fraction"),
     "rounds": _field("features.rounds"),
     "diffusion": ObjectChoice(
-        f"{_NETWORKS}.diffusion",
-        {"none": None, "ppr": DiffusionGraph(PPR(0.1)), "heat": DiffusionGraph(Heat(3.0))},
+        f"{_NETWORKS}.diffusion", {"none": None, "ppr": DiffusionGraph(PPR(0.1)), "heat": DiffusionGraph(Heat(3.0))}
     ),
     "diffusion_alpha": _field(f"{_NETWORKS}.diffusion.kernel.alpha", conditional=True),
     "diffusion_t": _field(f"{_NETWORKS}.diffusion.kernel.t", conditional=True),
@@ -228,18 +204,13 @@ _PLUS: dict[str, Rule] = {
     "inputs": Modification(
         _NETWORKS,
         {
-            "both": lambda networks: networks,
+            "both": _same,
             "features": lambda networks: replace(networks, use_x=False),
             "contents": lambda networks: replace(networks, use_features=False),
         },
     ),
     "readout": Modification(
-        "readout",
-        {
-            "both": lambda mean: mean,
-            "nearest": lambda mean: mean.readouts[1],
-            "backbone": lambda mean: mean.readouts[0],
-        },
+        "readout", {"both": _same, "nearest": lambda mean: mean.readouts[1], "backbone": lambda mean: mean.readouts[0]}
     ),
 }
 _MLP = MLPClassifier(optimization=Optimization())
@@ -264,8 +235,8 @@ def _baseline(base: Any, **rules: Rule) -> Template:
     """A template whose settings are the numeric fields of the base object, and those of its training."""
     own = {field.name: _field(field.name) for field in fields(base) if isinstance(getattr(base, field.name), Setting)}
     del own["seed"]
-    backbone = "backbone" if has(base, "backbone") else None
-    training = {name: rule for name, rule in _training().items() if has(base, rule.paths[0])}  # type: ignore[union-attr]
+    backbone = "backbone" if paths.has(base, "backbone") else None
+    training = {name: rule for name, rule in _training().items() if paths.has(base, rule.paths[0])}  # type: ignore[union-attr]
     return Template(base, {**training, **own, **rules}, backbone)
 
 

@@ -2,23 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from lggd.data.raw_files import HETEROPHILOUS as FAMILY
-from lggd.data.raw_files import RawDataset
 from lggd.data.splits import by_count, by_fraction
-from lggd.errors import InputError
+from lggd.data.table import reading
+from lggd.errors import InputError, InputFileError
 from lggd.graph import Graph
 from lggd.validation import check_int, check_name
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+# Environment variable with the folder of datasets.
+FOLDER_VARIABLE = "LGGD_DATA"
+PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+# A family of datasets with one file each, published by Platonov et al. (2023).
+HETEROPHILOUS = "Heterophilous"
+HETEROPHILOUS_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
+LABELS_PER_CLASS = 5
+NEIGHBOURS = 10
+TRAIN_AND_VALIDATION = (0.025, 0.025)
+NEW_LABELS = (0.1, 0.1, 0.1)
+Root = str | Path | None
+MOONS, MOON_NOISE, MOON_SEED = 500, 0.1, 0
+
+
+@dataclass(frozen=True)
+class RawDataset:
+    """A dataset by the names of its class and folder in PyG, or by its file in the family `HETEROPHILOUS`."""
+
+    family: str
+    title: str
+
+    @property
+    def files(self) -> list[str]:
+        if self.family == "Planetoid":
+            return [f"ind.{self.title.lower()}.{part}" for part in PLANETOID_PARTS]
+        if self.family == HETEROPHILOUS:
+            return [f"{self.title}.npz"]
+        return [f"amazon_electronics_{self.title.lower()}.npz"]
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are in a folder of datasets."""
+        return Path(HETEROPHILOUS) if self.family == HETEROPHILOUS else Path(self.family, self.title, "raw")
+
+    def missing(self, folder: Path) -> list[str]:
+        return [name for name in self.files if not (folder / name).is_file()]
+
+    def read(self, root: Root) -> Any:
+        """Reads x, edge_index and y with PyG from `root`, $LGGD_DATA, or a cache folder, downloading files if needed.
+
+        `root` and $LGGD_DATA are only read, never downloaded to. The files of Planetoid are pickles, which can execute
+        code: use only folders that you trust.
+        """
+        folder = self._find(root)
+        from torch_geometric.io import read_npz, read_planetoid_data
+
+        rule, remedy = f"contain {self.title} as it was published", "Download the files again."
+        with reading(folder, rule, Exception, remedy=remedy), _silence():  # a truncated pickle may raise anything
+            if self.family == "Planetoid":
+                return read_planetoid_data(str(folder), self.title)
+            path = folder / self.files[0]
+            return _read_heterophilous(path) if self.family == HETEROPHILOUS else read_npz(str(path))
+
+    def _find(self, root: Root) -> Path:
+        named = root or os.environ.get(FOLDER_VARIABLE)
+        if not named:
+            return self._cached()
+        base = Path(named).expanduser()
+        folders = [base / self.folder, base.joinpath(*self.folder.parts[1:])]
+        complete = [folder for folder in folders if not self.missing(folder)]
+        if complete:
+            return complete[0]
+        folder = next((folder for folder in folders if folder.is_dir() and folder != base), folders[0])
+        remedy = f"Put into {folder}: {', '.join(self.missing(folder))}."
+        rule = f"be a folder that contains {self.title}"
+        raise InputFileError("root" if root else FOLDER_VARIABLE, rule, base, remedy)
+
+    def _cached(self) -> Path:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lggd"
+        folder = cache / self.folder
+        if self.missing(folder):
+            try:
+                self._download(folder)
+            except Exception as error:  # PyG's downloads fail in many ways
+                raise ConnectionError(
+                    f"Downloading `{self.title}` failed: {error or type(error).__name__}. "
+                    f"Connect to a network, or put into {folder}: {', '.join(self.files)}. "
+                    f"They may also be in DIR/{self.folder.as_posix()}; then set {FOLDER_VARIABLE}=DIR."
+                ) from error
+        return folder
+
+    def _download(self, folder: Path) -> None:
+        """Downloads to a temporary folder first, so that a partial download is never read as a dataset."""
+        import torch_geometric.datasets
+
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".download-") as temporary, _silence():
+            downloaded = Path(temporary)
+            if self.family == HETEROPHILOUS:
+                torch_geometric.data.download_url(f"{HETEROPHILOUS_URL}/{self.files[0]}", temporary)
+            else:
+                getattr(torch_geometric.datasets, self.family)(temporary, self.title)
+                downloaded /= f"{self.title}/raw"
+            for name in self.files:
+                (downloaded / name).replace(folder / name)
+
+
+def _read_heterophilous(path: Path) -> Data:
+    from torch_geometric.data import Data
+    from torch_geometric.utils import remove_self_loops
+
+    with np.load(path) as arrays:
+        x, y, edges = (torch.from_numpy(arrays[name]) for name in ("node_features", "node_labels", "edges"))
+    return Data(x=x.float(), edge_index=remove_self_loops(edges.t().long())[0], y=y.long())
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Hides PyG's output, and warnings that users cannot act on."""
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
 
 PAPER = {
     "cora": RawDataset("Planetoid", "Cora"),
@@ -28,28 +146,18 @@ PAPER = {
     "photo": RawDataset("Amazon", "Photo"),
 }
 # Most edges join nodes of different classes. Chameleon and squirrel are without their duplicate nodes.
-HETEROPHILOUS = {
-    "actor": RawDataset(FAMILY, "actor"),
-    "chameleon": RawDataset(FAMILY, "chameleon_filtered"),
-    "squirrel": RawDataset(FAMILY, "squirrel_filtered"),
-    "tolokers": RawDataset(FAMILY, "tolokers"),
-    "minesweeper": RawDataset(FAMILY, "minesweeper"),
+LOW_HOMOPHILY = {
+    "actor": RawDataset(HETEROPHILOUS, "actor"),
+    "chameleon": RawDataset(HETEROPHILOUS, "chameleon_filtered"),
+    "squirrel": RawDataset(HETEROPHILOUS, "squirrel_filtered"),
+    "tolokers": RawDataset(HETEROPHILOUS, "tolokers"),
+    "minesweeper": RawDataset(HETEROPHILOUS, "minesweeper"),
 }
-FROM_FILES = PAPER | HETEROPHILOUS
-LABELS_PER_CLASS = 5
-NEIGHBOURS = 10
-TRAIN_AND_VALIDATION = (0.025, 0.025)
-NEW_LABELS = (0.1, 0.1, 0.1)
-MOONS, MOON_NOISE, MOON_SEED = 500, 0.1, 0
+FROM_FILES = PAPER | LOW_HOMOPHILY
 
 
 def load(
-    name: str,
-    *,
-    split: int = 0,
-    labels_per_class: int | None = None,
-    dynamic: bool = False,
-    root: str | Path | None = None,
+    name: str, *, split: int = 0, labels_per_class: int | None = None, dynamic: bool = False, root: Root = None
 ) -> Data:
     """Load a dataset by name.
 
@@ -108,8 +216,8 @@ def load(
         if dynamic:
             raise InputError("dynamic", f"be False for {key}", remedy=f"It applies to {', '.join(FROM_FILES)}.")
         data = EMBEDDED[key]()
-        count = LABELS_PER_CLASS if labels_per_class is None else labels_per_class
-        count = check_int("labels_per_class", count, minimum=1)
+        given = LABELS_PER_CLASS if labels_per_class is None else labels_per_class
+        count = check_int("labels_per_class", given, minimum=1)
         smallest = int(data.y.bincount().min())
         if count >= smallest:
             rule = f"be below {smallest}, the size of the smallest class of {key}"
@@ -120,7 +228,7 @@ def load(
     return data
 
 
-def _load_files(raw: RawDataset, root: str | Path | None, seed: int, dynamic: bool) -> Data:
+def _load_files(raw: RawDataset, root: Root, seed: int, dynamic: bool) -> Data:
     from torch_geometric.data import Data
 
     read = raw.read(root)
@@ -137,28 +245,25 @@ def _digits() -> Data:
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    data, _ = _points(digits.data, digits.target)
-    data.class_names = [str(digit) for digit in range(10)]
-    return data
+    return _points(digits.data, digits.target, class_names=[str(digit) for digit in range(10)])
 
 
 def _moons() -> Data:
     from sklearn.datasets import make_moons
 
-    data, pos = _points(*make_moons(MOONS, noise=MOON_NOISE, random_state=MOON_SEED))
-    data.pos = pos
-    return data
+    points, labels = make_moons(MOONS, noise=MOON_NOISE, random_state=MOON_SEED)
+    return _points(points, labels, pos=torch.from_numpy(points.astype(np.float32)))
 
 
-def _points(points: np.ndarray, labels: np.ndarray) -> tuple[Data, Tensor]:
-    """Returns the neighbour graph of points with standardized features, and the points."""
+def _points(points: np.ndarray, labels: np.ndarray, **more: Any) -> Data:
+    """The neighbour graph of points with standardized features."""
     from torch_geometric.data import Data
 
     pos = torch.from_numpy(points.astype(np.float32))
     graph = Graph.from_points(pos, k=NEIGHBOURS)
     deviation = pos.std(0, unbiased=False)
     x = (pos - pos.mean(0)) / torch.where(deviation > 0, deviation, 1.0)
-    return Data(x=x, edge_index=graph.edge_index, y=torch.from_numpy(labels.astype(np.int64))), pos
+    return Data(x=x, edge_index=graph.edge_index, y=torch.from_numpy(labels.astype(np.int64)), **more)
 
 
 def _karate() -> Data:
@@ -167,11 +272,9 @@ def _karate() -> Data:
 
     club = nx.karate_club_graph()
     class_names = ["Mr. Hi", "Officer"]
-    y: Tensor = torch.tensor([class_names.index(side) for _, side in club.nodes(data="club")])
+    y = torch.tensor([class_names.index(side) for _, side in club.nodes(data="club")])
     graph = Graph.from_networkx(club, weight="")  # no attribute has this name: edges are unweighted
-    data = Data(x=torch.eye(len(y)), edge_index=graph.edge_index, y=y)
-    data.class_names = class_names
-    return data
+    return Data(x=torch.eye(len(y)), edge_index=graph.edge_index, y=y, class_names=class_names)
 
 
 EMBEDDED: dict[str, Callable[[], Data]] = {"digits": _digits, "moons": _moons, "karate": _karate}

@@ -22,17 +22,18 @@ from lggd.data.table import (
     as_text,
     check_extension,
     find_column,
+    find_pair,
     read_graphml,
     read_table,
-)  # fmt: skip
+    reading,
+)
 from lggd.errors import InputError
 from lggd.files import check_readable
 from lggd.validation import listed, suggestion
 
 MATRIX = ".npz"
 # A first line with one name of each group is a header; case and "_" do not matter.
-SOURCE_NAMES = ("source", "src", "from", "node1")
-TARGET_NAMES = ("target", "dst", "to", "node2")
+END_NAMES = ("source", "src", "from", "node1"), ("target", "dst", "to", "node2")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,22 +86,17 @@ def read_edge_file(path: str | Path, ids: Sequence[str] | None = None) -> EdgeTa
         if numbers is None:
             return _number_nodes(table, {as_text(cells[0]): k for k, (_, cells) in enumerate(nodes)}, complete=False)
     else:
-        table = read_table(path, lambda names: _find_ends(names) is not None)
+        table = read_table(path, lambda names: find_pair(names, *END_NAMES) is not None)
     return _number_nodes(table, numbers or {}, complete=ids is not None)
-
-
-def _find_ends(names: Sequence[str]) -> tuple[int, int] | None:
-    source, target = find_column(names, SOURCE_NAMES), find_column(names, TARGET_NAMES)
-    return None if source is None or target is None else (source, target)
 
 
 def _number_nodes(table: Table, numbers: dict[str, int], complete: bool) -> EdgeTable:
     """Replaces names by numbers; unknown nodes are added, unless `numbers` is complete."""
-    source, target, weight_column = _find_columns(table)
+    ends_columns, weight_column = _find_columns(table)
     ends: list[int] = []
     weights: list[float] = []
     for row, cells in table:
-        for column in (source, target):
+        for column in ends_columns:
             name = as_text(cells[column])
             node = numbers.get(name)
             if node is None:
@@ -123,24 +119,22 @@ def _number_nodes(table: Table, numbers: dict[str, int], complete: bool) -> Edge
     return EdgeTable(list(numbers), edges, None if weight_column is None else np.array(weights))
 
 
-def _find_columns(table: Table) -> tuple[int, int, int | None]:
+def _find_columns(table: Table) -> tuple[tuple[int, int], int | None]:
     if table.names is None:
         if table.width not in (0, 2, 3):
             remedy = "Name the columns in a first line such as source,target,weight, or check the delimiter."
             raise InputError(table.path, "have 2 or 3 columns (source, target, weight)", table.width, remedy)
-        return 0, 1, 2 if table.width == 3 else None
-    ends = _find_ends(table.names)
+        return (0, 1), 2 if table.width == 3 else None
+    ends = find_pair(table.names, *END_NAMES)
     if ends is None:
         rule = "have a column named source and one named target"
         raise InputError(table.path, rule, listed(table.names), "Rename them.")
-    return *ends, find_column(table.names, WEIGHT_NAMES)
+    return ends, find_column(table.names, WEIGHT_NAMES)
 
 
 def _read_matrix(path: Path, numbers: dict[str, int] | None) -> EdgeTable:
-    try:
+    with reading(path, "be written by scipy.sparse.save_npz", ValueError, KeyError, EOFError, zipfile.BadZipFile):
         matrix = sp.load_npz(path)
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(path, "be written by scipy.sparse.save_npz", but=f"reading it failed: {error}") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InputError(path, "hold a square matrix", f"shape {matrix.shape}", "Save the N x N weights.")
     if matrix.dtype.kind not in "buif":

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,14 +25,11 @@ from numpy.typing import NDArray
 
 from lggd.data.edges import EdgeTable, read_edge_file
 from lggd.data.nodes import ID_NAMES, NodeTable, read_node_file
-from lggd.data.table import GRAPHML, as_text, encoding_error, find_column, read_table
+from lggd.data.table import GRAPHML, as_text, find_pair, read_table, reading
 from lggd.errors import InputError
 from lggd.files import check_readable
 from lggd.graph import Graph
 from lggd.validation import listed, suggestion
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 # The first line of a label file is a header if it has one of ID_NAMES and one of these names, in any case.
 LABEL_NAMES = ("label", "class")
@@ -48,7 +45,7 @@ class NamedGraph:
     `val_mask`, all bool `[N]`.
     """
 
-    data: Data
+    data: Any
     ids: list[str]
     classes: list[str]
     feature_names: list[str]
@@ -91,14 +88,13 @@ def _sorted_classes(path: str | Path, label: str, table: NodeTable) -> list[str]
         return sorted(found)
 
 
-def _to_data(path: str | Path, table: NodeTable, edges: EdgeTable, classes: list[str]) -> Data:
+def _to_data(path: str | Path, table: NodeTable, edges: EdgeTable, classes: list[str]) -> Any:
     from torch_geometric.data import Data
 
     number = {name: k for k, name in enumerate(classes)}
     y = torch.tensor([-1 if name is None else number[name] for name in table.labels or ()])
     graph = _undirected_graph(edges)
-    data = Data(edge_index=graph.edge_index, y=y)
-    data.num_nodes = len(table.ids)
+    data = Data(edge_index=graph.edge_index, y=y, num_nodes=len(table.ids))
     data.num_classes, data.class_names = len(classes), classes
     if table.feature_names:
         data.x = torch.from_numpy(table.x)
@@ -118,37 +114,28 @@ def _undirected_graph(table: EdgeTable) -> Graph:
     loops = edges[0] == edges[1]
     if loops.any():
         first = table.ids[edges[0, loops][0]]
-        warnings.warn(
-            f"Self-loops dropped: {int(loops.sum())}, the first at node {first!r}. They change no distance.",
-            UserWarning,
-            stacklevel=4,  # the caller of read_graph_files
-        )
+        message = f"Self-loops dropped: {int(loops.sum())}, the first at node {first!r}. They change no distance."
+        warnings.warn(message, UserWarning, stacklevel=4)  # the caller of read_graph_files
         edges, weight = edges[:, ~loops], None if weight is None else weight[~loops]
     return Graph.from_edges(edges, weight, num_nodes=len(table.ids), symmetrize="max", unbounded=True)
 
 
 def _check_split(path: str | Path, table: NodeTable, classes: list[str]) -> None:
-    """Raises unless training and validation nodes have labels and every class has a training node."""
     rows = list(zip(table.ids, table.labels or (), table.split or (), strict=True))
     for name, label, part in rows:
         if label is None and part in ("train", "val"):
             raise InputError(f"{path}, node {name!r}", f"have a label, because its split is {part}", remedy="Add one.")
     trained = {label for _, label, part in rows if part == "train"}
-    for name in classes:
-        if name not in trained:
-            raise InputError(f"{path}, class {name!r}", "have a node whose split is train", "none", "Add one.")
-
-
-# -- files that refer to a graph ------------------------------------------------------------------------------------
+    missing = [name for name in classes if name not in trained]
+    if missing:
+        raise InputError(f"{path}, class {missing[0]!r}", "have a node whose split is train", "none", "Add one.")
 
 
 def read_id_file(path: str | Path) -> list[str]:
     """Reads node names from a text file, one per line; empty lines are skipped."""
     path = check_readable(path)
-    try:
+    with reading(path, ""):
         lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise encoding_error(path, error) from error
     names = [line.strip() for line in lines if line.strip()]
     if not names:
         raise InputError(path, "name at least one node", "an empty file", "Write one name per line.")
@@ -162,8 +149,8 @@ def read_label_file(
 
     The file has columns named id (or node, name) and label (or class), or two columns in that order without a header.
     """
-    table = read_table(path, lambda names: _label_columns(names) is not None)
-    columns = _label_columns(table.names or ())
+    table = read_table(path, lambda names: find_pair(names, ID_NAMES, LABEL_NAMES) is not None)
+    columns = find_pair(table.names or (), ID_NAMES, LABEL_NAMES)
     if columns is None:
         if table.width not in (0, 2):
             remedy = "Name the columns in a first line: id,label."
@@ -189,8 +176,3 @@ def read_label_file(
     if not found:
         raise table.empty_error("label", "Write lines such as a,red.")
     return np.array(list(found), np.int64), np.array([label for label, _ in found.values()], np.int64)
-
-
-def _label_columns(names: Sequence[str]) -> tuple[int, int] | None:
-    ids, labels = find_column(names, ID_NAMES), find_column(names, LABEL_NAMES)
-    return None if ids is None or labels is None else (ids, labels)

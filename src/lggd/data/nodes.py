@@ -52,38 +52,57 @@ def read_node_file(
     `split_column` is a column with the values train, val (or validation), test, or empty.
     All other columns except those in `ignore` are features: every cell must be a number, true or false.
     """
+    if isinstance(ignore, str):
+        raise InputTypeError("ignore", "be a list of columns", f"the text {ignore!r}", f"Pass [{ignore!r}].")
     table = read_table(path)
-    columns, ignored = _requested_columns(table, label, id_column, split_column, ignore)
-    names, used = table.names or [], ignored | set(columns.values())
-    ids = columns["id_column"] if "id_column" in columns else _find_ids(table, used)
+    names = _check_names(table)
+    requested = {"label": label, "id_column": id_column, "split_column": split_column}
+    columns, used = _requested_columns(table, names, requested, ignore)
+    ids = columns["id_column"] if "id_column" in columns else _find_ids(table, names, used)
     features = [k for k in range(len(names)) if k not in used | {ids}]
     positions: dict[str, int | str] = {}
     x: list[NDArray[np.float32]] = []
     labels: list[str | None] = []
     split: list[str | None] = []
     for row, cells in table:
-        positions[_node_id(table, row, ids, cells, positions)] = row
+        name = as_text(cells[ids])
+        if not name:
+            raise table.error(row, ids, "name the node", "an empty cell", "Give every node an id.")
+        if name in positions:
+            found = f"{name!r}, which is in {table.unit} {positions[name]} too"
+            raise table.error(row, ids, "be a unique id", found, "Remove one.")
+        positions[name] = row
         if "label" in columns:
             labels.append(_optional(cells[columns["label"]]))
         if "split_column" in columns:
-            split.append(_split_part(table, row, columns["split_column"], cells))
+            part = _optional(cells[columns["split_column"]])
+            if part is not None and part.lower() not in SPLIT_VALUES:
+                raise table.error(row, columns["split_column"], "be train, val, test or empty", repr(part))
+            split.append(part and SPLIT_VALUES[part.lower()])
         x.append(_features(table, row, features, cells))
     if not positions:
         raise table.empty_error("node", "Write one row per node.")
     return NodeTable(list(positions), np.stack(x), [names[k] for k in features], labels or None, split or None)
 
 
-# -- columns --------------------------------------------------------------------------------------------------------
+def _check_names(table: Table) -> list[str]:
+    if table.names is None:
+        raise table.empty_error("node", "Write a line of column names, then one line per node.")
+    seen: set[str] = set()
+    for number, name in enumerate(table.names, 1):
+        place = f"{table.path}, column {number}"
+        if not name and seen:  # pandas leaves the name of the first column empty
+            raise InputError(place, "have a name", "an empty cell", "Name every column in the first line.")
+        if name in seen:
+            raise InputError(place, "have a unique name", f"{name!r} again", "Rename or remove one.")
+        seen.add(name)
+    return table.names
 
 
 def _requested_columns(
-    table: Table, label: str | None, id_column: str | None, split_column: str | None, ignore: Sequence[str]
+    table: Table, names: list[str], requested: dict[str, str | None], ignore: Sequence[str]
 ) -> tuple[dict[str, int], set[int]]:
-    """Returns the index of each requested column by argument, and the indices of columns to ignore."""
-    if isinstance(ignore, str):
-        raise InputTypeError("ignore", "be a list of columns", f"the text {ignore!r}", f"Pass [{ignore!r}].")
-    names = _check_names(table)
-    requested = {"label": label, "id_column": id_column, "split_column": split_column}
+    """The index of each requested column by argument, and the indices of these columns and those to ignore."""
     columns: dict[str, int] = {}
     ignored: set[int] = set()
     for argument, name in [*requested.items(), *(("ignore", name) for name in ignore)]:
@@ -102,25 +121,10 @@ def _requested_columns(
             columns[argument] = column
     if table.unit == "node" and columns.get("id_column", 0) != 0:
         raise InputError("id_column", f"be None for `{table.path}`: a GraphML file has ids of its own")
-    return columns, ignored
+    return columns, ignored | set(columns.values())
 
 
-def _check_names(table: Table) -> list[str]:
-    if table.names is None:
-        raise table.empty_error("node", "Write a line of column names, then one line per node.")
-    seen: set[str] = set()
-    for number, name in enumerate(table.names, 1):
-        place = f"{table.path}, column {number}"
-        if not name and number > 1:  # pandas leaves the name of the first column empty
-            raise InputError(place, "have a name", "an empty cell", "Name every column in the first line.")
-        if name in seen:
-            raise InputError(place, "have a unique name", f"{name!r} again", "Rename or remove one.")
-        seen.add(name)
-    return table.names
-
-
-def _find_ids(table: Table, used: set[int]) -> int:
-    names = table.names or []
+def _find_ids(table: Table, names: list[str], used: set[int]) -> int:
     if table.unit == "node":  # GraphML
         return 0
     free = [k for k in range(len(names)) if k not in used]
@@ -129,37 +133,16 @@ def _find_ids(table: Table, used: set[int]) -> int:
     return free[find_column([names[k] for k in free], ID_NAMES) or 0]
 
 
-# -- cells ----------------------------------------------------------------------------------------------------------
-
-
 def _optional(cell: Cell) -> str | None:
     text = as_text(cell)
     return None if text.lower() in MISSING else text
 
 
-def _node_id(table: Table, row: int | str, column: int, cells: list[Cell], positions: dict[str, int | str]) -> str:
-    name = as_text(cells[column])
-    if not name:
-        raise table.error(row, column, "name the node", "an empty cell", "Give every node an id.")
-    if name in positions:
-        found = f"{name!r}, which is in {table.unit} {positions[name]} too"
-        raise table.error(row, column, "be a unique id", found, "Remove one.")
-    return name
-
-
-def _split_part(table: Table, row: int | str, column: int, cells: list[Cell]) -> str | None:
-    text = _optional(cells[column])
-    if text is not None and text.lower() not in SPLIT_VALUES:
-        raise table.error(row, column, "be train, val, test or empty", repr(text))
-    return None if text is None else SPLIT_VALUES[text.lower()]
-
-
 def _features(table: Table, row: int | str, columns: list[int], cells: list[Cell]) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # values too large for float32 become inf and raise below
         values = np.array([as_number(cells[k]) for k in columns], np.float32)
-    invalid = np.flatnonzero(~np.isfinite(values))
-    if len(invalid):
-        column = columns[invalid[0]]
+    if not np.isfinite(values).all():
+        column = columns[np.flatnonzero(~np.isfinite(values))[0]]
         text = as_text(cells[column])
         rule, remedy = "be a number", "Remove the column or convert it to numbers."
         if text.lower() in MISSING:

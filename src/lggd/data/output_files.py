@@ -17,6 +17,8 @@ from lggd.errors import InputError, InputTypeError
 from lggd.files import replacing
 from lggd.graph.edge_list import as_array
 
+Values = ArrayLike | Tensor
+
 
 def write_distances(path: str | Path, ids: Sequence[str], value: Iterable[float]) -> None:
     """Writes text with the columns node and distance (inf if unreachable), separated by tabs if the file is `.tsv`."""
@@ -25,11 +27,7 @@ def write_distances(path: str | Path, ids: Sequence[str], value: Iterable[float]
 
 
 def write_predictions(
-    path: str | Path,
-    ids: Sequence[str],
-    classes: Sequence[str],
-    probabilities: ArrayLike | Tensor,
-    labels: ArrayLike | Tensor | None = None,
+    path: str | Path, ids: Sequence[str], classes: Sequence[str], probabilities: Values, labels: Values | None = None
 ) -> None:
     """Writes one row per node to a `.csv`, `.tsv` or `.parquet` file.
 
@@ -47,7 +45,7 @@ def write_predictions(
     _write(path, names, [list(ids), predicted, p.max(1), labelled, *p.T], check_extension(path, TABLES))
 
 
-def write_features(path: str | Path, ids: Sequence[str], names: Sequence[str], features: ArrayLike | Tensor) -> None:
+def write_features(path: str | Path, ids: Sequence[str], names: Sequence[str], features: Values) -> None:
     """Writes `features [N, F]` to a `.parquet`, `.csv` or `.tsv` file that `read_node_file` can read.
 
     The first column is node; `names` are those of the other columns.
@@ -56,7 +54,7 @@ def write_features(path: str | Path, ids: Sequence[str], names: Sequence[str], f
     _write(path, ["node", *names], [list(ids), *values.T], check_extension(path, TABLES))
 
 
-def _check_numbers(argument: str, values: ArrayLike | Tensor, rows: int, columns: int) -> NDArray[Any]:
+def _check_numbers(argument: str, values: Values, rows: int, columns: int) -> NDArray[Any]:
     array = as_array(values, argument)
     if array.dtype.kind not in "buif":
         raise InputTypeError(argument, "be numbers", array.dtype)
@@ -66,7 +64,7 @@ def _check_numbers(argument: str, values: ArrayLike | Tensor, rows: int, columns
     return array
 
 
-def _check_labels(labels: ArrayLike | Tensor, nodes: int, classes: int) -> NDArray[Any]:
+def _check_labels(labels: Values, nodes: int, classes: int) -> NDArray[Any]:
     known = as_array(labels, "labels")
     if known.dtype.kind not in "ui" or known.shape != (nodes,):
         rule, value = f"be class indices, integers [{nodes}]", f"{known.dtype} {list(known.shape)}"
@@ -78,7 +76,6 @@ def _check_labels(labels: ArrayLike | Tensor, nodes: int, classes: int) -> NDArr
 
 
 def _write(path: str | Path, names: list[str], columns: list[Any], extension: str) -> None:
-    """Writes a table completely or not at all."""
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InputError(path, "have columns of different names", f"{repeated[0]!r} twice", "Rename one.")

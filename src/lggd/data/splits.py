@@ -57,13 +57,13 @@ def by_count(y: Tensor, per_class: int, seed: int) -> list[Tensor]:
     (2, 4)
     """
     per_class = check_int("per_class", per_class, minimum=1)
-    chosen, rest = _empty_masks(y, 2)
+    masks = _empty_masks(y, 2)
     for label, members in _shuffled_classes(y, seed):
         if len(members) < per_class:
             raise InputError("per_class", f"be at most {len(members)}, the size of class {label}", per_class)
-        chosen[members[:per_class]] = True
-        rest[members[per_class:]] = True
-    return [chosen.to(y.device), rest.to(y.device)]
+        masks[0][members[:per_class]] = True
+        masks[1][members[per_class:]] = True
+    return [mask.to(y.device) for mask in masks]
 
 
 def fingerprint(data: Any) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from lggd.errors import InputError
-from lggd.files import check_readable
+from lggd.files import check_readable, check_writable
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 PARQUET, GRAPHML = ".parquet", ".graphml"
@@ -56,7 +57,6 @@ class Table:
         return InputError(f"{self.path}, {self.unit} {row}{name}", rule, value, remedy)
 
     def empty_error(self, item: str, remedy: str) -> InputError:
-        """Returns an error about a table without rows."""
         found = "an empty file" if self.names is None else "no rows"
         return InputError(self.path, f"contain at least one {item}", found, remedy)
 
@@ -75,11 +75,10 @@ def read_table(path: str | Path, is_header: Callable[[list[str]], bool] = bool) 
         return _read_parquet(path)
     rows = _text_rows(path, DELIMITERS[extension])
     first = next(rows, None)
-    if first is None:
-        return Table(path, "line", None, 0, rows)
-    if is_header(first[1]):
-        return Table(path, "line", first[1], len(first[1]), rows)
-    return Table(path, "line", None, len(first[1]), chain([first], rows))
+    names = first[1] if first else []
+    if first and is_header(names):
+        return Table(path, "line", names, len(names), rows)
+    return Table(path, "line", None, len(names), chain([first] if first else [], rows))
 
 
 def check_extension(path: str | Path, allowed: Sequence[str]) -> str:
@@ -92,24 +91,32 @@ def check_extension(path: str | Path, allowed: Sequence[str]) -> str:
     return extension
 
 
+def check_table_writable(path: str | Path) -> Path:
+    """Returns the path if a table can be written there. Call it before a long computation."""
+    check_extension(path, TABLES)
+    return check_writable(path)
+
+
 def find_column(names: Sequence[str], known: Sequence[str]) -> int | None:
     """Returns the index of the column with the first `known` name that occurs, ignoring case and underscores."""
     normalized = [str(name).lower().replace("_", "") for name in names]
     return next((normalized.index(name) for name in known if name in normalized), None)
 
 
+def find_pair(names: Sequence[str], *known: Sequence[str]) -> tuple[int, int] | None:
+    """Returns the indices of two columns by their `known` names, or None if one is missing."""
+    first, second = (find_column(names, group) for group in known)
+    return None if first is None or second is None else (first, second)
+
+
 def as_text(cell: Cell) -> str:
     """Returns a cell as a name: "" for None and NaN, "1" for 1.0, as pandas writes integers with missing values."""
     if isinstance(cell, str):
         return cell.strip()
-    if cell is None:
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return ""
-    if isinstance(cell, float):
-        if math.isnan(cell):
-            return ""
-        if cell.is_integer() and abs(cell) <= EXACT_INTEGERS:
-            return str(int(cell))
-    return str(cell)
+    is_whole = isinstance(cell, float) and cell.is_integer() and abs(cell) <= EXACT_INTEGERS
+    return str(int(cell) if is_whole else cell)
 
 
 def as_number(cell: Cell) -> float:
@@ -120,65 +127,57 @@ def as_number(cell: Cell) -> float:
         return {"true": 1.0, "false": 0.0}.get(as_text(cell).lower(), math.nan)
 
 
-def encoding_error(path: Path, error: UnicodeDecodeError) -> InputError:
-    byte = error.object[error.start]
-    return InputError(path, "be UTF-8 text", f"the byte 0x{byte:02x}", "Save it in that encoding.")
+@contextmanager
+def reading(path: Path | str, rule: str, *kinds: type[Exception], remedy: str = "") -> Iterator[None]:
+    """Turns errors of these kinds, and otherwise of text that is not UTF-8, into one about the file."""
+    try:
+        yield
+    except kinds as error:
+        raise InputError(path, rule, but=f"reading it failed: {error}", remedy=remedy) from error
+    except UnicodeDecodeError as error:
+        byte = f"the byte 0x{error.object[error.start]:02x}"
+        raise InputError(path, "be UTF-8 text", byte, "Save it in that encoding.") from error
 
 
 def _text_rows(path: Path, delimiter: str) -> Iterator[Row]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         rows = csv.reader(file, delimiter=delimiter, skipinitialspace=True, strict=True)
         try:
-            for row in rows:
-                cells = [cell.strip() for cell in row]
-                if any(cells):
-                    yield rows.line_num, cells
-        except UnicodeDecodeError as error:
-            raise encoding_error(path, error) from error
+            with reading(path, ""):
+                for row in rows:
+                    cells = [cell.strip() for cell in row]
+                    if any(cells):
+                        yield rows.line_num, cells
         except csv.Error as error:
-            raise InputError(
-                f"{path}, line {rows.line_num}", "be a row of cells", but=f"reading it failed: {error}"
-            ) from error
-
-
-# -- Parquet --------------------------------------------------------------------------------------------------------
+            place = f"{path}, line {rows.line_num}"
+            raise InputError(place, "be a row of cells", but=f"reading it failed: {error}") from error
 
 
 def _read_parquet(path: Path) -> Table:
     import pyarrow as arrow
     from pyarrow import parquet
 
-    def parquet_error(error: Exception) -> InputError:
-        return InputError(path, "be a Parquet file", but=f"reading it failed: {error}")
-
     def values(column: Any) -> Any:
         is_number = arrow.types.is_integer(column.type) or arrow.types.is_floating(column.type)
         # Conversion by NumPy is many times faster than by to_pylist.
         return column.to_numpy(False).tolist() if is_number and not column.null_count else column.to_pylist()
 
-    try:
+    damage = (path, "be a Parquet file", arrow.ArrowException, OSError)
+    with reading(*damage):
         schema = parquet.read_schema(path)
-    except (arrow.ArrowException, OSError) as error:
-        raise parquet_error(error) from error
     # pandas stores the index last, but shows it as the first column, where ids are expected.
     index = [name for name in (schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)]
     order = sorted(range(len(schema.names)), key=lambda k: schema.names[k] not in index)
 
     def rows() -> Iterator[Row]:
         number = 0
-        try:
-            with parquet.ParquetFile(path) as file:
-                for batch in file.iter_batches(BATCH_SIZE):
-                    for cells in zip(*(values(batch.column(k)) for k in order), strict=True):
-                        number += 1
-                        yield number, list(cells)
-        except (arrow.ArrowException, OSError) as error:
-            raise parquet_error(error) from error
+        with reading(*damage), parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(BATCH_SIZE):
+                for cells in zip(*(values(batch.column(k)) for k in order), strict=True):
+                    number += 1
+                    yield number, list(cells)
 
     return Table(path, "row", [schema.names[k] for k in order], len(order), rows())
-
-
-# -- GraphML --------------------------------------------------------------------------------------------------------
 
 
 def read_graphml(path: Path) -> tuple[Table, Table]:
@@ -191,20 +190,15 @@ def read_graphml(path: Path) -> tuple[Table, Table]:
 
     import networkx as nx
 
-    try:
+    with reading(path, "be a GraphML file", ParseError, nx.NetworkXException, ValueError, KeyError):
         graph = nx.read_graphml(path)
-    except (ParseError, nx.NetworkXException, ValueError, KeyError) as error:
-        raise InputError(path, "be a GraphML file", but=f"reading it failed: {error}") from error
     nodes, edges = list(graph.nodes(data=True)), list(graph.edges(data=True))
     attributes = list(dict.fromkeys(name for _, values in nodes for name in values))
     weight = [name for name in dict.fromkeys(k for *_, values in edges for k in values) if name.lower() in WEIGHT_NAMES]
-    node_rows: list[Row] = [(repr(node), [node, *map(values.get, attributes)]) for node, values in nodes]
-    edge_rows: list[Row] = [
-        (number, [source, target, *map(values.get, weight[:1])])
-        for number, (source, target, values) in enumerate(edges, 1)
-    ]
-    edge_names = ["source", "target", "weight"][: 2 + len(weight[:1])]
+    node_rows = ((repr(node), [node, *map(values.get, attributes)]) for node, values in nodes)
+    edge_rows = ((number, [*ends, *map(values.get, weight[:1])]) for number, (*ends, values) in enumerate(edges, 1))
+    width = 3 if weight else 2
     return (
-        Table(path, "node", [GRAPHML_ID, *attributes], 1 + len(attributes), iter(node_rows)),
-        Table(path, "edge", edge_names, len(edge_names), iter(edge_rows)),
+        Table(path, "node", [GRAPHML_ID, *attributes], 1 + len(attributes), node_rows),
+        Table(path, "edge", ["source", "target", "weight"][:width], width, edge_rows),
     )

@@ -1,5 +1,13 @@
 """The common parts of all models: interface, labels, files, and the division of training into passes."""
 
-from lggd.estimator.estimator import NodeClassifier
+from lggd.estimator.estimator import VALIDATION, NodeClassifier
+from lggd.estimator.fit_task import FitTask, check_data, input_tensors, read_graph, same_inputs
+from lggd.estimator.labels import Labels
+from lggd.estimator.passes import FitSteps, TrainingRequest, curves_of, first_equal, fit_tasks, in_parallel
+from lggd.estimator.storage import check_shape, load_model, saveable, with_prefix, without_prefix
 
-__all__ = ["NodeClassifier"]
+__all__ = [
+    "VALIDATION", "FitSteps", "FitTask", "Labels", "NodeClassifier", "TrainingRequest", "check_data", "check_shape",
+    "curves_of", "first_equal", "fit_tasks", "in_parallel", "input_tensors", "load_model", "read_graph", "same_inputs",
+    "saveable", "with_prefix", "without_prefix",
+]  # fmt: skip

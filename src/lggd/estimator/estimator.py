@@ -29,15 +29,13 @@ VALIDATION = 0.2
 class NodeClassifier(ABC):
     """A model that classifies the nodes of the graph it is fitted to.
 
-    Subclasses are dataclasses whose fields are their settings; they implement `_fit_to`, `_probabilities`, `_state` and
-    `_restore`. Attributes set by `fit` end in an underscore.
+    Subclasses are dataclasses whose fields are their settings. Attributes set by `fit` end in an underscore.
 
     Attributes
     ----------
     labels_ : Tensor
         The labels in use, int64 `[N]`, -1 for unlabelled nodes.
     num_classes_ : int
-        The number of classes K.
     history_ : dict
         Training curves by stage: `history_["backbone"]["train_loss"]` holds one value per epoch.
     additions_ : list of dict
@@ -63,8 +61,6 @@ class NodeClassifier(ABC):
         super().__init_subclass__(**kwargs)
         storage.saveable(cls)
 
-    # -- to be implemented by a model -----------------------------------------------------------------------------
-
     @abstractmethod
     def check_settings(self) -> None:
         """Checks the settings, without data; raises an `InputError` if one is invalid."""
@@ -80,15 +76,18 @@ class NodeClassifier(ABC):
     def _probabilities(self, data: Any) -> Tensor:
         """The probability of each class, float32 `[N, K]`."""
 
-    @abstractmethod
+    def _parts(self) -> Mapping[str, NodeClassifier]:
+        """Fitted models inside this one, by the prefix that the names of their tensors have in `_state`."""
+        return {}
+
     def _state(self) -> dict[str, Tensor]:
-        """The learned tensors by name."""
+        """The learned tensors by name; by default those of all parts."""
+        parts = self._parts().items()
+        return {prefix + name: value for prefix, part in parts for name, value in part._state().items()}
 
     @abstractmethod
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         """Restores such a state; `labels_` and `num_classes_` are already set."""
-
-    # -- fitting --------------------------------------------------------------------------------------------------
 
     def fit(self, data: Any, *, callback: Callback | None = None, checkpoint: Checkpoint | None = None) -> Self:
         """Fit the model to a graph with some labelled nodes.
@@ -125,10 +124,8 @@ class NodeClassifier(ABC):
     def _fit(self, task: FitTask) -> FitSteps:
         """Fits the model on its own: holds out labels where there are no validation nodes, and uses all afterwards."""
         self.check_settings()
-        seed = read_seed(self.seed if task.seed is None else task.seed)
-        labels = task.labels
-        if labels is None:
-            labels = Labels.read(task.data).hold_out(self._held_out, torch.Generator().manual_seed(seed))
+        seed = read_seed(self.seed)
+        labels = Labels.read(task.data).hold_out(self._held_out, torch.Generator().manual_seed(seed))
         yield from self._fit_to(task, labels, seed)
         self._set_labels(labels.known)
 
@@ -136,8 +133,6 @@ class NodeClassifier(ABC):
     def _held_out(self) -> float:
         """The fraction of labels to hold out where there are no validation nodes."""
         return VALIDATION
-
-    # -- predictions ----------------------------------------------------------------------------------------------
 
     def predict(self, data: Any = None) -> Tensor:
         """Return the most probable class of each node, int64 `[N]`; without data, of the graph it was fitted to."""
@@ -170,19 +165,18 @@ class NodeClassifier(ABC):
         if not self.accepts_labels:
             remedy = "Fit it again with all labels, or use distances as features, as in LGGDClassifier(LGGD())."
             raise InputError("model", "accept labels without training", type(self).__name__, remedy)
-        before = self.labels_
-        merged = merge_labels(before, nodes, labels, self.num_classes_)
+        merged = merge_labels(self.labels_, nodes, labels, self.num_classes_)
+        added = (merged != self.labels_).nonzero().squeeze(1)
         self._set_labels(merged)
-        added = (merged != before).nonzero().squeeze(1)
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         self.additions_.append({"when": when, "nodes": added.tolist(), "labels": merged[added].tolist()})
         return self
 
     def _set_labels(self, labels: Tensor) -> None:
-        """Uses these labels for predictions, in nested models too."""
+        """Uses these labels for predictions, in all parts too."""
         self.labels_ = labels
-
-    # -- settings -------------------------------------------------------------------------------------------------
+        for part in self._parts().values():
+            part._set_labels(labels)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name; with `deep` also those of nested settings, as "features__times"."""
@@ -196,8 +190,6 @@ class NodeClassifier(ABC):
 
     def __repr__(self) -> str:
         return shown(self)
-
-    # -- files ----------------------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
         """Save everything that predictions need, the graph included, into a folder; replaces a model there."""

@@ -1,45 +1,33 @@
-"""The inputs of a fit: data, labels and seed."""
+"""The inputs of a fit: data and seed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from lggd.errors import InputTypeError, NotSymmetricError
-from lggd.estimator.labels import Labels
 from lggd.graph import Graph
 
 # The attributes of PyG data that a model depends on, besides the labels.
 INPUTS = ("x", "edge_index", "edge_weight", "edge_attr")
 
 
-class GraphInput:
-    """The graph and the node features of some data, without the labels; the `Graph` is built once, when needed."""
-
-    def __init__(self, data: Any) -> None:
-        self.data = data
-
-    @cached_property
-    def graph(self) -> Graph:
-        """The graph, which must be symmetric."""
-        return read_graph(self.data)
-
-
 @dataclass(frozen=True, eq=False)
 class FitTask:
     """The inputs of the fit of one model.
 
-    `labels` and `seed` are set where an outer model has chosen them. `name` identifies the model in errors and curves,
-    "" for the only one, and `prefix` begins the names of its training stages.
+    `inputs` builds the graph once, when needed: tasks whose data differ in labels alone share it. `seed` is set where
+    an ensemble has chosen it. `name` identifies the model in errors and curves, "" for the only one, and `prefix`
+    begins the names of its training stages.
     """
 
     data: Any
-    inputs: GraphInput
-    labels: Labels | None = None
+    inputs: Callable[[], Graph]
     seed: int | torch.Generator | None = None
     name: str = ""
     prefix: str = ""
@@ -48,11 +36,11 @@ class FitTask:
     def read(cls, data: Any, name: str = "") -> FitTask:
         """The task of a model that is fitted on its own."""
         check_data(data)
-        return cls(data, GraphInput(data), name=name)
+        return cls(data, cache(lambda: read_graph(data)), name=name)
 
     @property
     def graph(self) -> Graph:
-        return self.inputs.graph
+        return self.inputs()
 
     def member(self, number: int, seed: int) -> FitTask:
         """The task of one member of an ensemble."""
@@ -75,10 +63,10 @@ def read_graph(data: Any) -> Graph:
         raise error.replace(argument="data.edge_index", remedy=remedy) from error
 
 
-def input_tensors(data: Any) -> list[Tensor | None]:
+def input_tensors(data: Any) -> tuple[Tensor | None, ...]:
     """The tensors of the data that distances depend on, besides the labels."""
     named = (getattr(data, name, None) for name in INPUTS)
-    return [value if isinstance(value, Tensor) else None for value in named]
+    return tuple(value if isinstance(value, Tensor) else None for value in named)
 
 
 def without_labels(data: Any) -> Any:
@@ -94,7 +82,7 @@ def same_inputs(one: Any, other: Any) -> bool:
     if one is other:
         return True
     same_size = getattr(one, "num_nodes", None) == getattr(other, "num_nodes", None)
-    return same_size and all(map(equal, input_tensors(one), input_tensors(other)))
+    return same_size and equal(input_tensors(one), input_tensors(other))
 
 
 def equal(one: Any, other: Any) -> bool:

@@ -26,16 +26,12 @@ class LabelConflictError(InputError):
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The classes of the training nodes and of the validation nodes, both int64 `[N]` with -1 elsewhere.
-
-    `held_out` means that the validation nodes were drawn from the training nodes: they may join the boundary after
-    training.
-    """
+    """The classes of the training nodes and of the validation nodes, both int64 `[N]` with -1 elsewhere."""
 
     train: Tensor
     validation: Tensor
     num_classes: int
-    held_out: bool = False
+    held_out: bool = False  # whether validation nodes were drawn from the training nodes: they may join them again
 
     @classmethod
     def read(cls, data: Any) -> Labels:
@@ -44,20 +40,17 @@ class Labels:
         No other entry of `y` is read, not even to count the classes.
         """
         y = _read_y(data)
-        train_mask = _read_mask(data, "train_mask", len(y))
-        val_mask = _read_mask(data, "val_mask", len(y))
-        hidden = torch.full_like(y, UNLABELLED)
-        if train_mask is None:
-            if val_mask is not None:
-                remedy = "Pass a mask of the labels to train on."
-                raise InputError("data.val_mask", "come with a train_mask", "none", remedy)
-            return cls.checked(y, hidden)
+        train_mask, val_mask = (_read_mask(data, name, len(y)) for name in ("train_mask", "val_mask"))
         if val_mask is None:
-            return cls.checked(torch.where(train_mask, y, hidden), hidden)
-        if bool((train_mask & val_mask).any()):
+            val_mask = torch.zeros_like(y, dtype=torch.bool)
+        elif train_mask is None:
+            remedy = "Pass a mask of the labels to train on."
+            raise InputError("data.val_mask", "come with a train_mask", "none", remedy)
+        elif bool((train_mask & val_mask).any()):
             node = int((train_mask & val_mask).nonzero()[0])
             raise InputError("data.val_mask", "not overlap train_mask", but="both contain node {0}", nodes=[node])
-        return cls.checked(torch.where(train_mask, y, hidden), torch.where(val_mask, y, hidden))
+        train = y if train_mask is None else torch.where(train_mask, y, UNLABELLED)
+        return cls.checked(train, torch.where(val_mask, y, UNLABELLED))
 
     @classmethod
     def checked(cls, train: Tensor, validation: Tensor) -> Labels:
@@ -85,10 +78,6 @@ class Labels:
         return cls(train, validation, len(classes))
 
     @property
-    def has_validation(self) -> bool:
-        return bool((self.validation >= 0).any())
-
-    @property
     def known(self) -> Tensor:
         """The labels that a trained model uses: all training labels, and those that were held out of them."""
         if not self.held_out:
@@ -102,7 +91,7 @@ class Labels:
         than for validation. Training then runs for a fixed number of epochs.
         """
         fewest = int(torch.bincount(self.train[self.train >= 0]).min())
-        if self.has_validation or fraction == 0 or fewest < FEWEST_TO_HOLD_OUT:
+        if bool((self.validation >= 0).any()) or fraction == 0 or fewest < FEWEST_TO_HOLD_OUT:
             return self
         train, validation = self.train.clone(), self.validation.clone()
         for k in range(self.num_classes):
@@ -150,10 +139,7 @@ def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Te
 
 
 def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -> float:
-    """The fraction of `predicted` classes that equal `data.y`.
-
-    Computed over `mask`, or else `data.test_mask`, or else all labels that are not `known` (-1).
-    """
+    """The fraction of `predicted` that equals `data.y` on `mask`, `data.test_mask`, or labels that are not `known`."""
     y = getattr(data, "y", None)
     if not isinstance(y, Tensor):
         raise InputTypeError("data.y", "be a tensor of classes to compare with", type(y).__name__)

@@ -11,12 +11,7 @@ from lggd.validation import listed, suggestion
 
 
 def get_params(choice: Any, deep: bool = True) -> dict[str, Any]:
-    """The fields of a dataclass by name, and with `deep` those of nested dataclasses as "outer__inner".
-
-    >>> from lggd.training.optimization import Optimization
-    >>> get_params(Optimization())["lr"]
-    0.01
-    """
+    """The fields of a dataclass by name, and with `deep` those of nested dataclasses as "outer__inner"."""
     params: dict[str, Any] = {}
     for field in fields(choice):
         value = params[field.name] = getattr(choice, field.name)
@@ -49,12 +44,7 @@ def changed_params(choice: Any, changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(value: Any) -> str:
-    """The expression that creates a setting; dataclasses show only the fields that differ from their defaults.
-
-    >>> from lggd.training.optimization import Optimization
-    >>> shown(Optimization(epochs=5))
-    'Optimization(epochs=5)'
-    """
+    """The expression that creates a setting; dataclasses show only the fields that differ from their defaults."""
     if isinstance(value, Enum):
         return repr(value.value)
     if type(value) is tuple:

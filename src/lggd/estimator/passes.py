@@ -40,11 +40,6 @@ class TrainingRequest(ABC):
         return f"{self.task.prefix}{self.kind}"
 
     @property
-    def name(self) -> str:
-        """The name of the model in errors and curves."""
-        return self.task.name
-
-    @property
     def num_problems(self) -> int:
         """The number of problems that it adds to a pass."""
         return 1
@@ -70,11 +65,9 @@ FitSteps = Generator[Sequence[TrainingRequest], list[Any], None]
 
 
 def fit_tasks(
-    models: Sequence[NodeClassifier],
-    tasks: Sequence[FitTask],
-    callback: Callback | None,
+    models: Sequence[NodeClassifier], tasks: Sequence[FitTask], callback: Callback | None,
     checkpoint: Checkpoint | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Fits every model to its task; all of them, or none where one fails."""
     try:
         fits = [model._fit(task) for model, task in zip(models, tasks, strict=True)]
@@ -93,10 +86,7 @@ def fit_tasks(
 
 
 def in_parallel(fits: Sequence[FitSteps], names: Sequence[str] | None = None) -> FitSteps:
-    """Several fits as one: all advance to their next requests, and those of the lowest order are yielded together.
-
-    `names` prefix the errors of each fit.
-    """
+    """Several fits as one: all advance, then requests of the lowest order are yielded together; errors name the fit."""
     pending: dict[int, Sequence[TrainingRequest]] = {}
 
     def advance(k: int, results: list[Any] | None) -> None:
@@ -121,22 +111,22 @@ def in_parallel(fits: Sequence[FitSteps], names: Sequence[str] | None = None) ->
 
 def _train(requests: Sequence[TrainingRequest], callback: Callback | None, checkpoint: Checkpoint | None) -> list[Any]:
     """Trains requests of one order in as few passes as possible; returns one result per request."""
-    results: list[Any] = [None] * len(requests)
+    results: dict[int, Any] = {}
     keys = [(type(request), *request.key()) for request in requests]
-    passes = in_passes(keys, [request.num_problems for request in requests], lambda k: _capacity(requests[k]))
+
+    def capacity(k: int) -> int:
+        with error_context(requests[k].task.name):
+            return requests[k].capacity()
+
+    passes = in_passes(keys, [request.num_problems for request in requests], capacity)
     for number, indices in enumerate(passes):
         members = [requests[k] for k in indices]
         first = members[0]
-        with error_context(first.name if len(members) == 1 else ""):
-            trained = type(first).train(members, stage_name(first.stage, number, len(passes)), callback, checkpoint)
-        for k, result in zip(indices, trained, strict=True):
-            results[k] = result
-    return results
-
-
-def _capacity(request: TrainingRequest) -> int:
-    with error_context(request.name):
-        return request.capacity()
+        stage = first.stage if len(passes) == 1 else f"{first.stage} {number + 1}/{len(passes)}"
+        with error_context(first.task.name if len(members) == 1 else ""):
+            trained = type(first).train(members, stage, callback, checkpoint)
+        results |= dict(zip(indices, trained, strict=True))
+    return [results[k] for k in range(len(requests))]
 
 
 def in_passes(
@@ -146,9 +136,6 @@ def in_passes(
 
     Request k has `problems[k]` problems, the same number for equal keys. Groups with more than `MOST_PROBLEMS`, or
     than the `capacity` of their first request, are divided evenly. Passes are in the order of their first request.
-
-    >>> in_passes([("a",), ("b",), ("a",)], [5, 5, 5])
-    [[0, 2], [1]]
     """
     groups: dict[int, list[int]] = {}
     for index, first in enumerate(first_equal(keys, equal)):
@@ -171,21 +158,8 @@ def first_equal(values: Sequence[Any], same: Callable[[Any, Any], bool]) -> list
     return indices
 
 
-def stage_name(stage: str, number: int, count: int) -> str:
-    """The name of a pass: "distances", or "distances 2/3" where there are several.
-
-    >>> stage_name("distances", 1, 3)
-    'distances 2/3'
-    """
-    return stage if count == 1 else f"{stage} {number + 1}/{count}"
-
-
 def curves_of(history: History, model: str) -> History:
-    """The curves of one model of a pass, under the names that they have when it is trained alone.
-
-    >>> curves_of({"train_loss models[1] t=2": [0.5], "train_loss models[2] t=2": [0.7]}, "models[1]")
-    {'train_loss t=2': [0.5]}
-    """
+    """The curves of one model of a pass, under the names that they have when it is trained alone."""
     if not model:
         return history
     curves = {}

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError, InputFileError, InputTypeError
+from lggd.estimator.fit_task import INPUTS
 from lggd.files import replacing_folder, umask
 from lggd.learning.networks import MLP, Activation, PropagatedMLP
 from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
@@ -36,6 +38,8 @@ _KINDS: dict[str, type[Any]] = {
         PropagatedMLP, RK4, SSPRK3,
     )
 }  # fmt: skip
+# Models of rooms above this one that are not `NodeClassifier`s, by the module whose `restored` loads them.
+_LOADED_BY = {"KNNGraphClassifier": "lggd.sklearn"}
 
 
 def saveable(kind: Kind) -> Kind:
@@ -58,27 +62,26 @@ def save_model(model: NodeClassifier, folder: str | Path) -> None:
         "additions": model.additions_,
         "metadata": model.metadata_,
     }
-    weights = {"labels": model.labels_, **model._state()}
     with replacing_folder(folder, marker=SETTINGS_FILE) as temporary:
-        write_tensors(temporary / WEIGHTS_FILE, weights)
+        write_tensors(temporary / WEIGHTS_FILE, {"labels": model.labels_, **model._state()})
         write_tensors(temporary / GRAPH_FILE, pack_graph(model.data_))
         write_json(temporary / SETTINGS_FILE, settings)
 
 
-def load_model(folder: str | Path, **modules: nn.Module) -> Any:
+def load_model(folder: str | Path, **modules: Any) -> Any:
     """Load a saved model of any kind, ready to predict.
 
     Parameters
     ----------
     folder : str or Path
         The folder that `save` wrote.
-    **modules : torch.nn.Module
-        Custom modules that the model was fitted with, by the name of their setting: `backbone=…`,
-        `initial=…`. Only their parameters are saved.
+    **modules : torch.nn.Module or callable
+        Custom modules and functions that the model was fitted with, by the name of their setting: `backbone=…`,
+        `initial=…`, `metric=…`. Only the parameters of modules are saved.
 
     Returns
     -------
-    The model: an `LGGDClassifier`, `LGGDPlus`, `LGGD`, `GGD` or a baseline.
+    The model: an `LGGDClassifier`, `LGGDPlus`, `LGGD`, `GGD`, a baseline or a `KNNGraphClassifier`.
 
     Raises
     ------
@@ -95,9 +98,10 @@ def load_model(folder: str | Path, **modules: nn.Module) -> Any:
     GGD(times=(1, 2))
     """
     folder = Path(folder)
-    settings = read_settings(folder)
-    path = folder / SETTINGS_FILE
-    graph_path = folder / GRAPH_FILE
+    settings, path, graph_path = read_settings(folder), folder / SETTINGS_FILE, folder / GRAPH_FILE
+    kind = settings["model"].get("kind") if isinstance(settings.get("model"), dict) else None
+    if isinstance(kind, str) and kind in _LOADED_BY:
+        return import_module(_LOADED_BY[kind]).restored(folder, settings, modules)
     try:
         model = from_plain(settings["model"], "model", modules)
         model.check_settings()
@@ -118,22 +122,19 @@ def load_model(folder: str | Path, **modules: nn.Module) -> Any:
     except (ValueError, RuntimeError) as error:
         raise InputError(str(graph_path), "be the graph of a saved model", but=str(error).rstrip(".")) from error
     try:
-        model.labels_ = _check_labels(weights.pop("labels"), model.data_.num_nodes, model.num_classes_)
+        model.labels_ = labels = weights.pop("labels")
+        nodes, classes = model.data_.num_nodes, model.num_classes_
+        rule = f"contain one class from 0 to {classes - 1}, or -1, for each of {nodes} nodes"
+        if labels.shape != (nodes,) or labels.dtype != torch.int64:
+            raise InputError("labels", rule, f"{labels.dtype} {list(labels.shape)}")
+        if int(labels.min()) < -1 or int(labels.max()) >= classes:
+            raise InputError("labels", rule, f"{int(labels.min())} to {int(labels.max())}")
         model._restore(model.data_, weights)
         model.predict_proba()
     except (KeyError, RuntimeError, ValueError, TypeError, IndexError) as error:
-        rule = "be a saved model whose files fit together"
-        raise InputError(str(folder), rule, but=str(error).rstrip(".")) from error
+        but = str(error).rstrip(".")
+        raise InputError(str(folder), "be a saved model whose files fit together", but=but) from error
     return model
-
-
-def _check_labels(labels: Tensor, num_nodes: int, num_classes: int) -> Tensor:
-    rule = f"contain one class from 0 to {num_classes - 1}, or -1, for each of {num_nodes} nodes"
-    if labels.shape != (num_nodes,) or labels.dtype != torch.int64:
-        raise InputError("labels", rule, f"{labels.dtype} {list(labels.shape)}")
-    if int(labels.min()) < -1 or int(labels.max()) >= num_classes:
-        raise InputError("labels", rule, f"{int(labels.min())} to {int(labels.max())}")
-    return labels
 
 
 def check_shape(name: str, value: Tensor, like: Tensor) -> Tensor:
@@ -153,13 +154,12 @@ def without_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
-# -- settings -------------------------------------------------------------------------------------------------------
-
-
 def to_plain(value: Any, name: str) -> Any:
     """Settings as JSON types; errors refer to them by `name`."""
     if isinstance(value, nn.Module):
         return {"kind": "module", "class": type(value).__qualname__}
+    if isinstance(value, type) and value.__name__ in _KINDS:
+        return {"kind": "class", "class": value.__name__}
     if isinstance(value, Enum):
         return {"kind": type(value).__name__, "value": value.value}
     if is_dataclass(value) and not isinstance(value, type):
@@ -184,7 +184,7 @@ def to_plain(value: Any, name: str) -> Any:
     raise InputTypeError(name, "be a setting that can be saved", type(value).__name__, remedy)
 
 
-def from_plain(plain: Any, name: str, modules: Mapping[str, nn.Module]) -> Any:
+def from_plain(plain: Any, name: str, modules: Mapping[str, Any]) -> Any:
     """The settings that `to_plain` wrote; `modules` are the user's modules, by the name of their setting."""
     if isinstance(plain, list):
         return tuple(from_plain(entry, name, modules) for entry in plain)
@@ -195,19 +195,20 @@ def from_plain(plain: Any, name: str, modules: Mapping[str, nn.Module]) -> Any:
         return float(plain["value"])
     if kind == "module":
         if name not in modules:
-            clause = f"the model was fitted with a custom module, {plain.get('class')}: only parameters are saved"
+            clause = f"the model was fitted with {plain.get('class')}, custom code of which only parameters are saved"
             raise InputError(name, "be passed to load", but=clause)
         return modules[name]
+    if kind == "class":
+        return _KINDS[plain["class"]]
     if kind not in _KINDS:
         raise InputError(name, f"be one of {', '.join(sorted(_KINDS))}", repr(kind), "Was it saved by a newer version?")
     if issubclass(_KINDS[kind], Enum):
         return _KINDS[kind](plain["value"])
     known = {field.name for field in fields(_KINDS[kind])}
-    values = {key: value for key, value in plain.items() if key != "kind"}
-    unknown = sorted(values.keys() - known)
+    unknown = sorted(plain.keys() - known - {"kind"})
     if unknown:
         raise InputError(name, f"have the settings {sorted(known)}", f"also {unknown[0]!r}")
-    return _KINDS[kind](**{key: from_plain(value, key, modules) for key, value in values.items()})
+    return _KINDS[kind](**{key: from_plain(value, key, modules) for key, value in plain.items() if key != "kind"})
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -230,9 +231,6 @@ def read_settings(folder: Path) -> dict[str, Any]:
         remedy = "Load it with the version of lggd that saved it."
         raise InputError(str(path), f"be of format version {VERSION}", content.get("version"), remedy)
     return content
-
-
-# -- tensors --------------------------------------------------------------------------------------------------------
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -262,28 +260,20 @@ def read_tensors(path: Path, needed: Sequence[str] = ()) -> dict[str, Tensor]:
 
 def pack_graph(data: Any) -> dict[str, Tensor]:
     """The graph and the node features of PyG data as tensors; sparse features as indices and values."""
-    packed = {"edge_index": data.edge_index, "num_nodes": torch.tensor(data.num_nodes)}
-    for name in ("edge_weight", "edge_attr"):
-        value = getattr(data, name, None)
-        if isinstance(value, Tensor):
-            packed[name] = value
-    x = getattr(data, "x", None)
-    if isinstance(x, Tensor) and x.layout == torch.strided:
-        packed["x"] = x
-    elif isinstance(x, Tensor):
-        coo = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-        packed |= {"x.places": coo.indices(), "x.values": coo.values(), "x.shape": torch.tensor(x.shape)}
-    return packed
+    named = ((name, getattr(data, name, None)) for name in INPUTS)
+    packed = {name: value for name, value in named if isinstance(value, Tensor)}
+    if "x" in packed and packed["x"].layout != torch.strided:
+        x = packed.pop("x").to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+        packed |= {"x.places": x.indices(), "x.values": x.values(), "x.shape": torch.tensor(x.shape)}
+    return {**packed, "num_nodes": torch.tensor(data.num_nodes)}
 
 
 def unpack_graph(packed: Mapping[str, Tensor]) -> Any:
     """The PyG data of a packed graph: the inverse of `pack_graph`."""
     from torch_geometric.data import Data
 
-    data = Data(edge_index=packed["edge_index"], num_nodes=int(packed["num_nodes"]))
-    for name in ("edge_weight", "edge_attr", "x"):
-        if name in packed:
-            data[name] = packed[name]
+    stored = {name: packed[name] for name in INPUTS if name in packed}
+    data = Data(**stored, num_nodes=int(packed["num_nodes"]))
     if "x.places" in packed:
         shape = tuple(packed["x.shape"].tolist())
         x = torch.sparse_coo_tensor(packed["x.places"], packed["x.values"], shape, check_invariants=True)

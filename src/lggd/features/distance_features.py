@@ -1,9 +1,8 @@
-"""The common part of GGD and LGGD: the boundary, new labels, and the features made of distances."""
+"""The common part of GGD and LGGD (the paper's Pipeline 2): distances for any set of labels, and features of them."""
 
 from __future__ import annotations
 
 import copy
-import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,15 +12,14 @@ from torch import Tensor
 
 from lggd.equation.operators import check_p
 from lggd.errors import InputError
-from lggd.estimator import NodeClassifier
-from lggd.estimator.fit_task import FitTask, input_tensors, read_graph
-from lggd.estimator.labels import Labels
-from lggd.estimator.passes import FitSteps
-from lggd.estimator.storage import check_shape, with_prefix, without_prefix
-from lggd.features.boundary_solver import BoundarySolver, assign_folds
+from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
+from lggd.estimator.fit_task import input_tensors, read_graph
 from lggd.features.scaling import Scale
 from lggd.graph import Graph
+from lggd.learning.distance_training import boundary_mask
+from lggd.learning.flow import Flow
 from lggd.learning.node_features import check_node_features
+from lggd.learning.parameters import Equation
 from lggd.solvers.plan import check_times
 from lggd.solvers.scheme import FixedStep
 from lggd.training.cache import Cache, identity_key
@@ -30,12 +28,12 @@ from lggd.training.progress import Callback
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int
 
+# Maximum number of columns per solve: beyond some hundred, wider states save no time and take memory.
+MOST_COLUMNS = 512
+
 
 class DistanceFeatures(NodeClassifier):
-    """Distances to the labelled nodes of each class, as node features; by themselves they predict the nearest class.
-
-    After `fit`, `feature_names_` names the columns.
-    """
+    """Distances to the labelled nodes of each class, as node features; by themselves they predict the nearest class."""
 
     times: Sequence[float]
     p: float
@@ -50,16 +48,15 @@ class DistanceFeatures(NodeClassifier):
     # The order in which labelled nodes are assigned to folds, and the statistics of the fitted scale.
     priority_: Tensor
     scale_: Mapping[str, Tensor]
-    feature_names_: list[str]
     _solvers: Cache[BoundarySolver]
     _solved: Cache[tuple[Tensor, Tensor]]
 
     # The fraction of labels to hold out for validation; distances that learn nothing need none.
     validation: float = 0.0
 
-    @abstractmethod
     def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
         """Trains the model, where there is anything to learn."""
+        yield from ()
 
     @abstractmethod
     def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
@@ -70,7 +67,6 @@ class DistanceFeatures(NodeClassifier):
         return self._solver(task.data, task.graph)
 
     def check_settings(self) -> None:
-        """Checks the settings, without data; raises an `InputError` if one is invalid."""
         check_times(self.times)
         check_p(self.p)
         check_instance("scale", self.scale, Scale, "a scale such as MaxScale()")
@@ -81,8 +77,6 @@ class DistanceFeatures(NodeClassifier):
         if not 0 <= self.validation < 1:
             raise InputError("validation", "be a fraction in [0, 1)", self.validation)
 
-    # -- fitting --------------------------------------------------------------------------------------------------
-
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         graph, seed = task.graph, read_seed(seed)
         self._start(task.data, labels.num_classes)
@@ -92,14 +86,11 @@ class DistanceFeatures(NodeClassifier):
         yield from self._learn(task, labels, seed)
         self._solvers(identity_key(*input_tensors(task.data)), lambda: self._trained_solver(task))
         self.labels_ = labels.train.clone()
-        self.scale_ = self.scale.fit(self._cross_fitted(task.data)[0])
-        self.feature_names_ = self._names()
+        self.scale_ = self.scale.fit(self._solve(task.data, self.cross_fit)[0])
 
     @property
     def _held_out(self) -> float:
         return self.validation
-
-    # -- features -------------------------------------------------------------------------------------------------
 
     def transform(self, data: Any) -> Any:
         """Return a shallow copy of the data with the features in `x`, or in `attr_name` where that is set.
@@ -107,10 +98,8 @@ class DistanceFeatures(NodeClassifier):
         The graph and the node features are those of `data`, the boundary is `labels_`: labels in `data` are not read.
         """
         changed = copy.copy(data)
-        if self.attr_name is not None:
-            setattr(changed, self.attr_name, self.features(data))
-        else:
-            changed.x = self.inputs(data)
+        name, value = ("x", self.inputs(data)) if self.attr_name is None else (self.attr_name, self.features(data))
+        setattr(changed, name, value)
         return changed
 
     def fit_transform(
@@ -125,17 +114,14 @@ class DistanceFeatures(NodeClassifier):
 
     def features(self, data: Any) -> Tensor:
         """Return the features, float32 `[N, T·K]`, with one more column where `reachable` is set."""
-        distances, reachable = self._cross_fitted(data)
+        distances, reachable = self._solve(data, self.cross_fit)
         scaled = self.scale.apply(distances, self.scale_).flatten(1)
         return torch.cat([scaled, reachable.unsqueeze(1).float()], 1) if self.reachable else scaled
 
     def inputs(self, data: Any) -> Tensor:
         """Return the input of a backbone: the features, appended to `data.x` where `concat` is set."""
         features = self.features(data)
-        if not self.concat:
-            return features
-        x = check_node_features(data)
-        return torch.cat([x if x.layout == torch.strided else x.to_dense(), features], dim=1)
+        return torch.cat([check_node_features(data).to_dense(), features], dim=1) if self.concat else features
 
     def distances(self, data: Any) -> Tensor:
         """Return the distances behind the features, `[N, T, K]`, unscaled, with all labels on the boundary."""
@@ -148,55 +134,93 @@ class DistanceFeatures(NodeClassifier):
     def _probabilities(self, data: Any) -> Tensor:
         return torch.softmax(-self.distances(data).mean(1), dim=1)
 
-    def _cross_fitted(self, data: Any) -> tuple[Tensor, Tensor]:
-        """Distances and reachability; those of labelled nodes are solved without the labels of their own fold."""
-        return self._solve(data, self.cross_fit)
-
     def _solve(self, data: Any, folds: int) -> tuple[Tensor, Tensor]:
-        """Distances `[N, T, K]` and reachability `[N]`; the last solve is cached until labels or data change."""
-        solver = self._solver_on(data)
+        """Distances `[N, T, K]` and reachability `[N]`, those of labelled nodes without the labels of their own fold.
 
-        def solve() -> tuple[Tensor, Tensor]:
-            fold = assign_folds(self.labels_, self.priority_, folds)
-            distances, reachable = solver.cross_fitted(self.labels_, fold, folds)
-            return (distances if math.isinf(self.cap) else distances.clamp(max=self.cap)), reachable
-
-        key = identity_key(self.labels_, *input_tensors(data))
-        return self._solved(None if key is None else (folds, key), solve)
-
-    def _solver_on(self, data: Any) -> BoundarySolver:
-        """The solver on these data; the last one is cached, because labels do not change it."""
+        The last solve is cached until labels or data change, and its solver until data change.
+        """
         self._check_fitted()
         if data.num_nodes != len(self.labels_):
             rule = f"have the {len(self.labels_)} nodes that the labels belong to"
             raise InputError("data", rule, data.num_nodes, "Fit on the new graph.")
-        return self._solvers(identity_key(*input_tensors(data)), lambda: self._solver(data, read_graph(data)))
+        solver = self._solvers(identity_key(*input_tensors(data)), lambda: self._solver(data, read_graph(data)))
 
-    def _names(self) -> list[str]:
+        def solve() -> tuple[Tensor, Tensor]:
+            fold = assign_folds(self.labels_, self.priority_, folds)
+            distances, reachable = solver.cross_fitted(self.labels_, fold, folds)
+            return distances.clamp(max=self.cap), reachable
+
+        key = identity_key(self.labels_, *input_tensors(data))
+        return self._solved(None if key is None else (folds, key), solve)
+
+    @property
+    def feature_names_(self) -> list[str]:
+        """The names of the columns."""
         names = [f"class {k}, t={t:g}" for t in check_times(self.times) for k in range(self.num_classes_)]
         return names + ["reachable"] * self.reachable
-
-    # -- files ----------------------------------------------------------------------------------------------------
-
-    def _learned_state(self) -> dict[str, Tensor]:
-        return {}
 
     def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
         pass
 
     def _state(self) -> dict[str, Tensor]:
-        return {"priority": self.priority_, **with_prefix("scale.", self.scale_), **self._learned_state()}
+        return {"priority": self.priority_, **with_prefix("scale.", self.scale_)}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         graph = read_graph(data)
         self._solvers, self._solved = Cache(capacity=1), Cache(capacity=1)
-        nodes = torch.empty(graph.num_nodes)
-        self.priority_ = check_shape("priority", state["priority"], nodes).to(graph.device)
-        like = self.scale.fit(torch.ones(1, len(check_times(self.times)), self.num_classes_, device=graph.device))
-        saved = without_prefix("scale.", state)
-        self.scale_ = {
-            name: check_shape(f"scale.{name}", saved[name], value).to(graph.device) for name, value in like.items()
-        }
+        ones = torch.ones(1, len(check_times(self.times)), self.num_classes_)
+        like = {"priority": torch.empty(graph.num_nodes), **with_prefix("scale.", self.scale.fit(ones))}
+        saved = {name: check_shape(name, state[name], value).to(graph.device) for name, value in like.items()}
+        self.priority_, self.scale_ = saved["priority"], without_prefix("scale.", saved)
         self._restore_learned(data, graph, state)
         self._solvers(identity_key(*input_tensors(data)), lambda: self._solver(data, graph))
-        self.feature_names_ = self._names()
+
+
+class BoundarySolver:
+    """Solves the evolution from `start [N, Q, K]` with f = 0 on the labelled nodes of each class."""
+
+    def __init__(self, graph: Graph, equation: Equation, flow: Flow, start: Tensor) -> None:
+        self.graph, self.equation, self.flow, self.start = graph, equation, flow, start
+
+    def distances(self, boundaries: Sequence[Tensor]) -> list[Tensor]:
+        """Distances `[N, T, K]` for each boundary: int64 `[N]`, a class, or -1 where f is free."""
+        _, problems, classes = self.start.shape
+        per_solve = max(1, MOST_COLUMNS // (problems * classes))
+        solved: list[Tensor] = []
+        for labels in torch.split(torch.stack(list(boundaries), 1), per_solve, 1):
+            start, mask = self.start.repeat(1, labels.shape[1], 1), boundary_mask(labels, classes)
+            with torch.no_grad():
+                value = self.flow(self.equation, start, mask.repeat_interleave(problems, 1))  # [M, N, R·Q, K]
+            solved += torch.unflatten(value, 2, (-1, problems)).permute(2, 1, 3, 0, 4).flatten(2, 3).unbind(0)
+        return solved
+
+    def cross_fitted(self, labels: Tensor, fold: Tensor, folds: int) -> tuple[Tensor, Tensor]:
+        """Distances `[N, T, K]` and whether a label is reachable `[N]`; the nodes of a fold are solved without it.
+
+        `fold` is int64 `[N]`, -1 for nodes whose solve uses all labels.
+        """
+        boundaries = [labels, *(torch.where(fold == j, -1, labels) for j in range(folds))]
+        solved = self.distances(boundaries)
+        distances, reachable = solved[0].clone(), self.reachable(labels)
+        for j, boundary in enumerate(boundaries[1:]):
+            left_out = fold == j
+            distances[left_out] = solved[j + 1][left_out]
+            reachable[left_out] = self.reachable(boundary)[left_out]
+        return distances, reachable
+
+    def reachable(self, boundary: Tensor) -> Tensor:
+        """Which nodes share a component with a labelled one, bool `[N]`."""
+        component = self.graph.components
+        labelled = torch.zeros(int(component.max()) + 1, dtype=torch.bool, device=component.device)
+        labelled[component[boundary >= 0]] = True
+        return labelled[component]
+
+
+def assign_folds(labels: Tensor, priority: Tensor, folds: int) -> Tensor:
+    """The fold of every labelled node, -1 elsewhere: each class is divided evenly, in the order of `priority`."""
+    fold = torch.full_like(labels, -1)
+    for k in torch.unique(labels[labels >= 0]).tolist() if folds else ():
+        nodes = (labels == k).nonzero().squeeze(1)
+        nodes = nodes[priority[nodes].argsort()]
+        fold[nodes] = torch.arange(len(nodes), device=labels.device) % folds
+    return fold

@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator.fit_task import FitTask, input_tensors
-from lggd.estimator.labels import Labels
-from lggd.estimator.passes import TrainingRequest, curves_of
-from lggd.features.boundary_solver import BoundarySolver
+from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of, input_tensors
+from lggd.features.distance_features import BoundarySolver
 from lggd.features.training_memory import REMEDY, fitting_problems, training_memory
 from lggd.graph import Graph
 from lggd.learning.distance_training import DistanceTraining
@@ -27,7 +25,7 @@ from lggd.memory import explaining_shortage
 from lggd.solvers.plan import check_times
 from lggd.training.cache import Cache, content_key
 from lggd.training.checkpoint import Checkpoint
-from lggd.training.engine import Engine, LowestLoss, train
+from lggd.training.engine import Engine, train
 from lggd.training.progress import Callback, History
 from lggd.training.stacked_parameters import StackedParameter
 
@@ -42,16 +40,7 @@ _active: ContextVar[Cache[Any] | None] = ContextVar("learned distances", default
 
 @contextmanager
 def reuse_distances(capacity: int = CAPACITY) -> Iterator[Cache[Any]]:
-    """Inside, distances with the same data, labels, settings and seed are learned only once.
-
-    >>> import lggd
-    >>> data, few = lggd.load("karate"), lggd.Optimization(epochs=5)
-    >>> with reuse_distances():
-    ...     first = lggd.LGGD(times=(1,), optimization=few).fit(data)
-    ...     second = lggd.LGGD(times=(1,), optimization=few, scale=lggd.MaxScale()).fit(data)
-    >>> first._problems is second._problems
-    True
-    """
+    """Inside, distances with the same data, labels, settings and seed are learned only once."""
     cache: Cache[Any] = Cache(capacity)
     token = _active.set(cache)
     try:
@@ -112,7 +101,7 @@ class DistanceRequest(TrainingRequest):
         return len(horizons(self.model))
 
     def key(self) -> tuple[Any, ...]:
-        """Networks may differ in dropout; a user's module must be the same object."""
+        # Networks may differ in dropout; a user's module must be the same object.
         model, initial = self.model, self.model.initial
         networks = initial if isinstance(initial, nn.Module) else replace(initial, dropout=0.0)
         equation = (self.times, model.p, model.potential, model.per_time, model.scheme)
@@ -123,22 +112,29 @@ class DistanceRequest(TrainingRequest):
 
     @classmethod
     def train(
-        cls,
-        requests: Sequence[DistanceRequest],
-        stage: str,
-        callback: Callback | None,
-        checkpoint: Checkpoint | None,
+        cls, requests: Sequence[DistanceRequest], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
     ) -> list[tuple[DistanceProblems, History]]:
         """Learns the distances of all requests; returns the problems and curves of each."""
-        first = requests[0]
+        first, each = requests[0], requests[0].num_problems
         data, graph, classes = first.task.data, first.task.graph, first.labels.num_classes
-        count = len(requests) * first.num_problems
+        count = len(requests) * each
         title = f"Learning {count} problem{'s' * (count > 1)} in one pass"
-        models = [request.model for request in requests]
+        models, seeds = [request.model for request in requests], [request.seed for request in requests]
+        labels = [request.labels for request in requests for _ in range(each)]
+        names = [f"t={t:g}" for t in first.times] if first.model.per_time else ["all times"]
         with explaining_shortage(title, lambda: training_memory(data, graph, first.model, classes, count), REMEDY):
-            problems = DistanceProblems(models, data, graph, classes, [request.seed for request in requests])
-            histories = problems.learn(requests, stage, callback, checkpoint)
-        return [(problems.part(index), history) for index, history in enumerate(histories)]
+            problems = DistanceProblems(models, data, graph, classes, seeds)
+            engine = Engine(
+                DistanceTraining(problems.networks, problems.x, problems.equation, problems.flow, classes),
+                torch.stack([own.train for own in labels]),
+                torch.stack([own.validation for own in labels]),
+                [model.optimization for model in models for _ in range(each)],
+                [f"{request.task.name} {name}".strip() for request in requests for name in names],
+                lowest_loss=True,
+            )
+            history = train(engine, stage, callback, checkpoint)
+            engine.load_best()
+        return [(problems.part(k), curves_of(history, request.task.name)) for k, request in enumerate(requests)]
 
 
 class DistanceProblems:
@@ -149,19 +145,16 @@ class DistanceProblems:
 
     def __init__(self, models: Sequence[LGGD], data: Any, graph: Graph, num_classes: int, seeds: Sequence[int]) -> None:
         first = models[0]
-        self.models, self.num_classes, self.graph = list(models), num_classes, graph
+        self.models, self.graph = list(models), graph
         self.initial, self.per_model = read_initial(first.initial), len(horizons(first))
         generators = [generator for seed in seeds for generator in _generators(seed, self.per_model, graph.device)]
         self.x = self.initial.node_features(data, graph)
-        self.networks = self._networks(generators)
+        rates: list[Any] = []
+        if not isinstance(self.initial, FromModule):
+            rates = [[model.initial.dropout for model in models for _ in range(self.per_model)]]  # type: ignore[union-attr]
+        self.networks: Any = self.initial.networks(self.x, num_classes, generators, *rates)  # type: ignore[arg-type]
         self.equation = Equation(graph, first.potential, generators)
         self.flow = self._flow(self.equation)
-
-    def _networks(self, generators: Sequence[torch.Generator]) -> Any:
-        if isinstance(self.initial, FromModule):
-            return self.initial.networks(self.x, self.num_classes, generators)  # type: ignore[arg-type]
-        dropout = [model.initial.dropout for model in self.models for _ in range(self.per_model)]  # type: ignore[union-attr]
-        return self.initial.networks(self.x, self.num_classes, generators, dropout)  # type: ignore[arg-type]
 
     def _flow(self, equation: Equation) -> Flow:
         first = self.models[0]
@@ -172,36 +165,9 @@ class DistanceProblems:
         """All learned tensors."""
         return [*self.networks.parameters(), *self.equation.parameters()]
 
-    def learn(
-        self,
-        requests: Sequence[DistanceRequest],
-        stage: str,
-        callback: Callback | None,
-        checkpoint: Checkpoint | None,
-    ) -> list[History]:
-        """Trains all problems and loads the best state of each; returns the curves of each model."""
-        first = requests[0]
-        problems = [f"t={t:g}" for t in first.times] if first.model.per_time else ["all times"]
-        engine = Engine(
-            DistanceTraining(self.networks, self.x, self.equation, self.flow, self.num_classes),
-            self._by_problem(requests, "train"),
-            self._by_problem(requests, "validation"),
-            [request.model.optimization for request in requests for _ in range(self.per_model)],
-            [f"{request.name} {problem}".strip() for request in requests for problem in problems],
-            LowestLoss(),
-        )
-        history = train(engine, stage, callback, checkpoint)
-        engine.load_best()
-        return [curves_of(history, request.name) for request in requests]
-
-    def _by_problem(self, requests: Sequence[DistanceRequest], split: str) -> Tensor:
-        labels = [getattr(request.labels, split) for request in requests]
-        return torch.stack(labels).repeat_interleave(self.per_model, 0)
-
     def part(self, index: int) -> DistanceProblems:
         """The problems of one of the models; they share no parameters with the others."""
-        own = slice(index * self.per_model, (index + 1) * self.per_model)
-        part = copy.copy(self)
+        own, part = slice(index * self.per_model, (index + 1) * self.per_model), copy.copy(self)
         part.models = [self.models[index]]
         part.networks, part.equation = self.networks.part(own), self.equation.part(own)
         part.flow = part._flow(part.equation)

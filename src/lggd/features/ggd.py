@@ -10,11 +10,7 @@ from typing import Any
 import torch
 
 from lggd.equation.potential import DegreePotential, Potential
-from lggd.estimator.fit_task import FitTask
-from lggd.estimator.labels import Labels
-from lggd.estimator.passes import FitSteps
-from lggd.features.boundary_solver import BoundarySolver
-from lggd.features.distance_features import DistanceFeatures
+from lggd.features.distance_features import BoundarySolver, DistanceFeatures
 from lggd.features.scaling import Scale, Standardize
 from lggd.graph import Graph
 from lggd.learning.flow import Flow
@@ -34,31 +30,12 @@ class GGD(DistanceFeatures):
 
     Parameters
     ----------
-    times : sequence of float
-        Output times of the evolution; T times and K classes give T·K features.
-    p : float
-        Exponent of the gradient norm, in [1, inf].
     potential : DegreePotential, Tensor, callable or None
         The potential ρ; None is 1.
     far : float
         Initial value of the distances off the labelled nodes.
-    cross_fit : int
-        Number of folds: the features of a labelled node are solved without the labels of its own fold, because its own
-        label would make one of them 0. 0 uses all labels, as in the paper.
-    scale : MaxScale, Standardize, SoftmaxScale or Unscaled
-        How distances become features; fitted by `fit`, not by `transform`.
-    reachable : bool
-        Append a column that is 1 where a label is reachable.
-    cap : float
-        Upper bound of the distances.
-    concat : bool
-        `transform` appends the features to `x` instead of replacing it.
-    attr_name : str, optional
-        The attribute that `transform` writes the features to, instead of `x`.
-    scheme : Euler, SSPRK3 or RK4
-        Time stepping scheme.
-    seed : int or torch.Generator
-        Random seed of the folds.
+    times, p, cross_fit, scale, reachable, cap, concat, attr_name, scheme, seed
+        As for `LGGD`; the paper uses all labels, `cross_fit=0`.
 
     Examples
     --------
@@ -82,16 +59,12 @@ class GGD(DistanceFeatures):
     seed: int | torch.Generator = 0
 
     def check_settings(self) -> None:
-        """Checks the settings, without data; raises an `InputError` if one is invalid."""
         super().check_settings()
         check_real("far", self.far, 0, math.inf, closed="left", rule="be non-negative and finite")
 
     def __call__(self, data: Any) -> Any:
         """`transform`; as there is nothing to learn, an unfitted model is first fitted to the data."""
         return self.transform(data) if hasattr(self, "labels_") else replace(self).fit_transform(data)
-
-    def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
-        yield from ()
 
     def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
         times = check_times(self.times)

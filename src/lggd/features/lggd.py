@@ -11,12 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from lggd.equation.potential import DegreePotential
-from lggd.estimator.fit_task import FitTask
-from lggd.estimator.labels import Labels
-from lggd.estimator.passes import FitSteps
-from lggd.estimator.storage import check_shape
-from lggd.features.boundary_solver import BoundarySolver
-from lggd.features.distance_features import DistanceFeatures
+from lggd.estimator import FitSteps, FitTask, Labels, check_shape
+from lggd.features.distance_features import BoundarySolver, DistanceFeatures
 from lggd.features.distance_problems import DistanceProblems, DistanceRequest, read_initial, reusable
 from lggd.features.scaling import MaxScale, Scale, SoftmaxScale
 from lggd.graph import Graph
@@ -50,7 +46,8 @@ class LGGD(DistanceFeatures):
     per_time : bool
         Train one model per time; False trains one for all times.
     cross_fit : int
-        Number of folds: the features of a labelled node are solved without the labels of its own fold. 0 uses all.
+        Number of folds: the features of a labelled node are solved without the labels of its own fold, because its own
+        label would make one of them 0. 0 uses all labels.
     scale : MaxScale, Standardize, SoftmaxScale or Unscaled
         How distances become features; fitted by `fit`, not by `transform`.
     reachable : bool
@@ -62,13 +59,10 @@ class LGGD(DistanceFeatures):
     attr_name : str, optional
         The attribute that `transform` writes the features to, instead of `x`.
     scheme : Euler, SSPRK3 or RK4
-        Time stepping scheme.
     optimization : Optimization
-        How φ₀ is trained.
     validation : float
         The fraction of labels to hold out for validation where there is no `val_mask`.
     seed : int or torch.Generator
-        Random seed.
 
     Examples
     --------
@@ -124,7 +118,6 @@ class LGGD(DistanceFeatures):
         return cls.paper(**{**release, **changes})
 
     def check_settings(self) -> None:
-        """Checks the settings, without data; raises an `InputError` if one is invalid."""
         super().check_settings()
         read_initial(self.initial)
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
@@ -146,8 +139,9 @@ class LGGD(DistanceFeatures):
     def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
         return self._problems.solver(data, graph)
 
-    def _learned_state(self) -> dict[str, Tensor]:
-        return {parameter.name: parameter.value.detach() for parameter in self._problems.parameters()}
+    def _state(self) -> dict[str, Tensor]:
+        learned = {parameter.name: parameter.value.detach() for parameter in self._problems.parameters()}
+        return {**super()._state(), **learned}
 
     def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
         self._problems = DistanceProblems([self], data, graph, self.num_classes_, seeds=[0])

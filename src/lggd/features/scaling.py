@@ -35,11 +35,9 @@ class MaxScale:
     """Each column divided by its largest value, as in the authors' code."""
 
     def fit(self, distances: Tensor) -> dict[str, Tensor]:
-        """The largest distance of each column."""
         return {"largest": distances.amax(0).clamp(min=_tiny(distances))}
 
     def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
-        """Scaled distances, `[N, T, K]`."""
         return distances / fitted["largest"]
 
 
@@ -49,12 +47,10 @@ class Standardize:
     """Each column shifted and divided to mean 0 and standard deviation 1."""
 
     def fit(self, distances: Tensor) -> dict[str, Tensor]:
-        """Mean and standard deviation of each column."""
         spread = distances.std(0, unbiased=False)
         return {"mean": distances.mean(0), "spread": torch.where(spread > _tiny(distances), spread, 1.0)}
 
     def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
-        """Scaled distances, `[N, T, K]`."""
         return (distances - fitted["mean"]) / fitted["spread"]
 
 
@@ -76,7 +72,6 @@ class SoftmaxScale:
             raise InputError("temperature", "be positive, or None to fit it", self.temperature)
 
     def fit(self, distances: Tensor) -> dict[str, Tensor]:
-        """The temperature of each time."""
         if self.temperature is not None:
             return {"temperature": distances.new_full((distances.shape[1], 1), self.temperature)}
         about_mean = distances - distances.mean(2, keepdim=True)
@@ -84,7 +79,6 @@ class SoftmaxScale:
         return {"temperature": torch.where(spread > _tiny(distances), spread, 1.0)}
 
     def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
-        """Scaled distances, `[N, T, K]`."""
         return torch.softmax(-distances / fitted["temperature"], dim=2)
 
 

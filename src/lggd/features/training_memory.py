@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from lggd.graph import Graph
 from lggd.learning.flow import Flow
@@ -40,18 +40,47 @@ COPIES_OF_COEFFICIENTS = COPIES_OF_PARAMETERS + 8
 
 def training_memory(data: Any, graph: Graph, model: LGGD, num_classes: int, problems: int) -> Memory:
     """The peak memory of learning this many problems of a model."""
-    x = check_node_features(data)
-    parameters, hidden = _network(x, model, num_classes)
-    # A GPU works on all networks at once: their weights are arranged for one product, and so are the gradients.
-    on_gpu = graph.device.type == "cuda"
+    x, initial, on_gpu = check_node_features(data), model.initial, graph.device.type == "cuda"
+    nonzero = int(x.count_nonzero()) if x.layout == torch.strided else int(x._nnz())
+    sparse = x.layout != torch.strided or nonzero < SPARSE_BELOW * x.numel()
+    hidden: tuple[int, ...] = ()
+    blocks, node_features, input_dropout = 1, x.numel() * FLOAT, 0
+    if isinstance(initial, nn.Module):
+        parameters = sum(p.numel() for p in initial.parameters() if not nn.parameter.is_lazy(p))
+    else:
+        hidden, propagated = initial.hidden, isinstance(initial, PropagatedMLP)
+        blocks = initial.num_blocks if isinstance(initial, PropagatedMLP) else 1
+        sizes = (blocks * (x.shape[1] + initial.zeros), *hidden, num_classes)
+        parameters = sum((a + 1) * b for a, b in pairwise(sizes))
+        dense_pagerank = on_gpu and isinstance(initial, PropagatedMLP) and initial.pagerank is not None
+        node_features = nonzero * SPARSE_ENTRY if sparse and not dense_pagerank else blocks * node_features
+        node_features += (graph.num_edges + graph.num_nodes) * ADJACENCY_ENTRY * propagated
+    # The output of each layer and one byte for its dropout; on a GPU also its gradients, in three shapes. A CPU
+    # evaluates the networks one by one, and needs the gradients of only one at a time.
+    per_node = sum(hidden) * ((4 * FLOAT + 2) if on_gpu else (FLOAT + 1)) + num_classes * 4 * FLOAT
+    if on_gpu and hidden and isinstance(initial, PropagatedMLP):
+        per_node += blocks * hidden[0] * FLOAT
+    if isinstance(initial, MLP) and initial.input_dropout:
+        # One byte per entry of x, and the entries after dropout: on a CPU of one network at a time. Sparse entries are
+        # stored twice, also transposed. A GPU needs another byte for the mask.
+        entries, dropped = (nonzero, 2 * FLOAT) if sparse else (x.numel(), FLOAT)
+        input_dropout = entries * (problems * (2 + dropped) if on_gpu else problems + dropped)
+    # Learned potentials and weights, the coefficients that the equation computes from them, and their gradients.
+    equation = Equation(graph, model.potential, [torch.Generator(graph.device)])
+    learned = sum(theta.value.numel() for theta in equation.parameters())
+    # The states of a step, those saved for the backward pass and those in it, and outputs with their gradients.
+    state, times = state_bytes(graph, problems * num_classes, torch.float32), check_times(model.times)
+    flow = Flow(graph, equation, times, [range(len(times))], model.p, model.scheme)
+    states = saved_states(flow.plan, state, graph.device) + 2 * len(model.scheme.tableau.weights) + 8
     parts = {
         "graph": graph_bytes(graph),
-        "node features": _node_features(x, graph, model),
+        "node features": node_features,
+        # A GPU works on all networks at once: their weights are arranged for one product, and so are the gradients.
         "networks": (COPIES_OF_PARAMETERS + (3 if on_gpu else 0)) * problems * parameters * FLOAT,
-        "hidden layers": problems * _layers(graph, model, hidden, num_classes),
-        "input dropout": _input_dropout(x, graph, model, problems),
-        "coefficients": _coefficients(graph, model, problems),
-        "evolution": _evolution(graph, model, problems * num_classes),
+        "hidden layers": problems * graph.num_nodes * per_node,
+        "input dropout": input_dropout,
+        "coefficients": COPIES_OF_COEFFICIENTS * problems * learned * FLOAT,
+        "evolution": states * state,
     }
     return Memory(parts, graph.device)
 
@@ -62,78 +91,3 @@ def fitting_problems(data: Any, graph: Graph, model: LGGD, num_classes: int) -> 
     if single.free is None:
         return UNLIMITED
     return max(1, 1 + int((single.free * USABLE - single.total) / max(1, several.total - single.total) * MANY))
-
-
-def _network(x: Tensor, model: LGGD, num_classes: int) -> tuple[int, tuple[int, ...]]:
-    """The number of parameters of a network, and the sizes of its hidden layers."""
-    initial = model.initial
-    if isinstance(initial, nn.Module):
-        known = (p for p in initial.parameters() if not nn.parameter.is_lazy(p))
-        return sum(p.numel() for p in known), ()
-    sizes = (_blocks(initial) * (x.shape[1] + initial.zeros), *initial.hidden, num_classes)
-    return sum((a + 1) * b for a, b in pairwise(sizes)), initial.hidden
-
-
-def _blocks(initial: MLP | PropagatedMLP) -> int:
-    return initial.num_blocks if isinstance(initial, PropagatedMLP) else 1
-
-
-def _node_features(x: Tensor, graph: Graph, model: LGGD) -> int:
-    initial, dense = model.initial, x.shape[0] * x.shape[1] * FLOAT
-    if isinstance(initial, nn.Module):
-        return dense
-    adjacency = (graph.num_edges + graph.num_nodes) * ADJACENCY_ENTRY if isinstance(initial, PropagatedMLP) else 0
-    on_gpu = graph.device.type == "cuda"
-    dense_pagerank = on_gpu and isinstance(initial, PropagatedMLP) and initial.pagerank is not None
-    if _is_sparse(x) and not dense_pagerank:
-        return _nonzero(x) * SPARSE_ENTRY + adjacency
-    return _blocks(initial) * dense + adjacency
-
-
-def _is_sparse(x: Tensor) -> bool:
-    """Whether node features are stored in compressed rows."""
-    return x.layout != torch.strided or _nonzero(x) < SPARSE_BELOW * x.numel()
-
-
-def _nonzero(x: Tensor) -> int:
-    return int(x.count_nonzero()) if x.layout == torch.strided else int(x._nnz())
-
-
-def _layers(graph: Graph, model: LGGD, hidden: tuple[int, ...], num_classes: int) -> int:
-    """The output of each layer and one byte for its dropout; on a GPU also its gradients, in three shapes.
-
-    A CPU evaluates the networks one by one, and needs the gradients of only one at a time.
-    """
-    on_gpu = graph.device.type == "cuda"
-    per_node = sum(hidden) * ((4 * FLOAT + 2) if on_gpu else (FLOAT + 1)) + num_classes * 4 * FLOAT
-    if on_gpu and hidden and isinstance(model.initial, PropagatedMLP):
-        per_node += model.initial.num_blocks * hidden[0] * FLOAT
-    return graph.num_nodes * per_node
-
-
-def _input_dropout(x: Tensor, graph: Graph, model: LGGD, problems: int) -> int:
-    """One byte per entry of x, and the entries after dropout: on a CPU of one network at a time.
-
-    Sparse entries are stored twice, also transposed. A GPU needs another byte for the mask.
-    """
-    if not isinstance(model.initial, MLP) or not model.initial.input_dropout:
-        return 0
-    entries, dropped = (_nonzero(x), 2 * FLOAT) if _is_sparse(x) else (x.numel(), FLOAT)
-    if graph.device.type == "cuda":
-        return problems * entries * (2 + dropped)
-    return entries * (problems + dropped)
-
-
-def _coefficients(graph: Graph, model: LGGD, problems: int) -> int:
-    """Learned potentials and weights, the coefficients that the equation computes from them, and their gradients."""
-    equation = Equation(graph, model.potential, [torch.Generator(graph.device)])
-    return COPIES_OF_COEFFICIENTS * problems * sum(theta.value.numel() for theta in equation.parameters()) * FLOAT
-
-
-def _evolution(graph: Graph, model: LGGD, columns: int) -> int:
-    """The states of a step, those saved for the backward pass and those in it, and outputs with their gradients."""
-    state, times = state_bytes(graph, columns, torch.float32), check_times(model.times)
-    equation = Equation(graph, model.potential, [torch.Generator(graph.device)])
-    flow = Flow(graph, equation, times, [range(len(times))], model.p, model.scheme)
-    stages = len(model.scheme.tableau.weights)
-    return (saved_states(flow.plan, state, graph.device) + 2 * stages + 8) * state

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numba import njit
 from numpy.typing import NDArray
@@ -67,9 +68,8 @@ class CSR:
     @cached_property
     def rows(self) -> Tensor:
         """The row of each stored edge, int64 `[E]`."""
-        counts = self.indptr[1:] - self.indptr[:-1]
         nodes = torch.arange(self.num_nodes, device=self.indptr.device)
-        return torch.repeat_interleave(nodes, counts, output_size=self.num_edges)
+        return nodes.repeat_interleave(self.indptr.diff(), output_size=self.num_edges)
 
     @cached_property
     def transposed(self) -> Transposed:
@@ -91,10 +91,8 @@ class CSR:
 
     @cached_property
     def incoming_length(self) -> Tensor:
-        """1/√w along the transposed rows, float64 `[E]`; `[1]` where every weight is 1.
-
-        Cached, because a root and a division per edge would double the time of a shortest path.
-        """
+        """1/√w along the transposed rows, float64 `[E]`; `[1]` where every weight is 1."""
+        # Cached, because a root and a division per edge would double the time of a shortest path.
         weight = self.incoming_weight
         return torch.ones(1, dtype=torch.float64) if weight is None else weight.to(torch.float64).rsqrt()
 
@@ -114,6 +112,11 @@ class CSR:
         weight = None if self.weight is None else self.weight[moved]
         return CSR(torch.from_numpy(indptr), torch.from_numpy(columns[position]), weight, self.symmetric), moved
 
+    def to_scipy(self, values: Array | None = None) -> sp.csr_array:
+        """These entries, by default ones, as a SciPy array `[N, N]`; only on the CPU."""
+        entries = np.broadcast_to(np.int8(1), self.num_edges) if values is None else values
+        return sp.csr_array((entries, self.indices.numpy(), self.indptr.numpy()), shape=(self.num_nodes,) * 2)
+
     def to(self, device: torch.device) -> CSR:
         weight = None if self.weight is None else self.weight.to(device)
         return CSR(self.indptr.to(device), self.indices.to(device), weight, self.symmetric)
@@ -127,10 +130,8 @@ def inverse(order: Tensor) -> Tensor:
 
 
 def sort_edges(rows: Array, columns: Array, num_nodes: int) -> tuple[Array, Array]:
-    """Row pointers `[N + 1]` and the positions of the edges in (row, column) order.
-
-    Two stable counting sorts, first by column and then by row: linear in the number of edges.
-    """
+    """Row pointers `[N + 1]` and the positions of the edges in (row, column) order."""
+    # Two stable counting sorts, first by column and then by row: linear in the number of edges.
     dtype = np.int32 if len(rows) < 2**31 else np.int64
     by_column = np.empty(len(rows), dtype)
     _counting_sort(columns, np.arange(len(rows), dtype=dtype), num_nodes, by_column)
@@ -154,12 +155,9 @@ def merge_duplicates(rows: Array, columns: Array, weight: Array | None, num_node
             weight = reduce.reduceat(weight, starts)
         rows, columns = rows[starts], columns[starts]
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_nodes))])
-    return CSR(
-        torch.from_numpy(np.ascontiguousarray(indptr, dtype=np.int64)),
-        torch.from_numpy(np.ascontiguousarray(columns, dtype=np.int32)),
-        None if weight is None else torch.from_numpy(weight),
-        symmetric=False,
-    )
+    indptr, columns = np.ascontiguousarray(indptr, dtype=np.int64), np.ascontiguousarray(columns, dtype=np.int32)
+    kept = None if weight is None else torch.from_numpy(weight)
+    return CSR(torch.from_numpy(indptr), torch.from_numpy(columns), kept, symmetric=False)
 
 
 @njit(cache=True)

@@ -13,13 +13,7 @@ from lggd.graph.graph import read_weight
 
 
 def read_edges(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
-    """The edges of PyG data and their weights, checked here because a non-finite loss would not name the cause.
-
-    >>> import lggd
-    >>> edge_index, weight = read_edges(lggd.load("karate"), num_nodes=34)
-    >>> edge_index.shape, weight is None
-    (torch.Size([2, 156]), True)
-    """
+    """The edges of PyG data and their weights, checked here because a non-finite loss would not name the cause."""
     weight = read_weight(data)
     check_edges(data.edge_index, weight, num_nodes)
     if weight is not None:
@@ -31,12 +25,8 @@ def read_edges(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
 def check_edges(edge_index: Tensor | None, edge_weight: Tensor | None, num_nodes: int) -> None:
     """Raises an error unless these are the edges of `num_nodes` nodes. Ids out of range would read out of bounds."""
     if edge_index is None:
-        raise InputError(
-            "edge_index",
-            "be int64 [2, E]",
-            "None",
-            "Pass two rows of node ids. ToSparseTensor(remove_edge_index=False) keeps them beside `adj_t`.",
-        )
+        remedy = "Pass two rows of node ids. ToSparseTensor(remove_edge_index=False) keeps them beside `adj_t`."
+        raise InputError("edge_index", "be int64 [2, E]", "None", remedy)
     if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.dtype != torch.int64:
         received = f"{edge_index.dtype} {list(edge_index.shape)}"
         raise InputError("edge_index", "be int64 [2, E]", received, "Pass two rows of node ids.")
@@ -64,11 +54,9 @@ def check_symmetric(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: i
     """Raises an error if an edge has no reverse edge of the same weight."""
     forward, backward = (_coalesced(edges, edge_weight, num_nodes) for edges in (edge_index, edge_index.flip(0)))
     if not torch.equal(forward[0], backward[0]) or not torch.allclose(forward[1], backward[1], rtol=1e-5, atol=0):
-        raise InputError(
-            "data.edge_index",
-            "contain every edge in both directions, with equal weights",
-            remedy="Apply torch_geometric.transforms.ToUndirected() to the data first.",
-        )
+        rule = "contain every edge in both directions, with equal weights"
+        remedy = "Apply torch_geometric.transforms.ToUndirected() to the data first."
+        raise InputError("data.edge_index", rule, remedy=remedy)
 
 
 def _coalesced(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor]:

@@ -34,15 +34,10 @@ class Symmetrize(StrEnum):
 
 
 def read_edge_list(
-    edges: ArrayLike | Tensor | Sequence[tuple[int, int]],
-    weight: ArrayLike | Tensor | None,
-    num_nodes: int | None,
-    *,
-    directed: bool = False,
-    symmetrize: Symmetrize | str | None = None,
-    unbounded: bool = False,
+    edges: ArrayLike | Tensor | Sequence[tuple[int, int]], weight: ArrayLike | Tensor | None, num_nodes: int | None,
+    directed: bool = False, symmetrize: Symmetrize | str | None = None, unbounded: bool = False,
     dtype: torch.dtype | None = None,
-) -> tuple[CSR, torch.dtype]:
+) -> tuple[CSR, torch.dtype]:  # fmt: skip
     """The rows of a graph and the precision of its weights, from the arguments of `Graph.from_edges`."""
     if symmetrize not in (None, *Symmetrize):
         raise InputError("symmetrize", 'be "max", "mean" or None', repr(symmetrize))

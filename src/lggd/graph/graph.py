@@ -18,7 +18,7 @@ from lggd.graph import layout as ordering
 from lggd.graph.csr import CSR, inverse
 from lggd.graph.edge_list import Symmetrize, as_array, read_edge_list
 from lggd.graph.geometry import Kernel, apply_kernel, edge_lengths, grid_edges, neighbour_edges
-from lggd.graph.layout import Layout
+from lggd.graph.layout import CPU, Layout
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -39,6 +39,7 @@ class Graph:
     Build one with `from_edges`, `from_scipy`, `from_networkx`, `from_pyg`, `from_points` or `from_grid`. Rows are
     sorted and both directions of an edge are stored. Weights lie in (0, 1]: the larger, the closer the nodes (an edge
     is 1/√w long). Duplicate edges are merged and keep the largest weight. Self-loops are dropped with a warning.
+    `dtype` is the precision of the weights, and the default precision of evolutions.
 
     Examples
     --------
@@ -50,22 +51,14 @@ class Graph:
     """
 
     def __init__(self, layout: Layout, dtype: torch.dtype) -> None:
-        self._native, self._dtype = layout, dtype
-
-    # -- constructors -------------------------------------------------------------------------------------------
+        self._native, self.dtype = layout, dtype
 
     @classmethod
     def from_edges(
-        cls,
-        edges: ArrayLike | Tensor | Sequence[tuple[int, int]],
-        weight: ArrayLike | Tensor | None = None,
-        *,
-        num_nodes: int | None = None,
-        directed: bool = False,
-        symmetrize: Symmetrize | str | None = None,
-        unbounded: bool = False,
-        dtype: torch.dtype | None = None,
-    ) -> Graph:
+        cls, edges: ArrayLike | Tensor | Sequence[tuple[int, int]], weight: ArrayLike | Tensor | None = None, *,
+        num_nodes: int | None = None, directed: bool = False, symmetrize: Symmetrize | str | None = None,
+        unbounded: bool = False, dtype: torch.dtype | None = None,
+    ) -> Graph:  # fmt: skip
         """From an edge list.
 
         Parameters
@@ -96,9 +89,7 @@ class Graph:
         >>> Graph.from_edges([(0, 1), (1, 0), (1, 2), (2, 1)], [0.5, 0.5, 1.0, 1.0])
         Graph(nodes=3, edges=4, weighted)
         """
-        csr, dtype = read_edge_list(
-            edges, weight, num_nodes, directed=directed, symmetrize=symmetrize, unbounded=unbounded, dtype=dtype
-        )
+        csr, dtype = read_edge_list(edges, weight, num_nodes, directed, symmetrize, unbounded, dtype)
         return cls(Layout(csr), dtype)
 
     @classmethod
@@ -123,12 +114,8 @@ class Graph:
             raise InputError("matrix", "be square", f"shape {tuple(matrix.shape)}", "Pass the N x N weights.")
         entries = sp.coo_array(matrix)
         nonzero = entries.data != 0
-        values = entries.data[nonzero]
-        if values.dtype.kind in "bui":
-            values = values.astype(np.float32)
-        return cls.from_edges(
-            np.stack([axis[nonzero] for axis in entries.coords]), values, num_nodes=matrix.shape[0], **options
-        )
+        edges = np.stack([axis[nonzero] for axis in entries.coords])
+        return cls.from_edges(edges, entries.data[nonzero], num_nodes=matrix.shape[0], **options)
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph[Any], *, weight: str = "weight", **options: Unpack[EdgeOptions]) -> Graph:
@@ -185,14 +172,9 @@ class Graph:
 
     @classmethod
     def from_points(
-        cls,
-        points: ArrayLike | Tensor,
-        *,
-        k: int | None = None,
-        epsilon: float | None = None,
-        kernel: Kernel | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> Graph:
+        cls, points: ArrayLike | Tensor, *, k: int | None = None, epsilon: float | None = None,
+        kernel: Kernel | None = None, dtype: torch.dtype | None = None,
+    ) -> Graph:  # fmt: skip
         """From points in Euclidean space, stored in Morton order internally.
 
         Parameters
@@ -258,8 +240,6 @@ class Graph:
         csr, dtype = read_edge_list(rows, weight, len(order), symmetrize=Symmetrize.MAX, dtype=dtype)
         return cls(Layout(csr, order), dtype)
 
-    # -- properties ---------------------------------------------------------------------------------------------
-
     @property
     def num_nodes(self) -> int:
         return self._native.csr.num_nodes
@@ -276,11 +256,6 @@ class Graph:
     @property
     def is_weighted(self) -> bool:
         return self._native.csr.weight is not None
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Precision of the weights, and the default precision of evolutions."""
-        return self._dtype
 
     @property
     def device(self) -> torch.device:
@@ -308,7 +283,7 @@ class Graph:
         """δ(i) = Σ_j w(i, j), `[N]`."""
         csr = self._native.csr
         if csr.weight is None:
-            total = (csr.indptr[1:] - csr.indptr[:-1]).to(self.dtype)
+            total = csr.indptr.diff().to(self.dtype)
         else:
             total = torch.segment_reduce(csr.weight, "sum", offsets=csr.indptr, initial=0)
         return self._native.to_nodes(total)
@@ -316,11 +291,7 @@ class Graph:
     @cached_property
     def components(self) -> Tensor:
         """The connected component of each node (weakly connected where directed), int64 `[N]`, numbered from 0."""
-        csr = self.csr.to(torch.device("cpu"))
-        pattern = sp.csr_array(
-            (np.ones(csr.num_edges, np.int8), csr.indices.numpy(), csr.indptr.numpy()), shape=(self.num_nodes,) * 2
-        )
-        _, label = connected_components(pattern, directed=self.is_directed, connection="weak")
+        _, label = connected_components(self.csr.to(CPU).to_scipy(), directed=self.is_directed, connection="weak")
         return torch.from_numpy(label.astype(np.int64)).to(self.device)
 
     def layout(self, passes: int = 1) -> Layout:
@@ -343,8 +314,6 @@ class Graph:
         order = ordering.cuthill_mckee(native.csr)
         return Layout(native.csr.permuted(order)[0], order)
 
-    # -- conversion ---------------------------------------------------------------------------------------------
-
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device; the graph itself if it is already there."""
         device = torch.empty(0, device=device).device  # "cuda" becomes the current device, as "cuda:0"
@@ -355,9 +324,7 @@ class Graph:
 
     def to_scipy(self) -> sp.csr_array:
         """The weights as a SciPy CSR array `[N, N]`."""
-        csr = self.csr
-        parts = (self.weight.cpu().numpy(), csr.indices.cpu().numpy(), csr.indptr.cpu().numpy())
-        return sp.csr_array(parts, shape=(self.num_nodes,) * 2)
+        return self.csr.to(CPU).to_scipy(self.weight.cpu().numpy())
 
     def to_networkx(self) -> nx.Graph[int]:
         """A networkx Graph, or DiGraph where directed, with the weights as the edge attribute `weight`."""
@@ -375,12 +342,12 @@ class Graph:
         return f"Graph({', '.join(traits)})"
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name not in ("_native", "_dtype") or name in self.__dict__:
+        if name not in ("_native", "dtype") or name in self.__dict__:
             raise AttributeError(f"A Graph is immutable: cannot set {name!r}. Build a new one.")
         super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, object]:
-        return {"_native": self._native, "_dtype": self._dtype}
+        return {"_native": self._native, "dtype": self.dtype}
 
 
 def check_graph(graph: Any) -> Graph:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import reverse_cuthill_mckee
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from lggd.graph.csr import CSR, inverse
 
+CPU = torch.device("cpu")
 # Below this many nodes a column of the state fits into cache and the order does not matter.
 SMALLEST_WORTH_ORDERING = 50_000
 # Reordering reads the edges about this many times, and does not pay off for solves that read them less often.
@@ -40,9 +40,7 @@ def morton(points: NDArray[np.floating] | NDArray[np.integer]) -> Tensor:
 
 def cuthill_mckee(csr: CSR) -> Tensor:
     """Reverse Cuthill-McKee order `[N]`, for graphs that come without coordinates."""
-    ones = np.broadcast_to(np.int8(1), csr.num_edges)
-    matrix = sp.csr_array((ones, csr.indices.numpy(), csr.indptr.numpy()), shape=(csr.num_nodes,) * 2)
-    return torch.from_numpy(reverse_cuthill_mckee(matrix, symmetric_mode=csr.symmetric).astype(np.int64))
+    return torch.from_numpy(reverse_cuthill_mckee(csr.to_scipy(), symmetric_mode=csr.symmetric).astype(np.int64))
 
 
 def is_scattered(csr: CSR) -> bool:
@@ -53,9 +51,6 @@ def is_scattered(csr: CSR) -> bool:
     rows = torch.searchsorted(csr.indptr, sample, right=True) - 1
     jump = (csr.indices[sample].long() - rows).abs().double().mean()
     return bool(jump > SCATTERED * csr.num_nodes)
-
-
-CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,21 +27,8 @@ Array = NDArray[Any]
 class SparsePattern:
     """The positions of the entries of a sparse matrix, sorted by row and within a row by column.
 
-    Equal positions stay apart; products add them up.
-
-    Parameters
-    ----------
-    rows, columns : Tensor
-        int64 `[E]`.
-    shape : tuple of int
-        The shape of the matrix.
-
-    Attributes
-    ----------
-    order : Tensor
-        The index of each sorted entry among `rows` and `columns`, int64 `[E]`.
-    row_starts : Tensor
-        Where each row begins among the sorted entries, int64 `[R + 1]`.
+    `rows` and `columns` are int64 `[E]`; equal positions stay apart, and products add them up. `order [E]` is the index
+    of each sorted entry among them, and `row_starts [R + 1]` is where each row begins among the sorted entries.
     """
 
     def __init__(self, rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> None:
@@ -71,8 +58,7 @@ class SparsePattern:
     @cached_property
     def column_order(self) -> Tensor:
         """The entries sorted by column and within a column by row, int64 `[E]`."""
-        order: Tensor = (self._csr[1].long() * self.shape[0] + self.rows).argsort(stable=True)
-        return order
+        return (self.columns * self.shape[0] + self.rows).argsort(stable=True)
 
     @cached_property
     def column_starts(self) -> Tensor:
@@ -89,25 +75,14 @@ class SparsePattern:
         first, second = ((starts.numpy(), indices.numpy()) for starts, indices in (self._csr, self._transposed_csr))
         return first, second
 
-    def csr(self, values: Tensor) -> Tensor:
-        """The matrix of these entries `[E]` as a torch CSR tensor."""
-        return _csr_tensor(self._csr, values, self.shape)
-
-    def transposed_csr(self, values: Tensor) -> Tensor:
-        """The transposed matrix of these entries `[E]` as a torch CSR tensor."""
-        return _csr_tensor(self._transposed_csr, values[self.column_order], self.shape[::-1])
-
     def repeat(self, times: int) -> SparsePattern:
         """The block-diagonal pattern of `times` copies; cached."""
         if times not in self._repeated:
             copy = torch.arange(times, device=self.rows.device).unsqueeze(1)
             rows, columns = self.rows + copy * self.shape[0], self.columns + copy * self.shape[1]
-            self._repeated[times] = SparsePattern(
-                rows.flatten(), columns.flatten(), (times * self.shape[0], times * self.shape[1])
-            )
+            shape = (times * self.shape[0], times * self.shape[1])
+            self._repeated[times] = SparsePattern(rows.flatten(), columns.flatten(), shape)
         return self._repeated[times]
-
-    # -- Reductions of values [E, B] by row or column: without atomics, so the same bits in every run ----------------
 
     def row_max(self, values: Tensor) -> Tensor:
         """The largest value of each row, `[R, B]`; every row must have an entry."""
@@ -131,24 +106,17 @@ class SparsePattern:
         if dtype not in self._sum_matrices:
             count = len(self.order)
             ones = torch.ones(count, dtype=dtype)
-            starts_and_entries = ((self.row_starts, torch.arange(count)), (self.column_starts, self.column_order))
-            first, second = (
-                _csr_tensor(_compact(starts, entries, count), ones, (len(starts) - 1, count))
-                for starts, entries in starts_and_entries
-            )
-            self._sum_matrices[dtype] = first, second
+            by_row = _compact(self.row_starts, torch.arange(count), count)
+            by_column = _compact(self.column_starts, self.column_order, count)
+            row_matrix = _csr_tensor(by_row, ones, (self.shape[0], count))
+            self._sum_matrices[dtype] = row_matrix, _csr_tensor(by_column, ones, (self.shape[1], count))
         return self._sum_matrices[dtype]
 
 
 class SparseMatrix:
-    """A sparse matrix M `[R, C]`; `matrix(x)` is the product M x, differentiable in x and in the entries.
+    """A sparse matrix M `[R, C]` with `values [E]` in the order of the pattern.
 
-    Parameters
-    ----------
-    pattern : SparsePattern
-        The positions of the entries.
-    values : Tensor
-        The entries in the order of the pattern, `[E]`.
+    `matrix(x)` is the product M x, differentiable in x and in the entries.
     """
 
     def __init__(self, pattern: SparsePattern, values: Tensor) -> None:
@@ -172,12 +140,13 @@ class SparseMatrix:
     @cached_property
     def csr(self) -> Tensor:
         """The matrix as a torch CSR tensor."""
-        return self.pattern.csr(self.values.detach())
+        return _csr_tensor(self.pattern._csr, self.values.detach(), self.shape)
 
     @cached_property
     def transposed_csr(self) -> Tensor:
         """The transposed matrix as a torch CSR tensor."""
-        return self.pattern.transposed_csr(self.values.detach())
+        values = self.values.detach()[self.pattern.column_order]
+        return _csr_tensor(self.pattern._transposed_csr, values, self.shape[::-1])
 
     def with_values(self, values: Tensor) -> SparseMatrix:
         """The matrix with other entries `[E]` at the same positions."""
@@ -189,13 +158,10 @@ class SparseMatrix:
 
     def __call__(self, x: Tensor) -> Tensor:
         """M x for `[C, B]`, or M x[q] for each q of `[Q, C, B]`."""
-        product: Tensor = _Product.apply(self.values, x, self)  # type: ignore[no-untyped-call]
-        return product
-
-    # -- On a CPU, without autograd, into preallocated memory --------------------------------------------------------
+        return _Product.apply(self.values, x, self)  # type: ignore[no-any-return, no-untyped-call]
 
     def multiply(self, x: Tensor, bias: Tensor, out: Tensor) -> None:
-        """out ← M x + bias, from `[C, B]` and `[B]`; with an empty bias, out ← out + M x."""
+        """out ← M x + bias on a CPU, from `[C, B]` and `[B]`, without autograd; with an empty bias, out ← out + M x."""
         _multiply(self.pattern._arrays[0], self.values, x, bias, out)
 
     def multiply_transposed(self, x: Tensor, out: Tensor) -> None:
@@ -227,8 +193,7 @@ def normalized_adjacency(
         edge_weight = torch.ones(edge_index.shape[1], device=edge_index.device)
     index, weight = add_remaining_self_loops(edge_index, edge_weight.to(dtype), 1.0, num_nodes)
     source, target = index
-    degree = torch.zeros(num_nodes, dtype=dtype, device=index.device).scatter_add(0, target, weight)
-    root = degree.pow(-0.5)
+    root = torch.zeros(num_nodes, dtype=dtype, device=index.device).scatter_add(0, target, weight).pow(-0.5)
     root = root.masked_fill(root == torch.inf, 0)
     return SparseMatrix.from_edges(index, root[source] * weight * root[target], num_nodes)
 
@@ -287,8 +252,7 @@ def _sampled_product(matrix: Tensor, left: Tensor, right: Tensor) -> Tensor:
     if missing and not left.is_cuda:
         # Zeros up to the width of a vector register: without them MKL takes ten times as long.
         left, right = pad(left, (0, missing)), pad(right, (0, missing))
-    product: Tensor = torch.sparse.sampled_addmm(matrix, left, right.t(), beta=0.0).values()
-    return product
+    return torch.sparse.sampled_addmm(matrix, left, right.t(), beta=0.0).values()  # type: ignore[no-any-return]
 
 
 def _side_by_side(x: Tensor) -> Tensor:
@@ -314,8 +278,7 @@ def _csr_tensor(rows: tuple[Tensor, Tensor], values: Tensor, shape: tuple[int, i
 
 def _segment_reduce(values: Tensor, reduction: str, starts: Tensor) -> Tensor:
     # `unsafe` skips a check that would wait for the device.
-    result: Tensor = torch.segment_reduce(values, reduction, offsets=starts, axis=0, unsafe=True)
-    return result
+    return torch.segment_reduce(values, reduction, offsets=starts, axis=0, unsafe=True)
 
 
 @contextmanager
@@ -329,9 +292,8 @@ def without_sparse_warnings() -> Iterator[None]:
 
 
 def _multiply(rows: tuple[Array, Array], values: Tensor, x: Tensor, bias: Tensor, out: Tensor) -> None:
-    work = values.numel() * x.shape[1]
     arrays = (tensor.detach().numpy() for tensor in (values, x, bias, out))
-    on_threads_that_pay(work, _multiply_loop, *rows, *arrays)
+    on_threads_that_pay(values.numel() * x.shape[1], _multiply_loop, *rows, *arrays)
 
 
 @njit(parallel=True, fastmath={"contract", "reassoc", "nsz"}, cache=True)

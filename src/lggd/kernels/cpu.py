@@ -5,7 +5,6 @@ Each row is written by one thread and summed in a fixed order, so results do not
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from lggd.graph.csr import on_threads_that_pay
 from lggd.kernels.field import Field, Gradients
-from lggd.kernels.loops import LARGEST, POWERS, SQUARES, SUM, compiled, find_largest
+from lggd.kernels.loops import LARGEST, SUM, compiled, find_largest, reduction_of
 
 Array = NDArray[Any]
 Operation = TypeVar("Operation", bound=Callable[..., Any])
@@ -37,7 +36,7 @@ def _on_threads_that_pay(operation: Operation) -> Operation:
 def norm(field: Field, f: Tensor) -> Tensor:
     """‖∇⁻_w f‖_p, `[N, C]`."""
     out = torch.empty_like(f)
-    compiled(_reduction(field.p)).norm(field.p, *_rows(field), f.numpy(), out.numpy())
+    compiled(reduction_of(field.p)).norm(field.p, *_rows(field), f.numpy(), out.numpy())
     return out
 
 
@@ -46,11 +45,10 @@ def stage(
     field: Field, y: Tensor, terms: Sequence[Tensor], targets: Sequence[Tensor], factors: Sequence[Sequence[float]]
 ) -> None:
     """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). Targets may be terms, but not y."""
-    numbers = np.array(factors, y.numpy().dtype)
     boundary_mask = _NO_BOUNDARY if field.boundary_mask is None else field.boundary_mask.numpy()
-    compiled(_reduction(field.p)).stage(
+    compiled(reduction_of(field.p)).stage(
         field.p, *_rows(field), field.rho.numpy(), boundary_mask, y.numpy(),
-        _three(terms), _three(targets), numbers,
+        _three(terms), _three(targets), np.array(factors, y.numpy().dtype),
     )  # fmt: skip
 
 
@@ -59,8 +57,7 @@ def vjp(
     field: Field, y: Tensor, terms: Sequence[Tensor], coefficients: Sequence[float], needs_rho: bool, needs_root: bool
 ) -> Gradients:
     """κᵀ ∂F/∂(y, ρ, √w) at y, with the cotangent κ = Σ_r coefficients[r] · terms[r]."""
-    reduction, (nodes, columns) = _reduction(field.p), y.shape
-    rho = field.rho
+    reduction, rho, (nodes, columns) = reduction_of(field.p), field.rho, y.shape
     by_group = (nodes, rho.shape[1], columns // rho.shape[1])
     cotangent = terms[0] * coefficients[0]
     for term, coefficient in zip(terms[1:], coefficients[1:], strict=True):
@@ -87,8 +84,8 @@ def vjp(
     grad_y = torch.empty_like(y)
     compiled(reduction).vjp(
         field.p, *_rows(field), *_columns(field),
-        y.numpy(), downstream.numpy(), norms.numpy(), argmax.numpy(), grad_y.numpy(), grad_root.numpy(), one_pass,
-        field.csr.symmetric,
+        y.numpy(), downstream.numpy(), norms.numpy(), argmax.numpy(), grad_y.numpy(), grad_root.numpy(),
+        one_pass, field.csr.symmetric,
     )  # fmt: skip
     grad_rho = downstream.mul_(norms).reshape(by_group).sum(2).div_(rho) if needs_rho else None
     return grad_y, grad_rho, grad_root if needs_root else None
@@ -104,19 +101,11 @@ _NO_BOUNDARY = np.empty((0, 0), np.bool_)
 _UNIT = {dtype: torch.ones((1, 1), dtype=dtype).numpy() for dtype in (torch.float32, torch.float64)}
 
 
-def _reduction(p: float) -> int:
-    return SUM if p == 1 else SQUARES if p == 2 else LARGEST if math.isinf(p) else POWERS
-
-
 def _rows(field: Field) -> tuple[Array, Array, Array, int]:
-    """Row pointers, neighbours, √w `[E, G]` and the stride of its rows.
-
-    Unit weights are a single 1 read with stride 0: no memory, no bandwidth, and the same compiled kernel.
-    """
-    csr = field.csr
-    if field.root_weight is None:
-        return csr.indptr.numpy(), csr.indices.numpy(), _UNIT[field.rho.dtype], 0
-    return csr.indptr.numpy(), csr.indices.numpy(), field.root_weight.contiguous().numpy(), 1
+    """Row pointers, neighbours, √w `[E, G]` and the stride of its rows."""
+    # Unit weights are a single 1 read with stride 0: no memory, no bandwidth, and the same compiled kernel.
+    root = (_UNIT[field.rho.dtype], 0) if field.root_weight is None else (field.root_weight.contiguous().numpy(), 1)
+    return field.csr.indptr.numpy(), field.csr.indices.numpy(), *root
 
 
 def _columns(field: Field) -> tuple[Array, Array, Array]:

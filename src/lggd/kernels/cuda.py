@@ -19,7 +19,7 @@ from torch import Tensor
 from lggd.graph.csr import CSR
 from lggd.kernels import tiles
 from lggd.kernels.field import Field, Gradients
-from lggd.kernels.loops import LARGEST, POWERS, SQUARES, SUM
+from lggd.kernels.loops import LARGEST, SUM, reduction_of
 
 Operation = TypeVar("Operation", bound=Callable[..., Any])
 
@@ -49,7 +49,7 @@ def _on_device_of_state(operation: Operation) -> Operation:
 def norm(field: Field, f: Tensor) -> Tensor:
     """‖∇⁻_w f‖_p, `[N, C]`."""
     out = torch.empty_like(f)
-    _evaluate(field, f, [f], [out], (), targets=0)
+    _evaluate(field, f, [f], [out], ())
     return out
 
 
@@ -58,7 +58,7 @@ def stage(
     field: Field, y: Tensor, terms: Sequence[Tensor], targets: Sequence[Tensor], factors: Sequence[Sequence[float]]
 ) -> None:
     """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). Targets may be terms, but not y."""
-    _evaluate(field, y, terms, targets, tuple(x for row in factors for x in row), len(targets))
+    _evaluate(field, y, terms, targets, tuple(x for row in factors for x in row))
 
 
 @_on_device_of_state
@@ -66,7 +66,7 @@ def vjp(
     field: Field, y: Tensor, terms: Sequence[Tensor], coefficients: Sequence[float], needs_rho: bool, needs_root: bool
 ) -> Gradients:
     """κᵀ ∂F/∂(y, ρ, √w) at y, with the cotangent κ = Σ_r coefficients[r] · terms[r]."""
-    reduction, numbers = _reduction(field.p), _numbers(field.p, (), y.dtype, y.device)
+    reduction, numbers = reduction_of(field.p), _numbers(field.p, (), y.dtype, y.device)
     csr, (nodes, width) = field.csr, y.shape
     downstream = _scaled_cotangent(field, terms, coefficients)
     # Arrays that a reduction does not need are never read: any tensor can be passed instead.
@@ -87,24 +87,15 @@ def vjp(
             nodes, width // tile.vector, groups, span,
             reduction, weights, field.symmetric, csr.symmetric, tile.index, tile.vector, constant, **tile.sizes,
         )  # fmt: skip
-    grad_root = None
-    if needs_root:
-        grad_root = _root_vjp(field, y, downstream, norms, argmax)
-    grad_rho = None
-    if needs_rho:
-        rho = field.rho
-        grad_rho = downstream.mul_(norms).view(nodes, rho.shape[1], -1).sum(2).div_(rho)
+    grad_root, rho = _root_vjp(field, y, downstream, norms, argmax) if needs_root else None, field.rho
+    grad_rho = downstream.mul_(norms).view(nodes, rho.shape[1], -1).sum(2).div_(rho) if needs_rho else None
     return grad_y, grad_rho, grad_root
 
 
 def _evaluate(
-    field: Field,
-    y: Tensor,
-    terms: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    factors: tuple[float, ...],
-    targets: int,
+    field: Field, y: Tensor, terms: Sequence[Tensor], outputs: Sequence[Tensor], factors: tuple[float, ...]
 ) -> None:
+    """The sums of a stage; without factors, the norm."""
     csr, (nodes, width) = field.csr, y.shape
     if not nodes or not width:
         return
@@ -117,7 +108,7 @@ def _evaluate(
         y if field.boundary_mask is None else field.boundary_mask.view(torch.uint8),
         csr.indptr, csr.indices, root, _numbers(field.p, factors, y.dtype, y.device),
         nodes, width // tile.vector, groups, span, rho_groups, rho_span,
-        _reduction(field.p), weights, len(terms), targets, field.boundary_mask is not None,
+        reduction_of(field.p), weights, len(terms), len(outputs) if factors else 0, field.boundary_mask is not None,
         tile.index, tile.vector, constant, rho_constant, **tile.sizes,
     )  # fmt: skip
 
@@ -167,13 +158,9 @@ def _root_vjp(field: Field, y: Tensor, downstream: Tensor, norms: Tensor, argmax
         tiles.root_kernel[(triton.cdiv(csr.num_edges, edges), groups)](
             y, downstream, norms, argmax, csr.rows, csr.indices, root,
             _numbers(field.p, (), y.dtype, y.device), grad, csr.num_edges, width, groups, span,
-            _reduction(field.p), weights, columns, edges,
+            reduction_of(field.p), weights, columns, edges,
         )  # fmt: skip
     return grad
-
-
-def _reduction(p: float) -> int:
-    return SUM if p == 1 else SQUARES if p == 2 else LARGEST if math.isinf(p) else POWERS
 
 
 def _weights(field: Field) -> tuple[Tensor, int, int]:

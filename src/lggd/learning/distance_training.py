@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -24,20 +24,18 @@ class DistanceTraining:
     """
 
     def __init__(self, networks: Networks, x: Any, equation: Equation, flow: Flow, num_classes: int) -> None:
-        self.networks, self.x, self.equation, self.flow = networks, x, equation, flow
-        self.num_classes = num_classes
-        self.generators = networks.generators
+        self.networks, self.x, self.equation, self.flow, self.num_classes = networks, x, equation, flow, num_classes
+        self.generators, self.random_state = networks.generators, networks.random_state
+        self.load_random_state = networks.load_random_state
         self._boundary: tuple[Targets, Tensor] | None = None
 
     def parameters(self) -> list[StackedParameter]:
         return [*self.networks.parameters(), *self.equation.parameters()]
 
     def optimizer(self, optimizations: Sequence[Optimization]) -> GroupedAdam:
-        """Adam with the settings of each problem."""
         return GroupedAdam(self.parameters(), optimizations)
 
     def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
-        """Backpropagates the losses and returns them, `[Q]`."""
         if self._boundary is None or self._boundary[0] is not targets:
             self._boundary = targets, boundary_mask(targets.labels.t(), self.num_classes)
         start = self.networks(self.x, training=True).abs()
@@ -46,19 +44,12 @@ class DistanceTraining:
         return losses.detach()
 
     def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, None]:
-        """The losses `[Q]` of the distances to the nodes of the last training step."""
         return targets.losses(-self.distances(), nodes_first=True), None
 
     def distances(self) -> Tensor:
         """The distances in the current state, `[M, N, Q, K]`, 0 on the nodes of the last training step."""
         start = self.networks(self.x, training=False, training_follows=True).abs()
         return self.flow(self.equation, start, None if self._boundary is None else self._boundary[1])
-
-    def random_state(self) -> dict[str, Tensor]:
-        return self.networks.random_state()
-
-    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        self.networks.load_random_state(state)
 
 
 def boundary_mask(labels: Tensor, num_classes: int) -> Tensor:

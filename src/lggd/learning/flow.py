@@ -43,11 +43,6 @@ class Flow:
         self.step, self.may_overshoot = choose_step(scheme, largest)
         self.plan = make_plan(scheme, check_times(times), self.step)
 
-    @property
-    def evaluations(self) -> int:
-        """Passes over the edges per call."""
-        return self.plan.evaluations
-
     def __call__(self, equation: Equation, start: Tensor, boundary_mask: Tensor | None = None) -> Tensor:
         """From `start [N, R·Q, K]`, with f = 0 on the `boundary_mask` of that shape, to `[M, N, R·Q, K]`, M horizons.
 
@@ -75,11 +70,9 @@ class Flow:
         """ρ and √w in the order of the rows, with the columns of each `problem` where they differ."""
         if problem is not None and rho.shape[1] > 1:
             rho = rho.index_select(1, problem)
-        if root is None:
-            return self.layout.into_rows(rho), None
-        if problem is not None and root.shape[1] > 1:
+        if problem is not None and root is not None and root.shape[1] > 1:
             root = root.index_select(1, problem)
-        return self.layout.into_rows(rho), self.layout.edges_into_rows(root)
+        return self.layout.into_rows(rho), None if root is None else self.layout.edges_into_rows(root)
 
     def _advance(
         self, plan: Plan, state: Tensor, rho: Tensor, root: Tensor | None, boundary_mask: Tensor | None, symmetric: bool

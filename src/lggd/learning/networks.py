@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +15,10 @@ from torch.nn import functional
 
 from lggd.errors import InputError
 from lggd.graph import Graph
-from lggd.learning.module_copies import ModuleCopies, ModuleInputs
 from lggd.learning.node_features import NodeFeatures, check_node_features, propagate, read_node_features
 from lggd.learning.stacked_mlps import StackedMLPs
 from lggd.training.randomness import LEVELS
-from lggd.training.stacked_parameters import StackedParameter
+from lggd.training.stacked_parameters import SeededModules
 from lggd.validation import check_choice, check_int, check_real
 
 
@@ -38,46 +39,51 @@ class Activation(StrEnum):
     def function(self) -> Callable[[Tensor], Tensor]:
         """The torch function."""
         in_torch = self in (Activation.RELU, Activation.TANH)
-        function: Callable[[Tensor], Tensor] = getattr(torch if in_torch else functional, self.value)
-        return function
+        return getattr(torch if in_torch else functional, self.value)  # type: ignore[no-any-return]
 
 
-class Networks(Protocol):
-    """Q networks behind φ₀ that are evaluated together."""
+class _MLPSettings:
+    """What MLP and PropagatedMLP share."""
 
-    @property
-    def generators(self) -> Sequence[torch.Generator] | None:
-        """All those that they draw random numbers from; None where they are unknown."""
+    hidden: tuple[int, ...]
+    dropout: float
+    activation: Activation
+    zeros: int
+    input_dropout: float = 0.0
 
-    def parameters(self) -> list[StackedParameter]:
-        """All tensors that training changes."""
+    def __post_init__(self) -> None:
+        if not isinstance(self.hidden, tuple) or not all(isinstance(size, int) and size > 0 for size in self.hidden):
+            raise InputError("hidden", "be a tuple of positive sizes such as (512, 128)", repr(self.hidden))
+        check_choice("activation", self.activation, [activation.value for activation in Activation])
+        check_int("zeros", self.zeros, minimum=0)
+        for name in ("dropout", "input_dropout"):
+            # At higher rates, rounding to levels would keep nothing.
+            rule, rate = "lie in [0, 1)", getattr(self, name)
+            check_real(name, rate, 0, 1 - 1 / LEVELS, closed="left", rule=rule, remedy="Use 0 for none.")
 
-    def __call__(self, x: Any, training: bool, training_follows: bool = False) -> Tensor:
-        """The outputs `[N, Q, K]`, with dropout if `training`.
-
-        `training_follows` promises that a training step with the same parameters comes next, which may reuse work.
-        """
-
-    def part(self, problems: slice) -> Networks:
-        """The networks of some problems, sharing no parameters with these."""
-
-    def random_state(self) -> dict[str, Tensor]:
-        """The states of the random number generators."""
-
-    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restores the states of the random number generators."""
+    def networks(
+        self,
+        x: NodeFeatures,
+        num_classes: int,
+        generators: Sequence[torch.Generator],
+        dropout: Sequence[float] | None = None,
+    ) -> StackedMLPs:
+        """One network per generator, initialised from it; `dropout` holds their rates where these differ."""
+        sizes = (x.shape[1], *self.hidden, num_classes)
+        rates = self.dropout if dropout is None else dropout
+        return StackedMLPs(sizes, rates, Activation(self.activation).function, generators, self.input_dropout)
 
 
 @dataclass(frozen=True)
-class MLP:
+class MLP(_MLPSettings):
     """An MLP on node features as initial condition: φ₀ = |MLP(x)|.
 
     Parameters
     ----------
     hidden : tuple of int
         Sizes of the hidden layers, each followed by the activation and by dropout.
-    dropout : float
-        Dropout rate of the hidden layers, in [0, 1).
+    dropout, input_dropout : float
+        Dropout rates of the hidden layers and of the entries of x, in [0, 1).
     activation : Activation
         Activation of the hidden layers.
     normalize : bool
@@ -85,8 +91,6 @@ class MLP:
     zeros : int
         Number of zero columns appended to x, as the paper's appendix suggests. They affect a plain MLP only through the
         smaller scale of its initial weights.
-    input_dropout : float
-        Dropout rate of the entries of x, in [0, 1).
 
     Examples
     --------
@@ -103,47 +107,25 @@ class MLP:
     zeros: int = 0
     input_dropout: float = 0.0
 
-    def __post_init__(self) -> None:
-        _check_layers(self)
-        _check_dropout("input_dropout", self.input_dropout)
-
     def node_features(self, data: Any, graph: Graph) -> NodeFeatures:
         """The input of the networks."""
         return read_node_features(data, self.normalize, self.zeros)
 
-    def networks(
-        self,
-        x: NodeFeatures,
-        num_classes: int,
-        generators: Sequence[torch.Generator],
-        dropout: Sequence[float] | None = None,
-    ) -> StackedMLPs:
-        """One network per generator, initialised from it; `dropout` holds their rates where these differ."""
-        sizes = (x.shape[1], *self.hidden, num_classes)
-        rates = self.dropout if dropout is None else dropout
-        return StackedMLPs(sizes, rates, Activation(self.activation).function, generators, self.input_dropout)
-
 
 @dataclass(frozen=True)
-class PropagatedMLP:
+class PropagatedMLP(_MLPSettings):
     """An MLP on node features and those of the neighbourhood: φ₀ = |MLP([x, Âx, Â²x, …])|. Not in the paper.
 
     Â is the normalised adjacency with self-loops of a GCN.
 
     Parameters
     ----------
-    hidden : tuple of int
-        Sizes of the hidden layers, each followed by the activation and by dropout.
-    dropout : float
-        Dropout rate of the hidden layers, in [0, 1).
+    hidden, dropout, activation, zeros
+        As for `MLP`.
     hops : int
         The largest power of Â.
-    activation : Activation
-        Activation of the hidden layers.
     normalize : bool
         Whether each row of each block is scaled to unit length.
-    zeros : int
-        Number of zero columns appended to x.
     pagerank : float, optional
         Restart probability of a personalised PageRank, which adds a block of farther nodes.
 
@@ -162,7 +144,7 @@ class PropagatedMLP:
     pagerank: float | None = None
 
     def __post_init__(self) -> None:
-        _check_layers(self)
+        super().__post_init__()
         if self.pagerank is not None:
             check_real("pagerank", self.pagerank, 0, 1, closed="neither", rule="lie between 0 and 1, or be None")
         check_int("hops", self.hops, minimum=1, remedy="MLP() uses no neighbours.")
@@ -176,16 +158,6 @@ class PropagatedMLP:
     def num_blocks(self) -> int:
         """The number of blocks x, Âx, …"""
         return self.hops + 1 + (self.pagerank is not None)
-
-    def networks(
-        self,
-        x: NodeFeatures,
-        num_classes: int,
-        generators: Sequence[torch.Generator],
-        dropout: Sequence[float] | None = None,
-    ) -> StackedMLPs:
-        """One network per generator, initialised from it; `dropout` holds their rates where these differ."""
-        return MLP(self.hidden, self.dropout, self.activation).networks(x, num_classes, generators, dropout)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,14 +175,55 @@ class FromModule:
         return ModuleCopies(self.module, x, num_classes, generators)
 
 
-def _check_layers(choice: MLP | PropagatedMLP) -> None:
-    if not isinstance(choice.hidden, tuple) or not all(isinstance(size, int) and size > 0 for size in choice.hidden):
-        raise InputError("hidden", "be a tuple of positive sizes such as (512, 128)", repr(choice.hidden))
-    check_choice("activation", choice.activation, [activation.value for activation in Activation])
-    check_int("zeros", choice.zeros, minimum=0)
-    _check_dropout("dropout", choice.dropout)
+@dataclass(frozen=True, eq=False)
+class ModuleInputs:
+    """Node features and edges as a user's module takes them."""
+
+    x: Tensor
+    edge_index: Tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.x.shape)
 
 
-def _check_dropout(name: str, rate: float) -> None:
-    # At higher rates, rounding to levels would keep nothing.
-    check_real(name, rate, 0, 1 - 1 / LEVELS, closed="left", rule="lie in [0, 1)", remedy="Use 0 for none.")
+class ModuleCopies(SeededModules):
+    """Q copies of a module, each trained from the module's current parameters."""
+
+    def __init__(
+        self, module: nn.Module, inputs: ModuleInputs, num_classes: int, generators: Sequence[torch.Generator]
+    ) -> None:
+        device = inputs.x.device
+        modules = [copy.deepcopy(module).to(device) for _ in generators]
+        super().__init__(modules, [generator.initial_seed() for generator in generators], device)
+        self._takes_edges = _takes_edges(module.forward)
+        # A first call checks the output and initialises lazy layers.
+        with torch.no_grad():
+            width = self(inputs, training=False).shape[2]
+        if width != num_classes:
+            rule = f"return one value for each of the {num_classes} classes"
+            raise InputError("initial", rule, f"{width} per node")
+
+    def part(self, problems: slice) -> ModuleCopies:
+        part = copy.copy(self)
+        part.modules, part._random = copy.deepcopy(self.modules[problems]), copy.deepcopy(self._random[problems])
+        return part
+
+    def __call__(self, x: ModuleInputs, training: bool, training_follows: bool = False) -> Tensor:
+        inputs = (x.x, x.edge_index) if self._takes_edges else (x.x,)
+        outputs = [self.call(q, *inputs, training=training) for q in range(len(self.modules))]
+        if outputs[0].dim() != 2 or outputs[0].shape[0] != x.shape[0]:
+            raise InputError("initial", "return one row per node, [N, K]", f"shape {list(outputs[0].shape)}")
+        return torch.stack(outputs, 1)
+
+
+# Q networks behind φ₀ that are evaluated together.
+Networks = StackedMLPs | ModuleCopies
+
+
+def _takes_edges(forward: Callable[..., Any]) -> bool:
+    """Whether it requires two positional arguments, or accepts a second one named `edge_index`."""
+    parameters = inspect.signature(forward).parameters.values()
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in positional if p.default is p.empty]
+    return len(required) == 2 or (len(positional) >= 2 and positional[1].name == "edge_index")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,25 +22,9 @@ from lggd.validation import check_finite
 SPARSE_BELOW = 0.05
 
 
-class NodeFeatures(Protocol):
-    """A matrix X `[N, F]`. `multiply` and `vjp` serve one network on a CPU, without autograd."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def matmul(self, weight: Tensor) -> Tensor:
-        """X · weight: `[F, M]` → `[N, M]` or `[Q, F, M]` → `[Q, N, M]`, differentiable in the weight."""
-
-    def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, workspace: Workspace) -> None:
-        """out ← X · weight + bias, from `[F, M]` and `[M]`."""
-
-    def vjp(self, grad: Tensor, out: Tensor, workspace: Workspace) -> None:
-        """out ← Xᵀ · grad: the gradient for the weight from that for the product, `[N, M]`."""
-
-
 @dataclass(frozen=True, eq=False)
 class DenseFeatures:
-    """X as a dense tensor."""
+    """X `[N, F]` as a dense tensor. `multiply` and `vjp` serve one network on a CPU, without autograd."""
 
     x: Tensor
 
@@ -63,6 +46,7 @@ class DenseFeatures:
         return DenseFeatures(self.x * factor[:, None])
 
     def matmul(self, weight: Tensor) -> Tensor:
+        """X · weight: `[F, M]` → `[N, M]` or `[Q, F, M]` → `[Q, N, M]`, differentiable in the weight."""
         if weight.dim() == 2:
             return self.x @ weight
         return torch.bmm(self.x.expand(len(weight), -1, -1), weight)
@@ -72,15 +56,17 @@ class DenseFeatures:
         return torch.bmm(values.view(-1, *self.x.shape), weight)
 
     def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, workspace: Workspace) -> None:
+        """out ← X · weight + bias, from `[F, M]` and `[M]`."""
         torch.addmm(bias, self.x, weight, out=out)
 
     def vjp(self, grad: Tensor, out: Tensor, workspace: Workspace) -> None:
+        """out ← Xᵀ · grad: the gradient for the weight from that for the product, `[N, M]`."""
         torch.mm(self.x.t(), grad, out=out)
 
 
 @dataclass(frozen=True, eq=False)
 class SparseFeatures:
-    """X as a sparse matrix."""
+    """X as a sparse matrix; see `DenseFeatures`. Input dropout applies to the entries stored: zeros stay zeros."""
 
     matrix: SparseMatrix
 
@@ -90,22 +76,18 @@ class SparseFeatures:
 
     @property
     def values(self) -> Tensor:
-        """The entries that input dropout applies to, `[E]`: zeros stay zeros."""
         return self.matrix.values
 
     def with_values(self, values: Tensor) -> SparseFeatures:
-        """X with other entries `[E]`."""
         return SparseFeatures(self.matrix.with_values(values))
 
     def scale_rows(self, factor: Tensor) -> SparseFeatures:
-        """X with each row multiplied by its factor, `[N]`."""
         return SparseFeatures(self.matrix.scale_rows(factor))
 
     def matmul(self, weight: Tensor) -> Tensor:
         return self.matrix(weight) if weight.dim() == 2 else matmul_side_by_side(self, weight)
 
     def matmul_each(self, values: Tensor, weight: Tensor) -> Tensor:
-        """The product of each network, with separate entries `[Q, E]`: `[Q, F, M]` → `[Q, N, M]`."""
         return torch.stack([self.matrix.with_values(entries)(w) for entries, w in zip(values, weight, strict=True)])
 
     def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, workspace: Workspace) -> None:
@@ -129,12 +111,8 @@ def check_node_features(data: Any) -> Tensor:
     """Returns `data.x` as float32, dense or sparse, if it is finite and has one row per node."""
     x = getattr(data, "x", None)
     if not isinstance(x, Tensor):
-        raise InputTypeError(
-            "data.x",
-            "be a tensor of node features [N, F]",
-            type(x).__name__,
-            "GGD() works without node features; or use an identity matrix.",
-        )
+        remedy = "GGD() works without node features; or use an identity matrix."
+        raise InputTypeError("data.x", "be a tensor of node features [N, F]", type(x).__name__, remedy)
     if x.dim() != 2 or x.shape[0] != data.num_nodes or x.shape[1] == 0:
         raise InputError("data.x", f"have shape [{data.num_nodes}, F], one row per node", list(x.shape))
     if x.dtype.is_complex:
@@ -145,15 +123,10 @@ def check_node_features(data: Any) -> Tensor:
 
 
 def read_node_features(data: Any, normalize: bool, zeros: int = 0) -> StoredFeatures:
-    """`data.x`, stored as sparse where most entries are 0; `normalize` scales rows to unit length.
-
-    `zeros` appends that many columns of 0.
-    """
+    """`data.x` with `zeros` columns of 0, sparse where most entries are 0; `normalize` scales rows to unit length."""
     x = check_node_features(data)
     if x.layout == torch.strided and int(x.count_nonzero()) >= SPARSE_BELOW * x.numel():
-        if normalize:
-            x = normalize_rows(x)
-        return DenseFeatures(pad(x, (0, zeros)))
+        return DenseFeatures(pad(normalize_rows(x) if normalize else x, (0, zeros)))
     coo = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
     (rows, columns), values = coo.indices(), coo.values()
     if normalize:
@@ -163,7 +136,7 @@ def read_node_features(data: Any, normalize: bool, zeros: int = 0) -> StoredFeat
 
 
 def stored(features: NodeFeatures) -> StoredFeatures:
-    """Returns the features if they are stored entry by entry, so that entries can be dropped."""
+    """The features, if they are stored entry by entry, so that entries can be dropped."""
     if not isinstance(features, StoredFeatures):
         raise TypeError(f"Input dropout needs features that are stored, got {type(features).__name__}.")
     return features
@@ -218,9 +191,8 @@ class PropagatedFeatures:
     @cached_property
     def last_hops(self) -> list[SparseMatrix]:
         """Â for the last of 1, 2, … hops, which also scales rows to unit length if `normalize`."""
-        if not self.normalize:
-            return [self.adjacency] * self.hops
-        return [self.adjacency.scale_rows(_inverse(norm)) for norm in self.row_norms[1 : self.hops + 1]]
+        norms = self.row_norms[1 : self.hops + 1] if self.normalize else []
+        return [self.adjacency.scale_rows(_inverse(norm)) for norm in norms] or [self.adjacency] * self.hops
 
     @cached_property
     def _pagerank_scale(self) -> Tensor:
@@ -232,16 +204,16 @@ class PropagatedFeatures:
         if weight.dim() == 3:
             return matmul_side_by_side(self, weight)
         first, *parts = weight.chunk(self.num_blocks)
-        blocks = [self.first_block.matmul(first)]
+        total = self.first_block.matmul(first)
         for hop, (part, last_hop) in enumerate(zip(parts, self.last_hops, strict=False)):
             block = self.base.matmul(part)
             for _ in range(hop):
                 block = self.adjacency(block)
-            blocks.append(last_hop(block))
-        if self.pagerank is not None:
-            start = self.base.matmul(parts[-1])
-            blocks.append(self._pagerank_scale * _personalized_pagerank(start, self.adjacency, self.pagerank))
-        return functools.reduce(torch.add, blocks)
+            total = total + last_hop(block)
+        if self.pagerank is None:
+            return total
+        start = self.base.matmul(parts[-1])
+        return total + self._pagerank_scale * _personalized_pagerank(start, self.adjacency, self.pagerank)
 
     def multiply(self, weight: Tensor, bias: Tensor, out: Tensor, workspace: Workspace) -> None:
         first, *parts = weight.chunk(self.num_blocks)
@@ -286,6 +258,9 @@ class PropagatedFeatures:
         return block
 
 
+NodeFeatures = StoredFeatures | PropagatedFeatures
+
+
 def propagate(
     base: StoredFeatures, graph: Graph, hops: int, normalize: bool, pagerank: float | None = None
 ) -> DenseFeatures | PropagatedFeatures:
@@ -296,20 +271,17 @@ def propagate(
     weight = graph.weight if graph.is_weighted else None
     # The graph's edges (i, j) are entries of A; PyG's edges point from j to i.
     adjacency = normalized_adjacency(graph.edge_index.flip(0), weight, graph.num_nodes)
-    if isinstance(base, SparseFeatures):
-        if pagerank is None or graph.device.type != "cuda":
-            return PropagatedFeatures(base, adjacency, hops, normalize, pagerank)
-        x = base.matrix.csr.to_dense()
-    else:
-        x = base.x
+    if isinstance(base, SparseFeatures) and (pagerank is None or graph.device.type != "cuda"):
+        return PropagatedFeatures(base, adjacency, hops, normalize, pagerank)
+    x = base.matrix.csr.to_dense() if isinstance(base, SparseFeatures) else base.x
     blocks = dense_blocks(x, adjacency, hops, pagerank)
     return DenseFeatures(torch.cat([normalize_rows(block) if normalize else block for block in blocks], 1))
 
 
 def dense_blocks(x: Tensor, adjacency: SparseMatrix, hops: int, pagerank: float | None) -> Iterator[Tensor]:
     """Yields X, ÂX, …, ΠX."""
+    yield x
     block = x
-    yield block
     for _ in range(hops):
         block = adjacency.csr @ block
         yield block

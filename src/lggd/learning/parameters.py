@@ -103,8 +103,8 @@ class Equation:
     def part(self, problems: slice) -> Equation:
         """The equation of some of the problems, with copies of their learned values."""
         other = copy.copy(self)
-        other.theta_nodes = None if self.theta_nodes is None else _copied(self.theta_nodes[problems])
-        other.theta_edges = None if self.theta_edges is None else _copied(self.theta_edges[problems])
+        for parameter in self.parameters():
+            setattr(other, parameter.name, parameter.value[problems].detach().clone().requires_grad_())
         return other
 
     def parameters(self) -> list[StackedParameter]:
@@ -114,9 +114,7 @@ class Equation:
 
     def rho(self) -> Tensor:
         """ρ by node: `[N, Q]`, or `[N, 1]` where all problems share it."""
-        if self.theta_nodes is None:
-            return self.base
-        return self.base * (2 * torch.sigmoid(self.theta_nodes)).t()
+        return self.base if self.theta_nodes is None else self.base * (2 * torch.sigmoid(self.theta_nodes)).t()
 
     def root_weight(self) -> Tensor | None:
         """√w along the graph's edges: `[E, Q]`, `[E, 1]` where all problems share it, None where it is 1."""
@@ -128,7 +126,3 @@ class Equation:
     def limits(self) -> tuple[Tensor, Tensor | None]:
         """The largest ρ `[N, 1]` and √w `[E, 1]` that training can reach."""
         return self.base * (1 if self.theta_nodes is None else 2), self.root
-
-
-def _copied(theta: Tensor) -> Tensor:
-    return theta.detach().clone().requires_grad_()

@@ -1,24 +1,30 @@
-"""MLPs of equal shape with stacked parameters: evaluated together, each initialised and trained as if alone."""
+"""MLPs of equal shape with stacked parameters, each initialised and trained as if alone.
+
+GPUs, and CPUs for small networks, evaluate them together. Otherwise a CPU evaluates one after the other, so that the
+values of one network stay in its cache.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from lggd.learning.node_features import NodeFeatures, stored
-from lggd.learning.sequential_mlps import DroppedInput, NetworkInput, SequentialMLPs, SharedInput, first_layer
 from lggd.learning.workspace import Workspace
 from lggd.training.randomness import (
     LEVELS,
+    SeededGenerators,
     draw_keep_mask,
     draw_random_bytes,
-    generator_states,
+    dropout_,
     keep_level,
-    load_generator_states,
     num_words,
     parameter_generators,
 )
@@ -27,9 +33,11 @@ from lggd.training.stacked_parameters import StackedParameter
 # Number of parameters and values per network from which a CPU evaluates networks one by one: together they would not
 # fit into the cache.
 SEQUENTIAL_FROM = 2**17
+# Products with fewer columns than this take longer than with exactly this many.
+MIN_COLUMNS = 16
 
 
-class StackedMLPs:
+class StackedMLPs(SeededGenerators):
     """Q MLPs with weights `[Q, in, out]` and biases `[Q, 1, out]`.
 
     `dropout` is the rate of all networks or of each; `input_dropout` that of the node features, for all.
@@ -61,22 +69,20 @@ class StackedMLPs:
     def _prepare(self) -> None:
         """Sets the attributes that are not learned."""
         self._workspace = Workspace()
-        self._saved_first_layer: tuple[NodeFeatures, tuple[int, int], Tensor] | None = None
+        self._saved_first_layer: tuple[tuple[NodeFeatures, int, int], Tensor] | None = None
         # Created on the device: nothing may be copied there while a CUDA graph is captured.
         self._levels = torch.tensor(self.levels, dtype=torch.int16, device=self.weights[0].device)
         self._factor = (LEVELS / self._levels)[:, None, None]
 
     def part(self, problems: slice) -> StackedMLPs:
-        """The networks of some problems, with copies of their parameters and generators."""
+        """The networks of some problems, sharing no parameters with these."""
         part = copy.copy(self)
         part.levels = self.levels[problems]
         part.generators = [torch.Generator(original.device) for original in self.generators[problems]]
         for generator, original in zip(part.generators, self.generators[problems], strict=True):
             generator.set_state(original.get_state())
-        part.weights, part.biases = (
-            [value.detach()[problems].clone().requires_grad_() for value in values]
-            for values in (self.weights, self.biases)
-        )
+        part.weights = [value.detach()[problems].clone().requires_grad_() for value in self.weights]
+        part.biases = [value.detach()[problems].clone().requires_grad_() for value in self.biases]
         part._prepare()
         return part
 
@@ -85,7 +91,10 @@ class StackedMLPs:
         return weights + [StackedParameter(f"bias.{k}", value) for k, value in enumerate(self.biases)]
 
     def __call__(self, x: NodeFeatures, training: bool, training_follows: bool = False) -> Tensor:
-        """The outputs `[N, Q, K]`; see `Networks`."""
+        """The outputs `[N, Q, K]`, with dropout if `training`.
+
+        `training_follows` promises that a training step with the same parameters comes next, which may reuse work.
+        """
         size = sum((weight.shape[1] + x.shape[0]) * weight.shape[2] for weight in self.weights)
         if self.input_level < LEVELS:
             size += stored(x).values.numel()
@@ -119,42 +128,135 @@ class StackedMLPs:
 
     def _sequential(self, x: NodeFeatures, training: bool, training_follows: bool) -> Tensor:
         """The outputs `[Q, N, K]`, one network at a time, in memory that is reused in the next epoch."""
-        inputs: NetworkInput
-        if training and self.input_level < LEVELS:
-            inputs = self._drop_input(x)
-            first = first_layer(inputs, self.weights[0], self.biases[0], self._workspace)
+        dropping_input = training and self.input_level < LEVELS
+        inputs = self._dropped_inputs(x) if dropping_input else lambda q: x
+        # Without input dropout, the training step after a validation reuses its first layer.
+        state = (x, self.weights[0]._version, self.biases[0]._version)
+        saved, self._saved_first_layer = self._saved_first_layer, None
+        if not dropping_input and saved is not None and saved[0][0] is x and saved[0][1:] == state[1:]:
+            first = saved[1]
         else:
-            inputs = SharedInput(x)
-            first = self._first_layer(inputs, training_follows and self.input_level == LEVELS)
-        levels = self.levels if training and min(self.levels) < LEVELS else None
-        mlps = SequentialMLPs(inputs, self.activation, levels, self.generators, self._workspace)
-        outputs = mlps(first, self.weights, self.biases)
+            weight, bias = self.weights[0].detach(), self.biases[0].detach()
+            first = self._workspace.empty((len(weight), x.shape[0], weight.shape[2]), weight.dtype)
+            for q, out in enumerate(first):
+                inputs(q).multiply(weight[q], bias[q, 0], out, self._workspace)
+        if training_follows and self.input_level == LEVELS:
+            self._saved_first_layer = state, first
+        levels = self.levels if training else [LEVELS] * len(self.levels)
+        evaluation = _Evaluation(inputs, self.activation, levels, self.generators, self._workspace)
+        saving = torch.is_grad_enabled()
+        outputs: Tensor = _Forward.apply(evaluation, saving, first, *self.weights, *self.biases)  # type: ignore[no-untyped-call]
         if not training and not training_follows:
             self._workspace.release()
         return outputs
 
-    def _drop_input(self, x: NodeFeatures) -> DroppedInput:
-        features = stored(x)
-        shape = (len(self.generators), num_words(features.values.numel()))
-        random_bytes = self._workspace.empty(shape, torch.int64)
+    def _dropped_inputs(self, x: NodeFeatures) -> Callable[[int], NodeFeatures]:
+        """The input of network q with dropout, computed at each call: its random bytes take a quarter of its memory."""
+        features, workspace, level = stored(x), self._workspace, self.input_level
+        random_bytes = workspace.empty((len(self.generators), num_words(features.values.numel())), torch.int64)
         for row, generator in zip(random_bytes, self.generators, strict=True):
             draw_random_bytes(row, generator)
-        return DroppedInput(features, self.input_level, random_bytes, self._workspace)
 
-    def _first_layer(self, inputs: SharedInput, save: bool) -> Tensor:
-        """The first layer before activation. Without input dropout, the training step after a validation reuses it."""
-        versions = (self.weights[0]._version, self.biases[0]._version)
-        saved, self._saved_first_layer = self._saved_first_layer, None
-        if saved is not None and saved[0] is inputs.features and saved[1] == versions:
-            first = saved[2]
+        def dropped(q: int) -> NodeFeatures:
+            values = workspace.empty(features.values.shape, features.values.dtype).copy_(features.values)
+            dropout_(values, level, random_bytes[q])
+            return features.with_values(values)
+
+        return dropped
+
+
+@dataclass(frozen=True, eq=False)
+class _Evaluation:
+    """What one evaluation depends on: network q has `inputs(q)` and keeps `levels[q]` of LEVELS entries in dropout."""
+
+    inputs: Callable[[int], NodeFeatures]
+    activation: Callable[[Tensor], Tensor]
+    levels: Sequence[int]
+    generators: Sequence[torch.Generator]
+    workspace: Workspace
+
+    def activate(self, z: Tensor, q: int, random_bytes: Tensor, out: Tensor) -> None:
+        """out ← the input of the next layer from the output `z [N, M]` of this one."""
+        if self.activation is torch.relu:
+            torch.clamp(z, min=0, out=out)
         else:
-            first = first_layer(inputs, self.weights[0], self.biases[0], self._workspace)
-        if save:
-            self._saved_first_layer = (inputs.features, versions, first)
-        return first
+            out.copy_(self.activation(z))
+        if self.levels[q] < LEVELS:
+            dropout_(out, self.levels[q], random_bytes)
 
-    def random_state(self) -> dict[str, Tensor]:
-        return generator_states(self.generators)
+    def vjp(self, grad: Tensor, z: Tensor, q: int, random_bytes: Tensor) -> Tensor:
+        """The gradient for z from that for the output of `activate`, which is overwritten."""
+        if self.levels[q] < LEVELS:
+            dropout_(grad, self.levels[q], random_bytes)
+        if self.activation is torch.relu:
+            grad_input: Tensor = torch.ops.aten.threshold_backward.grad_input(grad, z, 0, grad_input=grad)
+            return grad_input
+        with torch.enable_grad():
+            z = z.detach().requires_grad_()
+            return torch.autograd.grad(self.activation(z), z, grad)[0]
 
-    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
-        load_generator_states(self.generators, state)
+
+class _Forward(torch.autograd.Function):
+    """Saves the hidden layers before activation and the random bytes; the rest is cheap to recompute."""
+
+    @staticmethod
+    def forward(ctx: Any, evaluation: _Evaluation, saving: bool, first: Tensor, *parameters: Tensor) -> Tensor:
+        workspace, depth = evaluation.workspace, len(parameters) // 2
+        weights, biases = parameters[:depth], parameters[depth:]
+        problems, nodes, _ = first.shape
+        widths = [weight.shape[2] for weight in weights]
+        saved = problems if saving else 1
+        hidden = [first, *(workspace.empty((saved, nodes, width), first.dtype) for width in widths[1:-1])]
+        random_bytes = [workspace.empty((saved, num_words(nodes * width)), torch.int64) for width in widths[:-1]]
+        buffers = [workspace.empty((nodes, width), first.dtype) for width in widths[:-1]]
+        outputs = workspace.empty((problems, nodes, widths[-1]), first.dtype)
+        for q in range(problems):
+            z = first[q]
+            for k, h in enumerate(buffers):
+                own_bytes = random_bytes[k][q % saved]
+                if evaluation.levels[q] < LEVELS:
+                    draw_random_bytes(own_bytes, evaluation.generators[q])
+                evaluation.activate(z, q, own_bytes, out=h)
+                z = outputs[q] if k + 2 == depth else hidden[k + 1][q % saved]
+                _multiply(h, weights[k + 1][q], z, workspace)
+                z.add_(biases[k + 1][q])
+            if not buffers:
+                outputs[q] = z
+        if saving:
+            ctx.evaluation, ctx.depth = evaluation, depth
+            ctx.save_for_backward(*weights, *hidden, *random_bytes)
+        return outputs
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        evaluation, depth, workspace = ctx.evaluation, ctx.depth, ctx.evaluation.workspace
+        weights, rest = ctx.saved_tensors[:depth], ctx.saved_tensors[depth:]
+        hidden, random_bytes = rest[: max(1, depth - 1)], rest[max(1, depth - 1) :]
+        grad_weights = [workspace.empty(weight.shape, weight.dtype) for weight in weights]
+        grad_biases = [weight.new_empty(len(weight), 1, weight.shape[2]) for weight in weights]
+        buffers = [workspace.empty(z.shape[1:], z.dtype) for z in hidden[: depth - 1]]
+        for q, grad in enumerate(grads[0]):
+            g = grad.contiguous()
+            for k in range(depth - 2, -1, -1):
+                z, h = hidden[k][q], buffers[k]
+                evaluation.activate(z, q, random_bytes[k][q], out=h)
+                _multiply(h.t(), g, grad_weights[k + 1][q], workspace)
+                torch.sum(g, 0, out=grad_biases[k + 1][q, 0])
+                g = evaluation.vjp(torch.mm(g, weights[k + 1][q].t(), out=h), z, q, random_bytes[k][q])
+            evaluation.inputs(q).vjp(g, grad_weights[0][q], workspace)
+            torch.sum(g, 0, out=grad_biases[0][q, 0])
+        return None, None, None, *grad_weights, *grad_biases
+
+
+def _multiply(a: Tensor, b: Tensor, out: Tensor, workspace: Workspace) -> None:
+    """out ← a · b, padded with columns where there are few."""
+    columns = b.shape[1]
+    if columns >= MIN_COLUMNS:
+        torch.mm(a, b, out=out)
+        return
+    wide, product = (workspace.empty((len(matrix), MIN_COLUMNS), b.dtype) for matrix in (b, a))
+    # The padding is not used, but products with subnormal numbers in it would be slow.
+    wide[:, columns:] = 0
+    wide[:, :columns] = b
+    out.copy_(torch.mm(a, wide, out=product)[:, :columns])

@@ -1,22 +1,13 @@
 """Models that predict the classes of nodes from a few labels. Importing them registers every class of saved models."""
 
 import lggd.baselines as _baselines  # noqa: F401 (registers the baselines for load_model)
-from lggd.estimator.storage import load_model
+from lggd.estimator import load_model
 from lggd.models.batching import fit_together
 from lggd.models.classifier import LGGDClassifier
-from lggd.models.ensemble import Ensemble
-from lggd.models.plus import LGGDPlus
+from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
 from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass
-from lggd.models.self_training import SelfTraining
 
 __all__ = [
-    "BackboneReadout",
-    "Ensemble",
-    "LGGDClassifier",
-    "LGGDPlus",
-    "MeanReadout",
-    "NearestClass",
-    "SelfTraining",
-    "fit_together",
-    "load_model",
-]
+    "BackboneReadout", "Ensemble", "LGGDClassifier", "LGGDPlus", "MeanReadout", "NearestClass", "SelfTraining",
+    "fit_together", "load_model",
+]  # fmt: skip

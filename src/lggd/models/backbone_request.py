@@ -10,9 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lggd.backbones import Backbone, build_seeded, trainable_backbones
-from lggd.estimator.fit_task import FitTask
-from lggd.estimator.labels import Labels
-from lggd.estimator.passes import TrainingRequest, curves_of
+from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.engine import Engine, train
 from lggd.training.optimization import Optimization
@@ -49,7 +47,7 @@ class BackboneRequest(TrainingRequest):
     def names(self) -> list[str]:
         """The names of the networks in errors and curves."""
         if len(self.seeds) == 1:
-            return [self.name]
+            return [self.task.name]
         return [self.task.member(k, seed).name for k, seed in enumerate(self.seeds)]
 
     def key(self) -> tuple[Any, ...]:
@@ -60,19 +58,12 @@ class BackboneRequest(TrainingRequest):
 
     @classmethod
     def train(
-        cls,
-        requests: Sequence[BackboneRequest],
-        stage: str,
-        callback: Callback | None,
-        checkpoint: Checkpoint | None,
+        cls, requests: Sequence[BackboneRequest], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
     ) -> list[tuple[list[nn.Module], History]]:
         """Trains the backbones of all requests; returns the modules in their best states and the curves of each."""
         first, members = requests[0], len(requests[0].seeds)
-        if first.shared_x:
-            x = first.x
-        else:
-            x = torch.stack([request.x for request in requests]).repeat_interleave(members, 0)
-            x = x[0] if len(x) == 1 else x
+        x = first.x if first.shared_x else torch.stack([request.x for request in requests for _ in request.seeds])
+        x = x[0] if x.dim() == 3 and len(x) == 1 else x
         seeds = [seed for request in requests for seed in request.seeds]
         modules = [build_seeded(first.backbone, x.shape[-1], first.labels.num_classes, seed) for seed in seeds]
         trainable = trainable_backbones(modules, x, first.edge_index, first.edge_weight, seeds)
@@ -83,13 +74,8 @@ class BackboneRequest(TrainingRequest):
         history = train(engine, stage, callback, checkpoint)
         engine.load_best()
         trained = trainable.export()
-        return [
-            (
-                trained[k * members : (k + 1) * members],
-                member_curves([curves_of(history, name) for name in request.names]),
-            )
-            for k, request in enumerate(requests)
-        ]
+        curves = [member_curves([curves_of(history, name) for name in request.names]) for request in requests]
+        return [(trained[k * members : (k + 1) * members], own) for k, own in enumerate(curves)]
 
 
 def member_curves(histories: Sequence[History]) -> History:

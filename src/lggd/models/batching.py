@@ -7,9 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from lggd.errors import InputError, InputTypeError, error_context
-from lggd.estimator import NodeClassifier
-from lggd.estimator.fit_task import FitTask, check_data, same_inputs
-from lggd.estimator.passes import first_equal, fit_tasks
+from lggd.estimator import FitTask, NodeClassifier, check_data, first_equal, fit_tasks, same_inputs
 from lggd.training.progress import Callback
 
 Model = TypeVar("Model", bound=NodeClassifier)

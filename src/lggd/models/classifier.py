@@ -12,19 +12,12 @@ from torch import Tensor, nn
 
 from lggd.backbones import GCN, Backbone, build_seeded
 from lggd.errors import InputError
-from lggd.estimator import NodeClassifier
-from lggd.estimator.estimator import VALIDATION
-from lggd.estimator.fit_task import FitTask
-from lggd.estimator.labels import Labels
-from lggd.estimator.passes import FitSteps
-from lggd.estimator.storage import with_prefix, without_prefix
-from lggd.features.distance_features import DistanceFeatures
-from lggd.features.ggd import GGD
-from lggd.features.lggd import LGGD
+from lggd.estimator import VALIDATION, FitSteps, FitTask, Labels, NodeClassifier, with_prefix, without_prefix
+from lggd.features import GGD, LGGD, DistanceFeatures
 from lggd.graph import read_weight
 from lggd.learning.node_features import check_node_features
 from lggd.models.backbone_request import BackboneRequest
-from lggd.models.ensemble import Ensemble
+from lggd.models.plus import Ensemble
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance
@@ -42,9 +35,8 @@ class LGGDClassifier(NodeClassifier):
         The network that predicts classes from features. A module of your own is called as `module(x, edge_index)` and
         must return logits `[N, K]`. None predicts the nearest class by distance.
     optimization : Optimization
-        How the backbone is trained.
     seed : int or torch.Generator
-        Random seed of the backbone.
+        Of the backbone; features have their own.
 
     Attributes
     ----------
@@ -70,30 +62,25 @@ class LGGDClassifier(NodeClassifier):
         self.module_: nn.Module | None
 
     def check_settings(self) -> None:
-        """Raises an `InputError` if a setting is invalid for any data."""
         if self.features is None and self.backbone is None:
             raise InputError("features", "be set if backbone is None", "None", "Use LGGD() or GGD().")
         if self.features is not None:
             check_instance("features", self.features, (DistanceFeatures, Ensemble), "LGGD(), GGD() or None")
             self.features.check_settings()
         if self.backbone is not None:
-            check_instance(
-                "backbone", self.backbone, (Backbone, nn.Module), "a backbone such as GCN(), a torch module or None"
-            )
+            description = "a backbone such as GCN(), a torch module or None"
+            check_instance("backbone", self.backbone, (Backbone, nn.Module), description)
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
 
     @property
     def accepts_labels(self) -> bool:
-        """Whether `add_labels` is supported: a backbone alone must be trained again."""
-        return self.features is not None
+        return self.features is not None  # a backbone alone must be trained again
 
     @property
     def _held_out(self) -> float:
         if self.features is None or (isinstance(self.features, GGD) and self.backbone is not None):
             return VALIDATION
         return self.features._held_out
-
-    # -- fitting --------------------------------------------------------------------------------------------------
 
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         features_seed, backbone_seed = self._seeds(task, read_seed(seed))
@@ -119,35 +106,23 @@ class LGGDClassifier(NodeClassifier):
         generator = torch.Generator().manual_seed(seed)
         return read_seed(generator), read_seed(generator)
 
-    def _set_labels(self, labels: Tensor) -> None:
-        self.labels_ = labels
-        if self.features_ is not None:
-            self.features_._set_labels(labels)
-
-    # -- predictions ----------------------------------------------------------------------------------------------
+    def _parts(self) -> dict[str, NodeClassifier]:
+        return {} if self.features_ is None else {"features.": self.features_}
 
     def _inputs(self, data: Any) -> Tensor:
         """The inputs of the backbone, `[N, F]`."""
-        if self.features_ is not None:
-            inputs: Tensor = self.features_.inputs(data)
-            return inputs
-        x = check_node_features(data)
-        return x if x.layout == torch.strided else x.to_dense()
+        return check_node_features(data).to_dense() if self.features_ is None else self.features_.inputs(data)
 
     def _probabilities(self, data: Any) -> Tensor:
         if self.module_ is None:
-            nearest: Tensor = self.features_._probabilities(data)
-            return nearest
+            return self.features_._probabilities(data)  # type: ignore[no-any-return]
         with torch.no_grad():
             logits = self.module_.eval()(self._inputs(data), data.edge_index, read_weight(data))
         return torch.softmax(logits, dim=1)
 
-    # -- files ----------------------------------------------------------------------------------------------------
-
     def _state(self) -> dict[str, Tensor]:
-        features = {} if self.features_ is None else with_prefix("features.", self.features_._state())
         module = {} if self.module_ is None else with_prefix("backbone.", self.module_.state_dict())
-        return {**features, **module}
+        return {**super()._state(), **module}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         self.features_, self.module_ = None, None

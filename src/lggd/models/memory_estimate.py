@@ -7,10 +7,9 @@ from typing import Any
 import torch
 
 from lggd.errors import InputTypeError
-from lggd.estimator.labels import Labels
+from lggd.estimator import Labels
+from lggd.features import GGD, LGGD
 from lggd.features.distance_problems import horizons
-from lggd.features.ggd import GGD
-from lggd.features.lggd import LGGD
 from lggd.features.training_memory import training_memory
 from lggd.graph import Graph
 from lggd.memory import Memory
@@ -21,16 +20,9 @@ from lggd.validation import check_instance, check_int
 
 
 def estimate_memory(
-    graph: Graph | Any,
-    model: LGGDClassifier | LGGD | GGD | None = None,
-    *,
-    models: int = 1,
-    columns: int = 1,
-    outputs: int = 1,
-    gradient_steps: int = 0,
-    scheme: FixedStep = RK4(),
-    dtype: torch.dtype = torch.float32,
-) -> Memory:
+    graph: Graph | Any, model: LGGDClassifier | LGGD | GGD | None = None, *, models: int = 1, columns: int = 1,
+    outputs: int = 1, gradient_steps: int = 0, scheme: FixedStep = RK4(), dtype: torch.dtype = torch.float32,
+) -> Memory:  # fmt: skip
     """Estimate the peak memory of an evolution, or of learning distances.
 
     The estimate is accurate to about a factor of 2 and tends to be too large. Backbones are not included.
@@ -40,7 +32,6 @@ def estimate_memory(
     graph : Graph or torch_geometric.data.Data
         The graph of an evolution; or, with a `model`, the data with `y` and `x` to fit it to.
     model : LGGD, GGD or LGGDClassifier, optional
-        The model to fit.
     models : int
         Number of such models fitted together.
     columns, outputs : int
@@ -48,7 +39,6 @@ def estimate_memory(
     gradient_steps : int
         Number of time steps if gradients are needed, otherwise 0.
     scheme : Euler, SSPRK3 or RK4
-        Time stepping scheme of an evolution.
     dtype : torch.dtype
         torch.float32 or torch.float64.
 
@@ -75,8 +65,7 @@ def estimate_memory(
     features: Any = model.features if isinstance(model, LGGDClassifier) else model
     check_instance("model", features, (LGGD, GGD), "LGGD(), GGD() or a classifier with such features")
     if isinstance(graph, Graph) or not hasattr(graph, "edge_index"):
-        rule = "be PyG data with labels if model is not None"
-        raise InputTypeError("graph", rule, type(graph).__name__)
+        raise InputTypeError("graph", "be PyG data with labels if model is not None", type(graph).__name__)
     data, classes = graph, Labels.read(graph).num_classes
     graph = Graph.from_pyg(data, dtype=torch.float32)
     if isinstance(features, GGD):

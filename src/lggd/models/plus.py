@@ -1,27 +1,204 @@
-"""LGGD+: the combination of learned distances, self-training and readouts with the best validation accuracy."""
+"""LGGD+: learned distances, self-training and readouts; and its parts `Ensemble` and `SelfTraining`."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lggd.estimator import NodeClassifier
-from lggd.estimator.fit_task import FitTask
-from lggd.estimator.labels import Labels
-from lggd.estimator.passes import FitSteps
-from lggd.estimator.storage import with_prefix, without_prefix
-from lggd.features.distance_features import DistanceFeatures
-from lggd.features.lggd import LGGD
+from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, in_parallel, with_prefix, without_prefix
+from lggd.features import LGGD, DistanceFeatures
 from lggd.learning.networks import PropagatedMLP
-from lggd.models.ensemble import Ensemble
+from lggd.models.backbone_request import member_curves
 from lggd.models.readout import MeanReadout, Readout
-from lggd.models.self_training import SelfTraining
-from lggd.validation import check_instance
+from lggd.training.randomness import read_seed
+from lggd.validation import check_instance, check_int, check_real
+
+
+class _MetaModel(NodeClassifier):
+    """What models that fit copies of another `model` have in common."""
+
+    model: NodeClassifier
+    # The copies, set by fit.
+    model_: Any
+    members_: list[Any]
+
+    def check_settings(self) -> None:
+        check_instance("model", self.model, NodeClassifier, "a model such as LGGD()")
+        self.model.check_settings()
+
+    @property
+    def accepts_labels(self) -> bool:
+        return self.model.accepts_labels
+
+    @property
+    def _held_out(self) -> float:
+        return self.model._held_out
+
+
+@dataclass(eq=False, repr=False)
+class Ensemble(_MetaModel):
+    """Fit several copies of a model with different seeds and average their probabilities.
+
+    An ensemble of distance features such as `LGGD` provides features itself, the averages over its members. Its
+    probabilities are then softmax(−f(t)) averaged over members and times.
+
+    Parameters
+    ----------
+    model : NodeClassifier
+        The model to copy; its own seed is not used.
+    members : int
+    seed : int or torch.Generator
+        Random seed, from which the seeds of the members are drawn.
+
+    Attributes
+    ----------
+    members_ : list
+        The fitted copies. See `NodeClassifier` for the others.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> data, few = lggd.load("karate"), lggd.Optimization(epochs=10)
+    >>> lggd.Ensemble(lggd.LGGD(times=(1, 2), optimization=few), members=2).fit(data).predict_proba().shape
+    torch.Size([34, 2])
+    """
+
+    model: NodeClassifier = field(default_factory=LGGD)
+    members: int = 3
+    seed: int | torch.Generator = 0
+
+    def check_settings(self) -> None:
+        check_int("members", self.members, minimum=1)
+        super().check_settings()
+
+    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
+        generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
+        seeds = [read_seed(generator) for _ in range(self.members)]
+        self._start(task.data, labels.num_classes)
+        self.members_ = [copy.copy(self.model) for _ in seeds]
+        numbered = enumerate(zip(self.members_, seeds, strict=True))
+        yield from in_parallel([member._fit_to(task.member(k, own), labels, own) for k, (member, own) in numbered])
+        for stage in self.members_[0].history_:
+            self.history_[stage] = member_curves([member.history_[stage] for member in self.members_])
+        self._set_labels(labels.train.clone())
+
+    def _parts(self) -> dict[str, NodeClassifier]:
+        return {f"members.{k}.": member for k, member in enumerate(self.members_)}
+
+    def features(self, data: Any) -> Tensor:
+        """Return the features averaged over the members, float32 `[N, F]`."""
+        return self._average(lambda member: member.features(data))
+
+    def inputs(self, data: Any) -> Tensor:
+        """Return the inputs of a backbone averaged over the members, float32 `[N, F]`."""
+        return self._average(lambda member: member.inputs(data))
+
+    def nearness(self, data: Any) -> Tensor:
+        """Return softmax(−f) over the classes at each time, averaged over the members, `[N, T, K]`."""
+        return self._average(lambda member: member.nearness(data))
+
+    def _probabilities(self, data: Any) -> Tensor:
+        if isinstance(self.model, DistanceFeatures):
+            return self.nearness(data).mean(1)
+        return self._average(lambda member: member._probabilities(data))
+
+    def _average(self, values: Callable[[Any], Tensor]) -> Tensor:
+        self._check_fitted()
+        return torch.stack([values(member) for member in self.members_]).mean(0)
+
+    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+        parts = [without_prefix(f"members.{k}.", state) for k in range(self.members)]
+        self.members_ = [self._restored(self.model, data, part) for part in parts]
+
+
+@dataclass(eq=False, repr=False)
+class SelfTraining(_MetaModel):
+    """Fit a model, add its most confident predictions to the labels, and fit it again.
+
+    Predictions are used as training targets only: distances are still measured from the nodes with true labels.
+
+    Parameters
+    ----------
+    model : NodeClassifier
+    fraction : float
+        Fraction of the nodes predicted as each class whose predictions are added; 0 adds none.
+    rounds : int
+        Number of times that predictions are added and the model is fitted again.
+    seed : int or torch.Generator
+        Random seed, the same for every round.
+
+    Attributes
+    ----------
+    model_ : NodeClassifier
+        The model fitted in the last round. See `NodeClassifier` for the others.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> data, few = lggd.load("karate"), lggd.Optimization(epochs=10)
+    >>> model = lggd.SelfTraining(lggd.LGGD(times=(1, 2), optimization=few), fraction=0.2).fit(data)
+    >>> sorted(model.history_)
+    ['distances', 'self-training 1 distances']
+    """
+
+    model: NodeClassifier = field(default_factory=LGGD)
+    fraction: float = 0.3
+    rounds: int = 1
+    seed: int | torch.Generator = 0
+
+    def check_settings(self) -> None:
+        check_real("fraction", self.fraction, 0, 1, remedy="0 adds no predictions.")
+        check_int("rounds", self.rounds, minimum=1)
+        super().check_settings()
+
+    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
+        self._start(task.data, labels.num_classes)
+        initial = seed.get_state() if isinstance(seed, torch.Generator) else None
+        for number in range(1 + (self.rounds if self.fraction else 0)):
+            targets, stage = labels, task
+            if number:
+                targets = self._with_confident(labels, self.model_._probabilities(self.data_))
+                stage = replace(task, prefix=f"{task.prefix}self-training {number} ")
+            if isinstance(seed, torch.Generator):
+                seed.set_state(initial)  # type: ignore[arg-type]
+            self.model_ = copy.copy(self.model)
+            yield from self.model_._fit_to(stage, targets, seed)
+            self.history_ |= self.model_.history_
+            self._set_labels(labels.train.clone())
+
+    def _with_confident(self, labels: Labels, probabilities: Tensor) -> Labels:
+        """The labels and, for each class, the most confident `fraction` of the predictions."""
+        confidence, predicted = probabilities.max(1)
+        train, free = labels.train.clone(), (labels.train < 0) & (labels.validation < 0)
+        for k in range(labels.num_classes):
+            nodes = ((predicted == k) & free).nonzero().squeeze(1)
+            order = confidence[nodes].argsort(descending=True, stable=True)
+            train[nodes[order[: int(self.fraction * len(nodes))]]] = k
+        return replace(labels, train=train)
+
+    def _parts(self) -> dict[str, NodeClassifier]:
+        return {"model.": self.model_}
+
+    def features(self, data: Any) -> Tensor:
+        """Return the features of the fitted model, if it has any, float32 `[N, F]`."""
+        self._check_fitted()
+        return self.model_.features(data)  # type: ignore[no-any-return]
+
+    def inputs(self, data: Any) -> Tensor:
+        """Return the inputs of a backbone, float32 `[N, F]`."""
+        self._check_fitted()
+        return self.model_.inputs(data)  # type: ignore[no-any-return]
+
+    def _probabilities(self, data: Any) -> Tensor:
+        return self.model_._probabilities(data)  # type: ignore[no-any-return]
+
+    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+        self.model_ = self._restored(self.model, data, without_prefix("model.", state))
 
 
 def _default_features() -> SelfTraining:
@@ -41,7 +218,6 @@ class LGGDPlus(NodeClassifier):
     Parameters
     ----------
     features : SelfTraining, Ensemble, LGGD or GGD
-        The distances to learn.
     readout : MeanReadout, NearestClass or BackboneReadout
         How to predict classes from the distances.
     seed : int or torch.Generator
@@ -67,10 +243,9 @@ class LGGDPlus(NodeClassifier):
 
     def __post_init__(self) -> None:
         self.features_: Any  # set by fit
-        self.readout_: Any
+        self.readout_: Readout
 
     def check_settings(self) -> None:
-        """Raises an `InputError` if a setting is invalid for any data."""
         kinds = (SelfTraining, Ensemble, DistanceFeatures)
         check_instance("features", self.features, kinds, "SelfTraining(), Ensemble(), LGGD() or GGD()")
         check_instance("readout", self.readout, Readout, "a readout such as NearestClass()")
@@ -90,17 +265,14 @@ class LGGDPlus(NodeClassifier):
         yield from self.readout_.fit(self.features_, task, labels, generator, self.history_)
         self.labels_ = labels.train.clone()
 
-    def _set_labels(self, labels: Tensor) -> None:
-        self.labels_ = labels
-        self.features_._set_labels(labels)
+    def _parts(self) -> dict[str, NodeClassifier]:
+        return {"features.": self.features_}
 
     def _probabilities(self, data: Any) -> Tensor:
-        probabilities: Tensor = self.readout_.predict_proba(self.features_, data)
-        return probabilities
+        return self.readout_.predict_proba(self.features_, data)
 
     def _state(self) -> dict[str, Tensor]:
-        features = with_prefix("features.", self.features_._state())
-        return {**features, **with_prefix("readout.", self.readout_.state())}
+        return {**super()._state(), **with_prefix("readout.", self.readout_.state())}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         self.features_ = self._restored(self.features, data, without_prefix("features.", state))

@@ -15,10 +15,7 @@ from torch.nn.functional import normalize
 from lggd.backbones import GCN, Backbone, build_seeded
 from lggd.diffusion import DiffusionGraph
 from lggd.errors import InputError
-from lggd.estimator.fit_task import FitTask
-from lggd.estimator.labels import Labels
-from lggd.estimator.passes import FitSteps
-from lggd.estimator.storage import saveable, with_prefix, without_prefix
+from lggd.estimator import FitSteps, FitTask, Labels, saveable, with_prefix, without_prefix
 from lggd.graph import read_weight
 from lggd.learning.node_features import check_node_features
 from lggd.models.backbone_request import BackboneRequest
@@ -61,9 +58,7 @@ class NearestClass(Readout):
     """Predict the nearest class by distance: the probabilities of the features themselves."""
 
     def predict_proba(self, features: Any, data: Any) -> Tensor:
-        """Returns the probability of each class, float32 `[N, K]`."""
-        probabilities: Tensor = features._probabilities(data)
-        return probabilities
+        return features._probabilities(data)  # type: ignore[no-any-return]
 
 
 @dataclass(eq=False)
@@ -73,7 +68,6 @@ class BackboneReadout(Readout):
     Parameters
     ----------
     backbone : GCN, GAT, ChebNet or JKNet
-        The network that predicts classes from features.
     members : int
         Number of networks to train, with different seeds.
     use_features, use_x : bool
@@ -82,7 +76,6 @@ class BackboneReadout(Readout):
     diffusion : DiffusionGraph or None
         The graph on which the networks operate; None uses that of the data.
     optimization : Optimization
-        How the networks are trained.
     """
 
     backbone: Backbone = GCN()
@@ -97,7 +90,6 @@ class BackboneReadout(Readout):
         self.x_scale_: float
 
     def check_settings(self) -> None:
-        """Raises an `InputError` if a setting is invalid for any data."""
         check_instance("backbone", self.backbone, Backbone, "GCN(), GAT(), ChebNet() or JKNet()")
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
         check_int("members", self.members, minimum=1)
@@ -109,7 +101,6 @@ class BackboneReadout(Readout):
     def fit(
         self, features: Any, task: FitTask, labels: Labels, generator: torch.Generator, history: dict[str, History]
     ) -> FitSteps:
-        """Trains the networks; their seeds are drawn from the generator."""
         seeds = [read_seed(generator) for _ in range(self.members)]
         data, earlier = features.data_, sum(stage.endswith("backbone") for stage in history)
         if earlier:  # curves and checkpoints of every readout need different names
@@ -124,8 +115,7 @@ class BackboneReadout(Readout):
     def _inputs(self, features: Any, data: Any) -> Tensor:
         if not self.use_x:
             return features.features(data)  # type: ignore[no-any-return]
-        x = check_node_features(data)
-        x = normalize(x if x.layout == torch.strided else x.to_dense())
+        x = normalize(check_node_features(data).to_dense())
         return torch.cat([x * self.x_scale_, features.features(data)], dim=1) if self.use_features else x
 
     def _edges(self, data: Any) -> tuple[Tensor, Tensor | None]:
@@ -133,20 +123,17 @@ class BackboneReadout(Readout):
         return diffused.edge_index, read_weight(diffused)
 
     def predict_proba(self, features: Any, data: Any) -> Tensor:
-        """Returns the probability of each class, float32 `[N, K]`."""
         inputs, edges = self._inputs(features, data), self._edges(data)
         with torch.no_grad():
             return torch.stack([torch.softmax(module(inputs, *edges), dim=1) for module in self.modules_]).mean(0)
 
     def state(self) -> dict[str, Tensor]:
-        """Returns the learned tensors by name."""
         state = {"x_scale": torch.tensor(self.x_scale_, dtype=torch.float64)}
         for k, module in enumerate(self.modules_):
             state |= with_prefix(f"modules.{k}.", module.state_dict())
         return state
 
     def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:
-        """Restores the tensors that `state` returned."""
         self.x_scale_, self.modules_ = float(state["x_scale"]), []
         width = self._inputs(features, data).shape[1]
         for k in range(self.members):
@@ -162,7 +149,6 @@ class MeanReadout(Readout):
     Parameters
     ----------
     readouts : tuple of readouts
-        The readouts to average.
     """
 
     readouts: tuple[Readout, ...] = field(default_factory=lambda: (BackboneReadout(), NearestClass()))
@@ -171,7 +157,6 @@ class MeanReadout(Readout):
         self.readouts_: list[Readout]  # set by fit
 
     def check_settings(self) -> None:
-        """Raises an `InputError` if a setting is invalid for any data."""
         if not self.readouts:
             raise InputError("readouts", "contain at least one readout", "none")
         for readout in self.readouts:
@@ -181,23 +166,19 @@ class MeanReadout(Readout):
     def fit(
         self, features: Any, task: FitTask, labels: Labels, generator: torch.Generator, history: dict[str, History]
     ) -> FitSteps:
-        """Trains the networks of the readout, if any; their seeds are drawn from the generator."""
         self.readouts_ = [copy.copy(readout) for readout in self.readouts]
         for readout in self.readouts_:
             yield from readout.fit(features, task, labels, generator, history)
 
     def predict_proba(self, features: Any, data: Any) -> Tensor:
-        """Returns the probability of each class, float32 `[N, K]`."""
         first, *others = (readout.predict_proba(features, data) for readout in self.readouts_)
         return sum(others, start=first) / len(self.readouts_)
 
     def state(self) -> dict[str, Tensor]:
-        """Returns the learned tensors by name."""
-        parts = [with_prefix(f"{k}.", readout.state()) for k, readout in enumerate(self.readouts_)]
-        return {name: value for part in parts for name, value in part.items()}
+        parts = enumerate(self.readouts_)
+        return {f"{k}.{name}": value for k, readout in parts for name, value in readout.state().items()}
 
     def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:
-        """Restores the tensors that `state` returned."""
         self.readouts_ = [copy.copy(readout) for readout in self.readouts]
         for k, readout in enumerate(self.readouts_):
             readout.restore(features, data, without_prefix(f"{k}.", state))

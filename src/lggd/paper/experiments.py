@@ -37,10 +37,7 @@ T = TypeVar("T", Method, str)
 
 @dataclass(frozen=True)
 class Selection:
-    """The part of an experiment to run; empty `rows` or `datasets` select the default ones.
-
-    Rows and datasets that an experiment does not support raise an error, or are omitted with `skip_unsupported`.
-    """
+    """The part of an experiment to run; what it does not support raises, or is omitted with `skip_unsupported`."""
 
     rows: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
@@ -50,15 +47,13 @@ class Selection:
 
     def load_rows(self, default: Sequence[str] = ()) -> list[Method]:
         rows = load_methods(self.configs)
-        if self.rows:
-            return select_methods(rows, self.rows)
-        return [row for row in rows if not default or row.number in default]
+        usual = [row for row in rows if not default or row.number in default]
+        return select_methods(rows, self.rows) if self.rows else usual
 
     def dataset_names(self, default: Sequence[str] = tuple(PAPER)) -> list[str]:
         return [name.lower() for name in self.datasets] or list(QUICK_DATASETS if self.quick else default)
 
     def supported(self, argument: str, values: Sequence[T], accepts: Callable[[T], bool], rule: str) -> list[T]:
-        """Returns the values that an experiment supports."""
         rejected = [value.name if isinstance(value, Method) else value for value in values if not accepts(value)]
         if rejected and not self.skip_unsupported:
             raise InputError(argument, rule, ", ".join(rejected), "Omit it.")
@@ -66,11 +61,7 @@ class Selection:
 
 
 def plan(experiment: str, selection: Selection = Selection()) -> list[Job]:
-    """Returns the jobs of one of `EXPERIMENTS`, or of "all".
-
-    >>> [job.title for job in plan("table1", Selection(rows=("01",), datasets=("cora", "photo")))]
-    ['GCN on cora', 'GCN on photo']
-    """
+    """Returns the jobs of one of `EXPERIMENTS`, or of "all"."""
     if experiment == "all":
         return [job for name in EXPERIMENTS for job in plan(name, replace(selection, skip_unsupported=True))]
     check_name("experiment", experiment, (*EXPERIMENTS, "all"))
@@ -113,7 +104,6 @@ def _dynamic(selection: Selection) -> list[Job]:
 
 
 def _ablation(selection: Selection) -> list[Job]:
-    """Variants of one row, each with some changed settings, as defined in `ablation.toml`."""
     path = configs_folder(selection.configs) / ABLATION_FILE
     content = read_toml(path)
     check_keys(path, "", content, ("base", "variants"))
@@ -122,7 +112,7 @@ def _ablation(selection: Selection) -> list[Job]:
     if not selection.supported("rows", selection.load_rows((row.number,)), row.__eq__, rule):
         return []
     tables = read_table(path, content, "variants")
-    variants = {name: read_settings(path, f"variants.{name}", read_table(path, tables, name)) for name in tables}
+    variants = {name: read_settings(path, tables, name, f"variants.{name}") for name in tables}
     return [
         CellJob("ablation", row, row.settings_for(dataset, selection.quick) | own, dataset, variant=name, file=path)
         for dataset in selection.dataset_names()
@@ -131,8 +121,6 @@ def _ablation(selection: Selection) -> list[Job]:
 
 
 def _robustness_figure(seed: int, callback: Callback | None, *, draws: int, **sizes: Any) -> tuple[Figure, Line]:
-    """The change of distances by wrong edges (paper, Fig. 1 and 2)."""
-
     def report(solved: int, total: int) -> None:
         if callback is not None:
             callback(Progress("distances", solved, total, {}))
@@ -142,7 +130,6 @@ def _robustness_figure(seed: int, callback: Callback | None, *, draws: int, **si
 
 
 def _geodesic_figure(seed: int, callback: Callback | None, *, shape: str, p: str) -> tuple[Figure, Line]:
-    """A geodesic through a shape (paper, teaser)."""
     found = geodesic(read_image(DRAGON), p=float(p))
     ends = {"source": list(found.source), "target": list(found.target)}
     return draw_geodesic(found), {**ends, "distance": found.length, "path_pixels": len(found.path)}

@@ -50,32 +50,28 @@ def geodesic(
     two far ends of the largest component.
     """
     inside = dark_half(np.asarray(shape))
-    for name, pixel in (("source", source), ("target", target)):
-        if pixel is not None:
-            _check_inside(inside, pixel, name)
-    graph = Graph.from_grid(inside, connectivity=8, dtype=torch.float64)
-    pixels = np.argwhere(inside)
-    node = np.full(inside.shape, -1, np.int64)
-    node[inside] = np.arange(len(pixels))
+    first, last = _node(inside, source, "source"), _node(inside, target, "target")
+    graph, pixels = Graph.from_grid(inside, connectivity=8, dtype=torch.float64), np.argwhere(inside)
 
-    def farthest(pixel: Pixel) -> Pixel:
-        """Returns the reachable pixel with the longest shortest path to this one."""
-        away = distance(graph, [int(node[pixel])], p=math.inf).value
-        return _as_pixel(pixels[int(away.masked_fill(torch.isinf(away), -1).argmax())])
+    def farthest(node: int) -> int:
+        """Returns the reachable node with the longest shortest path to this one."""
+        away = distance(graph, [node], p=math.inf).value
+        return int(away.masked_fill(torch.isinf(away), -1).argmax())
 
-    if source is None:
+    if first is None:
         component = graph.components
-        start = _as_pixel(pixels[int((component == torch.bincount(component).argmax()).nonzero()[0])])
-        source = farthest(farthest(start) if target is None else target)
-    target = farthest(source) if target is None else target
-    solution = distance(graph, [int(node[source])], p=p)
+        start = int((component == torch.bincount(component).argmax()).nonzero()[0])
+        first = farthest(farthest(start) if last is None else last)
+    last = farthest(first) if last is None else last
+    (top, left), (bottom, right) = pixels[[first, last]].tolist()
+    solution = distance(graph, [first], p=p)
     field = np.full(inside.shape, np.inf)
     field[inside] = solution.value.numpy()
-    if not math.isfinite(field[target]):
-        remedy = f"The nearest connected pixel is {_text(_nearest(np.isfinite(field), target))}."
-        raise InputError("target", "be connected to the source", f"{_text(target)} in another component", remedy)
-    path = pixels[shortest_path(graph, solution, int(node[target])).numpy()]
-    return Geodesic(inside, field, path, source, target, p)
+    if not math.isfinite(field[bottom, right]):
+        remedy = f"The nearest connected pixel is {_nearest(np.isfinite(field), (bottom, right))}."
+        raise InputError("target", "be connected to the source", f"{bottom},{right} in another component", remedy)
+    path = pixels[shortest_path(graph, solution, last).numpy()]
+    return Geodesic(inside, field, path, (top, left), (bottom, right), p)
 
 
 def read_image(path: str | Path) -> NDArray[np.float64]:
@@ -96,23 +92,20 @@ def read_image(path: str | Path) -> NDArray[np.float64]:
     return grey
 
 
-def _check_inside(inside: NDArray[np.bool_], pixel: Pixel, name: str) -> None:
+def _node(inside: NDArray[np.bool_], pixel: Pixel | None, name: str) -> int | None:
+    """The number of a pixel among those inside."""
+    if pixel is None:
+        return None
     (row, column), (height, width) = pixel, inside.shape
     within_image = 0 <= row < height and 0 <= column < width
     if not within_image or not inside[pixel]:
         where = "outside the shape" if within_image else f"outside the {height} x {width} image"
-        remedy = f"The nearest pixel inside is {_text(_nearest(inside, pixel))}."
-        raise InputError(name, "be a pixel row,column inside the shape", f"{_text(pixel)}, {where}", remedy)
+        remedy = f"The nearest pixel inside is {_nearest(inside, pixel)}."
+        raise InputError(name, "be a pixel row,column inside the shape", f"{row},{column}, {where}", remedy)
+    return int(inside.ravel()[: row * width + column].sum())
 
 
-def _nearest(candidates: NDArray[np.bool_], pixel: Pixel) -> Pixel:
+def _nearest(candidates: NDArray[np.bool_], pixel: Pixel) -> str:
     pixels = np.argwhere(candidates)
-    return _as_pixel(pixels[((pixels - np.array(pixel)) ** 2).sum(1).argmin()])
-
-
-def _as_pixel(index: NDArray[np.integer]) -> Pixel:
-    return int(index[0]), int(index[1])
-
-
-def _text(pixel: Pixel) -> str:
-    return f"{pixel[0]},{pixel[1]}"
+    row, column = pixels[((pixels - np.array(pixel)) ** 2).sum(1).argmin()]
+    return f"{row},{column}"

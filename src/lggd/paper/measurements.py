@@ -1,16 +1,18 @@
-"""The measured accuracies of a results folder, one measurement per cell of a table."""
+"""The measured accuracies of a results folder, one per cell of a table, compared with the paper and each other."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+import math
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from lggd.compare.results import Results
+from lggd.compare.statistics import PairedTest, holm_corrected, mean_of, paired_differences, paired_test
 from lggd.errors import InputError
-from lggd.paper.published import DATASETS, ROWS
+from lggd.paper.published import DATASETS, PUBLISHED, ROWS, Published
 
 Line = dict[str, Any]
 Accuracies = dict[Hashable, float]
@@ -20,22 +22,16 @@ RETRAINED = "retrained"  # marks rows of the dynamic experiment that are trained
 ADDITIONS = range(4)  # numbers of label additions in the dynamic experiment
 # The keys of a cell in each experiment. The other experiments are figures.
 KEYS = {
-    "table1": ("row", "dataset"),
-    "backbones": ("row", "dataset", "backbone"),
-    "dynamic": ("row", "dataset", "additions"),
-    "ablation": ("variant", "dataset"),
-}
+    "table1": ("row", "dataset"), "backbones": ("row", "dataset", "backbone"),
+    "dynamic": ("row", "dataset", "additions"), "ablation": ("variant", "dataset"),
+}  # fmt: skip
 FIGURE_EXPERIMENTS = ("robustness", "geodesic")
+TESTED_ROWS = ("09", "10", "14")  # compared with every other row
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One line of results, with its accuracies in percent by the hash of the split.
-
-    >>> found = Measurement.read({"row": "01", "dataset": "cora", "test": [70, 74], "splits": ["a", "b"]})
-    >>> found.mean, round(found.sd, 2)
-    (72.0, 2.83)
-    """
+    """One line of results, with its accuracies in percent by the hash of the split."""
 
     line: Line
     validation: Accuracies
@@ -78,7 +74,6 @@ class Measurements:
 
     @property
     def lines(self) -> dict[str, list[Line]]:
-        """The lines of all measurements, by experiment."""
         accuracies = {name: [found.line for found in getattr(self, name).values()] for name in KEYS}
         return accuracies | {name: getattr(self, name) for name in FIGURE_EXPERIMENTS}
 
@@ -89,15 +84,14 @@ class Measurements:
 
 
 def read_measurements(folder: str | Path) -> Measurements:
-    """Reads the `.jsonl` files of a results folder."""
     read = {experiment: Results(folder).lines(experiment) for experiment in (*KEYS, *FIGURE_EXPERIMENTS)}
     cells: dict[str, Any] = {experiment: _select(read[experiment][0], key) for experiment, key in KEYS.items()}
     figures: dict[str, Any] = {experiment: read[experiment][0] for experiment in FIGURE_EXPERIMENTS}
     # If the ablation has no line for its base, the table's row is used, whose settings the variants change.
     for found in list(cells["ablation"].values()):
-        row, dataset = found.line["row"], found.line["dataset"]
-        if (row, dataset) in cells["table1"]:
-            cells["ablation"].setdefault((BASE_VARIANT, dataset), cells["table1"][row, dataset])
+        place = found.line["row"], found.line["dataset"]
+        if place in cells["table1"]:
+            cells["ablation"].setdefault((BASE_VARIANT, place[1]), cells["table1"][place])
     return Measurements(**cells, **figures, incomplete_lines=sum(skipped for _, skipped in read.values()))
 
 
@@ -114,12 +108,101 @@ def _select(lines: Iterable[Line], names: tuple[str, ...]) -> dict[tuple[Any, ..
 
 def _accuracies(line: Line, key: str) -> Accuracies:
     values, splits = line.get(key) or [], line.get("splits", [])
-    numbers = isinstance(values, list) and all(isinstance(value, (int, float)) for value in values)
     where = f"a line of {line.get('experiment')}, row {line.get('row')}, {line.get('dataset')}"
     remedy = "Remove this line and measure it again."
-    if not numbers or not all(0 <= value <= 100 for value in values):
+    if not isinstance(values, list) or not all(isinstance(x, (int, float)) and 0 <= x <= 100 for x in values):
         raise InputError(key, "be a list of percentages", f"{values!r} in {where}", remedy)
     if values and len(splits) != len(values):
         rule = f"have one entry for each of the {len(values)} accuracies"
         raise InputError("splits", rule, f"{len(splits)} in {where}", remedy)
     return dict(zip(splits, map(float, values), strict=bool(values)))
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """A mean that differs from the published mean by more than one published standard deviation."""
+
+    row: str
+    dataset: str
+    ours: float
+    paper: Published
+    note: str | None
+
+    @property
+    def difference(self) -> float:
+        return self.ours - self.paper.mean
+
+
+def deviations(measured: Measurements, notes: Mapping[str, str]) -> list[Deviation]:
+    """Returns all deviations in table order. Notes for "row.dataset" take precedence over those for "row"."""
+    found = []
+    for (row, dataset), paper in PUBLISHED.items():
+        ours = measured.table1.get((row, dataset))
+        if ours is not None and abs(ours.mean - paper.mean) > paper.sd:
+            note = notes.get(f"{row}.{dataset}", notes.get(row))
+            found.append(Deviation(row, dataset, ours.mean, paper, note))
+    return found
+
+
+def paired_tests(measured: Measurements, row: str) -> dict[tuple[str, str], PairedTest]:
+    """Compares a row with the others; returns tests by row and dataset, with p corrected over the rows of a dataset."""
+    found: dict[tuple[str, str], PairedTest] = {}
+    for dataset in DATASETS:
+        ours = measured.table1.get((row, dataset))
+        others = [other for other in measured.rows if other != row and (other, dataset) in measured.table1]
+        if ours is not None:
+            tests = [paired_test(ours.test, measured.table1[other, dataset].test) for other in others]
+            found |= {(other, dataset): test for other, test in zip(others, holm_corrected(tests), strict=True)}
+    return found
+
+
+@dataclass(frozen=True)
+class VariantScore:
+    """The accuracies of a variant on one dataset, and their differences to the base over common splits."""
+
+    validation: float | None
+    test: float
+    validation_difference: float | None
+    test_difference: float | None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A variant of the ablation and its scores by dataset."""
+
+    name: str
+    scores: dict[str, VariantScore]
+
+    @property
+    def validation_difference(self) -> float | None:
+        return mean_of(score.validation_difference for score in self.scores.values())
+
+    @property
+    def test_difference(self) -> float | None:
+        return mean_of(score.test_difference for score in self.scores.values())
+
+
+def ablation(measured: Measurements) -> list[Variant]:
+    """Returns the base, then the variants by descending mean validation difference, those on fewer datasets last."""
+    variants = []
+    for name in dict.fromkeys(name for name, _ in measured.ablation):
+        scores = {
+            dataset: _score(measured.ablation[name, dataset], measured.ablation.get((BASE_VARIANT, dataset)))
+            for dataset in DATASETS
+            if (name, dataset) in measured.ablation
+        }
+        variants.append(Variant(name, scores))
+    most = max((len(variant.scores) for variant in variants), default=0)
+
+    def rank(variant: Variant) -> tuple[bool, bool, float, str]:
+        difference = variant.validation_difference
+        order = math.inf if difference is None else -difference
+        return variant.name != BASE_VARIANT, len(variant.scores) < most, order, variant.name
+
+    return sorted(variants, key=rank)
+
+
+def _score(ours: Measurement, base: Measurement | None) -> VariantScore:
+    validation, test = ({}, {}) if base is None else (base.validation, base.test)
+    differences = paired_differences(ours.validation, validation), paired_differences(ours.test, test)
+    return VariantScore(ours.validation_mean, ours.mean, *map(mean_of, differences))

@@ -37,14 +37,10 @@ _TABLE_1 = """
 """
 
 
-def _read(table: str) -> dict[tuple[str, str], Published]:
-    published = {}
-    for row, *numbers in (line.split() for line in table.strip().splitlines()):
-        for dataset, mean, sd in zip(DATASETS, numbers[::2], numbers[1::2], strict=True):
-            if mean != "OOM":
-                published[row, dataset] = Published(float(mean), float(sd))
-    return published
-
-
-PUBLISHED = _read(_TABLE_1)
-"""Published accuracies by row and dataset. Row 05 on PubMed is missing, because the authors ran out of memory."""
+# By row and dataset. Row 05 on PubMed is missing, because the authors ran out of memory.
+PUBLISHED = {
+    (row, dataset): Published(float(mean), float(sd))
+    for row, *numbers in map(str.split, _TABLE_1.strip().splitlines())
+    for dataset, mean, sd in zip(DATASETS, numbers[::2], numbers[1::2], strict=True)
+    if mean != "OOM"
+}

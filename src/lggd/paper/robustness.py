@@ -1,14 +1,11 @@
-"""The robustness of distances against a few wrong edges (paper, Fig. 1 and 2).
-
-Points lie in the unit disk, and the boundary is its rim. A few random shortcuts change shortest paths (p = ∞) a lot,
-while the distance for p = 1 hardly changes.
-"""
+"""The robustness of distances from the rim of the unit disk against a few wrong edges (paper, Fig. 1 and 2)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -43,15 +40,14 @@ class Robustness:
         return int(np.isinf(next(iter(self.distances.values()))[0]).sum())
 
     def mean_change(self, p: float) -> Floats:
-        """The change for each number of extra edges, averaged over the draws."""
         return np.asarray(self.change[p].mean(1))
 
     def changes(self) -> list[dict[str, Any]]:
         """The changes for JSON, which has no infinity."""
         return [
-            {"p": json_p, "extra_edges": count, "mean": float(values.mean()), "each": values.tolist()}
+            {"p": json_p, "extra_edges": number, "mean": float(values.mean()), "each": values.tolist()}
             for p, json_p in ((p, "inf" if math.isinf(p) else p) for p in self.distances)
-            for count, values in zip(self.extra_edges, self.change[p], strict=True)
+            for number, values in zip(self.extra_edges, self.change[p], strict=True)
         ]
 
 
@@ -83,27 +79,24 @@ def robustness(
     if not boundary.any():
         raise InputError("epsilon", "reach from the rim to a point", f"{epsilon:g} for {points} points", "Increase it.")
     graph = Graph.from_points(positions, epsilon=epsilon)
-    total = len(exponents) * (1 + seeds * len(extra_edges))
-    solved = 0
+    solved, total = count(1), len(exponents) * (1 + seeds * len(extra_edges))
 
     def solve(graph: Graph, p: float) -> Floats:
-        nonlocal solved
         found: Floats = distance(graph, boundary, p=p).value.numpy()
-        solved += 1
         if progress is not None:
-            progress(solved, total)
+            progress(next(solved), total)
         return found
 
     distances = {float(p): [solve(graph, p)] for p in exponents}
-    first = next(iter(distances.values()))[0]
+    (first,) = next(iter(distances.values()))
     if not first[np.isfinite(first)].any():
         rule = "connect the rim to points farther inside"
         raise InputError("epsilon", rule, f"{epsilon:g}, which connects none", "Increase it.")
     change = {p: np.empty((len(extra_edges), seeds)) for p in distances}
     for draw in range(seeds):
         wrong = random_edges(graph, max(extra_edges), np.random.default_rng([seed, 1 + draw]))
-        for row, count in enumerate(extra_edges):
-            changed = with_edges(graph, wrong[:, :count])
+        for row, number in enumerate(extra_edges):
+            changed = with_edges(graph, wrong[:, :number])
             for p, solutions in distances.items():
                 found = solve(changed, p)
                 finite = np.isfinite(solutions[0])  # these distances stay finite with additional edges
@@ -115,29 +108,26 @@ def robustness(
     return Robustness(positions, boundary, graph.num_edges // 2, extra_edges, stacked, change)
 
 
-def disk_points(count: int, generator: np.random.Generator) -> Floats:
-    """Draws points `[count, 2]` uniformly in the unit disk."""
-    check_int("points", count, 2)
-    radius = np.sqrt(generator.random(count))  # the area within radius r grows as r²
-    angle = 2 * np.pi * generator.random(count)
+def disk_points(number: int, generator: np.random.Generator) -> Floats:
+    """Draws points `[number, 2]` uniformly in the unit disk."""
+    check_int("points", number, 2)
+    radius = np.sqrt(generator.random(number))  # the area within radius r grows as r²
+    angle = 2 * np.pi * generator.random(number)
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
 
 
-def random_edges(graph: Graph, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Draws distinct pairs `[2, count]` of nodes without an edge, uniformly."""
-    n = graph.num_nodes
+def random_edges(graph: Graph, number: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Draws distinct pairs `[2, number]` of nodes without an edge, uniformly."""
+    n, (row, column) = graph.num_nodes, graph.edge_index.numpy()
     absent = n * (n - 1) // 2 - graph.num_edges // 2
-    if count > absent:
-        raise InputError("extra_edges", f"be at most {absent}, the pairs of nodes without an edge", count)
-    row, column = graph.edge_index.numpy()
-    edges = row * n + column  # ascending, as edge_index is
+    if number > absent:
+        raise InputError("extra_edges", f"be at most {absent}, the pairs of nodes without an edge", number)
     drawn = np.empty(0, np.int64)
-    while len(drawn) < count:
-        pairs = np.sort(generator.integers(n, size=(2, 2 * count)), axis=0)
+    while len(drawn) < number:
+        pairs = np.sort(generator.integers(n, size=(2, 2 * number)), axis=0)
         codes = pairs[0] * n + pairs[1]
-        codes = np.concatenate([drawn, codes[(pairs[0] < pairs[1]) & ~np.isin(codes, edges)]])
-        first = np.sort(np.unique(codes, return_index=True)[1])
-        drawn = codes[first][:count]
+        codes = np.concatenate([drawn, codes[(pairs[0] < pairs[1]) & ~np.isin(codes, row * n + column)]])
+        drawn = codes[np.sort(np.unique(codes, return_index=True)[1])][:number]
     return np.stack([drawn // n, drawn % n])
 
 

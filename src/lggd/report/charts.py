@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 MAX_POINTS = 400
 # Positive values with a larger ratio get a logarithmic axis.
 MAX_LINEAR_RATIO = 100.0
+VALIDATION = "validation"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class Line:
     best: int | None = None
 
     @property
-    def path_attributes(self) -> str:
+    def attributes(self) -> str:
         return f'class="{"line dashed" if self.dashed else "line"}" style="stroke:{self.colour}"'
 
 
@@ -66,13 +67,6 @@ class Axis:
         return cls(low, high, tuple(k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)))
 
     @classmethod
-    def of_powers(cls, low: float, high: float) -> Axis:
-        """A logarithmic axis for positive numbers."""
-        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-        ticks = tuple(10.0**k for k in range(first, last + 1, math.ceil((last - first) / 5)))
-        return cls(10.0**first, 10.0**last, ticks, logarithmic=True)
-
-    @classmethod
     def for_lines(cls, lines: Sequence[Line]) -> Axis | None:
         """An axis for the values of all lines; None if there is no finite value."""
         values = np.concatenate([line.y[np.isfinite(line.y)] for line in lines])
@@ -80,7 +74,9 @@ class Axis:
             return None
         low, high = float(values.min()), float(values.max())
         if low > 0 and high > MAX_LINEAR_RATIO * low:
-            return cls.of_powers(low, high)
+            first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+            ticks = tuple(10.0**k for k in range(first, last + 1, math.ceil((last - first) / 5)))
+            return cls(10.0**first, 10.0**last, ticks, logarithmic=True)
         return cls.around(0.0 if 0 <= low < high / 3 else low, high)
 
     def percent(self, value: float) -> float:
@@ -105,7 +101,7 @@ def _round_step(minimum: float) -> float:
     return power * next(digit for digit in (1, 2, 2.5, 5, 10) if digit * power >= minimum * (1 - 1e-9))
 
 
-def line_chart(lines: Sequence[Line], *, x_label: str, y_label: str, summary: str, dots: bool = False) -> str:
+def line_chart(lines: Sequence[Line], x_label: str, y_label: str, summary: str, dots: bool = False) -> str:
     """Returns the HTML of a chart; `summary` is its text for screen readers, `dots` marks every point."""
     vertical = Axis.for_lines(lines)
     if vertical is None:
@@ -130,10 +126,9 @@ def line_chart(lines: Sequence[Line], *, x_label: str, y_label: str, summary: st
     )
 
 
-def legend(lines: Sequence[Line]) -> str:
-    """Returns the HTML of a legend."""
+def _legend(lines: Sequence[Line]) -> str:
     items = "".join(
-        f'<li><svg class="key" viewBox="0 0 22 10" aria-hidden="true"><path {line.path_attributes} d="M1 5H21"/></svg>'
+        f'<li><svg class="key" viewBox="0 0 22 10" aria-hidden="true"><path {line.attributes} d="M1 5H21"/></svg>'
         f"{escape_text(line.name)}</li>"
         for line in lines
     )
@@ -150,7 +145,7 @@ def _draw_line(line: Line, horizontal: Axis, vertical: Axis, dots: bool) -> str:
         points = [point(k) for k in part[_reduced(line.y[part])]]
         # A path of length 0 is drawn as a dot: a single value between gaps remains visible.
         path += f"M{points[0]}h0" if len(points) == 1 else "M" + "L".join(points) if points else ""
-    drawn = f'<path {line.path_attributes} data-name="{escape_text(line.name)}" d="{path}"/>'
+    drawn = f'<path {line.attributes} data-name="{escape_text(line.name)}" d="{path}"/>'
     stroke = f'style="stroke:{line.colour}"'
     drawn += "".join(f'<path class="dot" {stroke} d="M{point(k)}h0"/>' for k in finite.tolist() if dots)
     if line.best is not None and np.isfinite(line.y[line.best]):
@@ -160,7 +155,7 @@ def _draw_line(line: Line, horizontal: Axis, vertical: Axis, dots: bool) -> str:
 
 
 def _reduced(values: Floats) -> NDArray[np.int64]:
-    """Returns the indices to draw: all of a short line, else both ends and the extremes of equal intervals."""
+    """The indices to draw: all of a short line, else both ends and the extremes of equal intervals."""
     if len(values) <= MAX_POINTS:
         return np.arange(len(values))
     edges = np.linspace(0, len(values), MAX_POINTS // 2 + 1).astype(int)
@@ -168,13 +163,8 @@ def _reduced(values: Floats) -> NDArray[np.int64]:
     return np.unique(np.concatenate([[0], np.ravel(extremes), [len(values) - 1]])).astype(np.int64)
 
 
-VALIDATION = "validation"
-# Training is grey, validation stands out, other measures follow.
-COLOURS = ("var(--series-1)", "var(--series-2)", "var(--series-3)", "var(--series-4)")
-
-
 def curve_cards(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
-    """Returns one card per stage with recorded values."""
+    """One card per stage with recorded values."""
     return "".join(_card(stage, measures) for stage, measures in curves.items() if any(map(len, measures.values())))
 
 
@@ -184,8 +174,8 @@ def _card(stage: str, measures: Mapping[str, Sequence[float]]) -> str:
     losses = [line for line in lines if "accuracy" not in line.name]
     best = _best_epochs(losses, accuracies)
     losses, accuracies = ([_mark_best(line, best) for line in group] for group in (losses, accuracies))
-    panels = ((losses, "loss"), (accuracies, "accuracy (%)"))
-    charts = "".join(_panel(group, stage, y_label) for group, y_label in panels if group)
+    panels = {"loss": losses, "accuracy (%)": accuracies}
+    charts = "".join(_panel(group, stage, y_label) for y_label, group in panels.items() if group)
     epochs = counted(max(len(line.y) for line in lines), "epoch")
     return (
         f'<article class="card curves"><h3>{escape_name(stage)}</h3>'
@@ -197,33 +187,28 @@ def _panel(lines: list[Line], stage: str, y_label: str) -> str:
     finals = [float(next((y for y in line.y[::-1] if np.isfinite(y)), np.nan)) for line in lines]
     ends = ", ".join(f"{line.name} ends at {number(final)}" for line, final in zip(lines, finals, strict=True))
     readable = [replace(line, name=line.name.replace("_", " ")) for line in lines]
-    chart = line_chart(readable, x_label="epoch", y_label=y_label, summary=f"{y_label} by epoch, {stage}: {ends}.")
-    return chart + legend(_legend_lines(readable))
-
-
-def _legend_lines(lines: list[Line]) -> list[Line]:
-    """Returns each line, or, if there are variants, one line per measure and one per variant."""
-    if not any(_variant(line.name) for line in lines):
-        return lines
-    measures = {line.name.removesuffix(f" {_variant(line.name)}"): line for line in lines}
-    variants = {_variant(line.name): line for line in lines if _variant(line.name)}
-    return [replace(line, name=name, colour="var(--quiet)") for name, line in measures.items()] + [
-        replace(line, name=name, dashed=False) for name, line in variants.items()
-    ]
+    chart = line_chart(readable, "epoch", y_label, f"{y_label} by epoch, {stage}: {ends}.")
+    variants = {_variant(line.name): line for line in readable if _variant(line.name)}
+    if not variants:
+        return chart + _legend(readable)
+    # One entry per measure and one per variant.
+    measures = {line.name.removesuffix(f" {_variant(line.name)}"): line for line in readable}
+    entries = [replace(line, name=name, colour="var(--quiet)") for name, line in measures.items()]
+    return chart + _legend([*entries, *(replace(line, name=name, dashed=False) for name, line in variants.items())])
 
 
 def _lines(measures: Mapping[str, Sequence[float]]) -> list[Line]:
-    """Returns one line per measure. "train_loss t=1" is the variant t=1 of train_loss; variants differ in shade."""
+    """One line per measure. "train_loss t=1" is the variant t=1 of train_loss; variants differ in shade."""
     variants = list(dict.fromkeys(_variant(measure) for measure in measures))
     lines = []
     for k, (measure, values) in enumerate(measures.items()):
         y = np.asarray(values, np.float64).reshape(-1)
-        is_validation = VALIDATION in measure
-        colour = COLOURS[1 if is_validation else 0 if "train" in measure else 2 + k % 2]
+        is_validation, dashed = VALIDATION in measure, False
+        # Training is grey, validation stands out, other measures follow.
+        colour = f"var(--series-{2 if is_validation else 1 if 'train' in measure else 3 + k % 2})"
         if len(variants) > 1:
-            position = 100 * variants.index(_variant(measure)) / (len(variants) - 1)
+            position, dashed = 100 * variants.index(_variant(measure)) / (len(variants) - 1), not is_validation
             colour = f"color-mix(in oklab,var(--shade-last) {position:.0f}%,var(--shade-first))"
-        dashed = len(variants) > 1 and not is_validation
         lines.append(Line(str(measure), np.arange(1.0, len(y) + 1), y, colour, dashed))
     return lines
 
@@ -234,24 +219,20 @@ def _variant(measure: str) -> str:
 
 
 def _in_percent(line: Line) -> Line:
-    finite = line.y[np.isfinite(line.y)]
-    return replace(line, y=line.y * 100) if len(finite) and finite.max() <= 1 else line
+    return replace(line, y=line.y * 100) if line.y[np.isfinite(line.y)].max(initial=-np.inf) <= 1 else line
 
 
 def _best_epochs(losses: list[Line], accuracies: list[Line]) -> dict[str, int]:
-    """Returns by variant the index of the best validation epoch: by accuracy if it was recorded, else by loss."""
+    """The index of the best validation epoch by variant: by accuracy if it was recorded, else by loss."""
     scores = [(line.name, line.y) for line in accuracies if VALIDATION in line.name]
     scores = scores or [(line.name, -line.y) for line in losses if VALIDATION in line.name]
-    return {
-        _variant(name): int(np.where(np.isfinite(score), score, -np.inf).argmax())
-        for name, score in scores
-        if np.isfinite(score).any()
-    }
+    finite = [(name, np.where(np.isfinite(y), y, -np.inf)) for name, y in scores if np.isfinite(y).any()]
+    return {_variant(name): int(score.argmax()) for name, score in finite}
 
 
 def _mark_best(line: Line, best: Mapping[str, int]) -> Line:
-    epoch = best.get(_variant(line.name))
-    return replace(line, best=epoch) if VALIDATION in line.name and epoch is not None and epoch < len(line.y) else line
+    epoch = best.get(_variant(line.name), len(line.y))
+    return replace(line, best=epoch) if VALIDATION in line.name and epoch < len(line.y) else line
 
 
 def _describe_best(best: Mapping[str, int], lines: list[Line]) -> str:
@@ -261,7 +242,6 @@ def _describe_best(best: Mapping[str, int], lines: list[Line]) -> str:
     if not best:
         return ""
     (epoch,) = best.values()
-    value = next((line.y[epoch] for line in lines if line.best == epoch), None)
-    is_accuracy = "accuracy" in lines[0].name
-    reached = "" if value is None else f": {percent(value) if is_accuracy else 'loss ' + number(value)}"
-    return f"; best validation at {epoch + 1:,}{reached}"
+    reached = [line.y[epoch] for line in lines if line.best == epoch][:1]
+    shown = "".join(f": {percent(y) if 'accuracy' in lines[0].name else 'loss ' + number(y)}" for y in reached)
+    return f"; best validation at {epoch + 1:,}{shown}"

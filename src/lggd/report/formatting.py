@@ -69,10 +69,9 @@ def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> list[tupl
     """Returns nested settings as pairs of a dotted name and a value as text."""
     pairs: list[tuple[str, str]] = []
     for key, value in settings.items():
-        if isinstance(value, Mapping) and value:
-            pairs += flatten_settings(value, f"{prefix}{key}.")
-        else:
-            pairs.append((f"{prefix}{key}", _format_setting(value)))
+        is_nested = isinstance(value, Mapping) and value
+        name = f"{prefix}{key}"
+        pairs += flatten_settings(value, f"{name}.") if is_nested else [(name, _format_setting(value))]
     return pairs
 
 

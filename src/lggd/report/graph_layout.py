@@ -76,27 +76,22 @@ def layout_graph(graph: Graph, *, seed: int = 0) -> NDArray[np.float32]:
 
 
 class _Components(NamedTuple):
-    """An undirected graph whose rows are sorted by component.
+    """An undirected graph whose rows are sorted by component."""
 
-    Row r is `nodes[r]` of the graph and belongs to the component of the rows `first[r]` to `end[r]`; component c has
-    the rows `starts[c]` to `starts[c + 1]`.
-    """
-
-    nodes: Integers
+    nodes: Integers  # the node of each row
     indptr: Integers
     indices: Integers
     weight: Floats
-    starts: Integers
-    first: Integers
+    starts: Integers  # component c has the rows starts[c] to starts[c + 1]
+    first: Integers  # the component of row r has the rows first[r] to end[r]
     end: Integers
 
     @classmethod
     def of(cls, graph: Graph) -> _Components:
         graph = graph.to("cpu")
         if graph.is_directed:
-            graph = Graph.from_edges(
-                graph.edge_index, graph.weight, num_nodes=graph.num_nodes, symmetrize="max", unbounded=True
-            )
+            edges, count = graph.edge_index, graph.num_nodes
+            graph = Graph.from_edges(edges, graph.weight, num_nodes=count, symmetrize="max", unbounded=True)
         component = graph.components.numpy()
         nodes = np.argsort(component, kind="stable")
         sizes = np.bincount(component)
@@ -107,7 +102,7 @@ class _Components(NamedTuple):
         return cls(nodes, csr.indptr.numpy(), csr.indices.numpy(), weight, starts, first, end)
 
     def edge_probabilities(self) -> tuple[Integers, Integers, Floats]:
-        """Returns both ends of each undirected edge, and the probability that an epoch samples it."""
+        """Both ends of each undirected edge, and the probability that an epoch samples it."""
         degree = np.diff(self.indptr)
         heads = np.repeat(np.arange(len(self.nodes), dtype=np.int32), degree)
         once = heads < self.indices
@@ -118,7 +113,6 @@ class _Components(NamedTuple):
 
 
 def _initial_positions(components: _Components, seed: int) -> Floats:
-    """Returns positions `[N, 2]` of the rows, each component around the origin."""
     rows, starts = len(components.nodes), components.starts
     angle = 2 * np.pi * (np.arange(rows) - components.first) / (components.end - components.first)
     positions = np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -154,7 +148,7 @@ def _pivot_mds(adjacency: sp.csr_array, pivots: int) -> Floats:
 
 @njit(inline="always")
 def _xorshift(state):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Marsaglia's generator with 64 bits of state, never 0."""
+    """Marsaglia's generator; the state is never 0."""
     state ^= state << np.uint64(13)
     state ^= state >> np.uint64(7)
     return state ^ (state << np.uint64(17))
@@ -202,14 +196,8 @@ def _descend(at, heads, tails, probability, first, end, epochs, seed):  # type: 
             at[i, 1] = yi
 
 
-# -- packing ----------------------------------------------------------------------------------------------------------
-
-
 def pack(positions: Floats, starts: Integers) -> Floats:
-    """Moves and scales components to equal density without overlap; returns positions `[N, 2]`.
-
-    Component c has the rows `starts[c]` to `starts[c + 1]`.
-    """
+    """Moves and scales components, rows `starts[c]` to `starts[c + 1]`, to equal density without overlap, `[N, 2]`."""
     sizes = np.diff(starts)
     order = np.argsort(-sizes, kind="stable")
     several, single = order[sizes[order] > 1], order[sizes[order] == 1]

@@ -64,9 +64,8 @@ class DrawnGraph:
 
 
 def _sample_nodes(report: RunReport) -> NDArray[np.int64]:
-    """Returns all nodes, or a sample: labelled nodes, the least certain nodes, and others at random."""
-    capacity = MAX_DISTANCES // (len(report.times) * report.num_classes)
-    capacity = min(MAX_NODES, max(capacity, MIN_NODES))
+    """All nodes, or a sample: labelled nodes, the least certain nodes, and others at random."""
+    capacity = min(MAX_NODES, max(MAX_DISTANCES // (len(report.times) * report.num_classes), MIN_NODES))
     if report.num_nodes <= capacity:
         return np.arange(report.num_nodes)
     rank = np.full(report.num_nodes, 2.0) + np.random.default_rng(SAMPLE_SEED).random(report.num_nodes)
@@ -82,38 +81,32 @@ def embed(report: RunReport, drawn: DrawnGraph) -> str:
     probability = report.probabilities[nodes, report.predicted[nodes]]
     codes, scales = _encode_distances(report.distances[:, nodes])
     x, y = _encode_positions(report.positions[nodes])
-    packed: dict[str, tuple[NDArray[Any], type[np.generic]]] = {
-        "numbers": (nodes, np.uint32),
-        "x": (x, np.uint16),
-        "y": (y, np.uint16),
-        "edges": (drawn.edges.T, np.uint16),
-        "truth": (report.y[nodes], np.int16),
-        "label": (report.labels[nodes], np.int16),
-        "predicted": (report.predicted[nodes], np.int16),
-        "second": (report.top_two[0][nodes, 1], np.int16),
-        "tested": (report.test_mask[nodes], np.uint8),
-        "probability": (np.rint(np.clip(probability, 0, 1) * 255), np.uint8),
-        "margin": (np.rint(np.clip(report.margin[nodes], 0, 1) * 255), np.uint8),
-    }
+    # Little-endian, in base64: the page reads them into typed arrays.
+    packed: dict[str, tuple[NDArray[Any], str]] = {
+        "numbers": (nodes, "<u4"), "x": (x, "<u2"), "y": (y, "<u2"), "edges": (drawn.edges.T, "<u2"),
+        "truth": (report.y[nodes], "<i2"), "label": (report.labels[nodes], "<i2"),
+        "predicted": (report.predicted[nodes], "<i2"), "second": (report.top_two[0][nodes, 1], "<i2"),
+        "tested": (report.test_mask[nodes], "u1"), "probability": (_as_byte(probability), "u1"),
+        "margin": (_as_byte(report.margin[nodes]), "u1"),
+    }  # fmt: skip
     content: dict[str, Any] = {
-        "count": len(nodes),
-        "classes": [str(name) for name in report.classes],
+        "count": len(nodes), "classes": [str(name) for name in report.classes],
         "times": [float(t) for t in report.times],
         "names": None if report.ids is None else [report.name_of(k)[:MAX_NAME_LENGTH] for k in nodes.tolist()],
-        "edgesAreSampled": drawn.omits_edges,
-        "scales": scales,
-        "distances": [_pack(each, np.uint8) for each in codes],
+        "edgesAreSampled": drawn.omits_edges, "scales": scales, "distances": [_pack(each, "u1") for each in codes],
         **{name: _pack(array, dtype) for name, (array, dtype) in packed.items()},
-    }
+    }  # fmt: skip
     if len(nodes) == report.num_nodes:
         content["numbers"] = None
     return json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def _pack(array: NDArray[Any], dtype: type[np.generic]) -> str:
-    """Returns little-endian base64, which the page reads into a typed array."""
-    plain = np.ascontiguousarray(array, dtype=np.dtype(dtype).newbyteorder("<"))
-    return base64.b64encode(plain.tobytes()).decode("ascii")
+def _as_byte(fraction: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.rint(np.clip(fraction, 0, 1) * 255)
+
+
+def _pack(array: NDArray[Any], dtype: str) -> str:
+    return base64.b64encode(array.astype(dtype).tobytes()).decode("ascii")
 
 
 def _encode_positions(positions: NDArray[np.float32]) -> NDArray[np.float64]:

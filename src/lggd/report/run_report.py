@@ -24,6 +24,7 @@ UNKNOWN = -1
 UNCERTAIN_NODES = 20
 # Tolerance for rounding in float32.
 ROUNDING = 1e-4
+PERCENT, DURATION = "be a percentage, 0 to 100", "be a duration from 0"
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class LabelAddition:
 
     def __post_init__(self) -> None:
         check_int("labels", self.labels, minimum=0)
-        _check_percent("accuracy", self.accuracy)
-        _check_duration("milliseconds", self.milliseconds)
+        check_real("accuracy", self.accuracy, 0, 100, rule=PERCENT)
+        check_real("milliseconds", self.milliseconds, 0, closed="left", rule=DURATION)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +115,9 @@ class RunReport:
             raise InputError("accuracy", 'have the keys "model" and "reference"', sorted(self.accuracy))
         for name, value in self.accuracy.items():
             if value is not None:
-                _check_percent(f'accuracy["{name}"]', value)
+                check_real(f'accuracy["{name}"]', value, 0, 100, rule=PERCENT)
         check_int("num_edges", self.num_edges, minimum=0)
-        _check_duration("seconds", self.seconds)
+        check_real("seconds", self.seconds, 0, closed="left", rule=DURATION)
         try:
             datetime.fromisoformat(self.created)
         except ValueError as error:
@@ -157,15 +158,13 @@ class RunReport:
         return None if model is None or reference is None else model - reference
 
     def name_of(self, node: int) -> str:
-        """Returns the id of a node, or its number."""
         return str(node if self.ids is None else self.ids[node])
 
     @cached_property
     def top_two(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The two most probable classes of every node and their probabilities, `[N, 2]`; -1 and 0 if there is one."""
         classes = np.argsort(-self.probabilities, axis=1, kind="stable")[:, :2]
-        missing = ((0, 0), (0, 2 - classes.shape[1]))
-        probabilities = np.take_along_axis(self.probabilities, classes, axis=1)
+        probabilities, missing = np.take_along_axis(self.probabilities, classes, 1), ((0, 0), (0, 2 - classes.shape[1]))
         return np.pad(classes, missing, constant_values=UNKNOWN), np.pad(probabilities, missing)
 
     @property
@@ -176,20 +175,10 @@ class RunReport:
 
     def confusion(self) -> NDArray[np.int64]:
         """Returns the number of test nodes by true class (rows) and predicted class (columns), `[K, K]`."""
-        k = self.num_classes
-        cell = self.y[self.test_mask] * k + self.predicted[self.test_mask]
-        return np.bincount(cell, minlength=k * k).reshape(k, k).astype(np.int64)
+        table = np.zeros((self.num_classes, self.num_classes), np.int64)
+        np.add.at(table, (self.y[self.test_mask], self.predicted[self.test_mask]), 1)
+        return table
 
     def least_certain(self, count: int = UNCERTAIN_NODES) -> list[int]:
         """Returns the nodes with the smallest margin between their two most probable classes, unlabelled ones first."""
-        order = np.lexsort((np.arange(self.num_nodes), self.margin, self.labels != UNKNOWN))
-        nodes: list[int] = order[:count].tolist()
-        return nodes
-
-
-def _check_percent(name: str, value: float) -> None:
-    check_real(name, value, 0, 100, rule="be a percentage, 0 to 100")
-
-
-def _check_duration(name: str, value: float) -> None:
-    check_real(name, value, 0, math.inf, closed="left", rule="be a duration from 0")
+        return list(np.lexsort((self.margin, self.labels != UNKNOWN))[:count].tolist())

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lggd.data.output_files import write_features, write_predictions
 from lggd.data.splits import fingerprint
@@ -22,14 +21,12 @@ from lggd.report.graph_layout import layout_graph
 from lggd.report.run_report import RunReport
 from lggd.runs.run import RunResult, distance_features, installed_versions
 
-MARKER = "run.json"
-PREDICTIONS, FEATURES, MODEL, SETTINGS, REPORT = (
-    "predictions.csv", "features.parquet", "model", "settings.json", "report.html",
-)  # fmt: skip
+MARKER, SETTINGS, REPORT = "run.json", "settings.json", "report.html"
+PREDICTIONS, FEATURES, MODEL = "predictions.csv", "features.parquet", "model"
 
 
 def check_run_folder(out: str | Path) -> Path:
-    """Returns the path, or raises if a run cannot be written there; call it before training."""
+    """Raises if a run cannot be written there; call it before training."""
     return check_folder_writable(out, MARKER)
 
 
@@ -51,7 +48,6 @@ def write_run(out: str | Path, result: RunResult, *, command: str = "lggd run", 
 
 
 def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, Any]:
-    """Returns the summary of a run for `run.json`."""
     run_input, settings = result.input, result.settings
     validation = getattr(run_input.data, "val_mask", None)
     files = [PREDICTIONS, *[FEATURES] * (result.features is not None), f"{MODEL}/", SETTINGS, MARKER]
@@ -75,7 +71,7 @@ def settings_record(result: RunResult, command: str) -> dict[str, Any]:
     """Returns every setting, including defaults, and everything else that the numbers depend on."""
     settings = result.settings
     return {
-        "command": command, "data": dict(result.input.origin), "split_fingerprint": fingerprint(result.input.data),
+        "command": command, "data": result.input.origin, "split_fingerprint": fingerprint(result.input.data),
         "data_fingerprint": result.input.fingerprint(), "seed": settings.seed, "device": settings.device,
         "method": settings.method, "preset": settings.preset, "model": storage.to_plain(result.model, "model"),
         "reference": None if result.seconds["reference"] is None else settings.reference_method,
@@ -85,26 +81,19 @@ def settings_record(result: RunResult, command: str) -> dict[str, Any]:
 
 def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
     """Returns the content of the page, with the predictions for which accuracy was measured."""
-    run_input, titles, probabilities = result.input, result.settings.titles(), result.measured_probabilities
-    tensors: dict[str, Any] = {
-        "distances": result.distances, "labels": result.measured_labels, "predicted": probabilities.argmax(1),
-        "probabilities": probabilities, "test_mask": run_input.held_out,
-    }  # fmt: skip
-    data, times = run_input.data, distance_features(result.model.features_)[0].times  # type: ignore[attr-defined]
+    tensors: Any = result  # the page converts them to arrays
+    run_input, titles, probabilities = result.input, result.settings.titles(), tensors.measured_probabilities
+    data, times = run_input.data, distance_features(tensors.model.features_)[0].times
+    pos: Any = getattr(data, "pos", None)
+    is_drawn = pos is not None and pos.shape[1] == 2
+    positions = np.asarray(pos.cpu().numpy(), np.float32) if is_drawn else layout_graph(read_graph(data))
     return RunReport(
         title=f"{titles['model']} on {run_input.name}", dataset=run_input.name, titles=titles,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), version=installed_versions()["lggd"],
         machine=f"{platform.system()} {platform.machine()}, {result.settings.device}",
         seconds=result.seconds["all"] or 0.0, settings=settings, num_edges=run_input.num_edges,
         classes=run_input.classes, ids=run_input.ids, accuracy=result.accuracy, curves=result.curves, times=times,
-        positions=_positions(data), edges=data.edge_index, y=data.y, additions=result.additions, notes=result.notes,
-        **tensors,
+        positions=positions, edges=data.edge_index, y=data.y, additions=result.additions, notes=result.notes,
+        distances=tensors.distances, labels=tensors.measured_labels, predicted=probabilities.argmax(1),
+        probabilities=probabilities, test_mask=tensors.input.held_out,
     )  # fmt: skip
-
-
-def _positions(data: Any) -> NDArray[np.float32]:
-    """Returns the coordinates `pos` of the data if they are two-dimensional, otherwise a layout of the graph."""
-    pos = getattr(data, "pos", None)
-    if pos is not None and pos.shape[1] == 2:
-        return np.asarray(pos.cpu().numpy(), np.float32)
-    return layout_graph(read_graph(data))

@@ -30,9 +30,7 @@ from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
 from lggd.features import GGD, LGGD
 from lggd.models.classifier import LGGDClassifier
-from lggd.models.ensemble import Ensemble
-from lggd.models.plus import LGGDPlus
-from lggd.models.self_training import SelfTraining
+from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
 
 BACKBONES: dict[str, Backbone | None] = {**backbones.BACKBONES, "none": None}
 PRESETS: dict[str, Callable[[], LGGD]] = {"default": LGGD, "paper": LGGD.paper, "release": LGGD.release}

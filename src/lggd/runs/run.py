@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
+import json
 import platform
+import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,21 +20,30 @@ from torch import Tensor
 from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
 from lggd.features.distance_features import DistanceFeatures
+from lggd.files import check_folder_writable, replacing
 from lggd.memory import Memory
 from lggd.models import Ensemble, SelfTraining
 from lggd.models.memory_estimate import estimate_memory
 from lggd.report.run_report import LabelAddition
 from lggd.runs.methods import BACKBONES, METHODS, build_model
 from lggd.runs.run_input import FEWEST_HELD_OUT, RunInput
-from lggd.runs.training import UnfinishedTraining
+from lggd.training.checkpoint import Checkpoint
 from lggd.training.progress import History, Progress
 from lggd.validation import check_choice
 
-# With fewer held-out nodes, the gain of new labels would be smaller than the noise.
-FEWEST_TO_REVEAL = 100
+FEWEST_TO_REVEAL = 100  # with fewer held-out nodes, the gain of new labels would be smaller than the noise
 REVEALED, REVEALED_SHARE = 3, 10  # three batches of a tenth of the held-out labels
 DEFAULT_BACKBONE = "gcn"
+# The marker of a folder of checkpoints, the parts of a run, and the seconds between two checkpoints of one.
+UNFINISHED, PARTS, EVERY = "training.json", ("reference", "model"), 2.0
 
+ONLY_GRAPH = "The nodes have no features: only the graph is used, and there is no backbone to compare with."
+NO_BACKBONE = "Without a backbone, the nearest class by distance is predicted; there is nothing to compare it with."
+NO_ADDITIONS = "The method cannot add labels without training: the saved model does not use the held-out labels."
+LABELS_RESTORED = (
+    "After accuracy was measured, the held-out labels were added without training: predictions.csv, features.parquet "
+    "and the model use all labels; the report shows predictions without them."
+)
 # Called after every epoch with the part of the run, "reference" or "model".
 RunCallback = Callable[[str, Progress], None]
 
@@ -57,10 +70,9 @@ class RunSettings:
             return self
         if self.method != "lggd":
             raise InputError("method", "be ggd for nodes without features", self.method, "Add features, or use ggd.")
-        return RunSettings("ggd", self.backbone, "default", self.seed, self.epochs, self.device)
+        return replace(self, method="ggd", preset="default")
 
     def model(self) -> NodeClassifier:
-        """Returns the unfitted model."""
         return build_model(self.method, self.backbone, self.preset, self.epochs, self.seed)
 
     @property
@@ -76,10 +88,11 @@ class RunSettings:
 
     def titles(self) -> dict[str, str]:
         """Returns the display names of the parts of the run: {"reference": "GCN", "model": "LGGD with GCN"}."""
-        reference, method = self.reference_method, METHODS[self.method]
-        backbone = METHODS[reference].title if reference else ""
-        title = f"{method.title} with {backbone}" if method.has_backbone and backbone else method.title
-        return ({"reference": backbone} if reference else {}) | {"model": title}
+        method, reference = METHODS[self.method], self.reference_method
+        if reference is None:
+            return {"model": method.title}
+        ending = f" with {METHODS[reference].title}" if method.has_backbone else ""
+        return {"reference": METHODS[reference].title, "model": f"{method.title}{ending}"}
 
     def memory(self, run_input: RunInput) -> Memory | None:
         """Estimates the memory needed to learn distances on the device of the run; None without distances."""
@@ -119,12 +132,62 @@ class RunResult:
     resumed: bool
 
 
+class UnfinishedTraining:
+    """The folder `OUT.training`, with the settings of a run and a checkpoint for each of its parts.
+
+    A run can be resumed only with equal `settings`, everything that the result depends on, serializable as JSON.
+    """
+
+    def __init__(self, out: str | Path, settings: Mapping[str, Any], every: float = EVERY) -> None:
+        out = Path(out).resolve()
+        self.folder = check_folder_writable(out.with_name(f"{out.name}.training"), UNFINISHED)
+        self.settings, self.every = json.loads(json.dumps(settings)), every
+
+    def open(self, *, resume: bool) -> bool:
+        """Creates the folder, or reuses it if `resume`; returns whether there is training to resume."""
+        if resume and self.is_saved:
+            self._check_settings()
+            return True
+        self.remove()
+        self.folder.mkdir()
+        with replacing(self.folder / UNFINISHED) as temporary:
+            temporary.write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
+        return False
+
+    def checkpoint(self, part: str) -> Checkpoint:
+        return Checkpoint(self.folder / part, key=json.dumps(self.settings, sort_keys=True), every=self.every)
+
+    def remove(self) -> None:
+        """Deletes the folder; the marker is deleted last, so that an interrupted deletion can be repeated."""
+        for part in PARTS:
+            shutil.rmtree(self.folder / part, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether there is training to resume; a name with a leading dot is an incomplete file."""
+        return any(not path.name.startswith(".") for path in self.folder.glob("*/*.safetensors"))
+
+    def _check_settings(self) -> None:
+        path = self.folder / UNFINISHED
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(before, dict):
+                raise TypeError("it is not an object")
+        except (ValueError, TypeError) as error:
+            raise InputError(path, "contain the settings of a run", but=f"it is damaged: {error}") from error
+        for name in dict.fromkeys([*self.settings, *before]):  # options of the user come first
+            was, now = before.get(name), self.settings.get(name)
+            if was != now:
+                rule, but = "continue with the data and settings of the interrupted run", f"{name} was {was} there"
+                remedy, hints = "Use the same settings, or start again without {resume}.", {"resume": "`resume`"}
+                raise InputError("resume", rule, but=f"{but} and is {now} now", remedy=remedy, hints=hints)
+
+
 def settings_of_run(run_input: RunInput, settings: RunSettings) -> dict[str, Any]:
     """Returns everything that the result depends on, by name; an interrupted run can be resumed if all are equal."""
     versions = {f"version of {name}": value for name, value in installed_versions().items()}
-    return {
-        **run_input.origin, **asdict(settings), "fingerprint of the data": run_input.fingerprint(), **versions
-    }  # fmt: skip
+    return run_input.origin | asdict(settings) | {"fingerprint of the data": run_input.fingerprint()} | versions
 
 
 def run(
@@ -138,50 +201,50 @@ def run(
     """Trains and evaluates a model. With checkpoints in `training`, an interrupted run can be resumed."""
     started = time.perf_counter()
     settings = settings.for_input(run_input)
-    notes = list(run_input.notes)
+    notes, titles, truth = list(run_input.notes), settings.titles(), run_input.data.y
+    held_out = run_input.held_out.nonzero().squeeze(1)
     resumed = training is not None and training.open(resume=resume)
     if resume and not resumed:
         notes.append("No interrupted run was found; this run started from the beginning.")
     data = copy.copy(run_input.data).to(settings.device)  # PyG moves a Data in place
-    titles = settings.titles()
     curves: dict[str, History] = {}
     accuracy: dict[str, float | None] = {"reference": None, "model": None}
-    seconds: dict[str, float | None] = {"reference": None, "model": None}
+    seconds: dict[str, float | None] = dict(accuracy)
 
     def fit(model: NodeClassifier, part: str) -> Tensor:
         start = time.perf_counter()
-        progress = None if callback is None else lambda epoch: callback(part, epoch)
+        progress = None if callback is None else partial(callback, part)
         model.fit(data, callback=progress, checkpoint=None if training is None else training.checkpoint(part))
         seconds[part] = time.perf_counter() - start
         probabilities = model.predict_proba().cpu()
-        accuracy[part] = _held_out_accuracy(probabilities.argmax(1), run_input)
+        if len(held_out) >= FEWEST_HELD_OUT:
+            accuracy[part] = _accuracy(probabilities.argmax(1), truth, held_out)
         curves.update({f"{titles[part]}: {stage}": values for stage, values in model.history_.items() if values})
         return probabilities
 
-    if settings.reference_method is not None and run_input.has_features:
+    if not run_input.has_features:
+        notes.append(ONLY_GRAPH)
+    elif settings.reference_method is not None:
         fit(build_model(settings.reference_method, epochs=settings.epochs, seed=settings.seed), "reference")
-    else:
-        notes += _missing_reference(run_input, settings)
+    elif settings.backbone == "none":
+        notes.append(NO_BACKBONE)
     model = settings.model()
     measured, measured_labels = fit(model, "model"), model.labels_.cpu()
-    held_out = run_input.held_out.nonzero().squeeze(1)
     if accuracy["model"] is None:
         notes.append("Accuracy is unknown, because fewer than two labels were held out.")
-    additions = _additions(model, run_input, settings.seed) if model.accepts_labels else ()
-    features = getattr(model, "features_", None)
-    inner = distance_features(features)
-    distances = None
-    if inner:
+    additions = _additions(model, truth, held_out, settings.seed) if model.accepts_labels else ()
+    features, distances, table = getattr(model, "features_", None), None, None
+    if inner := distance_features(features):
         distances = torch.stack([member.distances(model.data_) for member in inner]).mean(0).permute(1, 0, 2).cpu()
     if run_input.restores_labels and len(held_out):
         if model.accepts_labels:
-            model.add_labels(held_out, run_input.data.y[held_out])
-        notes.append(_held_out_note(model))
+            model.add_labels(held_out, truth[held_out])
+        notes.append(LABELS_RESTORED if model.accepts_labels else NO_ADDITIONS)
     model.metadata_ = {"dataset": run_input.name, "ids": run_input.ids, "classes": run_input.classes}
+    final = model.predict_proba().cpu()
     if features is not None:
         model.metadata_["feature_names"] = feature_names(inner[0], run_input.classes)
-    final = model.predict_proba().cpu()
-    table = None if features is None else features.features(model.data_).cpu()
+        table = features.features(model.data_).cpu()
     seconds["all"] = time.perf_counter() - started
     return RunResult(
         run_input, settings, model, accuracy, seconds, additions, tuple(notes), final, model.labels_.cpu(), measured,
@@ -215,55 +278,25 @@ def installed_versions() -> dict[str, str]:
     return versions
 
 
-def _missing_reference(run_input: RunInput, settings: RunSettings) -> list[str]:
-    if not run_input.has_features:
-        title = METHODS[settings.method].title
-        return [f"The nodes have no features: {title} uses the graph alone, and there is no backbone to compare with."]
-    if settings.backbone == "none":
-        return ["Without a backbone, the nearest class by distance is predicted; there is nothing to compare it with."]
-    return []
-
-
-def _held_out_note(model: NodeClassifier) -> str:
-    if not model.accepts_labels:
-        return "The method cannot add labels without training: the saved model does not use the held-out labels."
-    return (
-        "After accuracy was measured, the held-out labels were added without training: predictions.csv, "
-        "features.parquet and the model use all labels; the report shows predictions without them."
-    )
-
-
-def _held_out_accuracy(predicted: Tensor, run_input: RunInput) -> float | None:
-    nodes = run_input.held_out.nonzero().squeeze(1)
-    return None if len(nodes) < FEWEST_HELD_OUT else _accuracy(predicted, run_input.data.y, nodes)
-
-
 def _accuracy(predicted: Tensor, truth: Tensor, nodes: Tensor) -> float:
-    """Returns the percentage of correct predictions."""
-    return 100 * int((predicted.cpu()[nodes] == truth[nodes]).sum()) / len(nodes)
+    return 100 * int((predicted[nodes] == truth[nodes]).sum()) / len(nodes)
 
 
-def _additions(model: NodeClassifier, run_input: RunInput, seed: int) -> tuple[LabelAddition, ...]:
-    """Adds a tenth of the held-out labels three times, and measures accuracy on nodes that are never added.
-
-    Afterwards the original labels of the model are restored.
-    """
-    nodes = run_input.held_out.nonzero().squeeze(1)
+def _additions(model: NodeClassifier, truth: Tensor, nodes: Tensor, seed: int) -> tuple[LabelAddition, ...]:
+    """Adds labels of held-out nodes in batches, measures accuracy on those never added, and restores the labels."""
     if len(nodes) < FEWEST_TO_REVEAL:
         return ()
     order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))]
     batch = len(nodes) // REVEALED_SHARE
-    test = order[REVEALED * batch :]
-    truth, labels, log = run_input.data.y, model.labels_, list(model.additions_)
-    additions = []
+    labels, log, additions = model.labels_, list(model.additions_), []
     for revealed in range(REVEALED + 1):
-        new = order[(revealed - 1) * batch : revealed * batch] if revealed else order[:0]
+        new = order[max(revealed - 1, 0) * batch : revealed * batch]
         start = time.perf_counter()
         if len(new):
             model.add_labels(new, truth[new])
         predicted = model.predict().cpu()
         milliseconds = 1000 * (time.perf_counter() - start)
-        accuracy = _accuracy(predicted, truth, test)
+        accuracy = _accuracy(predicted, truth, order[REVEALED * batch :])
         additions.append(LabelAddition(int((model.labels_ >= 0).sum()), accuracy, milliseconds))
     model._set_labels(labels)
     model.additions_ = log

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,8 @@ from lggd.data.graph_files import read_graph_files
 from lggd.estimator.storage import pack_graph
 from lggd.validation import check_int, check_real
 
-# Accuracy is not reported for fewer nodes.
-FEWEST_HELD_OUT = 2
-# Features with a smaller fraction of nonzero entries, such as word counts, are not standardized.
-SPARSE_BELOW = 0.2
+FEWEST_HELD_OUT = 2  # accuracy is not reported for fewer nodes
+SPARSE_BELOW = 0.2  # features with a smaller fraction of nonzero entries, such as word counts, are not standardized
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +32,7 @@ class RunInput:
     data: Any
     ids: list[str]
     classes: list[str]
-    origin: Mapping[str, Any]
+    origin: dict[str, Any]
     restores_labels: bool = False
     notes: tuple[str, ...] = ()
 
@@ -67,19 +64,12 @@ class RunInput:
         check_int("split", split, minimum=0)
         table = read_graph_files(edges, nodes, split_column=split_column, **columns)
         data, drawn = table.data, split_column is None
-        notes = _scale_weights(data) + _standardize(data)
-        if drawn:
-            data.test_mask, split_notes = _hold_out(data.y, test_share, split)
-            data.train_mask = (data.y >= 0) & ~data.test_mask
-            notes += split_notes
+        notes = [*_scale_weights(data), *_standardize(data), *(_hold_out(data, test_share, split) if drawn else ())]
         origin = {
-            "edges": str(edges),
-            "nodes": None if nodes is None else str(nodes),
-            "split_column": split_column,
+            "edges": str(edges), "nodes": None if nodes is None else str(nodes), "split_column": split_column,
             **{name: list(value) if isinstance(value, tuple) else value for name, value in columns.items()},
-            "test_share": test_share if drawn else None,
-            "split": split if drawn else None,
-        }
+            "test_share": test_share if drawn else None, "split": split if drawn else None,
+        }  # fmt: skip
         name = Path(edges if nodes is None else nodes).stem
         return cls(name, data, table.ids, table.classes, origin, restores_labels=drawn, notes=tuple(notes))
 
@@ -100,9 +90,8 @@ class RunInput:
 
     def fingerprint(self) -> str:
         """Returns a SHA-256 digest of the graph, its features, labels and split."""
-        masks = {name: getattr(self.data, name, None) for name in ("train_mask", "val_mask", "test_mask")}
-        tensors = pack_graph(self.data) | {"y": self.data.y}
-        tensors |= {name: mask for name, mask in masks.items() if mask is not None}
+        known = {name: getattr(self.data, name, None) for name in ("y", "train_mask", "val_mask", "test_mask")}
+        tensors = pack_graph(self.data) | {name: value for name, value in known.items() if value is not None}
         digest = hashlib.sha256()
         for name, value in sorted(tensors.items()):
             digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
@@ -111,7 +100,6 @@ class RunInput:
 
 
 def _scale_weights(data: Any) -> list[str]:
-    """Divides weights by the largest, because they must be in (0, 1]; returns notes."""
     weight = getattr(data, "edge_weight", None)
     if weight is None or float(weight.max()) == 1:
         return []
@@ -130,14 +118,16 @@ def _standardize(data: Any) -> list[str]:
     return ["Features were standardized to mean 0 and standard deviation 1, so that their units do not matter."]
 
 
-def _hold_out(y: Tensor, share: float, seed: int) -> tuple[Tensor, list[str]]:
-    """Draws a fraction of every class, rounded, but never its last label; returns a mask `[N]` and notes."""
-    generator = torch.Generator().manual_seed(seed)
+def _hold_out(data: Any, share: float, seed: int) -> list[str]:
+    """Holds out a fraction of every class, rounded, but never its last label; returns notes."""
+    generator, y = torch.Generator().manual_seed(seed), data.y
     mask = torch.zeros(len(y), dtype=torch.bool)
     for k in range(int(y.max()) + 1):
         members = (y == k).nonzero().squeeze(1)
         count = min(len(members) - 1, int(share * len(members) + 0.5))
         mask[members[torch.randperm(len(members), generator=generator)[:count]]] = True
-    if int(mask.sum()) < FEWEST_HELD_OUT:
-        return torch.zeros_like(mask), []
-    return mask, [f"{int(mask.sum())} of the {int((y >= 0).sum())} labels were held out to measure accuracy."]
+    count = int(mask.sum())
+    data.test_mask = mask & (count >= FEWEST_HELD_OUT)
+    data.train_mask = (y >= 0) & ~data.test_mask
+    held_out = f"{count} of the {int((y >= 0).sum())} labels were held out to measure accuracy."
+    return [held_out] if count >= FEWEST_HELD_OUT else []

@@ -20,8 +20,7 @@ from lggd.models import load_model
 
 @dataclass(frozen=True)
 class AddedLabels:
-    """The effect of a file of labels: the numbers of its labels, of new ones and of changed predictions, and the
-    time to add them and predict again."""
+    """The numbers of labels in a file, of new ones and of changed predictions, and the time to add and predict."""
 
     labels: int
     new: int
@@ -30,15 +29,14 @@ class AddedLabels:
 
 
 class SavedModel:
-    """A model in a folder, or in the folder `model` of a run."""
+    """A model in a folder, or in the folder `model` of a run or of a classifier of samples."""
 
     def __init__(self, path: str | Path) -> None:
         path = Path(path)
         inside = path / "model"
-        is_run = not (path / storage.SETTINGS_FILE).is_file() and (inside / storage.SETTINGS_FILE).is_file()
-        self.folder = inside if is_run else path
+        self.folder = inside if (inside / storage.SETTINGS_FILE).is_file() else path
         self.model = load_model(self.folder)
-        self.dataset = str(self.model.metadata_.get("dataset") or self.folder.resolve().name)
+        self.dataset = str(self.model.metadata_.get("dataset") or path.resolve().name)
         self.ids = self._names("ids", len(self.model.labels_))
         self.classes = self._names("classes", self.model.num_classes_)
 
@@ -57,16 +55,13 @@ class SavedModel:
         return int((self.model.labels_ >= 0).sum())
 
     def probabilities(self) -> Tensor:
-        """Returns the probability of each class, float32 `[N, K]`."""
         probabilities: Tensor = self.model.predict_proba()
         return probabilities
 
     def write(self, path: str | Path, probabilities: Tensor) -> None:
-        """Writes the predictions and the labels of the model to a table."""
         write_predictions(path, self.ids, self.classes, probabilities, self.model.labels_)
 
     def counts(self, probabilities: Tensor) -> dict[str, int]:
-        """Returns the number of nodes predicted as each class."""
         counts = torch.bincount(probabilities.argmax(1), minlength=len(self.classes))
         return dict(zip(self.classes, counts.tolist(), strict=True))
 
@@ -76,14 +71,8 @@ class SavedModel:
         margin = best.values[:, 0] - (best.values[:, 1] if best.values.shape[1] > 1 else 0)
         margin[self.model.labels_ >= 0] = torch.inf
         order = [k for k in margin.argsort(stable=True).tolist() if margin[k] < torch.inf][:count]
-        return [
-            {
-                "node": self.ids[k],
-                "classes": [self.classes[c] for c in best.indices[k].tolist()],
-                "probabilities": best.values[k].tolist(),
-            }
-            for k in order
-        ]
+        classes = {k: [self.classes[c] for c in best.indices[k].tolist()] for k in order}
+        return [{"node": self.ids[k], "classes": classes[k], "probabilities": best.values[k].tolist()} for k in order]
 
     def add_labels(self, path: str | Path) -> tuple[AddedLabels, Tensor]:
         """Adds the labels of a table of ids and classes; returns their effect and the new probabilities."""
@@ -105,5 +94,4 @@ class SavedModel:
         return AddedLabels(len(nodes), int(new.sum()), changed, milliseconds), probabilities
 
     def save(self) -> None:
-        """Saves the model to its folder."""
         self.model.save(self.folder)

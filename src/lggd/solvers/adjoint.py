@@ -22,8 +22,7 @@ def integrate(field: Field, plan: Plan, start: Tensor) -> Tensor:
     """States `[T, N, C]` at the outputs of the plan; differentiable where start, ρ or √w requires a gradient."""
     inputs = (start, field.rho, field.root_weight)
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs):
-        outputs: Tensor = EvolveFunction.apply(*inputs, field.detached(), plan)  # type: ignore[no-untyped-call]
-        return outputs
+        return EvolveFunction.apply(*inputs, field.detached(), plan)  # type: ignore[no-any-return, no-untyped-call]
     return run(field.detached(), plan, start.detach())
 
 
@@ -86,24 +85,19 @@ class Stepper:
 
 
 def run(
-    field: Field,
-    plan: Plan,
-    start: Tensor,
-    states: list[Tensor] | None = None,
-    stages: list[list[Tensor]] | None = None,
+    field: Field, plan: Plan, start: Tensor, saved: list[Tensor] | None = None, stages: list[Any] | None = None
 ) -> Tensor:
     """States `[T, N, C]` at the outputs of the plan, without gradients.
 
-    Appends the state before every `plan.checkpoint_every`-th step to `states`, the stages of every step to `stages`.
+    Appends the state before every `plan.checkpoint_every`-th step to `saved`, the stages of every step to `stages`.
     """
     state = start.clone(memory_format=torch.contiguous_format)
     stepper = Stepper(field, plan.tableau, state)
-    outputs = start.new_empty((len(plan.counts), *start.shape))
-    taken = 0
+    outputs, taken = start.new_empty((len(plan.counts), *start.shape)), 0
     for k, (count, size) in enumerate(zip(plan.counts, plan.sizes, strict=True)):
         for _ in range(count):
-            if states is not None and taken % plan.checkpoint_every == 0:
-                states.append(state.clone())
+            if saved is not None and taken % plan.checkpoint_every == 0:
+                saved.append(state.clone())
             if stages is not None:
                 stages.append(stepper.step_saving_stages(state, size))
             else:
@@ -126,60 +120,37 @@ class EvolveFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        field, plan = ctx.field, ctx.plan
+        field, plan, stages, weights = ctx.field, ctx.plan, ctx.plan.tableau.stages, ctx.plan.tableau.weights
         _, needs_rho, needs_root, *_ = ctx.needs_input_grad
         sizes = [size for count, size in zip(plan.counts, plan.sizes, strict=True) for _ in range(count)]
         output_after = {sum(plan.counts[: k + 1]): k for k in range(len(plan.counts))}
         # Gradients may arrive transposed or expanded; the kernels need contiguous rows.
         cotangent = grads[0].new_zeros(grads[0].shape[1:])
-        reverse = _Reverse(field, plan.tableau, cotangent, needs_rho, needs_root)
+        grad_rho = torch.zeros_like(field.rho) if needs_rho else None
+        grad_root = torch.zeros_like(field.root_weight) if needs_root else None
+        stepper = Stepper(field, plan.tableau, cotangent)
         segment: list[Tensor] = []
-        for n in range(plan.steps - 1, -1, -1):
+        for n in reversed(range(plan.steps)):
             if n + 1 in output_after:
-                reverse.cotangent += grads[0][output_after[n + 1]]
-            if ctx.stages:
-                reverse.step(ctx.stages[n], sizes[n])
-                continue
-            if not segment:
+                cotangent += grads[0][output_after[n + 1]]
+            if not ctx.stages and not segment:
+                # The states before each step since the last one that was saved.
                 first = n - n % plan.checkpoint_every
-                segment = reverse.recompute(ctx.states[first // plan.checkpoint_every], sizes[first : n + 1])
-            reverse.step(reverse.stepper.stage_starts(segment.pop(), sizes[n]), sizes[n])
-        return reverse.cotangent, reverse.grad_rho, reverse.grad_root, None, None
-
-
-class _Reverse:
-    """The adjoint state, moving backward through the steps."""
-
-    def __init__(self, field: Field, tableau: Tableau, cotangent: Tensor, needs_rho: bool, needs_root: bool) -> None:
-        self.field, self.tableau, self.cotangent = field, tableau, cotangent
-        self.stepper = Stepper(field, tableau, cotangent)
-        self.grad_rho = torch.zeros_like(field.rho) if needs_rho else None
-        root = field.root_weight
-        self.grad_root = torch.zeros_like(root) if needs_root and root is not None else None
-
-    def recompute(self, state: Tensor, sizes: list[float]) -> list[Tensor]:
-        """The states before each of the steps, from the one before the first."""
-        states = [state]
-        for size in sizes[:-1]:
-            following = states[-1].clone()
-            self.stepper.step(following, size)
-            states.append(following)
-        return states
-
-    def step(self, starts: list[Tensor], size: float) -> None:
-        """Moves backward through a step whose stages evaluated F at `starts`."""
-        stages, weights = self.tableau.stages, self.tableau.weights
-        needs = (self.grad_rho is not None, self.grad_root is not None)
-        cotangents: dict[int, Tensor] = {}
-        for s in range(len(weights) - 1, -1, -1):
-            later = [r for r in range(s + 1, len(weights)) if stages[r][s]]
-            terms = [self.cotangent, *(cotangents[r] for r in later)]
-            factors = [size * weights[s], *(size * stages[r][s] for r in later)]
-            vjp = self.stepper.backend.vjp
-            cotangents[s], grad_rho, grad_root = vjp(self.field, starts[s], terms, factors, *needs)
-            if self.grad_rho is not None and grad_rho is not None:
-                self.grad_rho += grad_rho
-            if self.grad_root is not None and grad_root is not None:
-                self.grad_root += grad_root
-        for mu in cotangents.values():
-            self.cotangent += mu
+                segment = [ctx.states[first // plan.checkpoint_every]]
+                for size in sizes[first:n]:
+                    segment.append(segment[-1].clone())
+                    stepper.step(segment[-1], size)
+            starts = ctx.stages[n] if ctx.stages else stepper.stage_starts(segment.pop(), sizes[n])
+            mu: dict[int, Tensor] = {}
+            for s in reversed(range(len(weights))):
+                later = [r for r in range(s + 1, len(weights)) if stages[r][s]]
+                terms = [cotangent, *(mu[r] for r in later)]
+                factors = [sizes[n] * weights[s], *(sizes[n] * stages[r][s] for r in later)]
+                mu[s], of_rho, of_root = stepper.backend.vjp(field, starts[s], terms, factors, needs_rho, needs_root)
+                if grad_rho is not None and of_rho is not None:
+                    grad_rho += of_rho
+                if grad_root is not None and of_root is not None:
+                    grad_root += of_root
+            for stage in mu.values():
+                cotangent += stage
+        return cotangent, grad_rho, grad_root, None, None

@@ -29,15 +29,9 @@ class CauchyProblem:
     """
 
     def __init__(
-        self,
-        graph: Graph,
-        sources: Sources | None,
-        start: Tensor | None,
-        p: float,
-        potential: Potential | None,
-        weight: Tensor | None,
-        far: float,
-    ) -> None:
+        self, graph: Graph, sources: Sources | None, start: Tensor | None, p: float, potential: Potential | None,
+        weight: Tensor | None, far: float,
+    ) -> None:  # fmt: skip
         self.graph, self.layout = check_graph(graph), evolution_layout(graph)
         self.boundary = None if sources is None else Boundary.read(sources, graph.num_nodes)
         by_node = self._read_start(start, far)

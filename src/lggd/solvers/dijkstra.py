@@ -51,7 +51,7 @@ def shortest(problem: EikonalProblem) -> Tensor:
     length = csr.incoming_length.numpy()
     shortest, longest = csr.length_range
 
-    def solve(starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
+    def solve(starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> None:
         low, high = shortest * slowness.min(), longest * slowness.max()
         if high <= WIDEST_RANGE * low:
             # Slightly narrower than the shortest edge, so that rounding cannot put both its ends into one bucket.
@@ -59,7 +59,6 @@ def shortest(problem: EikonalProblem) -> Tensor:
             _with_buckets(indptr, indices, length, stride, starts, slowness, width, int(high / width) + 2, u)
         else:
             _with_heap(indptr, indices, length, stride, starts, slowness, u)
-        return 0
 
     return problem.solve_columns(solve)[0]
 
@@ -67,12 +66,7 @@ def shortest(problem: EikonalProblem) -> Tensor:
 def hops(problem: EikonalProblem) -> Tensor:
     """The number of edges to the boundary by row `[N, K]`, float64; inf where it cannot be reached."""
     indptr, indices, _, _ = problem.incoming
-
-    def solve(starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
-        _breadth_first(indptr, indices, starts, u)
-        return 0
-
-    return problem.solve_columns(solve)[0]
+    return problem.solve_columns(lambda starts, slowness, u: _breadth_first(indptr, indices, starts, u))[0]
 
 
 @njit(nogil=True, cache=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -22,8 +22,8 @@ from lggd.graph.layout import CPU, Layout
 from lggd.kernels import Field, backend_for
 from lggd.solvers.solution import Solution, Statistics, Status
 
-# solve(starts, slowness [N] or [1], u [N]) fills u, which is inf initially, and returns the number of sweeps or 0.
-SolveColumn = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
+# solve(starts, slowness [N] or [1], u [N]) fills u, which is inf initially, and returns the number of sweeps or None.
+SolveColumn = Callable[[np.ndarray, np.ndarray, np.ndarray], int | None]
 
 
 class Incoming(NamedTuple):
@@ -42,8 +42,7 @@ class EikonalProblem:
     graph: Graph
     layout: Layout
     p: float
-    starts: NDArray[np.int32]  # the boundary rows of all columns, concatenated
-    bounds: NDArray[np.int64]  # column k owns starts[bounds[k]:bounds[k + 1]]
+    starts: Sequence[Tensor]  # the boundary rows of each column, int64
     potential: Tensor  # float64 by row: [N, 1] or [N, K], and [1, 1] where it is 1
     single: bool
     began: float  # start of the clock, for the statistics
@@ -59,14 +58,8 @@ class EikonalProblem:
             by_node = read_potential(potential, graph, columns, torch.float64).detach().to(CPU)
             rho = layout.into_rows(by_node).contiguous()
         ids = [torch.from_numpy(nodes) for nodes in boundary.columns]
-        rows = [nodes if layout.rank is None else layout.rank[nodes] for nodes in ids]
-        bounds = np.cumsum([0] + [len(nodes) for nodes in rows])
-        starts = torch.cat(rows).to(torch.int32).numpy()
-        return cls(graph, layout, p, starts, bounds, rho, boundary.single, began)
-
-    @property
-    def columns(self) -> int:
-        return len(self.bounds) - 1
+        starts = [nodes if layout.rank is None else layout.rank[nodes] for nodes in ids]
+        return cls(graph, layout, p, starts, rho, boundary.single, began)
 
     @property
     def slowness(self) -> NDArray[np.float64]:
@@ -86,18 +79,17 @@ class EikonalProblem:
 
         Columns run in parallel threads: the compiled loops release the interpreter lock.
         """
-        out = np.full((self.columns, self.layout.csr.num_nodes), np.inf)
+        columns = len(self.starts)
+        out = np.full((columns, self.layout.csr.num_nodes), np.inf)
         slowness = np.ascontiguousarray(self.slowness.T)
 
         def work(k: int) -> int:
-            return solve(self.starts[self.bounds[k] : self.bounds[k + 1]], slowness[k % len(slowness)], out[k])
+            return solve(self.starts[k].int().numpy(), slowness[k % len(slowness)], out[k]) or 0
 
-        if self.columns == 1:
-            sweeps = [work(0)]
-        else:
-            with ThreadPoolExecutor(min(numba.get_num_threads(), self.columns)) as threads:
-                sweeps = list(threads.map(work, range(self.columns)))
-        return torch.from_numpy(out).T, max(sweeps)
+        if columns == 1:
+            return torch.from_numpy(out).T, work(0)
+        with ThreadPoolExecutor(min(numba.get_num_threads(), columns)) as threads:
+            return torch.from_numpy(out).T, max(threads.map(work, range(columns)))
 
     def solution(self, by_row: Tensor, solver: Solver, sweeps: int | None = None, converged: bool = True) -> Solution:
         """The solution with these values by row `[N, K]`, its status and its statistics."""
@@ -114,8 +106,8 @@ class EikonalProblem:
         csr = self.layout.csr
         root = None if csr.weight is None else csr.weight.to(torch.float64).sqrt().unsqueeze(1)
         boundary_mask = torch.zeros(by_row.shape, dtype=torch.bool)
-        for k in range(self.columns):
-            boundary_mask[torch.from_numpy(self.starts[self.bounds[k] : self.bounds[k + 1]]).long(), k] = True
+        for k, rows in enumerate(self.starts):
+            boundary_mask[rows, k] = True
         field = Field(csr, self.p, self.potential, root, boundary_mask)
         finite = torch.isfinite(by_row)
         # A finite node never depends on an infinite one, so any larger number may replace infinity.

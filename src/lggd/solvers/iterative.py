@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numba import njit
 
 from lggd.solvers.eikonal_problem import EikonalProblem
-from lggd.solvers.local import newton
+from lggd.solvers.marching import newton
 from lggd.solvers.solution import Solution
 from lggd.validation import check_int, check_real
 
@@ -47,17 +48,14 @@ class FastIterative:
         own_weight = np.ones(1) if csr.weight is None else csr.weight.numpy()
         own = (csr.indptr.numpy(), csr.indices.numpy(), own_weight)
         edges = (incoming.indptr, incoming.indices, incoming.stride, *own)
-
-        def solve(starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
-            return int(_sweep(problem.p, *edges, starts, slowness, u, self.tolerance, self.max_sweeps))
-
-        by_row, sweeps = problem.solve_columns(solve)
+        sweep = partial(_sweep, problem.p, self.tolerance, self.max_sweeps, *edges)
+        by_row, sweeps = problem.solve_columns(sweep)
         return problem.solution(by_row, self, sweeps, converged=sweeps <= self.max_sweeps)
 
 
 @njit(nogil=True, cache=True)
 def _sweep(  # type: ignore[no-untyped-def]
-    p, indptr, indices, stride, row_ptr, row_indices, row_weight, starts, slowness, u, tolerance, max_sweeps
+    p, tolerance, max_sweeps, indptr, indices, stride, row_ptr, row_indices, row_weight, starts, slowness, u
 ):
     """Relaxes until the queue is empty and returns the number of sweeps: one more than allowed if that was exceeded."""
     idle, queued, boundary = 0, 1, 2

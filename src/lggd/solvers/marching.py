@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from numba import njit
@@ -18,12 +18,13 @@ from numba import njit
 from lggd.solvers.dijkstra import shortest
 from lggd.solvers.eikonal_problem import EikonalProblem
 from lggd.solvers.heap import FAR, FINAL, PADDING, drop_first, fill, sift_up
-from lggd.solvers.local import newton
 from lggd.solvers.solution import Solution
 
 # How final neighbours are accumulated, and the number of running sums per node.
 SUM, SQUARES, POWERS = 1, 2, 3
 NUM_SUMS = {SUM: 2, SQUARES: 3, POWERS: 0}
+# Newton's method converges quadratically; this only bounds the loop.
+MOST_STEPS = 60
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,7 @@ class FastMarching:
         own_weight = np.ones(1) if csr.weight is None else csr.weight.numpy()
         edges = (*problem.incoming, csr.indptr.numpy(), csr.indices.numpy(), own_weight)
         march = compiled(SUM if problem.p == 1 else SQUARES if problem.p == 2 else POWERS)
-
-        def solve(starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> int:
-            march(problem.p, *edges, starts, slowness, u)
-            return 0
-
-        return problem.solution(problem.solve_columns(solve)[0], self)
+        return problem.solution(problem.solve_columns(partial(march, problem.p, *edges))[0], self)
 
 
 @njit(inline="always")
@@ -77,6 +73,40 @@ def _from_squares(sums, j, w, ui, slowness):  # type: ignore[no-untyped-def]
     sums[j, 1] += share * deviation
     sums[j, 0] = total
     return sums[j, 1] + np.sqrt(max(slowness * slowness - sums[j, 2], 0.0) / total)
+
+
+@njit(inline="always")
+def newton(p, t, slowness, i, indptr, indices, weight, stride, u, place, final_only):  # type: ignore[no-untyped-def]
+    """The t with ‖√w(i,·)(t − u)₊‖_p = 1/ρ(i), given the values u of the neighbours, from any t at or above it.
+
+    The norm is convex in t, so Newton's method decreases monotonically. With `final_only`, only neighbours that have
+    left the front count.
+    """
+    for _ in range(MOST_STEPS):
+        largest = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            if u[j] < t and not (final_only and place[j] != FINAL):
+                largest = max(largest, np.sqrt(np.float64(weight[e * stride])) * (t - u[j]))
+        if largest == 0.0:
+            break
+        total = 0.0
+        slope = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            if u[j] < t and not (final_only and place[j] != FINAL):
+                s = np.sqrt(np.float64(weight[e * stride]))
+                share = s * (t - u[j]) / largest
+                power = 1.0 if p == 1.0 else share if p == 2.0 else share ** (p - 1.0)
+                total += power * share
+                slope += power * s
+        root = total ** (1.0 / p)
+        # d‖·‖/dt = Σ s·share^(p−1) / ‖share‖^(p−1), and ‖·‖ = largest · ‖share‖.
+        decrease = (largest * root - slowness) / (slope / root ** (p - 1.0))
+        if not decrease > 1e-15 * abs(t):
+            break
+        t -= decrease
+    return t
 
 
 @cache

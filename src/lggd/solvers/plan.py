@@ -36,15 +36,9 @@ class PaddedState:
 
     @classmethod
     def build(
-        cls,
-        csr: CSR,
-        p: float,
-        start: Tensor,
-        rho: Tensor,
-        root_weight: Tensor | None,
-        boundary_mask: Tensor | None,
+        cls, csr: CSR, p: float, start: Tensor, rho: Tensor, root_weight: Tensor | None, boundary_mask: Tensor | None,
         symmetric: bool,
-    ) -> PaddedState:
+    ) -> PaddedState:  # fmt: skip
         """All by row: `start` and `boundary_mask` `[N, G, K]`; `rho` and `root_weight` with 1, G or G·K columns."""
         _, groups, columns = start.shape
         parameters = (rho,) if root_weight is None else (rho, root_weight)

@@ -58,11 +58,6 @@ class Euler(_FixedStep):
         The step in time; None takes the largest one within the monotone limit.
     force : bool
         Allows a step above the stable limit.
-
-    Examples
-    --------
-    >>> Euler(step=0.5)
-    Euler(step=0.5, force=False)
     """
 
     stable: ClassVar[float] = 2.0
@@ -110,13 +105,10 @@ def choose_step(scheme: FixedStep, field: Field) -> tuple[float, bool]:
         return monotone, False
     # A step at exactly the limit must not be refused because of rounding.
     if scheme.step * bound > stable * (1 + 1e-6) and not scheme.force:
-        raise InputError(
-            "step",
-            f"be at most {stable / bound:.4g} on this graph (step × max ρ‖√w‖_p must not exceed {stable} for "
-            f"{type(scheme).__name__})",
-            f"{scheme.step:g}, where it is {scheme.step * bound:.4g}",
-            "Use step=None, a smaller potential such as DegreePotential(-1), or force=True.",
-        )
+        product = f"step × max ρ‖√w‖_p must not exceed {stable} for {type(scheme).__name__}"
+        received = f"{scheme.step:g}, where it is {scheme.step * bound:.4g}"
+        remedy = "Use step=None, a smaller potential such as DegreePotential(-1), or force=True."
+        raise InputError("step", f"be at most {stable / bound:.4g} on this graph ({product})", received, remedy)
     return scheme.step, scheme.step > monotone * (1 + 1e-6)
 
 

@@ -11,13 +11,7 @@ from torch import Tensor
 
 
 class Status(Enum):
-    """How a solver ended; `status.value` is a sentence with the remedy.
-
-    Examples
-    --------
-    >>> Status.EXACT.value
-    'Exact: every node has its final value.'
-    """
+    """How a solver ended; `status.value` is a sentence with the remedy."""
 
     EXACT = "Exact: every node has its final value."
     UNREACHABLE = (

@@ -37,22 +37,19 @@ class Cache(Generic[T]):
         return result
 
     def get(self, key: Hashable) -> T | None:
-        """Returns the cached result of a key, or None."""
         if key is None or key not in self._results:
             return None
         self._results.move_to_end(key)
         return self._results[key]
 
     def put(self, key: Hashable, result: T) -> None:
-        """Caches a result, and evicts the least recently used ones beyond the capacity."""
-        if key is None:
-            return
-        self._results[key] = result
-        while len(self._results) > self._capacity:
+        """Caches a result, and evicts the least recently used one beyond the capacity."""
+        if key is not None:
+            self._results[key] = result
+        if len(self._results) > self._capacity:
             self._results.popitem(last=False)
 
     def clear(self) -> None:
-        """Removes all results."""
         self._results.clear()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -63,9 +60,11 @@ class _Identity:
     """Equal for the same tensor objects in the same memory, not changed in place since the key was created."""
 
     def __init__(self, tensors: tuple[Tensor | None, ...]) -> None:
-        # References to the tensors keep their ids from being reused.
+        # References to the tensors keep their ids from being reused. Sparse tensors have no address of their own.
         self.tensors = tensors
-        self.state = [None if tensor is None else (tensor._version, _address(tensor)) for tensor in tensors]
+        self.state = [
+            None if x is None else (x._version, x.data_ptr() if x.layout == torch.strided else None) for x in tensors
+        ]
 
     def __hash__(self) -> int:
         return hash(tuple(map(id, self.tensors)))
@@ -73,8 +72,7 @@ class _Identity:
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, _Identity)
-            and len(self.tensors) == len(other.tensors)
-            and all(a is b for a, b in zip(self.tensors, other.tensors, strict=True))
+            and [*map(id, self.tensors)] == [*map(id, other.tensors)]
             and self.state == other.state
         )
 
@@ -85,14 +83,7 @@ def identity_key(*tensors: Tensor | None) -> Hashable:
     None where changes cannot be detected: for inference tensors, and for tensors that are being trained.
     """
     present = [tensor for tensor in tensors if tensor is not None]
-    if any(tensor.is_inference() or tensor.requires_grad for tensor in present):
-        return None
-    return _Identity(tensors)
-
-
-def _address(tensor: Tensor) -> int | None:
-    # Sparse tensors have no address of their own.
-    return tensor.data_ptr() if tensor.layout == torch.strided else None
+    return None if any(x.is_inference() or x.requires_grad for x in present) else _Identity(tensors)
 
 
 def content_key(*tensors: Tensor | None) -> tuple[str, ...]:

@@ -45,16 +45,11 @@ class Checkpoint:
                 key = (file.metadata() or {}).get("key")
                 state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         except SafetensorError as error:
-            raise InputError(
-                str(path), "be a checkpoint", but=f"it is damaged: {error}", remedy="Delete it."
-            ) from error
+            raise InputError(path, "be a checkpoint", but=f"it is damaged: {error}", remedy="Delete it.") from error
         if key != self.key:
-            raise InputError(
-                str(path),
-                "be a checkpoint of the same data and settings",
-                but="it belongs to others",
-                remedy="Use the settings of the interrupted run, or start over.",
-            )
+            remedy = "Use the settings of the interrupted run, or start over."
+            rule = "be a checkpoint of the same data and settings"
+            raise InputError(path, rule, but="it belongs to others", remedy=remedy)
         return state
 
     def save(self, stage: str, state: Mapping[str, Tensor]) -> None:

@@ -54,56 +54,16 @@ class Trainable(Protocol):
         """Restores the states of the random number generators."""
 
 
-class HighestAccuracy:
-    """Prefers the epoch of the highest validation accuracy, the first one of equals.
-
-    Without validation nodes a problem is trained for at most `EPOCHS_WITHOUT_VALIDATION` epochs.
-    """
-
-    def score(self, losses: Tensor, correct: Tensor | None) -> Tensor:
-        """The score to maximise, `[Q]`."""
-        if correct is None:
-            raise TypeError("HighestAccuracy needs a trainable whose `validate` counts correct predictions.")
-        return correct
-
-    def max_epochs(self, optimization: Optimization, num_validation: int) -> int:
-        """The maximum number of epochs of a problem."""
-        return optimization.epochs if num_validation else min(optimization.epochs, EPOCHS_WITHOUT_VALIDATION)
-
-
-class LowestLoss:
-    """Prefers the epoch of the lowest validation loss, the first one of equals."""
-
-    def score(self, losses: Tensor, correct: Tensor | None) -> Tensor:
-        """The score to maximise, `[Q]`."""
-        return -losses
-
-    def max_epochs(self, optimization: Optimization, num_validation: int) -> int:
-        """The maximum number of epochs of a problem."""
-        return optimization.epochs
-
-
 class Engine:
-    """Trains Q problems one epoch at a time: a step of the optimizer, then a validation.
+    """Trains Q problems in place, one epoch at a time: a step of the optimizer, then a validation.
 
     Every problem is trained as if it were alone, with its own targets, random numbers, early stopping and best state.
-    A problem ends after its maximum of epochs, or after `patience` epochs without a better validation score. Without
-    validation nodes its last epoch counts as the best.
+    The best epoch is the first one of highest validation accuracy, or of lowest validation loss with `lowest_loss`. A
+    problem ends after its maximum of epochs, or after `patience` epochs without a better one. Without validation nodes
+    its last epoch counts as the best, of at most `EPOCHS_WITHOUT_VALIDATION` for accuracy.
 
-    Parameters
-    ----------
-    trainable : Trainable
-        Trained in place. It has the best states after `load_best()`.
-    train : Tensor
-        int64 `[Q, N]`: the class of each training node, -1 elsewhere.
-    validation : Tensor, optional
-        int64 `[Q, N]`: the class of each validation node, -1 elsewhere.
-    optimization : Optimization or sequence of Optimization
-        The settings of all problems, or of each.
-    names : sequence of str
-        Distinct names of the problems in the metrics; "" adds nothing to a metric's name.
-    criterion : HighestAccuracy or LowestLoss
-        Which epoch is the best.
+    `train` and `validation` hold the class of each node, -1 elsewhere, int64 `[Q, N]`; `optimization` the settings of
+    all problems, or of each. The `names` of problems in metrics are distinct; "" adds nothing to a metric's name.
     """
 
     def __init__(
@@ -113,9 +73,9 @@ class Engine:
         validation: Tensor | None = None,
         optimization: Optimization | Sequence[Optimization] = Optimization(),
         names: Sequence[str] = ("",),
-        criterion: HighestAccuracy | LowestLoss = HighestAccuracy(),
+        lowest_loss: bool = False,
     ) -> None:
-        self.trainable, self.names, self.criterion = trainable, list(names), criterion
+        self.trainable, self.names, self.lowest_loss = trainable, list(names), lowest_loss
         problems, parameters = len(train), trainable.parameters()
         device = parameters[0].value.device
         self._optimizations = [optimization] * problems if isinstance(optimization, Optimization) else [*optimization]
@@ -129,16 +89,17 @@ class Engine:
         targets = None if validation is None else _read_targets("validation", validation, train, device)
         self._validation = targets if targets is not None and any(targets.counts) else None
         self._num_validation = [0] * problems if self._validation is None else self._validation.counts
-        pairs = zip(self._optimizations, self._num_validation, strict=True)
-        max_epochs = [criterion.max_epochs(*pair) for pair in pairs]
+        max_epochs = [
+            own.epochs if count or lowest_loss else min(own.epochs, EPOCHS_WITHOUT_VALIDATION)
+            for own, count in zip(self._optimizations, self._num_validation, strict=True)
+        ]
         self.epochs = max(max_epochs)
         self._optimizer = trainable.optimizer(self._optimizations)
         self._best = {parameter.name: parameter.value.detach().clone() for parameter in parameters}
         # The best state is selected on the device, so that an epoch need not wait for its metrics to be read.
         self._without_validation = torch.tensor(self._num_validation, device=device) == 0
         self._max_epochs = torch.tensor(max_epochs, device=device)
-        patience = [settings.patience or UNLIMITED for settings in self._optimizations]
-        self._patience = torch.tensor(patience, device=device)
+        self._patience = torch.tensor([each.patience or UNLIMITED for each in self._optimizations], device=device)
         self._epoch = torch.zeros((), dtype=torch.int64, device=device)
         self._best_epoch = torch.zeros_like(self._max_epochs)
         self._best_score = torch.full((problems,), -torch.inf, dtype=torch.float64, device=device)
@@ -148,8 +109,6 @@ class Engine:
         if trainable.generators is not None:
             self._run_epoch = CUDAGraphStep(self._compute_epoch, device, trainable.generators)
 
-    # -- training ------------------------------------------------------------------------------------------------
-
     @property
     def finished(self) -> bool:
         """Whether all problems have ended."""
@@ -158,7 +117,7 @@ class Engine:
     @property
     def best_accuracy(self) -> list[float | None]:
         """The highest validation accuracy of each problem; None where no epoch was selected by it."""
-        if isinstance(self.criterion, LowestLoss):
+        if self.lowest_loss:
             return [None] * len(self.names)
         scores = zip(self._best_score.tolist(), self._num_validation, strict=True)
         return [correct / count if count and correct >= 0 else None for correct, count in scores]
@@ -184,11 +143,7 @@ class Engine:
         return metrics
 
     def _compute_epoch(self) -> Tensor:
-        """Runs an epoch without reading from the device; returns the metrics of all problems, concatenated rows `[Q]`.
-
-        The training loss, the best epoch, whether the problem has ended, and with validation nodes the validation loss
-        and the number of correct predictions.
-        """
+        """Runs an epoch without reading from the device; returns rows `[Q]`, concatenated, in the order of `step`."""
         self._optimizer.zero_grad()
         train_loss = self.trainable.training_step(self._train, self._running)
         self._optimizer.step()
@@ -198,7 +153,7 @@ class Engine:
             validated: list[Tensor] = []
             if self._validation is not None:
                 loss, correct = self.trainable.validate(self._validation, self._running)
-                score = self.criterion.score(loss, correct).double()
+                score = (-loss if self.lowest_loss else correct).double()  # type: ignore[union-attr]
                 better &= (score > self._best_score) | self._without_validation
                 torch.where(better, score, self._best_score, out=self._best_score)
                 validated = [loss] if correct is None else [loss, correct]
@@ -222,8 +177,8 @@ class Engine:
             torch.where(parameter.expand(better), value, best, out=best)
 
     def _check_finite(self, metrics: Mapping[str, float], problems: Sequence[int]) -> None:
-        # LowestLoss never selects an epoch whose validation loss is not finite.
-        kinds = ("train",) if isinstance(self.criterion, LowestLoss) else ("train", "validation")
+        # The lowest loss never selects an epoch whose validation loss is not finite.
+        kinds = ("train",) if self.lowest_loss else ("train", "validation")
         for q in problems:
             losses = {kind: metrics.get(self._metric(f"{kind}_loss", q), 0.0) for kind in kinds}
             infinite = [f"{kind} loss {loss:.4g}" for kind, loss in losses.items() if not math.isfinite(loss)]
@@ -239,8 +194,6 @@ class Engine:
 
     def _label(self, q: int) -> str:
         return f" of {self.names[q]!r}" if self.names[q] else ""
-
-    # -- states --------------------------------------------------------------------------------------------------
 
     def load_best(self) -> None:
         """Loads the best state of each problem into the trainable."""
@@ -292,12 +245,17 @@ def train(
     With a checkpoint, training continues where an interrupted run was saved.
     """
     history: History = {}
-    epoch = 0
-    saved = None if checkpoint is None else checkpoint.load(stage)
+    epoch, saved = 0, None if checkpoint is None else checkpoint.load(stage)
     if saved is not None:
         epoch = int(saved.pop("epoch"))
         history = {name: values.tolist() for name, values in _subset(saved, "history.").items()}
         engine.restore(saved)
+
+    def save() -> None:
+        if checkpoint is not None:
+            curves = {f"history.{name}": torch.tensor(values, dtype=torch.float64) for name, values in history.items()}
+            checkpoint.save(stage, {**engine.state(), **curves, "epoch": torch.tensor(epoch)})
+
     while epoch < engine.epochs and not engine.finished:
         metrics = engine.step()
         epoch += 1
@@ -306,15 +264,9 @@ def train(
         if callback is not None:
             callback(Progress(stage, epoch, engine.epochs, metrics))
         if checkpoint is not None and checkpoint.is_due():
-            checkpoint.save(stage, _with_history(engine.state(), epoch, history))
-    if checkpoint is not None:
-        checkpoint.save(stage, _with_history(engine.state(), epoch, history))
+            save()
+    save()
     return history
-
-
-def _with_history(state: Mapping[str, Tensor], epoch: int, history: History) -> dict[str, Tensor]:
-    curves = {f"history.{name}": torch.tensor(values, dtype=torch.float64) for name, values in history.items()}
-    return {**state, **curves, "epoch": torch.tensor(epoch)}
 
 
 def _subset(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -324,6 +276,6 @@ def _subset(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 def _read_targets(name: str, labels: Tensor, train: Tensor, device: torch.device) -> Targets:
     if labels.dim() != 2 or labels.shape != train.shape or labels.dtype != torch.int64:
         shape = "[Q, N]" if train.dim() != 2 else list(train.shape)
-        received = f"{labels.dtype} {list(labels.shape)}"
-        raise InputError(name, f"be int64 {shape}, one row per problem, with a class or -1 per node", received)
+        rule = f"be int64 {shape}, one row per problem, with a class or -1 per node"
+        raise InputError(name, rule, f"{labels.dtype} {list(labels.shape)}")
     return Targets(labels.to(device), name)

@@ -14,10 +14,8 @@ class Optimization:
 
     Parameters
     ----------
-    lr : float
-        Learning rate.
-    weight_decay : float
-        L2 regularisation.
+    lr, weight_decay : float
+        Learning rate and L2 regularisation.
     epochs : int
         Maximum number of epochs.
     patience : int or None

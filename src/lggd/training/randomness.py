@@ -31,15 +31,17 @@ def parameter_generators(generators: Sequence[torch.Generator]) -> list[torch.Ge
     return [torch.Generator().manual_seed((generator.initial_seed() + 1) % 2**63) for generator in generators]
 
 
-def generator_states(generators: Sequence[torch.Generator]) -> dict[str, Tensor]:
-    """The states of generators by their index."""
-    return {str(q): generator.get_state() for q, generator in enumerate(generators)}
+class SeededGenerators:
+    """Networks of many problems, each with its own generator, whose states can be saved."""
 
+    generators: Sequence[torch.Generator]
 
-def load_generator_states(generators: Sequence[torch.Generator], states: Mapping[str, Tensor]) -> None:
-    """Restores states returned by `generator_states`."""
-    for q, generator in enumerate(generators):
-        generator.set_state(states[str(q)].cpu())
+    def random_state(self) -> dict[str, Tensor]:
+        return {str(q): generator.get_state() for q, generator in enumerate(self.generators)}
+
+    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
+        for q, generator in enumerate(self.generators):
+            generator.set_state(state[str(q)].cpu())
 
 
 class RandomState:
@@ -50,10 +52,9 @@ class RandomState:
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self.states = {"cpu": torch.Generator().manual_seed(seed).get_state()}
-        self._devices = []
-        if device.type == "cuda":
-            self._devices = [device]
-            self.states["cuda"] = torch.Generator(device).manual_seed(seed).get_state()
+        self._devices = [device] if device.type == "cuda" else []
+        for cuda in self._devices:
+            self.states["cuda"] = torch.Generator(cuda).manual_seed(seed).get_state()
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -98,9 +99,8 @@ def draw_keep_mask(generators: Sequence[torch.Generator | None], shape: Sequence
     for row, generator in zip(words, generators, strict=True):
         if generator is not None:
             draw_random_bytes(row, generator)
-    random_bytes = words.view(torch.uint8)[:, :size]
-    keep = random_bytes < (level if isinstance(level, int) else level.unsqueeze(1))
-    return keep.view(-1, *shape)
+    levels = level if isinstance(level, int) else level.unsqueeze(1)
+    return (words.view(torch.uint8)[:, :size] < levels).view(-1, *shape)
 
 
 def dropout(values: Tensor, generators: Sequence[torch.Generator], level: int) -> Tensor:

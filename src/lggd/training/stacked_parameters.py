@@ -1,16 +1,17 @@
-"""Parameters of many problems in one tensor each, and an Adam that trains every problem with its own settings."""
+"""Parameters of many problems: stacked into one tensor each, or of one module per problem. Their Adam."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lggd.training.optimization import Optimization
+from lggd.training.randomness import RandomState
 
 
 @dataclass(frozen=True)
@@ -42,38 +43,28 @@ class GroupedAdam(torch.optim.Adam):
         self._values = [parameter.value for parameter in trained]
         self._slices: list[tuple[Tensor, Tensor, slice]] = []
         settings = [(optimization.lr, optimization.weight_decay) for optimization in optimizations]
+        starts = [q for q, setting in enumerate(settings) if q == 0 or setting != settings[q - 1]]
         groups: dict[tuple[float, float], list[Tensor]] = {}
         for parameter in trained:
             if parameter.owner is not None:
                 groups.setdefault(settings[parameter.owner], []).append(parameter.value)
                 continue
-            for setting, problems in _equal_neighbours(settings):
-                view = parameter.value.detach()[problems]
-                self._slices.append((view, parameter.value, problems))
-                groups.setdefault(setting, []).append(view)
+            for start, end in pairwise([*starts, len(settings)]):
+                view = parameter.value.detach()[start:end]
+                self._slices.append((view, parameter.value, slice(start, end)))
+                groups.setdefault(settings[start], []).append(view)
         param_groups = [{"params": values, "lr": lr, "weight_decay": decay} for (lr, decay), values in groups.items()]
         super().__init__(param_groups, fused=fused, capturable=fused and any(value.is_cuda for value in self._values))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Sets all gradients to None."""
         super().zero_grad(set_to_none=True)
         for value in self._values:
             value.grad = None
 
     def step(self, closure: Any = None) -> Any:
-        """Takes one step; parameters without a gradient do not change."""
         for view, value, problems in self._slices:
             view.grad = None if value.grad is None else value.grad[problems]
         return super().step(closure)
-
-
-def _equal_neighbours(settings: Sequence[tuple[float, float]]) -> list[tuple[tuple[float, float], slice]]:
-    runs, first = [], 0
-    for setting, members in groupby(settings):
-        count = len(list(members))
-        runs.append((setting, slice(first, first + count)))
-        first += count
-    return runs
 
 
 def load_values(parameters: Iterable[StackedParameter], values: Mapping[str, Tensor]) -> None:
@@ -81,3 +72,33 @@ def load_values(parameters: Iterable[StackedParameter], values: Mapping[str, Ten
     with torch.no_grad():
         for parameter in parameters:
             parameter.value.copy_(values[parameter.name])
+
+
+class SeededModules:
+    """Modules that cannot be stacked, such as a user's: one per problem, each with its own random numbers."""
+
+    # Unknown: a user's module may draw from any generator and copy numbers to the host.
+    generators: Sequence[torch.Generator] | None = None
+
+    def __init__(self, modules: Sequence[nn.Module], seeds: Sequence[int], device: torch.device) -> None:
+        self.modules = list(modules)
+        self._random = [RandomState(seed, device) for seed in seeds]
+
+    def call(self, problem: int, *inputs: Tensor | None, training: bool) -> Tensor:
+        """The output of the module of one problem."""
+        with self._random[problem].in_use():
+            return self.modules[problem].train(training)(*inputs)  # type: ignore[no-any-return]
+
+    def parameters(self) -> list[StackedParameter]:
+        return [
+            StackedParameter(f"module.{q}.{name}", value, q)
+            for q, module in enumerate(self.modules)
+            for name, value in (*module.named_parameters(), *module.named_buffers())
+        ]
+
+    def random_state(self) -> dict[str, Tensor]:
+        return {f"{q}.{device}": state for q, own in enumerate(self._random) for device, state in own.states.items()}
+
+    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
+        for q, own in enumerate(self._random):
+            own.states = {device: state[f"{q}.{device}"].cpu() for device in own.states}

@@ -10,29 +10,22 @@ from lggd.errors import InputError
 
 
 class Targets:
-    """The labelled nodes of Q problems and their classes.
+    """The labelled nodes of Q problems and their classes; `name` is that of the argument in errors.
 
-    Parameters
-    ----------
-    labels : Tensor
-        int64 `[Q, N]`: a class, or -1 where a node is not a target of the problem.
-    name : str
-        The argument's name in errors.
+    `labels` are int64 `[Q, N]`: a class, or -1 where a node is not a target of the problem.
     """
 
     def __init__(self, labels: Tensor, name: str) -> None:
         self.labels, self.name = labels, name
-        is_target = labels >= 0
+        is_target, (problems, nodes) = labels >= 0, labels.shape
         self.count = is_target.sum(1)
         self.counts: list[int] = self.count.tolist()
-        self._problem, self._node = is_target.nonzero().unbind(1)
-        self.classes = labels[self._problem, self._node]
+        problem, node = is_target.nonzero().unbind(1)
+        self.classes = labels[problem, node]
         self.largest = int(self.classes.max()) if len(self.classes) else -1
         self._divisor = self.count.clamp(min=1)
         # The position of each target among logits [Q, N] and [N, Q].
-        problems, nodes = labels.shape
-        self._position = self._problem * nodes + self._node
-        self._position_nodes_first = self._node * problems + self._problem
+        self._position, self._position_nodes_first = problem * nodes + node, node * problems + problem
         self._of_problem: dict[int, Targets] = {}
 
     def of_problem(self, problem: int) -> Targets:
@@ -62,9 +55,8 @@ class Targets:
         if list(self.labels.shape) != expected:
             raise InputError(self.name, f"be int64 {expected}, one row per problem", list(self.labels.shape))
         if self.largest >= num_classes:
-            raise InputError(
-                self.name, f"contain classes from 0 to {num_classes - 1}, one per output of the module", self.largest
-            )
+            rule = f"contain classes from 0 to {num_classes - 1}, one per output of the module"
+            raise InputError(self.name, rule, self.largest)
         position = self._position_nodes_first if nodes_first else self._position
         return logits.reshape(-1, self.labels.numel(), num_classes).index_select(1, position)
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from lggd.data.datasets import HETEROPHILOUS, load
-from lggd.data.raw_files import HETEROPHILOUS_URL
+from lggd.data.datasets import HETEROPHILOUS_URL, LOW_HOMOPHILY, load
 from lggd.data.splits import fingerprint
 from lggd.errors import InputError, InputFileError
 from real_data import REAL_DATA, needs_real_data
@@ -72,7 +71,7 @@ def test_every_graph_is_read_from_its_file(name, layout, tmp_path, monkeypatch, 
 
 
 def test_the_names_are_those_of_the_documentation():
-    assert list(HETEROPHILOUS) == list(FILES)
+    assert list(LOW_HOMOPHILY) == list(FILES)
     assert all(f'"{name}"' in (load.__doc__ or "") for name in FILES)
 
 
