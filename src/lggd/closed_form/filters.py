@@ -57,9 +57,7 @@ class Propagation:
         The filters that may be asked for: they are computed together, as series in the same Chebyshev polynomials.
     """
 
-    def __init__(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter]
-    ) -> None:
+    def __init__(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter]) -> None:
         self.x, self.edge_index, self.edge_weight, self.filters = x, edge_index, edge_weight, tuple(filters)
 
     def block(self, filter: Filter) -> Tensor:
@@ -76,9 +74,7 @@ class Propagation:
                 if (coefficients := _coefficients(filter, self_loops)) is not None
             }
             if series:
-                matrix = normalized_adjacency(
-                    self.edge_index, self.edge_weight, len(self.x), self_loops=self_loops
-                )
+                matrix = normalized_adjacency(self.edge_index, self.edge_weight, len(self.x), self_loops=self_loops)
                 sums = chebyshev_sums(matrix, self.x, list(series.values()))
                 filtered.update(zip(series, sums, strict=True))
         return {filter: normalize(value) for filter, value in filtered.items()}
