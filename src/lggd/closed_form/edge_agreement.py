@@ -29,8 +29,8 @@ class EdgeAgreement:
         check_int("rounds", self.rounds, minimum=0)
 
 
-# Weights by features are relative to the mean, and within these bounds; weights by classes are at least LEAST_AGREEMENT,
-# so that a wrong prediction does not cut a node off.
+# Weights by features are relative to the mean and within these bounds. Weights by classes are at least
+# LEAST_AGREEMENT, so that a wrong prediction does not cut a node off.
 FEATURE_BOUNDS = (0.1, 3.0)
 LEAST_AGREEMENT = 0.02
 
@@ -53,5 +53,5 @@ def class_agreement(probabilities: Tensor, edge_index: Tensor) -> Tensor:
 def edge_products(values: Tensor, edge_index: Tensor) -> Tensor:
     """⟨values[i], values[j]⟩ for each edge (i, j), `[E]`; in parts, as there may be many more edges than nodes."""
     size = max(1, 2**24 // values.shape[1])
-    parts = [(values[i] * values[j]).sum(1) for i, j in (part.unbind(0) for part in edge_index.split(size, 1))]
+    parts = [(values[i] * values[j]).sum(1) for i, j in torch.split(edge_index, size, 1)]
     return torch.cat(parts) if parts else values.new_empty(0)

@@ -134,7 +134,7 @@ def principal_axes(x: Tensor, width: int, generator: torch.Generator) -> Tensor:
             basis = torch.linalg.qr(x.t() @ torch.linalg.qr(x @ basis).Q).Q
     projected = x @ basis
     # On a CPU: with many equal eigenvalues, the GPU's solver may not converge.
-    axes = torch.linalg.eigh((projected.t() @ projected).double().cpu()).eigenvectors.to(basis)
+    axes: Tensor = torch.linalg.eigh((projected.t() @ projected).double().cpu()).eigenvectors.to(basis)
     return basis @ axes.flip(1)[:, : x.shape[0]]
 
 

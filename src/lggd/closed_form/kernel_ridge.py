@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.edge_agreement import EdgeAgreement, class_agreement
-from lggd.closed_form.filters import HighPass, Hops, Propagation
+from lggd.closed_form.filters import Filter, HighPass, Hops, Propagation
 from lggd.closed_form.kernels import (
     ArcCosine,
     FilterKernel,
@@ -37,10 +37,10 @@ from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int
 
 _X, _FAR, _LOOPLESS = Hops(0), (PPR(0.05), PPR(0.02), Hops(16)), (Hops(1, False), Hops(2, False))
-_SMOOTH = ((Hops(2),), (PPR(0.1),), (_X, Hops(1), Hops(2), PPR(0.1)))
+_SMOOTH: tuple[tuple[Filter, ...], ...] = ((Hops(2),), (PPR(0.1),), (_X, Hops(1), Hops(2), PPR(0.1)))
 # Of node features: near and far neighbourhoods, together with x or not, and differences from the neighbourhood.
-_FILTERS = ((_X,), *_SMOOTH, *((far,) for far in _FAR), (Hops(2), PPR(0.1)))
-_CONTRASTS = ((_X, *_LOOPLESS), (_X, HighPass(), _LOOPLESS[1]))
+_FILTERS: tuple[tuple[Filter, ...], ...] = ((_X,), *_SMOOTH, *((far,) for far in _FAR), (Hops(2), PPR(0.1)))
+_CONTRASTS: tuple[tuple[Filter, ...], ...] = ((_X, *_LOOPLESS), (_X, HighPass(), _LOOPLESS[1]))
 KERNELS = filter_kernels((*_FILTERS, *_CONTRASTS), (Linear(), ArcCosine(), Gaussian(0.3)))
 # On graphs with changed edge weights: averages over many neighbours.
 REWEIGHTED_KERNELS = filter_kernels((*_SMOOTH, (PPR(0.05),)), (Linear(), ArcCosine()))
@@ -275,7 +275,7 @@ class KernelRidge(NodeClassifier):
             raise InputError("data", "be the graph that the model was fitted to", "another one", "Fit it again.")
 
     def left_out_proba(self, data: Any = None) -> Tensor:
-        """Return the probabilities of all nodes, where labelled ones are predicted without their own label, `[N, K]`."""
+        """Return the probabilities, where labelled nodes are predicted without their own label, float32 `[N, K]`."""
         self._check_data(self.data_ if data is None else data)
         targets = class_targets(self.labels_[self._system.nodes], self.num_classes_)
         scores = self._system.path(targets, (self.ridge_,))[0]

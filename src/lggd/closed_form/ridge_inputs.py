@@ -61,7 +61,7 @@ class RidgeInputs:
         return torch.sparse_coo_tensor(self.edge_index, weight.float(), (num_nodes, num_nodes)).coalesce()
 
     def graph(self, kernels: Sequence[FilterKernel], width: int, edge_weight: Tensor | None = None) -> Propagation:
-        """The node features in their first principal directions, ready for these kernels; None for the given weights."""
+        """The node features in their first principal directions; without `edge_weight`, with the given weights."""
         weight = self.edge_weight if edge_weight is None else edge_weight
         return Propagation(self._x[:, :width].contiguous(), self.edge_index, weight, _filters(kernels))
 

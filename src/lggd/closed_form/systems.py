@@ -104,8 +104,8 @@ class InducedSystem(RidgeSystem):
         self.kernel, self.inducing = kernel, inducing
         points = kernel.points()
         factor = _regular_cholesky(kernel.between(inducing, inducing).double()).float()
-        self.features = torch.linalg.solve_triangular(factor, kernel.between(points, inducing).t(), upper=False).t()
-        self.features = self.features.contiguous()
+        columns: Tensor = torch.linalg.solve_triangular(factor, kernel.between(points, inducing).t(), upper=False)
+        self.features = columns.t().contiguous()
         self.nodes = torch.empty(0, dtype=torch.int64, device=self.features.device)
         self._normal: Tensor | None = None
 
@@ -119,7 +119,7 @@ class InducedSystem(RidgeSystem):
 
     @property
     def _in_dual(self) -> bool:
-        return len(self.nodes) < self.features.shape[1]
+        return len(self.nodes) < int(self.features.shape[1])
 
     def _gram(self) -> Tensor:
         """ΦΦᵀ of the labelled nodes, float64 `[n, n]`."""
@@ -151,6 +151,8 @@ class InducedSystem(RidgeSystem):
     def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
         if self._in_dual:
             return leave_one_out_path(self._gram(), targets, ridges)
+        values: Tensor
+        vectors: Tensor
         values, vectors = torch.linalg.eigh(self._normal_matrix())
         rotated = self._labelled.double() @ vectors
         shrunk = 1 / (values.clamp(min=0) + torch.tensor(ridges, dtype=values.dtype, device=values.device)[:, None])
@@ -162,14 +164,14 @@ class InducedSystem(RidgeSystem):
         normal = self._normal_matrix().clone()
         normal.diagonal().add_(ridge)
         factor = torch.linalg.cholesky(normal)
-        scaled = torch.linalg.solve_triangular(factor, self.features.double().t(), upper=False)
+        scaled: Tensor = torch.linalg.solve_triangular(factor, self.features.double().t(), upper=False)
         unexplained = _diagonal(self.kernel, self.kernel.points()) - self.features.double().square().sum(1)
         return ridge * scaled.square().sum(0) + unexplained.clamp(min=0)
 
 
 def _diagonal(kernel: MixtureKernel, points: Sequence[Tensor]) -> Tensor:
     """k(x, x) of every point, float64 `[N]`."""
-    chunks = zip(*(block.split(256) for block in points), strict=True)
+    chunks = zip(*(torch.split(block, 256) for block in points), strict=True)
     return torch.cat([kernel.between(chunk, chunk).diagonal() for chunk in chunks]).double()
 
 
@@ -178,7 +180,8 @@ def _regular_cholesky(matrix: Tensor) -> Tensor:
     scale = matrix.diagonal().mean()
     for jitter in JITTERS:
         shifted = matrix + torch.diag_embed((jitter * scale).expand(len(matrix)))
+        factor: Tensor
         factor, failed = torch.linalg.cholesky_ex(shifted)
         if not bool(failed):
-            return factor
-    return torch.linalg.cholesky(shifted)
+            break
+    return factor

@@ -164,7 +164,7 @@ class LGGD(DistanceFeatures):
         self._problems, self.history_[request.stage] = result
 
     def _choose_time(self, task: FitTask, labels: Tensor) -> float:
-        """0, or the time at which distances predict labels of other folds best, if better than φ₀ predicts each label."""
+        """The time at which distances predict labels of other folds best; 0 if φ₀ predicts left-out labels better."""
         nodes = (labels >= 0).nonzero().squeeze(1)
         fold = assign_folds(labels, self.priority_, FOLDS)
         distances, _ = self._solver(self.initial_.data_, task.graph).cross_fitted(labels, fold, FOLDS)
