@@ -189,14 +189,16 @@ _CLASSIFIER: dict[str, Rule] = {
     "readout": Modification("backbone", {"backbone": _same, "nearest": lambda backbone: None}),
 }
 _DISTANCES, _NETWORKS = "features.model.model", "readout.readouts.0"
-# What follows the distances of LGGD+.
-_READOUT: dict[str, Rule] = {
+# The graph of the networks of LGGD+, and what is done with their predictions.
+_DIFFUSION: dict[str, Rule] = {
     "diffusion": ObjectChoice(
         f"{_NETWORKS}.diffusion", {"none": None, "ppr": DiffusionGraph(PPR(0.1)), "heat": DiffusionGraph(Heat(3.0))}
     ),
     "diffusion_alpha": _field(f"{_NETWORKS}.diffusion.kernel.alpha", conditional=True),
     "diffusion_t": _field(f"{_NETWORKS}.diffusion.kernel.t", conditional=True),
     "neighbours": _field(f"{_NETWORKS}.diffusion.neighbours", conditional=True),
+}
+_READOUT: dict[str, Rule] = {
     "readout": Modification(
         "readout", {"both": _same, "nearest": lambda mean: mean.readouts[1], "backbone": lambda mean: mean.readouts[0]}
     ),
@@ -208,7 +210,7 @@ _PLUS: dict[str, Rule] = {
     "members": _field("features.model.members", f"{_NETWORKS}.members"),
     "self_training": _field("features.fraction"),
     "rounds": _field("features.rounds"),
-    **_READOUT,
+    **_DIFFUSION,
     "inputs": Modification(
         _NETWORKS,
         {
@@ -217,16 +219,18 @@ _PLUS: dict[str, Rule] = {
             "contents": lambda networks: replace(networks, use_features=False),
         },
     ),
+    **_READOUT,
 }
 _SOLVED: dict[str, Rule] = {
     **_training(f"{_NETWORKS}."),
-    **_READOUT,
+    **_DIFFUSION,
     "p": FieldPath(("features.p",), float),
     "members": _field(f"{_NETWORKS}.members"),
     "confident": _field("confident"),
     "inputs": Modification(
         _NETWORKS, {"contents": _same, "both": lambda networks: replace(networks, use_features=True)}
     ),
+    **_READOUT,
 }
 _MLP = MLPClassifier(optimization=Optimization())
 _CORRECTED: dict[str, Rule] = {

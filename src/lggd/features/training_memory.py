@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from lggd.closed_form import KernelRidge
 from lggd.graph import Graph
 from lggd.learning.flow import Flow
 from lggd.learning.networks import MLP, PropagatedMLP
@@ -17,8 +18,7 @@ from lggd.memory import Memory
 from lggd.solvers.plan import check_times, graph_bytes, saved_states, state_bytes
 
 if TYPE_CHECKING:
-    from lggd.closed_form import KernelRidge
-from lggd.features.lggd import LGGD
+    from lggd.features.lggd import LGGD
 
 REMEDY = (
     "Fit fewer models together, or use smaller networks, fewer times, or larger steps in time; "

@@ -212,11 +212,11 @@ class LGGDPlus(NodeClassifier):
     features : SelfTraining, Ensemble, LGGD or GGD
     readout : MeanReadout, NearestClass or BackboneReadout
         How to predict classes from the distances.
+    seed : int or torch.Generator
+        Random seed, from which all other seeds are drawn.
     confident : float
         The fraction of the most confident predictions of the features that the networks of the readout are trained on,
         besides the labels.
-    seed : int or torch.Generator
-        Random seed, from which all other seeds are drawn.
 
     Attributes
     ----------
@@ -234,8 +234,8 @@ class LGGDPlus(NodeClassifier):
 
     features: NodeClassifier = field(default_factory=_default_features)
     readout: Readout = field(default_factory=MeanReadout)
-    confident: float = 0.0
     seed: int | torch.Generator = 0
+    confident: float = 0.0
 
     @classmethod
     def solved(cls, **changes: Any) -> Self:
