@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 from lggd.diffusion import PPR, Heat
 from lggd.estimator.storage import saveable
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
-from lggd.validation import check_int
+from lggd.validation import check_instance, check_int
 
 # Diffusions are truncated where the rest of the series is below this.
 TOLERANCE = 1e-4
@@ -25,7 +25,20 @@ TOLERANCE = 1e-4
 class Hops:
     """The features `count` hops away: Âᵏ x, or with `self_loops=False` (D^-½ A D^-½)ᵏ x; `Hops(0)` is x itself.
 
-    Without self-loops a node does not see itself at odd hops, which helps where neighbours belong to other classes.
+    Parameters
+    ----------
+    count : int
+        The number of hops k.
+    self_loops : bool
+        Whether a node is its own neighbour. If not, it does not see itself at one hop, which helps where neighbours
+        belong to other classes.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> kernel = lggd.FilterKernel((lggd.Hops(0), lggd.Hops(2)), lggd.Linear())
+    >>> lggd.KernelRidge(kernels=(kernel,)).fit(lggd.load("karate")).predict().shape
+    torch.Size([34])
     """
 
     count: int = 1
@@ -33,12 +46,20 @@ class Hops:
 
     def __post_init__(self) -> None:
         check_int("count", self.count, minimum=0)
+        check_instance("self_loops", self.self_loops, bool, "True or False")
 
 
 @saveable
 @dataclass(frozen=True)
 class HighPass:
-    """What distinguishes a node from its neighbourhood: x − Âx."""
+    """What distinguishes a node from its neighbourhood: x − Âx.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> lggd.FilterKernel((lggd.Hops(0), lggd.HighPass()), lggd.ArcCosine()).filters[1]
+    HighPass()
+    """
 
 
 Filter = Hops | HighPass | PPR | Heat
@@ -57,9 +78,7 @@ class Propagation:
         The filters that may be asked for: they are computed together, as series in the same Chebyshev polynomials.
     """
 
-    def __init__(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter]
-    ) -> None:
+    def __init__(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter]) -> None:
         self.x, self.edge_index, self.edge_weight, self.filters = x, edge_index, edge_weight, tuple(filters)
 
     def block(self, filter: Filter) -> Tensor:
@@ -76,9 +95,7 @@ class Propagation:
                 if (coefficients := _coefficients(filter, self_loops)) is not None
             }
             if series:
-                matrix = normalized_adjacency(
-                    self.edge_index, self.edge_weight, len(self.x), self_loops=self_loops
-                )
+                matrix = normalized_adjacency(self.edge_index, self.edge_weight, len(self.x), self_loops=self_loops)
                 sums = chebyshev_sums(matrix, self.x, list(series.values()))
                 filtered.update(zip(series, sums, strict=True))
         return {filter: normalize(value) for filter, value in filtered.items()}
@@ -138,7 +155,8 @@ def principal_axes(x: Tensor, width: int, generator: torch.Generator) -> Tensor:
             basis = torch.linalg.qr(x.t() @ torch.linalg.qr(x @ basis).Q).Q
     projected = x @ basis
     axes = torch.linalg.eigh((projected.t() @ projected).double()).eigenvectors.float()
-    return basis @ axes.flip(1)[:, : x.shape[0]]
+    principal: Tensor = basis @ axes.flip(1)[:, : x.shape[0]]
+    return principal
 
 
 # Each iteration squares the ratios of singular values. Two suffice where many directions matter a little.
@@ -152,4 +170,5 @@ def unit_rows(x: Tensor) -> Tensor:
     x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
     rows, values = x.indices()[0], x.values()
     norm = torch.zeros(x.shape[0], device=values.device).index_add_(0, rows, values.square()).sqrt()
-    return torch.sparse_coo_tensor(x.indices(), values / norm.clamp(min=1e-12)[rows], x.shape).coalesce()
+    values = values / norm.clamp(min=1e-12)[rows]
+    return torch.sparse_coo_tensor(x.indices(), values, x.shape, check_invariants=False).coalesce()

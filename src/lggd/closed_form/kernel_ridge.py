@@ -24,9 +24,9 @@ from lggd.closed_form.leave_one_out import choose_ridge, compared_nodes, kernel_
 from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.ridge_inputs import RidgeInputs
 from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSolution, RidgeSystem
+from lggd.closed_form.uncertainty import RidgeUncertainty
 from lggd.diffusion import PPR
 from lggd.errors import InputError
-from lggd.estimator import NodeClassifier
 from lggd.estimator.fit_task import FitTask, same_inputs
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import FitSteps
@@ -53,7 +53,7 @@ GROWTH = 1.25
 
 
 @dataclass(eq=False, repr=False)
-class KernelRidge(NodeClassifier):
+class KernelRidge(RidgeUncertainty):
     """Classify nodes by kernel ridge regression on propagated node features; solved in closed form.
 
     Node features are projected to their principal directions, averaged over neighbourhoods by several filters, and

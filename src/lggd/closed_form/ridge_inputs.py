@@ -40,10 +40,14 @@ class RidgeInputs:
         sources = {"topology": (unit_rows(self._adjacency(data.num_nodes)), TOPOLOGY_WIDTH)}
         if self.has_features:
             sources["x"] = unit_rows(check_node_features(data)), max(widths)
-        self.axes = dict(axes) if axes is not None else {
-            name: principal_axes(rows, width, torch.Generator().manual_seed(seed))
-            for name, (rows, width) in sources.items()
-        }
+        self.axes = (
+            dict(axes)
+            if axes is not None
+            else {
+                name: principal_axes(rows, width, torch.Generator().manual_seed(seed))
+                for name, (rows, width) in sources.items()
+            }
+        )
         projected = {name: rows @ self.axes[name] for name, (rows, _) in sources.items()}
         self._topology = projected["topology"]
         self._x = projected.get("x", self._topology)
@@ -54,10 +58,11 @@ class RidgeInputs:
         weight = self.edge_weight
         if weight is None:
             weight = torch.ones(self.edge_index.shape[1], device=self.edge_index.device)
-        return torch.sparse_coo_tensor(self.edge_index, weight.float(), (num_nodes, num_nodes)).coalesce()
+        shape = (num_nodes, num_nodes)
+        return torch.sparse_coo_tensor(self.edge_index, weight.float(), shape, check_invariants=False).coalesce()
 
     def graph(self, kernels: Sequence[FilterKernel], width: int, edge_weight: Tensor | None = None) -> Propagation:
-        """The node features in their first principal directions, ready for these kernels; None for the given weights."""
+        """The node features in their first principal directions, ready for these kernels; None: the given weights."""
         weight = self.edge_weight if edge_weight is None else edge_weight
         return Propagation(self._x[:, :width].contiguous(), self.edge_index, weight, _filters(kernels))
 

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.kernels import MixtureKernel
-from lggd.closed_form.ridge import leave_one_out_path, posterior_variance, solve_dual, solve_primal
+from lggd.closed_form.ridge import (
+    leave_one_out_path,
+    posterior_covariance,
+    posterior_variance,
+    solve_dual,
+    solve_primal,
+    whitened,
+)
 
 # Rounding makes the kernel of nearly equal points singular. The first of these, relative to the diagonal, that makes
 # it positive definite is added.
@@ -46,6 +53,10 @@ class RidgeSystem(ABC):
     def variance(self, ridge: float) -> Tensor:
         """The posterior variance of each node, `[N]`."""
 
+    @abstractmethod
+    def covariance(self, nodes: Tensor, ridge: float) -> Tensor:
+        """The posterior covariance of these nodes with all, float32 `[C, N]`."""
+
 
 class ExactSystem(RidgeSystem):
     """The dual: a column of the kernel for each labelled node. A new label appends a column."""
@@ -79,6 +90,10 @@ class ExactSystem(RidgeSystem):
     def variance(self, ridge: float) -> Tensor:
         diagonal = _diagonal(self.kernel, self._points)
         return posterior_variance(self._gram, self.columns.double(), diagonal, ridge)
+
+    def covariance(self, nodes: Tensor, ridge: float) -> Tensor:
+        prior = self.kernel.between([block[nodes] for block in self._points], self._points)
+        return posterior_covariance(self._gram, self.columns.double(), prior, nodes, ridge)
 
 
 class InducedSystem(RidgeSystem):
@@ -122,27 +137,40 @@ class InducedSystem(RidgeSystem):
         shrunk = 1 / (values.clamp(min=0) + torch.tensor(ridges, dtype=values.dtype, device=values.device)[:, None])
         fitted = rotated @ (shrunk[:, :, None] * (rotated.t() @ targets))
         leverage = shrunk @ rotated.square().t()
-        return targets - (targets - fitted) / (1 - leverage)[:, :, None]
+        left_out: Tensor = targets - (targets - fitted) / (1 - leverage)[:, :, None]
+        return left_out
 
     def variance(self, ridge: float) -> Tensor:
-        factor = torch.linalg.cholesky(self._normal + ridge * torch.eye(len(self._normal), dtype=torch.float64))
-        scaled = torch.linalg.solve_triangular(factor, self.features.double().t(), upper=False)
-        unexplained = _diagonal(self.kernel, self.kernel.points()) - self.features.double().square().sum(1)
-        return ridge * scaled.square().sum(0) + unexplained.clamp(min=0)
+        scaled = whitened(self._normal, self.features.double(), ridge)
+        return ridge * scaled.square().sum(0) + self._unexplained()
+
+    def covariance(self, nodes: Tensor, ridge: float) -> Tensor:
+        scaled = whitened(self._normal, self.features.double(), ridge).float()
+        covariance: Tensor = ridge * scaled[:, nodes].t() @ scaled
+        covariance[torch.arange(len(nodes), device=nodes.device), nodes] += self._unexplained()[nodes].float()
+        return covariance
+
+    def _unexplained(self) -> Tensor:
+        """The part of k(x, x) that inducing points do not tell of, float64 `[N]`."""
+        prior = _diagonal(self.kernel, self.kernel.points())
+        return (prior - self.features.double().square().sum(1)).clamp(min=0)
 
 
 def _diagonal(kernel: MixtureKernel, points: Sequence[Tensor]) -> Tensor:
     """k(x, x) of every point, float64 `[N]`."""
-    chunks = zip(*(block.split(256) for block in points), strict=True)
+    chunks = zip(*(torch.split(block, 256) for block in points), strict=True)
     return torch.cat([kernel.between(chunk, chunk).diagonal() for chunk in chunks]).double()
 
 
 def _regular_cholesky(matrix: Tensor) -> Tensor:
     """The Cholesky factor of a positive semidefinite matrix with as little of `JITTERS` on its diagonal as it needs."""
     scale = matrix.diagonal().mean()
+    factor: Tensor
     for jitter in JITTERS:
         shifted = matrix + torch.diag_embed((jitter * scale).expand(len(matrix)))
         factor, failed = torch.linalg.cholesky_ex(shifted)
         if not bool(failed):
-            return factor
-    return torch.linalg.cholesky(shifted)
+            break
+    else:
+        factor = torch.linalg.cholesky(shifted)  # raises the error
+    return factor
