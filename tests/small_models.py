@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from lggd import (
     MLP,
     BackboneReadout,
     Ensemble,
+    KernelRidge,
     LGGDClassifier,
     LGGDPlus,
     MeanReadout,
@@ -23,7 +25,7 @@ from lggd import (
     Optimization,
     SelfTraining,
 )
-from lggd.baselines import Baseline
+from lggd.baselines import Baseline, CorrectAndSmooth, FixedScale, LabelPropagation, ScikitNetwork
 from lggd.estimator import NodeClassifier
 from lggd.training.progress import Progress
 from small_data import CLASSES
@@ -66,6 +68,7 @@ MODELS: dict[str, Callable[[Any], NodeClassifier]] = {
     "GGD": lambda seed: GGD(TIMES, seed=seed),
     "LGGD": lambda seed: distances(seed=seed),
     "LGGD, one model for all times": lambda seed: distances(per_time=False, cross_fit=2, seed=seed),
+    "KernelRidge": lambda seed: KernelRidge(seed=seed),
     "LGGDClassifier": lambda seed: classifier(distances(seed=seed), seed=seed),
     "LGGDClassifier on GGD": lambda seed: classifier(GGD(TIMES, seed=seed), seed=seed),
     "LGGDClassifier on an ensemble": lambda seed: classifier(Ensemble(distances(), 2, seed=seed), seed=seed),
@@ -79,6 +82,11 @@ MODELS: dict[str, Callable[[Any], NodeClassifier]] = {
     "LGGDPlus": lambda seed: plus(seed=seed),
     "LGGDPlus, nearest class": lambda seed: plus(Ensemble(distances(), members=2), NearestClass(), seed=seed),
     **{name: lambda seed, name=name: baseline(name, seed=seed) for name in BASELINES},  # type: ignore[misc]
+    # Baselines that use new labels without training.
+    "LabelPropagation": lambda seed: LabelPropagation(iterations=10, seed=seed),
+    "CorrectAndSmooth": lambda seed: CorrectAndSmooth(baseline("MLPClassifier"), iterations=10, seed=seed),
+    "CorrectAndSmooth of a backbone": lambda seed: CorrectAndSmooth(classifier(None), scaling=FixedScale(), seed=seed),
+    **({"ScikitNetwork": lambda seed: ScikitNetwork(seed=seed)} if find_spec("sknetwork") else {}),
 }
 
 

@@ -154,7 +154,8 @@ def principal_axes(x: Tensor, width: int, generator: torch.Generator) -> Tensor:
         for _ in range(SUBSPACE_ITERATIONS):
             basis = torch.linalg.qr(x.t() @ torch.linalg.qr(x @ basis).Q).Q
     projected = x @ basis
-    axes = torch.linalg.eigh((projected.t() @ projected).double()).eigenvectors.float()
+    # On a CPU: with many equal eigenvalues, the GPU's solver may not converge.
+    axes = torch.linalg.eigh((projected.t() @ projected).double().cpu()).eigenvectors.to(basis)
     principal: Tensor = basis @ axes.flip(1)[:, : x.shape[0]]
     return principal
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.edge_agreement import EdgeAgreement, class_agreement
-from lggd.closed_form.filters import HighPass, Hops, Propagation
+from lggd.closed_form.filters import Filter, HighPass, Hops, Propagation
 from lggd.closed_form.kernels import (
     ArcCosine,
     FilterKernel,
@@ -20,7 +21,8 @@ from lggd.closed_form.kernels import (
     MixtureKernel,
     filter_kernels,
 )
-from lggd.closed_form.leave_one_out import choose_ridge, compared_nodes, kernel_loss
+from lggd.closed_form.leave_one_out import MOST_COMPARED, choose_ridge, compared_nodes, kernel_loss
+from lggd.closed_form.pseudo_labels import PseudoLabels, self_trained
 from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.ridge_inputs import RidgeInputs
 from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSolution, RidgeSystem
@@ -35,7 +37,7 @@ from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int
 
 _X, _FAR, _LOOPLESS = Hops(0), (PPR(0.05), PPR(0.02), Hops(16)), (Hops(1, False), Hops(2, False))
-_SMOOTH = ((Hops(2),), (PPR(0.1),), (_X, Hops(1), Hops(2), PPR(0.1)))
+_SMOOTH: tuple[tuple[Filter, ...], ...] = ((Hops(2),), (PPR(0.1),), (_X, Hops(1), Hops(2), PPR(0.1)))
 # Of node features: near and far neighbourhoods, together with x or not, and differences from the neighbourhood.
 _FILTERS = ((_X,), *_SMOOTH, *((far,) for far in _FAR), (Hops(2), PPR(0.1)))
 _CONTRASTS = ((_X, *_LOOPLESS), (_X, HighPass(), _LOOPLESS[1]))
@@ -44,12 +46,14 @@ KERNELS = filter_kernels((*_FILTERS, *_CONTRASTS), (Linear(), ArcCosine(), Gauss
 REWEIGHTED_KERNELS = filter_kernels((*_SMOOTH, (PPR(0.05),)), (Linear(), ArcCosine()))
 # Of rows of the adjacency: wide neighbourhoods.
 TOPOLOGY_KERNELS = filter_kernels(((PPR(0.1),), (PPR(0.02),), (Hops(32),)), (Linear(), ArcCosine(), Gaussian(0.3)))
-import os
-RECHOOSE = os.environ.get("RECHOOSE", "all")
 # Beyond this many labels or nodes, inducing points take the place of labelled nodes.
-MOST_EXACT_LABELS, MOST_EXACT_NODES = 2048, 10_000
-# Settings are chosen again when there are this many times as many labels.
-GROWTH = 1.25
+MOST_EXACT_LABELS, MOST_EXACT_NODES, MOST_INDUCING = 2048, 10_000, 2048
+# Kernels whose loss is at most this many times the lowest are averaged.
+CLOSE = 1.05
+# Edge weights by predicted classes have seen the labels, which makes their losses too low by a few percent.
+OPTIMISM = 1.05
+# Where there are more labels, this many of the best kernels are compared once more, on this many labels.
+FINALISTS, MOST_COMPARED_FINALLY = 10, 1536
 
 
 @dataclass(eq=False, repr=False)
@@ -74,6 +78,10 @@ class KernelRidge(RidgeUncertainty):
         Numbers of principal directions to choose from.
     inducing : int
         Number of inducing points on graphs with many nodes or labels; others are solved exactly.
+    growth : float
+        Settings are chosen again when there are this many times as many labels; `math.inf` for never.
+    pseudo_labels : PseudoLabels or None
+        Self-training; None for none.
     seed : int or torch.Generator
         Random seed of the projection and of the inducing points.
 
@@ -85,6 +93,8 @@ class KernelRidge(RidgeUncertainty):
         The chosen number of principal directions.
     ridge_, temperature_ : float
         The chosen ridge, and the inverse temperature of the probabilities.
+    pseudo_fraction_ : float
+        The fraction of the predictions that are pseudo-labels.
     loss_ : float
         The mean leave-one-out −log p of the labels that the settings were chosen with.
 
@@ -102,6 +112,8 @@ class KernelRidge(RidgeUncertainty):
     members: int = 5
     widths: tuple[int, ...] = (128, 512)
     inducing: int = 1024
+    growth: float = 1.25
+    pseudo_labels: PseudoLabels | None = None
     seed: int | torch.Generator = 0
 
     def __post_init__(self) -> None:
@@ -126,6 +138,8 @@ class KernelRidge(RidgeUncertainty):
             check_int("widths", width, minimum=1)
         for name in ("members", "inducing"):
             check_int(name, getattr(self, name), minimum=1)
+        if self.pseudo_labels is not None:
+            check_instance("pseudo_labels", self.pseudo_labels, PseudoLabels, "PseudoLabels() or None")
         if self.agreement is not None:
             check_instance("agreement", self.agreement, EdgeAgreement, "an EdgeAgreement() or None")
 
@@ -146,11 +160,11 @@ class KernelRidge(RidgeUncertainty):
     def _choose(self, labels: Tensor) -> None:
         """Chooses kernels, edge weights, ridge and temperature by the leave-one-out predictions of these labels."""
         self._chosen_with = int((labels >= 0).sum())
-        self._graphs = self._given_graphs(labels)
-        losses = {}
-        for name in self._graphs:
-            losses |= self._losses(labels, name)
         self._edge_weights: dict[str, Tensor] = {}
+        self._graphs = self._given_graphs(labels)
+        losses: dict[Member, float] = {}
+        for name in self._graphs:
+            losses |= self._losses(labels, [Member(name, kernel) for kernel in self._kernels_on(name)])
         if self.agreement is not None and self._inputs.edge_index.shape[1]:
             self._weigh_edges(self.agreement.rounds, losses, labels)
         self._use_best(losses, labels)
@@ -166,7 +180,7 @@ class KernelRidge(RidgeUncertainty):
             name = f"agreement {round}"
             self._edge_weights[name] = weight
             self._graphs[name] = self._inputs.graph(REWEIGHTED_KERNELS, self._inputs.widths[0], weight)
-            losses |= self._losses(labels, name)
+            losses |= self._losses(labels, [Member(name, kernel) for kernel in REWEIGHTED_KERNELS])
 
     def _preliminary(self, losses: Mapping[Member, float], labels: Tensor) -> Tensor:
         """The probabilities by the best kernels so far; labelled nodes are predicted without their own label."""
@@ -199,57 +213,78 @@ class KernelRidge(RidgeUncertainty):
             return self.kernels if self._inputs.has_features else (*self.topology, *self.kernels)
         return self.topology if graph == "topology" else REWEIGHTED_KERNELS
 
-    def _losses(self, labels: Tensor, graph: str) -> dict[Member, float]:
-        """The leave-one-out loss of each kernel on a graph."""
-        nodes = compared_nodes(labels, self._drawn_seed)
-        members = [Member(graph, kernel) for kernel in self._kernels_on(graph)]
-        return {
-            member: kernel_loss(MixtureKernel(self._graphs, [member]), nodes, labels[nodes], self.num_classes_)
-            for member in members
-        }
+    def _losses(self, labels: Tensor, members: Sequence[Member], most: int = MOST_COMPARED) -> dict[Member, float]:
+        """The leave-one-out loss of each kernel."""
+        nodes, losses = compared_nodes(labels, self._drawn_seed, most), {}
+        for member in members:
+            loss = kernel_loss(MixtureKernel(self._graphs, [member]), nodes, labels[nodes], self.num_classes_)
+            losses[member] = loss * (
+                OPTIMISM if member.graph in self._edge_weights and member.graph != "agreement 0" else 1
+            )
+        return losses
 
     def _use_best(self, losses: Mapping[Member, float], labels: Tensor) -> None:
         """Averages the best kernels, and chooses ridge and temperature for their mean."""
+        if int((labels >= 0).sum()) > MOST_COMPARED:
+            losses = self._losses(labels, _best(losses, FINALISTS, close=math.inf), MOST_COMPARED_FINALLY)
         self.members_ = _best(losses, self.members)
         self._build_system((labels >= 0).nonzero().squeeze(1))
         classes = labels[self._system.nodes]
         self.loss_, self.ridge_, self.temperature_ = choose_ridge(self._system, classes, self.num_classes_)
+        self.pseudo_fraction_ = 0.0
+        if self.pseudo_labels is not None:
+            settings = self.num_classes_, self.ridge_, self.temperature_
+            self.pseudo_fraction_ = self.pseudo_labels.choose(self._pseudo_system, labels, *settings)
         self._solve(classes)
 
     def _build_system(self, nodes: Tensor) -> None:
+        """A system for these labelled nodes, exact or with inducing points."""
+        num_nodes = len(self._graphs["x"].x)
+        self._exact = len(nodes) <= MOST_EXACT_LABELS and num_nodes <= MOST_EXACT_NODES
+        self._inducing_nodes = self._draw_inducing(nodes, num_nodes)
+        self._assemble(nodes)
+
+    def _assemble(self, nodes: Tensor) -> None:
         kernel = MixtureKernel(self._graphs, self.members_)
-        if len(nodes) > MOST_EXACT_LABELS or kernel.num_nodes > MOST_EXACT_NODES:
-            self._inducing_nodes = self._draw_inducing(nodes, kernel.num_nodes)
-            self._system = InducedSystem(kernel, kernel.points(self._inducing_nodes))
-        else:
-            self._system = ExactSystem(kernel)
+        inducing = kernel.points(self._inducing_nodes)
+        self._system = ExactSystem(kernel) if self._exact else InducedSystem(kernel, inducing)
         self._system.set_nodes(nodes)
+        if self.pseudo_labels is not None:
+            # Pseudo-labels come and go by thousands: inducing points are enough for them.
+            self._pseudo_system = InducedSystem(kernel, inducing)
 
     def _draw_inducing(self, labelled: Tensor, num_nodes: int) -> Tensor:
         """The labelled nodes, which makes the solution exact for them, and others at random."""
         order = torch.randperm(num_nodes, generator=torch.Generator().manual_seed(self._drawn_seed)).to(labelled.device)
         known = torch.isin(order, labelled)
-        return torch.cat([order[known], order[~known]])[: self.inducing]
+        return torch.cat([order[known], order[~known]])[: max(self.inducing, min(len(labelled), MOST_INDUCING))]
 
     def _solve(self, classes: Tensor) -> None:
         self._solution = self._system.solve(class_targets(classes, self.num_classes_), self.ridge_)
+        self._proba = torch.softmax(self.temperature_ * self._solution.scores, dim=1)
+        if self.pseudo_fraction_:
+            labels = torch.full((len(self._proba),), -1, device=classes.device)
+            labels[self._system.nodes] = classes
+            settings = self.pseudo_fraction_, self.ridge_, self.temperature_
+            self._proba = self_trained(self._pseudo_system, labels, self._proba, *settings)
 
     # -- predictions ----------------------------------------------------------------------------------------------
 
     def _probabilities(self, data: Any) -> Tensor:
         if data is not self.data_ and not same_inputs(data, self.data_):
             raise InputError("data", "be the graph that the model was fitted to", "another one", "Fit it again.")
-        return torch.softmax(self.temperature_ * self._solution.scores, dim=1)
+        return self._proba
+
+    def left_out_proba(self) -> Tensor:
+        """The probabilities of all nodes, where labelled ones are predicted without their own label, `[N, K]`."""
+        self._check_fitted()
+        left_out = torch.softmax(self.temperature_ * self._solution.leave_one_out, dim=1).float()
+        return self._proba.index_copy(0, self._system.nodes, left_out)
 
     def _set_labels(self, labels: Tensor) -> None:
         nodes = (labels >= 0).nonzero().squeeze(1)
-        if len(nodes) >= GROWTH * self._chosen_with:
-            if RECHOOSE == "all": self._choose(labels)
-            else:
-                if isinstance(self._system, ExactSystem) and len(nodes) > MOST_EXACT_LABELS: self._build_system(nodes)
-                self._system.set_nodes(nodes); classes = labels[nodes]
-                self.loss_, self.ridge_, self.temperature_ = choose_ridge(self._system, classes, self.num_classes_)
-                self._solve(classes)
+        if len(nodes) >= self.growth * self._chosen_with:
+            self._choose(labels)
         elif not torch.equal(labels, self.labels_):
             self._system.set_nodes(nodes)
             self._solve(labels[nodes])
@@ -258,31 +293,42 @@ class KernelRidge(RidgeUncertainty):
     # -- files ----------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Tensor]:
-        numbers = [self.width_, self._chosen_with, self._drawn_seed]
-        members = [list(self._graphs).index(m.graph) for m in self.members_]
+        numbers = [self.width_, self._chosen_with, self._drawn_seed, int(self._exact)]
+        members = [self._graph_names.index(m.graph) for m in self.members_]
         kernels = [self._kernels_on(m.graph).index(m.kernel) for m in self.members_]
         state = {
             "numbers": torch.tensor(numbers),
-            "settings": torch.tensor([self.ridge_, self.temperature_, self.loss_], dtype=torch.float64),
+            "settings": torch.tensor(
+                [self.ridge_, self.temperature_, self.loss_, self.pseudo_fraction_], dtype=torch.float64
+            ),
             "members": torch.tensor([members, kernels]),
+            "inducing": self._inducing_nodes,
         }
         state |= {f"axes.{name}": axes for name, axes in self._inputs.axes.items()}
         return state | {f"edge_weight.{name}": weight for name, weight in self._edge_weights.items()}
 
+    @property
+    def _graph_names(self) -> list[str]:
+        """The names of all graphs, also of those that no kernel was chosen on."""
+        rounds = 0 if self.agreement is None else 1 + self.agreement.rounds
+        return ["x", "topology", *(f"agreement {k}" for k in range(rounds))]
+
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        self.width_, self._chosen_with, self._drawn_seed = state["numbers"].tolist()
-        self.ridge_, self.temperature_, self.loss_ = state["settings"].tolist()
+        self.width_, self._chosen_with, self._drawn_seed, exact = state["numbers"].tolist()
+        self._exact, self._inducing_nodes = bool(exact), state["inducing"]
+        self.ridge_, self.temperature_, self.loss_, self.pseudo_fraction_ = state["settings"].tolist()
         axes, self._edge_weights = without_prefix("axes.", state), without_prefix("edge_weight.", state)
         self._inputs = RidgeInputs(data, self.widths, self._drawn_seed, axes)
         self._graphs = {"x": self._inputs.graph(self._kernels_on("x"), self.width_)} | self._topology()
-        names = [*self._graphs, *(f"agreement {k}" for k in range(1 + (self.agreement or EdgeAgreement()).rounds))]
         for name, weight in self._edge_weights.items():
             self._graphs[name] = self._inputs.graph(REWEIGHTED_KERNELS, self._inputs.widths[0], weight)
-        members = zip(*state["members"].tolist(), strict=True)
-        self.members_ = tuple(Member(names[graph], self._kernels_on(names[graph])[k]) for graph, k in members)
-        self._build_system((self.labels_ >= 0).nonzero().squeeze(1))
+        members = ((self._graph_names[graph], k) for graph, k in zip(*state["members"].tolist(), strict=True))
+        self.members_ = tuple(Member(name, self._kernels_on(name)[k]) for name, k in members)
+        self._assemble((self.labels_ >= 0).nonzero().squeeze(1))
         self._solve(self.labels_[self._system.nodes])
 
 
-def _best(losses: Mapping[Member, float], count: int) -> tuple[Member, ...]:
-    return tuple(sorted(losses, key=losses.__getitem__)[:count])
+def _best(losses: Mapping[Member, float], count: int, close: float = CLOSE) -> tuple[Member, ...]:
+    """The kernels of lowest loss: at most `count`, and none that is much worse than the best."""
+    best = sorted(losses, key=losses.__getitem__)[:count]
+    return tuple(member for member in best if losses[member] <= close * losses[best[0]])

@@ -48,6 +48,11 @@ def solve_primal(
     return weights, targets - (targets - features @ weights) / (1 - leverage)[:, None]
 
 
+def ridge_coefficients(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
+    """(M + λ)⁻¹ right, `[n, K]`."""
+    return torch.cholesky_solve(right, _cholesky(matrix, ridge))
+
+
 def leave_one_out_path(gram: Tensor, targets: Tensor, ridges: Sequence[float]) -> Tensor:
     """The leave-one-out predictions of `solve_dual` for each ridge `[R, n, K]`, from one eigendecomposition."""
     values, vectors = torch.linalg.eigh(gram)
@@ -79,6 +84,7 @@ def whitened(matrix: Tensor, rows: Tensor, ridge: float) -> Tensor:
 
 
 def _cholesky(matrix: Tensor, ridge: float) -> Tensor:
-    identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
-    factor: Tensor = torch.linalg.cholesky(matrix + ridge * identity)
+    shifted = matrix.clone()
+    shifted.diagonal().add_(ridge)
+    factor: Tensor = torch.linalg.cholesky(shifted)
     return factor

@@ -14,6 +14,7 @@ from lggd.closed_form.ridge import (
     leave_one_out_path,
     posterior_covariance,
     posterior_variance,
+    ridge_coefficients,
     solve_dual,
     solve_primal,
     whitened,
@@ -44,6 +45,10 @@ class RidgeSystem(ABC):
     @abstractmethod
     def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
         """Solves for targets `[n, K]`."""
+
+    @abstractmethod
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        """The scores of all nodes alone, float32 `[N, K]`."""
 
     @abstractmethod
     def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
@@ -80,6 +85,9 @@ class ExactSystem(RidgeSystem):
     def _gram(self) -> Tensor:
         return self.columns[self.nodes].double()
 
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        return self.columns @ ridge_coefficients(self._gram, targets, ridge).float()
+
     def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
         coefficients, left_out = solve_dual(self._gram, targets, ridge)
         return RidgeSolution(self.columns @ coefficients.float(), left_out)
@@ -114,10 +122,22 @@ class InducedSystem(RidgeSystem):
 
     def set_nodes(self, nodes: Tensor) -> None:
         gone, new = self.nodes[~torch.isin(self.nodes, nodes)], nodes[~torch.isin(nodes, self.nodes)]
+        if 2 * len(gone) > len(nodes):  # starting over is faster, and forgets the rounding of all changes before
+            self._normal.zero_()
+            gone, new = gone[:0], nodes
         for sign, changed in ((1, new), (-1, gone)):
             rows = self.features[changed]
             self._normal.add_((rows.t() @ rows).double(), alpha=sign)
         self.nodes = nodes
+
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        labelled = self.features[self.nodes].double()
+        if len(labelled) < labelled.shape[1]:
+            weights = labelled.t() @ ridge_coefficients(labelled @ labelled.t(), targets, ridge)
+        else:
+            weights = ridge_coefficients(self._normal, labelled.t() @ targets, ridge)
+        scores: Tensor = self.features @ weights.float()
+        return scores
 
     def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
         labelled = self.features[self.nodes].double()
@@ -153,7 +173,8 @@ class InducedSystem(RidgeSystem):
     def _unexplained(self) -> Tensor:
         """The part of k(x, x) that inducing points do not tell of, float64 `[N]`."""
         prior = _diagonal(self.kernel, self.kernel.points())
-        return (prior - self.features.double().square().sum(1)).clamp(min=0)
+        unexplained: Tensor = (prior - self.features.double().square().sum(1)).clamp(min=0)
+        return unexplained
 
 
 def _diagonal(kernel: MixtureKernel, points: Sequence[Tensor]) -> Tensor:
