@@ -74,9 +74,11 @@ class RidgeUncertainty(NodeClassifier):
         Examples
         --------
         >>> import lggd
-        >>> model = lggd.KernelRidge().fit(lggd.load("karate"))
-        >>> model.suspicious_labels().nodes.tolist()
-        [0, 33]
+        >>> data = lggd.load("karate")
+        >>> data.y[15] = 0  # wrong
+        >>> found = lggd.KernelRidge().fit(data).suspicious_labels()
+        >>> found.nodes[0].item(), found.labels[0].item(), found.suggested[0].item()
+        (15, 0, 1)
         """
         probabilities, labels = self.leave_one_out_proba(), self.labels_[self.labels_ >= 0]
         own = probabilities.gather(1, labels[:, None]).squeeze(1)
