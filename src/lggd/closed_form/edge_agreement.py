@@ -39,6 +39,8 @@ class EdgeAgreement:
 # LEAST_AGREEMENT, so that a wrong prediction does not cut a node off.
 FEATURE_BOUNDS = (0.1, 3.0)
 LEAST_AGREEMENT = 0.02
+# Products are computed in parts of this many numbers.
+MOST_ENTRIES = 2**24
 
 
 def feature_agreement(x: Tensor, edge_index: Tensor) -> Tensor:
@@ -58,6 +60,6 @@ def class_agreement(probabilities: Tensor, edge_index: Tensor) -> Tensor:
 
 def edge_products(values: Tensor, edge_index: Tensor) -> Tensor:
     """⟨values[i], values[j]⟩ for each edge (i, j), `[E]`; in parts, as there may be many more edges than nodes."""
-    size = max(1, 2**24 // values.shape[1])
+    size = max(1, MOST_ENTRIES // values.shape[1])
     parts = [(values[i] * values[j]).sum(1) for i, j in (part.unbind(0) for part in torch.split(edge_index, size, 1))]
     return torch.cat(parts) if parts else values.new_empty(0)

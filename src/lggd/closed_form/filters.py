@@ -18,6 +18,8 @@ from lggd.validation import check_instance, check_int
 
 # Diffusions are truncated where the rest of the series is below this.
 TOLERANCE = 1e-4
+# Filtered features shorter than this, relative to x, are rounding errors of zero: with unit length they would be noise.
+NEGLIGIBLE = 1e-5
 
 
 @saveable
@@ -98,7 +100,14 @@ class Propagation:
                 matrix = normalized_adjacency(self.edge_index, self.edge_weight, len(self.x), self_loops=self_loops)
                 sums = chebyshev_sums(matrix, self.x, list(series.values()))
                 filtered.update(zip(series, sums, strict=True))
-        return {filter: normalize(value) for filter, value in filtered.items()}
+        negligible = NEGLIGIBLE * float(self.x.norm(dim=1).mean())
+        return {filter: _unit_or_zero(value, negligible) for filter, value in filtered.items()}
+
+
+def _unit_or_zero(x: Tensor, negligible: float) -> Tensor:
+    """Rows of unit length; those that are negligibly short become zero."""
+    length = x.norm(dim=1, keepdim=True)
+    return (x / length.clamp(min=1e-12)).masked_fill_(length <= negligible, 0)
 
 
 def _coefficients(filter: Filter, self_loops: bool) -> list[float] | None:

@@ -34,7 +34,7 @@ from lggd.estimator.labels import Labels
 from lggd.estimator.passes import FitSteps
 from lggd.estimator.storage import without_prefix
 from lggd.training.randomness import read_seed
-from lggd.validation import check_instance, check_int
+from lggd.validation import check_instance, check_int, check_real
 
 _X, _FAR, _LOOPLESS = Hops(0), (PPR(0.05), PPR(0.02), Hops(16)), (Hops(1, False), Hops(2, False))
 _SMOOTH: tuple[tuple[Filter, ...], ...] = ((Hops(2),), (PPR(0.1),), (_X, Hops(1), Hops(2), PPR(0.1)))
@@ -138,6 +138,9 @@ class KernelRidge(RidgeUncertainty):
             check_int("widths", width, minimum=1)
         for name in ("members", "inducing"):
             check_int(name, getattr(self, name), minimum=1)
+        check_real(
+            "growth", self.growth, 1, math.inf, closed="right", rule="exceed 1", remedy="Use math.inf for never."
+        )
         if self.pseudo_labels is not None:
             check_instance("pseudo_labels", self.pseudo_labels, PseudoLabels, "PseudoLabels() or None")
         if self.agreement is not None:

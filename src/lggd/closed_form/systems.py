@@ -60,7 +60,7 @@ class RidgeSystem(ABC):
 
     @abstractmethod
     def covariance(self, nodes: Tensor, ridge: float) -> Tensor:
-        """The posterior covariance of these nodes with all, float32 `[C, N]`."""
+        """The posterior covariance of these nodes with all, float32 `[C, N]`, as far as labels can change it."""
 
 
 class ExactSystem(RidgeSystem):
@@ -162,19 +162,15 @@ class InducedSystem(RidgeSystem):
 
     def variance(self, ridge: float) -> Tensor:
         scaled = whitened(self._normal, self.features.double(), ridge)
-        return ridge * scaled.square().sum(0) + self._unexplained()
+        # What inducing points do not tell of a node, no label tells of it either.
+        unexplained = _diagonal(self.kernel, self.kernel.points()) - self.features.double().square().sum(1)
+        variance: Tensor = ridge * scaled.square().sum(0) + unexplained.clamp(min=0)
+        return variance
 
     def covariance(self, nodes: Tensor, ridge: float) -> Tensor:
         scaled = whitened(self._normal, self.features.double(), ridge).float()
         covariance: Tensor = ridge * scaled[:, nodes].t() @ scaled
-        covariance[torch.arange(len(nodes), device=nodes.device), nodes] += self._unexplained()[nodes].float()
         return covariance
-
-    def _unexplained(self) -> Tensor:
-        """The part of k(x, x) that inducing points do not tell of, float64 `[N]`."""
-        prior = _diagonal(self.kernel, self.kernel.points())
-        unexplained: Tensor = (prior - self.features.double().square().sum(1)).clamp(min=0)
-        return unexplained
 
 
 def _diagonal(kernel: MixtureKernel, points: Sequence[Tensor]) -> Tensor:
