@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from lggd import diffusion as diffusion
     from lggd import sklearn as sklearn
     from lggd.backbones import GAT, GCN, ChebNet, JKNet
-    from lggd.closed_form import ArcCosine, EdgeAgreement, FilterKernel, Gaussian, HighPass, Hops, KernelRidge, Linear
+    from lggd.closed_form import (
+        ArcCosine,
+        EdgeAgreement,
+        FilterKernel,
+        Gaussian,
+        HighPass,
+        Hops,
+        KernelRidge,
+        Linear,
+        PseudoLabels,
+    )
     from lggd.data.datasets import load
     from lggd.distances import Depth, depth, distance, shortest_path
     from lggd.equation.potential import DegreePotential
@@ -52,7 +62,7 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "backbones": ("GAT", "GCN", "ChebNet", "JKNet"),
     "closed_form": (
-        "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "HighPass", "Hops", "KernelRidge", "Linear",
+        "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "HighPass", "Hops", "KernelRidge", "Linear", "PseudoLabels",
     ),
     "data.datasets": ("load",),
     "distances": ("Depth", "depth", "distance", "shortest_path"),
@@ -94,8 +104,8 @@ __all__ = [
     "FastMarching", "FilterKernel", "Gaussian", "Graph", "HighPass", "Hops", "InputError", "JKNet", "KernelRidge",
     "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale", "Linear",
     "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier", "Optimization", "Progress",
-    "PropagatedMLP", "SelfTraining", "SoftmaxScale", "Solution", "Standardize", "Statistics", "Status",
-    "Symmetrize", "TorchDiffEq", "Unscaled", "depth", "distance", "estimate_memory", "evolve",
+    "PropagatedMLP", "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution", "Standardize", "Statistics",
+    "Status", "Symmetrize", "TorchDiffEq", "Unscaled", "depth", "distance", "estimate_memory", "evolve",
     "evolve_to_steady_state", "fit_together", "load", "load_model", "shortest_path",
 ]  # fmt: skip
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lggd import InputError, KernelRidge
 from lggd.closed_form import pseudo_labels
 from lggd.closed_form.pseudo_labels import PseudoLabels, probabilities, self_trained, with_confident
+from lggd.closed_form.ridge import class_targets
 from small_data import blocks, random
 
 
@@ -40,9 +41,13 @@ def fitted():
     return KernelRidge(pseudo_labels=PseudoLabels()).fit(blocks(noise=1.0))
 
 
+def scores_of(model):
+    return model._system.scores(class_targets(model.labels_[model._system.nodes], 3), model.ridge_)
+
+
 def test_predictions_are_the_mean_of_both_solutions(fitted):
     model, system = fitted, copy.deepcopy(fitted._pseudo_system)
-    first = torch.softmax(model.temperature_ * model._solution.scores, dim=1)
+    first = torch.softmax(model.temperature_ * scores_of(model), dim=1)
     joined = with_confident(model.labels_, first, 0.6)
     second = probabilities(system, joined, 3, model.ridge_, model.temperature_)
     found = self_trained(system, model.labels_, first, 0.6, model.ridge_, model.temperature_)
@@ -70,7 +75,7 @@ def test_the_fraction_has_the_lowest_loss_on_labels_left_out(fitted):
 def test_without_pseudo_labels_the_solution_is_used_as_it_is():
     model = KernelRidge().fit(blocks())
     assert model.pseudo_fraction_ == 0
-    torch.testing.assert_close(model.predict_proba(), torch.softmax(model.temperature_ * model._solution.scores, dim=1))
+    torch.testing.assert_close(model.predict_proba(), torch.softmax(model.temperature_ * scores_of(model), dim=1))
 
 
 @pytest.mark.parametrize(

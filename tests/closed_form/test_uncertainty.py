@@ -214,7 +214,14 @@ def test_margins_are_between_the_two_most_probable_classes():
     assert torch.equal(margins(torch.ones(2, 1)), torch.ones(2))
 
 
-@pytest.mark.parametrize("use", ["leave_one_out_proba", "variance", "suspicious_labels", "suggest"])
+def test_probabilities_of_all_nodes_without_their_own_labels(fitted):
+    model = fitted()
+    found, labelled = model.left_out_proba(), model.labels_ >= 0
+    assert torch.equal(found[labelled], model.leave_one_out_proba())
+    assert torch.equal(found[~labelled], model.predict_proba()[~labelled])
+
+
+@pytest.mark.parametrize("use", ["leave_one_out_proba", "left_out_proba", "variance", "suspicious_labels", "suggest"])
 def test_an_unfitted_model_says_so(use):
     with pytest.raises(NotFittedError, match="must be fitted first"):
         getattr(KernelRidge(), use)()

@@ -106,7 +106,7 @@ class Propagation:
 
 def _unit_or_zero(x: Tensor, negligible: float) -> Tensor:
     """Rows of unit length; those that are negligibly short become zero."""
-    length = x.norm(dim=1, keepdim=True)
+    length: Tensor = x.norm(dim=1, keepdim=True)
     return (x / length.clamp(min=1e-12)).masked_fill_(length <= negligible, 0)
 
 

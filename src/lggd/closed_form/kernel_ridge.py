@@ -25,7 +25,7 @@ from lggd.closed_form.leave_one_out import MOST_COMPARED, choose_ridge, compared
 from lggd.closed_form.pseudo_labels import PseudoLabels, self_trained
 from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.ridge_inputs import RidgeInputs
-from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSolution, RidgeSystem
+from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSystem
 from lggd.closed_form.uncertainty import RidgeUncertainty
 from lggd.diffusion import PPR
 from lggd.errors import InputError
@@ -111,7 +111,7 @@ class KernelRidge(RidgeUncertainty):
     agreement: EdgeAgreement | None = EdgeAgreement()
     members: int = 5
     widths: tuple[int, ...] = (128, 512)
-    inducing: int = 1024
+    inducing: int = 512
     growth: float = 1.25
     pseudo_labels: PseudoLabels | None = None
     seed: int | torch.Generator = 0
@@ -124,7 +124,6 @@ class KernelRidge(RidgeUncertainty):
         self.loss_: float
         self._inputs: RidgeInputs
         self._system: RidgeSystem
-        self._solution: RidgeSolution
 
     def check_settings(self) -> None:
         """Checks the settings, without data; raises an `InputError` if one is invalid."""
@@ -263,8 +262,8 @@ class KernelRidge(RidgeUncertainty):
         return torch.cat([order[known], order[~known]])[: max(self.inducing, min(len(labelled), MOST_INDUCING))]
 
     def _solve(self, classes: Tensor) -> None:
-        self._solution = self._system.solve(class_targets(classes, self.num_classes_), self.ridge_)
-        self._proba = torch.softmax(self.temperature_ * self._solution.scores, dim=1)
+        scores = self._system.scores(class_targets(classes, self.num_classes_), self.ridge_)
+        self._proba = torch.softmax(self.temperature_ * scores, dim=1)
         if self.pseudo_fraction_:
             labels = torch.full((len(self._proba),), -1, device=classes.device)
             labels[self._system.nodes] = classes
@@ -274,14 +273,17 @@ class KernelRidge(RidgeUncertainty):
     # -- predictions ----------------------------------------------------------------------------------------------
 
     def _probabilities(self, data: Any) -> Tensor:
-        if data is not self.data_ and not same_inputs(data, self.data_):
-            raise InputError("data", "be the graph that the model was fitted to", "another one", "Fit it again.")
+        self._check_data(data)
         return self._proba
 
-    def left_out_proba(self) -> Tensor:
-        """The probabilities of all nodes, where labelled ones are predicted without their own label, `[N, K]`."""
-        self._check_fitted()
-        left_out = torch.softmax(self.temperature_ * self._solution.leave_one_out, dim=1).float()
+    def _check_data(self, data: Any) -> None:
+        if data is not self.data_ and not same_inputs(data, self.data_):
+            raise InputError("data", "be the graph that the model was fitted to", "another one", "Fit it again.")
+
+    def left_out_proba(self, data: Any = None) -> Tensor:
+        """Return the probabilities of all nodes, those of labelled ones without their own label, float32 `[N, K]`."""
+        left_out = self.leave_one_out_proba()
+        self._check_data(self.data_ if data is None else data)
         return self._proba.index_copy(0, self._system.nodes, left_out)
 
     def _set_labels(self, labels: Tensor) -> None:

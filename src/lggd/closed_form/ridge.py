@@ -29,8 +29,7 @@ def solve_dual(gram: Tensor, targets: Tensor, ridge: float) -> tuple[Tensor, Ten
     """
     factor = _cholesky(gram, ridge)
     coefficients = torch.cholesky_solve(targets, factor)
-    identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    inverse_diagonal = torch.linalg.solve_triangular(factor, identity, upper=False).square().sum(0)
+    inverse_diagonal = torch.cholesky_inverse(factor).diagonal()
     return coefficients, targets - coefficients / inverse_diagonal[:, None]
 
 

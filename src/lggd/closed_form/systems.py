@@ -116,44 +116,57 @@ class InducedSystem(RidgeSystem):
         factor = _regular_cholesky(kernel.between(inducing, inducing).double()).float()
         self.features = torch.linalg.solve_triangular(factor, kernel.between(points, inducing).t(), upper=False).t()
         self.features = self.features.contiguous()
-        width = self.features.shape[1]
         self.nodes = torch.empty(0, dtype=torch.int64, device=self.features.device)
-        self._normal = torch.zeros(width, width, dtype=torch.float64, device=self.features.device)
+        self._normal: Tensor | None = None
 
     def set_nodes(self, nodes: Tensor) -> None:
         gone, new = self.nodes[~torch.isin(self.nodes, nodes)], nodes[~torch.isin(nodes, self.nodes)]
         if 2 * len(gone) > len(nodes):  # starting over is faster, and forgets the rounding of all changes before
-            self._normal.zero_()
-            gone, new = gone[:0], nodes
-        for sign, changed in ((1, new), (-1, gone)):
-            rows = self.features[changed]
-            self._normal.add_((rows.t() @ rows).double(), alpha=sign)
-        self.nodes = nodes
+            self._normal = None
+        if self._normal is not None:
+            for sign, changed in ((1, new), (-1, gone)):
+                rows = self.features[changed]
+                self._normal.add_((rows.t() @ rows).double(), alpha=sign)
+        self.nodes, self._labelled = nodes, self.features[nodes]
+
+    @property
+    def _in_dual(self) -> bool:
+        return len(self.nodes) < int(self.features.shape[1])
+
+    def _gram(self) -> Tensor:
+        """ΦΦᵀ of the labelled nodes, float64 `[n, n]`."""
+        gram: Tensor = (self._labelled @ self._labelled.t()).double()
+        return gram
+
+    def _normal_matrix(self) -> Tensor:
+        """ΦᵀΦ, float64 `[m, m]`; accumulated from the first time that it is needed."""
+        if self._normal is None:
+            self._normal = (self._labelled.t() @ self._labelled).double()
+        return self._normal
 
     def scores(self, targets: Tensor, ridge: float) -> Tensor:
-        labelled = self.features[self.nodes].double()
-        if len(labelled) < labelled.shape[1]:
-            weights = labelled.t() @ ridge_coefficients(labelled @ labelled.t(), targets, ridge)
+        labelled = self._labelled.double()
+        if self._in_dual:
+            weights = labelled.t() @ ridge_coefficients(self._gram(), targets, ridge)
         else:
-            weights = ridge_coefficients(self._normal, labelled.t() @ targets, ridge)
+            weights = ridge_coefficients(self._normal_matrix(), labelled.t() @ targets, ridge)
         scores: Tensor = self.features @ weights.float()
         return scores
 
     def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
-        labelled = self.features[self.nodes].double()
-        if len(labelled) < labelled.shape[1]:
-            coefficients, left_out = solve_dual(labelled @ labelled.t(), targets, ridge)
+        labelled = self._labelled.double()
+        if self._in_dual:
+            coefficients, left_out = solve_dual(self._gram(), targets, ridge)
             weights = labelled.t() @ coefficients
         else:
-            weights, left_out = solve_primal(self._normal, labelled.t() @ targets, labelled, targets, ridge)
+            weights, left_out = solve_primal(self._normal_matrix(), labelled.t() @ targets, labelled, targets, ridge)
         return RidgeSolution(self.features @ weights.float(), left_out)
 
     def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
-        labelled = self.features[self.nodes].double()
-        if len(labelled) < labelled.shape[1]:
-            return leave_one_out_path(labelled @ labelled.t(), targets, ridges)
-        values, vectors = torch.linalg.eigh(self._normal)
-        rotated = labelled @ vectors
+        if self._in_dual:
+            return leave_one_out_path(self._gram(), targets, ridges)
+        values, vectors = torch.linalg.eigh(self._normal_matrix())
+        rotated = self._labelled.double() @ vectors
         shrunk = 1 / (values.clamp(min=0) + torch.tensor(ridges, dtype=values.dtype, device=values.device)[:, None])
         fitted = rotated @ (shrunk[:, :, None] * (rotated.t() @ targets))
         leverage = shrunk @ rotated.square().t()
@@ -161,14 +174,14 @@ class InducedSystem(RidgeSystem):
         return left_out
 
     def variance(self, ridge: float) -> Tensor:
-        scaled = whitened(self._normal, self.features.double(), ridge)
+        scaled = whitened(self._normal_matrix(), self.features.double(), ridge)
         # What inducing points do not tell of a node, no label tells of it either.
         unexplained = _diagonal(self.kernel, self.kernel.points()) - self.features.double().square().sum(1)
         variance: Tensor = ridge * scaled.square().sum(0) + unexplained.clamp(min=0)
         return variance
 
     def covariance(self, nodes: Tensor, ridge: float) -> Tensor:
-        scaled = whitened(self._normal, self.features.double(), ridge).float()
+        scaled = whitened(self._normal_matrix(), self.features.double(), ridge).float()
         covariance: Tensor = ridge * scaled[:, nodes].t() @ scaled
         return covariance
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lggd.closed_form.systems import RidgeSolution, RidgeSystem
+from lggd.closed_form.ridge import class_targets
+from lggd.closed_form.systems import RidgeSystem
 from lggd.estimator import NodeClassifier
 from lggd.validation import check_int
 
@@ -46,7 +47,6 @@ class RidgeUncertainty(NodeClassifier):
     ridge_: float
     temperature_: float
     _system: RidgeSystem
-    _solution: RidgeSolution
 
     def leave_one_out_proba(self) -> Tensor:
         """Return the probability of each class at the labelled nodes without their own label, float32 `[n, K]`.
@@ -54,7 +54,9 @@ class RidgeUncertainty(NodeClassifier):
         Rows are in ascending order of nodes, as `labels_[labels_ >= 0]`.
         """
         self._check_fitted()
-        return torch.softmax(self.temperature_ * self._solution.leave_one_out, dim=1).float()
+        targets = class_targets(self.labels_[self._system.nodes], self.num_classes_)
+        scores = self._system.solve(targets, self.ridge_).leave_one_out
+        return torch.softmax(self.temperature_ * scores, dim=1).float()
 
     def variance(self) -> Tensor:
         """Return the posterior variance of each node, float32 `[N]`: how little the labels tell about it.
