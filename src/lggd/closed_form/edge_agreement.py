@@ -21,6 +21,12 @@ class EdgeAgreement:
     ----------
     rounds : int
         How often the edges are weighed again by the predictions of the round before.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> lggd.KernelRidge(agreement=lggd.EdgeAgreement(rounds=1)).agreement
+    EdgeAgreement(rounds=1)
     """
 
     rounds: int = 2
@@ -29,10 +35,12 @@ class EdgeAgreement:
         check_int("rounds", self.rounds, minimum=0)
 
 
-# Weights by features are relative to the mean and within these bounds. Weights by classes are at least
+# Weights by features are relative to the mean, and within these bounds; weights by classes are at least
 # LEAST_AGREEMENT, so that a wrong prediction does not cut a node off.
 FEATURE_BOUNDS = (0.1, 3.0)
 LEAST_AGREEMENT = 0.02
+# Products are computed in parts of this many numbers.
+MOST_ENTRIES = 2**24
 
 
 def feature_agreement(x: Tensor, edge_index: Tensor) -> Tensor:
@@ -52,6 +60,6 @@ def class_agreement(probabilities: Tensor, edge_index: Tensor) -> Tensor:
 
 def edge_products(values: Tensor, edge_index: Tensor) -> Tensor:
     """⟨values[i], values[j]⟩ for each edge (i, j), `[E]`; in parts, as there may be many more edges than nodes."""
-    size = max(1, 2**24 // values.shape[1])
-    parts = [(values[i] * values[j]).sum(1) for i, j in torch.split(edge_index, size, 1)]
+    size = max(1, MOST_ENTRIES // values.shape[1])
+    parts = [(values[i] * values[j]).sum(1) for i, j in (part.unbind(0) for part in torch.split(edge_index, size, 1))]
     return torch.cat(parts) if parts else values.new_empty(0)

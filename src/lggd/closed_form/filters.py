@@ -14,10 +14,12 @@ from torch.nn.functional import normalize
 from lggd.diffusion import PPR, Heat
 from lggd.estimator.storage import saveable
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
-from lggd.validation import check_int
+from lggd.validation import check_instance, check_int
 
 # Diffusions are truncated where the rest of the series is below this.
 TOLERANCE = 1e-4
+# Filtered features shorter than this, relative to x, are rounding errors of zero: with unit length they would be noise.
+NEGLIGIBLE = 1e-5
 
 
 @saveable
@@ -25,7 +27,20 @@ TOLERANCE = 1e-4
 class Hops:
     """The features `count` hops away: Âᵏ x, or with `self_loops=False` (D^-½ A D^-½)ᵏ x; `Hops(0)` is x itself.
 
-    Without self-loops a node does not see itself at odd hops, which helps where neighbours belong to other classes.
+    Parameters
+    ----------
+    count : int
+        The number of hops k.
+    self_loops : bool
+        Whether a node is its own neighbour. If not, it does not see itself at one hop, which helps where neighbours
+        belong to other classes.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> kernel = lggd.FilterKernel((lggd.Hops(0), lggd.Hops(2)), lggd.Linear())
+    >>> lggd.KernelRidge(kernels=(kernel,)).fit(lggd.load("karate")).predict().shape
+    torch.Size([34])
     """
 
     count: int = 1
@@ -33,12 +48,20 @@ class Hops:
 
     def __post_init__(self) -> None:
         check_int("count", self.count, minimum=0)
+        check_instance("self_loops", self.self_loops, bool, "True or False")
 
 
 @saveable
 @dataclass(frozen=True)
 class HighPass:
-    """What distinguishes a node from its neighbourhood: x − Âx."""
+    """What distinguishes a node from its neighbourhood: x − Âx.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> lggd.FilterKernel((lggd.Hops(0), lggd.HighPass()), lggd.ArcCosine()).filters[1]
+    HighPass()
+    """
 
 
 Filter = Hops | HighPass | PPR | Heat
@@ -77,7 +100,14 @@ class Propagation:
                 matrix = normalized_adjacency(self.edge_index, self.edge_weight, len(self.x), self_loops=self_loops)
                 sums = chebyshev_sums(matrix, self.x, list(series.values()))
                 filtered.update(zip(series, sums, strict=True))
-        return {filter: normalize(value) for filter, value in filtered.items()}
+        negligible = NEGLIGIBLE * float(self.x.norm(dim=1).mean())
+        return {filter: _unit_or_zero(value, negligible) for filter, value in filtered.items()}
+
+
+def _unit_or_zero(x: Tensor, negligible: float) -> Tensor:
+    """Rows of unit length; those that are negligibly short become zero."""
+    length: Tensor = x.norm(dim=1, keepdim=True)
+    return (x / length.clamp(min=1e-12)).masked_fill_(length <= negligible, 0)
 
 
 def _coefficients(filter: Filter, self_loops: bool) -> list[float] | None:
@@ -134,8 +164,9 @@ def principal_axes(x: Tensor, width: int, generator: torch.Generator) -> Tensor:
             basis = torch.linalg.qr(x.t() @ torch.linalg.qr(x @ basis).Q).Q
     projected = x @ basis
     # On a CPU: with many equal eigenvalues, the GPU's solver may not converge.
-    axes: Tensor = torch.linalg.eigh((projected.t() @ projected).double().cpu()).eigenvectors.to(basis)
-    return basis @ axes.flip(1)[:, : x.shape[0]]
+    axes = torch.linalg.eigh((projected.t() @ projected).double().cpu()).eigenvectors.to(basis)
+    principal: Tensor = basis @ axes.flip(1)[:, : x.shape[0]]
+    return principal
 
 
 # Each iteration squares the ratios of singular values. Two suffice where many directions matter a little.
@@ -149,4 +180,5 @@ def unit_rows(x: Tensor) -> Tensor:
     x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
     rows, values = x.indices()[0], x.values()
     norm = torch.zeros(x.shape[0], device=values.device).index_add_(0, rows, values.square()).sqrt()
-    return torch.sparse_coo_tensor(x.indices(), values / norm.clamp(min=1e-12)[rows], x.shape).coalesce()
+    values = values / norm.clamp(min=1e-12)[rows]
+    return torch.sparse_coo_tensor(x.indices(), values, x.shape, check_invariants=False).coalesce()

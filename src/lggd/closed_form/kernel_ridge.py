@@ -26,15 +26,15 @@ from lggd.closed_form.pseudo_labels import PseudoLabels, self_trained
 from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.ridge_inputs import RidgeInputs
 from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSystem
+from lggd.closed_form.uncertainty import RidgeUncertainty
 from lggd.diffusion import PPR
 from lggd.errors import InputError
-from lggd.estimator import NodeClassifier
 from lggd.estimator.fit_task import FitTask, same_inputs
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import FitSteps
 from lggd.estimator.storage import without_prefix
 from lggd.training.randomness import read_seed
-from lggd.validation import check_instance, check_int
+from lggd.validation import check_instance, check_int, check_real
 
 _X, _FAR, _LOOPLESS = Hops(0), (PPR(0.05), PPR(0.02), Hops(16)), (Hops(1, False), Hops(2, False))
 _SMOOTH: tuple[tuple[Filter, ...], ...] = ((Hops(2),), (PPR(0.1),), (_X, Hops(1), Hops(2), PPR(0.1)))
@@ -57,7 +57,7 @@ FINALISTS, MOST_COMPARED_FINALLY = 10, 1536
 
 
 @dataclass(eq=False, repr=False)
-class KernelRidge(NodeClassifier):
+class KernelRidge(RidgeUncertainty):
     """Classify nodes by kernel ridge regression on propagated node features; solved in closed form.
 
     Node features are projected to their principal directions, averaged over neighbourhoods by several filters, and
@@ -137,6 +137,9 @@ class KernelRidge(NodeClassifier):
             check_int("widths", width, minimum=1)
         for name in ("members", "inducing"):
             check_int(name, getattr(self, name), minimum=1)
+        check_real(
+            "growth", self.growth, 1, math.inf, closed="right", rule="exceed 1", remedy="Use math.inf for never."
+        )
         if self.pseudo_labels is not None:
             check_instance("pseudo_labels", self.pseudo_labels, PseudoLabels, "PseudoLabels() or None")
         if self.agreement is not None:
@@ -237,17 +240,20 @@ class KernelRidge(NodeClassifier):
         self._solve(classes)
 
     def _build_system(self, nodes: Tensor) -> None:
+        """A system for these labelled nodes, exact or with inducing points."""
+        num_nodes = len(self._graphs["x"].x)
+        self._exact = len(nodes) <= MOST_EXACT_LABELS and num_nodes <= MOST_EXACT_NODES
+        self._inducing_nodes = self._draw_inducing(nodes, num_nodes)
+        self._assemble(nodes)
+
+    def _assemble(self, nodes: Tensor) -> None:
         kernel = MixtureKernel(self._graphs, self.members_)
-        if len(nodes) > MOST_EXACT_LABELS or kernel.num_nodes > MOST_EXACT_NODES:
-            self._inducing_nodes = self._draw_inducing(nodes, kernel.num_nodes)
-            self._system = InducedSystem(kernel, kernel.points(self._inducing_nodes))
-        else:
-            self._system = ExactSystem(kernel)
+        inducing = kernel.points(self._inducing_nodes)
+        self._system = ExactSystem(kernel) if self._exact else InducedSystem(kernel, inducing)
         self._system.set_nodes(nodes)
         if self.pseudo_labels is not None:
             # Pseudo-labels come and go by thousands: inducing points are enough for them.
-            inducing = self._draw_inducing(nodes, kernel.num_nodes)
-            self._pseudo_system = InducedSystem(kernel, kernel.points(inducing))
+            self._pseudo_system = InducedSystem(kernel, inducing)
 
     def _draw_inducing(self, labelled: Tensor, num_nodes: int) -> Tensor:
         """The labelled nodes, which makes the solution exact for them, and others at random."""
@@ -275,11 +281,9 @@ class KernelRidge(NodeClassifier):
             raise InputError("data", "be the graph that the model was fitted to", "another one", "Fit it again.")
 
     def left_out_proba(self, data: Any = None) -> Tensor:
-        """Return the probabilities, where labelled nodes are predicted without their own label, float32 `[N, K]`."""
+        """Return the probabilities of all nodes, those of labelled ones without their own label, float32 `[N, K]`."""
+        left_out = self.leave_one_out_proba()
         self._check_data(self.data_ if data is None else data)
-        targets = class_targets(self.labels_[self._system.nodes], self.num_classes_)
-        scores = self._system.path(targets, (self.ridge_,))[0]
-        left_out = torch.softmax(self.temperature_ * scores, dim=1).float()
         return self._proba.index_copy(0, self._system.nodes, left_out)
 
     def _set_labels(self, labels: Tensor) -> None:
@@ -294,8 +298,8 @@ class KernelRidge(NodeClassifier):
     # -- files ----------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Tensor]:
-        numbers = [self.width_, self._chosen_with, self._drawn_seed]
-        members = [list(self._graphs).index(m.graph) for m in self.members_]
+        numbers = [self.width_, self._chosen_with, self._drawn_seed, int(self._exact)]
+        members = [self._graph_names.index(m.graph) for m in self.members_]
         kernels = [self._kernels_on(m.graph).index(m.kernel) for m in self.members_]
         state = {
             "numbers": torch.tensor(numbers),
@@ -303,22 +307,29 @@ class KernelRidge(NodeClassifier):
                 [self.ridge_, self.temperature_, self.loss_, self.pseudo_fraction_], dtype=torch.float64
             ),
             "members": torch.tensor([members, kernels]),
+            "inducing": self._inducing_nodes,
         }
         state |= {f"axes.{name}": axes for name, axes in self._inputs.axes.items()}
         return state | {f"edge_weight.{name}": weight for name, weight in self._edge_weights.items()}
 
+    @property
+    def _graph_names(self) -> list[str]:
+        """The names of all graphs, also of those that no kernel was chosen on."""
+        rounds = 0 if self.agreement is None else 1 + self.agreement.rounds
+        return ["x", "topology", *(f"agreement {k}" for k in range(rounds))]
+
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        self.width_, self._chosen_with, self._drawn_seed = state["numbers"].tolist()
+        self.width_, self._chosen_with, self._drawn_seed, exact = state["numbers"].tolist()
+        self._exact, self._inducing_nodes = bool(exact), state["inducing"]
         self.ridge_, self.temperature_, self.loss_, self.pseudo_fraction_ = state["settings"].tolist()
         axes, self._edge_weights = without_prefix("axes.", state), without_prefix("edge_weight.", state)
         self._inputs = RidgeInputs(data, self.widths, self._drawn_seed, axes)
         self._graphs = {"x": self._inputs.graph(self._kernels_on("x"), self.width_)} | self._topology()
-        names = [*self._graphs, *(f"agreement {k}" for k in range(1 + (self.agreement or EdgeAgreement()).rounds))]
         for name, weight in self._edge_weights.items():
             self._graphs[name] = self._inputs.graph(REWEIGHTED_KERNELS, self._inputs.widths[0], weight)
-        members = zip(*state["members"].tolist(), strict=True)
-        self.members_ = tuple(Member(names[graph], self._kernels_on(names[graph])[k]) for graph, k in members)
-        self._build_system((self.labels_ >= 0).nonzero().squeeze(1))
+        members = ((self._graph_names[graph], k) for graph, k in zip(*state["members"].tolist(), strict=True))
+        self.members_ = tuple(Member(name, self._kernels_on(name)[k]) for name, k in members)
+        self._assemble((self.labels_ >= 0).nonzero().squeeze(1))
         self._solve(self.labels_[self._system.nodes])
 
 

@@ -58,10 +58,11 @@ class RidgeInputs:
         weight = self.edge_weight
         if weight is None:
             weight = torch.ones(self.edge_index.shape[1], device=self.edge_index.device)
-        return torch.sparse_coo_tensor(self.edge_index, weight.float(), (num_nodes, num_nodes)).coalesce()
+        shape = (num_nodes, num_nodes)
+        return torch.sparse_coo_tensor(self.edge_index, weight.float(), shape, check_invariants=False).coalesce()
 
     def graph(self, kernels: Sequence[FilterKernel], width: int, edge_weight: Tensor | None = None) -> Propagation:
-        """The node features in their first principal directions; without `edge_weight`, with the given weights."""
+        """The node features in their first principal directions, ready for these kernels; None: the given weights."""
         weight = self.edge_weight if edge_weight is None else edge_weight
         return Propagation(self._x[:, :width].contiguous(), self.edge_index, weight, _filters(kernels))
 
