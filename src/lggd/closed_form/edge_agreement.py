@@ -35,14 +35,17 @@ FEATURE_BOUNDS = (0.1, 3.0)
 LEAST_AGREEMENT = 0.02
 
 
-def feature_agreement(x: Tensor, edge_index: Tensor) -> Tensor:
-    """The cosine of the features at both ends relative to its mean, within `FEATURE_BOUNDS`, `[E]`."""
-    unit = normalize(x)
-    cosine = edge_products(unit, edge_index)
-    mean = cosine.mean()
-    if not bool(mean > 0):  # features without a common direction: none of them is more typical than another
-        return torch.ones_like(cosine)
-    return (cosine / mean).clamp(*FEATURE_BOUNDS)
+def feature_agreement(x: Tensor, edge_index: Tensor, mean: float | None = None) -> tuple[Tensor, float]:
+    """The cosine of the features at both ends relative to its mean, within `FEATURE_BOUNDS`, `[E]`, and the mean.
+
+    Edges that arrive later are compared with the `mean` of those that the settings were chosen with.
+    """
+    ends, places = edge_index.unique(return_inverse=True)
+    cosine = edge_products(normalize(x[ends]), places)
+    mean = float(cosine.mean()) if mean is None else mean
+    if not mean > 0:  # features without a common direction: none of them is more typical than another
+        return torch.ones_like(cosine), mean
+    return (cosine / mean).clamp(*FEATURE_BOUNDS), mean
 
 
 def class_agreement(probabilities: Tensor, edge_index: Tensor) -> Tensor:

@@ -13,11 +13,11 @@ from torch.nn.functional import normalize
 
 from lggd.diffusion import PPR, Heat
 from lggd.estimator.storage import saveable
-from lggd.graph.sparse import SparseMatrix, normalized_adjacency
+from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency, with_self_loops
 from lggd.validation import check_int
 
 # Diffusions are truncated where the rest of the series is below this.
-TOLERANCE = 1e-4
+TOLERANCE = 1e-5
 
 
 @saveable
@@ -61,13 +61,42 @@ class Propagation:
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter]
     ) -> None:
         self.x, self.edge_index, self.edge_weight, self.filters = x, edge_index, edge_weight, tuple(filters)
+        self._matrices: dict[bool, SparseMatrix] = {}
+        self._roots: dict[bool, Tensor] = {}
 
     def block(self, filter: Filter) -> Tensor:
         """The filtered features with rows of unit length, float32 `[N, D]`."""
-        return self._blocks[filter]
+        return self._blocks[filter][0]
+
+    def rows(self, filter: Filter, nodes: Tensor) -> Tensor:
+        """The rows of these nodes in `block(filter)`, `[n, D]`."""
+        return self.block(filter)[nodes]
+
+    def lengths(self, filter: Filter) -> Tensor:
+        """The lengths of the filtered features before they were scaled, `[N, 1]`."""
+        return self._blocks[filter][1]
+
+    def matrix(self, self_loops: bool, pattern: SparsePattern | None = None) -> SparseMatrix:
+        """Â with or without self-loops; `pattern` are its positions, if they are known."""
+        if self_loops not in self._matrices:
+            self._matrices[self_loops] = normalized_adjacency(
+                self.edge_index, self.edge_weight, len(self.x), self_loops=self_loops, pattern=pattern
+            )
+        return self._matrices[self_loops]
+
+    def roots(self, self_loops: bool) -> Tensor:
+        """The roots of the degrees, 1 where the degree is 0 and Â has no entries, `[N]`."""
+        if self_loops not in self._roots:
+            index, weight, size = self.edge_index, self.edge_weight, len(self.x)
+            weight = torch.ones(index.shape[1], device=index.device) if weight is None else weight.float()
+            if self_loops:
+                index, weight = with_self_loops(index, weight, size)
+            degree = torch.zeros(size, device=index.device).scatter_add(0, index[1], weight)
+            self._roots[self_loops] = degree.sqrt().masked_fill(degree == 0, 1)
+        return self._roots[self_loops]
 
     @cached_property
-    def _blocks(self) -> dict[Filter, Tensor]:
+    def _blocks(self) -> dict[Filter, tuple[Tensor, Tensor]]:
         filtered: dict[Filter, Tensor] = {}
         for self_loops in (True, False):
             series = {
@@ -76,12 +105,15 @@ class Propagation:
                 if (coefficients := _coefficients(filter, self_loops)) is not None
             }
             if series:
-                matrix = normalized_adjacency(
-                    self.edge_index, self.edge_weight, len(self.x), self_loops=self_loops
-                )
-                sums = chebyshev_sums(matrix, self.x, list(series.values()))
+                sums = chebyshev_sums(self.matrix(self_loops), self.x, list(series.values()))
                 filtered.update(zip(series, sums, strict=True))
-        return {filter: normalize(value) for filter, value in filtered.items()}
+        return {filter: scaled_rows(value) for filter, value in filtered.items()}
+
+
+def scaled_rows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x with rows of unit length, and their lengths before `[N, 1]`; rows of 0 stay."""
+    length = torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp_(min=1e-12)
+    return x / length, length
 
 
 def _coefficients(filter: Filter, self_loops: bool) -> list[float] | None:

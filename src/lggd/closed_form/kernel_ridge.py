@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from lggd.closed_form.kernels import (
     MixtureKernel,
     filter_kernels,
 )
+from lggd.closed_form.graph_update import update_graphs
 from lggd.closed_form.leave_one_out import choose_ridge, compared_nodes, kernel_loss
 from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.ridge_inputs import RidgeInputs
@@ -28,6 +30,7 @@ from lggd.diffusion import PPR
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
 from lggd.estimator.fit_task import FitTask, same_inputs
+from lggd.estimator.graph_change import GraphChange
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import FitSteps
 from lggd.estimator.storage import without_prefix
@@ -216,10 +219,12 @@ class KernelRidge(NodeClassifier):
         self.loss_, self.ridge_, self.temperature_ = choose_ridge(self._system, classes, self.num_classes_)
         self._solve(classes)
 
-    def _build_system(self, nodes: Tensor) -> None:
+    def _build_system(self, nodes: Tensor, inducing: Tensor | None = None) -> None:
+        """Builds the system for these labelled nodes; with inducing points if there are many nodes, or if given."""
         kernel = MixtureKernel(self._graphs, self.members_)
-        if len(nodes) > MOST_EXACT_LABELS or kernel.num_nodes > MOST_EXACT_NODES:
-            self._inducing_nodes = self._draw_inducing(nodes, kernel.num_nodes)
+        if inducing is not None or len(nodes) > MOST_EXACT_LABELS or kernel.num_nodes > MOST_EXACT_NODES:
+            drawn = inducing is None
+            self._inducing_nodes = self._draw_inducing(nodes, kernel.num_nodes) if drawn else inducing
             self._system = InducedSystem(kernel, kernel.points(self._inducing_nodes))
         else:
             self._system = ExactSystem(kernel)
@@ -255,11 +260,28 @@ class KernelRidge(NodeClassifier):
             self._solve(labels[nodes])
         self.labels_ = labels
 
+    @property
+    def accepts_nodes(self) -> bool:
+        return True
+
+    def _change_graph(self, change: GraphChange) -> None:
+        after = copy.copy(self)  # a change that fails changes nothing
+        after._inputs = self._inputs.changed(change)
+        after.data_, after.labels_ = change.data, change.grow_labels(self.labels_)
+        update_graphs(self, after, change)
+        after._build_system(self._system.nodes, self._inducing())
+        after._solve(self.labels_[self._system.nodes])
+        self.__dict__.update(after.__dict__)
+
+    def _inducing(self) -> Tensor | None:
+        """The inducing nodes, if the system has them."""
+        return self._inducing_nodes if isinstance(self._system, InducedSystem) else None
+
     # -- files ----------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Tensor]:
         numbers = [self.width_, self._chosen_with, self._drawn_seed]
-        members = [list(self._graphs).index(m.graph) for m in self.members_]
+        members = [self._graph_names().index(m.graph) for m in self.members_]
         kernels = [self._kernels_on(m.graph).index(m.kernel) for m in self.members_]
         state = {
             "numbers": torch.tensor(numbers),
@@ -267,6 +289,9 @@ class KernelRidge(NodeClassifier):
             "members": torch.tensor([members, kernels]),
         }
         state |= {f"axes.{name}": axes for name, axes in self._inputs.axes.items()}
+        inducing, mean = self._inducing(), self._inputs.mean_cosine
+        state |= {} if inducing is None else {"inducing": inducing}
+        state |= {} if mean is None else {"mean_cosine": torch.tensor(mean, dtype=torch.float64)}
         return state | {f"edge_weight.{name}": weight for name, weight in self._edge_weights.items()}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
@@ -274,14 +299,20 @@ class KernelRidge(NodeClassifier):
         self.ridge_, self.temperature_, self.loss_ = state["settings"].tolist()
         axes, self._edge_weights = without_prefix("axes.", state), without_prefix("edge_weight.", state)
         self._inputs = RidgeInputs(data, self.widths, self._drawn_seed, axes)
+        self._inputs.mean_cosine = float(state["mean_cosine"]) if "mean_cosine" in state else None
         self._graphs = {"x": self._inputs.graph(self._kernels_on("x"), self.width_)} | self._topology()
-        names = [*self._graphs, *(f"agreement {k}" for k in range(1 + (self.agreement or EdgeAgreement()).rounds))]
+        names = self._graph_names()
         for name, weight in self._edge_weights.items():
             self._graphs[name] = self._inputs.graph(REWEIGHTED_KERNELS, self._inputs.widths[0], weight)
         members = zip(*state["members"].tolist(), strict=True)
         self.members_ = tuple(Member(names[graph], self._kernels_on(names[graph])[k]) for graph, k in members)
-        self._build_system((self.labels_ >= 0).nonzero().squeeze(1))
+        self._build_system((self.labels_ >= 0).nonzero().squeeze(1), state.get("inducing"))
         self._solve(self.labels_[self._system.nodes])
+
+    def _graph_names(self) -> list[str]:
+        """The names of all graphs that members may be on, in the order of their numbers in saved models."""
+        rounds = (self.agreement or EdgeAgreement()).rounds
+        return ["x", *self._topology(), *(f"agreement {k}" for k in range(1 + rounds))]
 
 
 def _best(losses: Mapping[Member, float], count: int) -> tuple[Member, ...]:
