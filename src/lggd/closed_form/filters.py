@@ -184,4 +184,5 @@ def unit_rows(x: Tensor) -> Tensor:
     x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
     rows, values = x.indices()[0], x.values()
     norm = torch.zeros(x.shape[0], device=values.device).index_add_(0, rows, values.square()).sqrt()
-    return torch.sparse_coo_tensor(x.indices(), values / norm.clamp(min=1e-12)[rows], x.shape).coalesce()
+    unit = values / norm.clamp(min=1e-12)[rows]
+    return torch.sparse_coo_tensor(x.indices(), unit, x.shape, check_invariants=False).coalesce()
