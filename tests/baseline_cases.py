@@ -8,7 +8,22 @@ import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from lggd import GCN, ChebNet, JKNet, Optimization, fit_together, load_model
-from lggd.baselines import GDC, GOAL, GPRGNN, PPR, Complement, DropEdge, GAugM, GAugO, GraphMix, Heat, MixUp
+from lggd.baselines import (
+    APPNP,
+    GDC,
+    GOAL,
+    GPRGNN,
+    PPR,
+    SGC,
+    Complement,
+    DropEdge,
+    GAugM,
+    GAugO,
+    GraphMix,
+    Heat,
+    MixUp,
+    MLPClassifier,
+)
 from lggd.baselines.baseline import BaselineData, BaselineProblem
 from lggd.estimator.labels import Labels
 from lggd.training.cuda_graph import WARM_UP
@@ -56,6 +71,9 @@ CASES = {
         ramp=(100, 200),
     ),
     "GPRGNN": case(GPRGNN, {"hidden": 8, "hops": 3}, {"alpha": -0.1, "hops": 0, "dropout": 1.0}, hidden=32),
+    "APPNP": case(APPNP, {"hidden": 8, "hops": 3}, {"alpha": 1.5, "hops": 0, "hidden": 0, "dropout": 1.0}, hidden=32),
+    "SGC": case(SGC, {}, {"hops": 0}),
+    "MLPClassifier": case(MLPClassifier, {"hidden": 8}, {"hidden": 0, "dropout": -0.1}, hidden=32),
     "GDC PPR": case(
         GDC, {"kernel": PPR(0.15), "k": 6, "backbone": SMALL}, {"kernel": "ppr", "k": 0, "dim": 2}, backbone=GCN()
     ),

@@ -25,6 +25,9 @@ OF_ANOTHER_TYPE: list[tuple[str, str, Any, str]] = [
     ("Backbone", "contents", True, "a text, got True."),
     ("GOAL", "k", "a", "a whole number, got 'a'."),
     ("GPRGNN", "hops", 2.0, "a whole number, got 2.0."),
+    ("MLP", "hidden", 2.5, "a whole number, got 2.5."),
+    ("ScikitNetwork", "damping", "a", "a finite number, got 'a'."),
+    ("CorrectAndSmooth", "model", 1, "a text, got 1."),
 ]
 OUT_OF_RANGE: list[tuple[str, str, Any, str]] = [
     ("GDC", "k", 0, "`k` must be a whole number from 1, got 0"),
@@ -44,5 +47,12 @@ OUT_OF_RANGE: list[tuple[str, str, Any, str]] = [
     ("LGGD", "mlp_dropout", 1.5, "`mlp_dropout` must"),
     ("LGGD+", "members", 0, "`members` must be a whole number from 1, got 0"),
     ("LGGD+", "self_training", 2, "`self_training` must lie in [0, 1], got 2"),
+    ("SGC", "hops", 0, "`hops` must be a whole number from 1, got 0"),
+    ("APPNP", "alpha", 2.0, "`alpha` must lie in [0, 1], got 2.0"),
+    ("LabelPropagation", "alpha", 1.0, "`alpha` must lie in [0, 1), got 1.0"),
+    ("CorrectAndSmooth", "hidden", 0, "`hidden` must be a whole number from 1, got 0"),
+    ("CorrectAndSmooth", "scale", 0.0, "`scale` must be positive and finite, got 0"),
+    ("ScikitNetwork", "neighbours", 0, "`neighbours` must be a whole number from 1, got 0"),
+    ("Backbone+", "self_training", 2, "`self_training` must lie in [0, 1], got 2"),
     ("LGGD+", "diffusion_t", -1.0, "`diffusion_t` must be positive"),
 ]

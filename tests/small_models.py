@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from lggd import (
     Optimization,
     SelfTraining,
 )
-from lggd.baselines import Baseline
+from lggd.baselines import Baseline, CorrectAndSmooth, FixedScale, LabelPropagation, ScikitNetwork
 from lggd.estimator import NodeClassifier
 from lggd.training.progress import Progress
 from small_data import CLASSES
@@ -79,6 +80,11 @@ MODELS: dict[str, Callable[[Any], NodeClassifier]] = {
     "LGGDPlus": lambda seed: plus(seed=seed),
     "LGGDPlus, nearest class": lambda seed: plus(Ensemble(distances(), members=2), NearestClass(), seed=seed),
     **{name: lambda seed, name=name: baseline(name, seed=seed) for name in BASELINES},  # type: ignore[misc]
+    # Baselines that use new labels without training.
+    "LabelPropagation": lambda seed: LabelPropagation(iterations=10, seed=seed),
+    "CorrectAndSmooth": lambda seed: CorrectAndSmooth(baseline("MLPClassifier"), iterations=10, seed=seed),
+    "CorrectAndSmooth of a backbone": lambda seed: CorrectAndSmooth(classifier(None), scaling=FixedScale(), seed=seed),
+    **({"ScikitNetwork": lambda seed: ScikitNetwork(seed=seed)} if find_spec("sknetwork") else {}),
 }
 
 

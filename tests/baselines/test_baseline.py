@@ -38,7 +38,7 @@ def test_every_baseline_is_exported_and_tested():
     exported = [getattr(baselines, name) for name in baselines.__all__]
     kinds = {kind for kind in exported if issubclass(kind, Baseline) and kind is not Baseline}
     assert kinds == {case.kind for case in CASES.values()}
-    assert len(kinds) == 8
+    assert len(kinds) == 11
 
 
 @pytest.fixture
@@ -260,13 +260,15 @@ def test_gradients_reach_every_parameter(name, make):
 
 
 def test_check_finds_a_parameter_without_gradient(monkeypatch):
-    polynomial = gprgnn._polynomial
-    monkeypatch.setattr(gprgnn, "_polynomial", lambda scores, gamma, graph: polynomial(scores, gamma.detach(), graph))
+    polynomial = gprgnn.polynomial
+    monkeypatch.setattr(gprgnn, "polynomial", lambda scores, gamma, graph: polynomial(scores, gamma.detach(), graph))
     with pytest.raises(AssertionError, match="gamma"):
         check_all_parameters_change(CASES["GPRGNN"].make)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("DropEdge", "MixUp", "GPR", "GraphMix"))])
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if name.startswith(("DropEdge", "MixUp", "GPR", "GraphMix", "SGC"))]
+)
 def test_initial_logits_are_permutation_equivariant(name, make):
     data = graph(weighted=False)
     to = torch.randperm(data.num_nodes, generator=random(2))

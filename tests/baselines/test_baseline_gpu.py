@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from baseline_cases import CASES, SPLITS, check_together, every_case, needs_cuda
 from lggd import Optimization, fit_together
-from lggd.baselines import GDC, GAugM, GAugO, gaug
+from lggd.baselines import GDC, CorrectAndSmooth, GAugM, GAugO, LabelPropagation, ScikitNetwork, gaug
 from lggd.diffusion import diffusion_graph
 from small_data import blocks, changed, garbled, splits
 
@@ -81,3 +81,17 @@ def test_twenty_thousand_nodes_fit(kind):
     assert model.probabilities_.isfinite().all()
     assert torch.cuda.max_memory_allocated() < 12 * 2**30
     diffusion_graph._PARTNERS.clear(), gaug._EMBEDDINGS.clear(), gaug._GRAPHS.clear()
+
+
+@pytest.mark.parametrize("kind", [LabelPropagation, CorrectAndSmooth, ScikitNetwork])
+def test_predictions_without_training_are_those_of_the_cpu(kind):
+    if kind is ScikitNetwork:
+        pytest.importorskip("sknetwork", reason="scikit-network is not installed")
+    build = {CorrectAndSmooth: lambda: CorrectAndSmooth(LabelPropagation())}.get(kind, kind)
+    data = blocks(weighted=True, lonely=1)
+    on_cpu, other = build().fit(data), build().fit(on_gpu(data))
+    for _ in range(2):
+        assert other.predict_proba().is_cuda
+        torch.testing.assert_close(other.predict_proba().cpu(), on_cpu.predict_proba())
+        for model in (on_cpu, other):
+            model.add_labels([20, 22], [0, 1])

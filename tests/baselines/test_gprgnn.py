@@ -8,7 +8,7 @@ from torch_geometric.nn import APPNP
 from baseline_cases import EXACT, dense_adjacency, graph, identity, networks, weighted_or_not
 from lggd import Optimization
 from lggd.baselines import GPRGNN, gprgnn
-from lggd.baselines.gprgnn import pagerank_coefficients
+from lggd.baselines.polynomial import pagerank_coefficients
 from lggd.training.randomness import LEVELS
 
 
@@ -17,7 +17,7 @@ def with_gamma(gamma, data):
     made, _ = networks(GPRGNN(hops=len(gamma) - 1, hidden=8), data)
     with torch.no_grad():
         made.stacked["gamma"].copy_(gamma.unsqueeze(0))
-        scores = gprgnn._scores(made.stacked, data.x, identity)[0]
+        scores = gprgnn.mlp_scores(made.stacked, data.x, identity)[0]
     own = {name: value.detach()[0] for name, value in made.stacked.items()}
     hidden = torch.relu(functional.linear(data.x, own["first.weight"], own["first.bias"]))
     torch.testing.assert_close(scores, functional.linear(hidden, own["second.weight"], own["second.bias"]), **EXACT)

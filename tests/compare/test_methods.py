@@ -242,7 +242,7 @@ def test_methods_with_a_backbone_have_the_same_freedom() -> None:
         if method.number in PAPER_NUMBERS and method.template not in ("GGD", "LGGD"):
             for name in common.keys() - without.get(method.number, set()):
                 assert method.search[name] == common[name], (method.name, name)
-        elif method.number != "13":
+        elif method.number not in ("13", "16"):
             for name in common.keys() & method.search.keys():
                 assert set(method.search[name].ends) <= set(common[name].ends), (method.name, name)
 

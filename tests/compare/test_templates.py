@@ -13,7 +13,8 @@ from invalid_settings import OF_ANOTHER_TYPE, OUT_OF_RANGE
 from lggd.compare.templates import BACKBONES, TEMPLATES, build, complete_settings, supports_backbone
 from lggd.errors import InputError
 
-OWN_NETWORK = ("GPRGNN", "GOAL", "GraphMix")
+OWN_NETWORK = ("GPRGNN", "GOAL", "GraphMix", "MLP", "SGC", "APPNP", "CorrectAndSmooth")
+WITHOUT_TRAINING = ("LabelPropagation", "ScikitNetwork")
 
 
 # -- settings reach their fields --------------------------------------------------------------------------------------
@@ -54,6 +55,40 @@ def test_settings_of_objects_that_are_not_chosen_are_ignored() -> None:
     assert kernels["heat"].kernel == lggd.baselines.Heat(2.0)  # type: ignore[union-attr]
 
 
+def test_settings_reach_the_model_that_is_corrected() -> None:
+    mlp, gcn = (
+        build("CorrectAndSmooth", {"model": model, "hidden": 7, "dropout": 0.3, "lr": 0.1}, "gcn", seed=4).model  # type: ignore[attr-defined]
+        for model in ("mlp", "gcn")
+    )
+    assert (mlp.hidden, mlp.dropout, mlp.optimization.lr) == (7, 0.3, 0.1)
+    assert (gcn.backbone, gcn.optimization.lr) == (lggd.GCN(7, 0.3), 0.1)
+    scaled = build("CorrectAndSmooth", {"scaling": "fixed", "scale": 0.5, "iterations": 3}, "gcn", seed=4)
+    assert (scaled.scaling, scaled.iterations) == (lggd.baselines.FixedScale(0.5), 3)  # type: ignore[attr-defined]
+
+
+def test_settings_reach_the_members_of_self_training() -> None:
+    settings = {"members": 2, "self_training": 0.1, "rounds": 2, "dropout": 0.3, "hidden": 7}
+    model = build("Backbone+", settings, "jknet", seed=4)
+    assert isinstance(model, lggd.SelfTraining)
+    assert (model.seed, model.fraction, model.rounds, model.model.members) == (4, 0.1, 2, 2)  # type: ignore[attr-defined]
+    assert model.model.model.backbone == lggd.JKNet(hidden=7, dropout=0.3)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [
+        ("diffusion", lggd.baselines.Diffusion(30)),
+        ("pagerank", lggd.baselines.PageRank(0.5, 30)),
+        ("votes", lggd.baselines.MajorityVote(30)),
+        ("neighbours", lggd.baselines.NearestNeighbours(2, 9)),
+    ],
+)
+def test_settings_reach_the_algorithm(name: str, algorithm: object) -> None:
+    settings = {"algorithm": name, "iterations": 30, "damping": 0.5, "neighbours": 2, "dimension": 9}
+    model = build("ScikitNetwork", settings, "gcn", 0)
+    assert model.algorithm == algorithm  # type: ignore[attr-defined]
+
+
 def test_any_field_can_be_set_by_its_path() -> None:
     settings = {"features.initial.normalize": True, "initial": "mlp"}
     model = build("LGGD", settings, "gcn", 0)
@@ -87,7 +122,9 @@ def test_potentials_can_be_learned(name: str, potential: object) -> None:
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_complete_settings_hold_all_and_build_the_same(template: str) -> None:
     complete = complete_settings(template, {}, "gcn")
-    assert {"contents", "lr", "weight_decay", "max_epochs", "patience"} <= complete.keys()
+    training = {"lr", "weight_decay", "max_epochs", "patience"}
+    assert "contents" in complete
+    assert complete.keys() & training == (set() if template in WITHOUT_TRAINING else training)
     assert complete_settings(template, complete, "gcn") == complete
     assert repr(build(template, complete, "gcn", 0)) == repr(build(template, {}, "gcn", 0))
 
@@ -148,9 +185,12 @@ def test_unknown_names_are_refused(template: str, settings: dict[str, Any], back
 @pytest.mark.parametrize(
     ("template", "allowed"),
     [
-        *((template, tuple(BACKBONES)) for template in ("Backbone", "GGD", "LGGD", "LGGD+", "GDC", "GAugM")),
+        *(
+            (template, tuple(BACKBONES))
+            for template in ("Backbone", "Backbone+", "GGD", "LGGD", "LGGD+", "GDC", "GAugM")
+        ),
         ("DropEdge", ("gcn", "chebnet", "jknet")),
-        *((template, ("gcn",)) for template in ("MixUp", "GAugO", *OWN_NETWORK)),
+        *((template, ("gcn",)) for template in ("MixUp", "GAugO", *OWN_NETWORK, *WITHOUT_TRAINING)),
     ],
 )
 def test_templates_are_built_on_the_backbones_that_they_support(template: str, allowed: Sequence[str]) -> None:

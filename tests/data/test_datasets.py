@@ -124,8 +124,9 @@ def rejected(message, name, kind=ValueError, **options):
 
 
 def test_unknown_names_suggest_known_ones():
-    known = "`name` must be one of digits, moons, karate, cora, citeseer, pubmed, computers, photo, got"
-    assert DATASETS == ("digits", "moons", "karate", "cora", "citeseer", "pubmed", "computers", "photo")
+    paper, others = "cora, citeseer, pubmed, computers, photo", "actor, chameleon, squirrel, tolokers, minesweeper"
+    known = f"`name` must be one of digits, moons, karate, {paper}, {others}, got"
+    assert ", ".join(DATASETS) == f"digits, moons, karate, {paper}, {others}"
     rejected(f"{known} 'pubmde'. Did you mean 'pubmed'?", "pubmde")
     rejected(f"{known} 'Digit'. Did you mean 'digits'?", "Digit")
     rejected(f"{known} 'zzz'.", "zzz")
@@ -134,7 +135,7 @@ def test_unknown_names_suggest_known_ones():
 
 def test_options_that_do_not_apply():
     rejected("`dynamic` must be False for digits. It applies to cora, citeseer, pubmed", "digits", dynamic=True)
-    rejected("`labels_per_class` must be omitted for cora, got 5: the paper's", "cora", labels_per_class=5)
+    rejected("`labels_per_class` must be omitted for cora, got 5: datasets from files", "cora", labels_per_class=5)
     rejected(
         "`labels_per_class` must be below 17, the size of the smallest class of karate", "karate", labels_per_class=17
     )

@@ -98,6 +98,8 @@ def test_additions_are_measured_on_nodes_that_are_never_revealed() -> None:
         (RunSettings("lggd-plus"), {"reference": "GCN", "model": "LGGD+ with GCN"}),
         (RunSettings("gat"), {"model": "GAT"}),
         (RunSettings("gpr-gnn"), {"reference": "GCN", "model": "GPR-GNN"}),
+        (RunSettings("gcn-plus"), {"reference": "GCN", "model": "GCN+"}),
+        (RunSettings("label-propagation"), {"reference": "GCN", "model": "Label propagation"}),
         (RunSettings("gdc-ppr", "jknet"), {"reference": "JKNet", "model": "GDC (PPR) with JKNet"}),
     ],
     ids=lambda value: value.method if isinstance(value, RunSettings) else "",
@@ -108,9 +110,14 @@ def test_models_are_compared_with_their_backbone_alone(settings: RunSettings, ti
 
 @pytest.mark.parametrize("method", METHODS)
 def test_settings_reach_the_model(method: str) -> None:
-    model = build_model(method, epochs=7, seed=5)
+    trained = METHODS[method].is_trained
+    model = build_model(method, epochs=7 if trained else None, seed=5)
     assert {value for name, value in model.get_params().items() if name.split("__")[-1] == "seed"} == {5}
-    assert METHODS[method].network(model).optimization.epochs == 7
+    if trained:
+        assert METHODS[method].network(model).optimization.epochs == 7
+    else:
+        with pytest.raises(InputError, match=f"`epochs` must be omitted for {method}, which is not trained, got 7"):
+            build_model(method, epochs=7)
 
 
 @pytest.mark.parametrize("settings", [{"method": "nothing"}, {"backbone": "nothing"}])

@@ -6,15 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from lggd.backbones import GCN
-from lggd.backbones.layers import Drop, batched_linear
-from lggd.backbones.network import Network
+from lggd.backbones.layers import Drop, Propagate
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.graph.sparse import SparseMatrix, normalized_adjacency
+from lggd.baselines.polynomial import ScoringNetwork, mlp_scores, pagerank_coefficients, polynomial
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.training.randomness import dropout, keep_level
@@ -61,41 +57,13 @@ class GPRGNN(Baseline):
         return _PolynomialTraining(self, data, problems)
 
 
-def pagerank_coefficients(alpha: float, hops: int) -> Tensor:
-    """The coefficients of truncated personalized PageRank, which sum to 1: float32 `[hops + 1]`.
-
-    >>> pagerank_coefficients(0.5, 2)
-    tensor([0.5000, 0.2500, 0.2500])
-    """
-    return torch.tensor([alpha * (1 - alpha) ** k for k in range(hops)] + [(1 - alpha) ** hops], dtype=torch.float32)
-
-
-class _PolynomialNetwork(Network):
+class _PolynomialNetwork(ScoringNetwork):
     def __init__(self, model: GPRGNN, in_channels: int, num_classes: int) -> None:
-        # GCN provides the settings that stacking needs: the dropout rate, and whether two networks are equal.
-        super().__init__(GCN(model.hidden, model.dropout), normalized_adjacency)
-        self.first, self.second = nn.Linear(in_channels, model.hidden), nn.Linear(model.hidden, num_classes)
+        super().__init__(model, in_channels, num_classes)
         self.gamma = nn.Parameter(pagerank_coefficients(model.alpha, model.hops))
 
-    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SparseMatrix, drop: Drop) -> Tensor:
-        return _polynomial(_scores(parameters, x, drop), parameters["gamma"], graph)
-
-
-def _scores(parameters: Mapping[str, Tensor], x: Tensor, drop: Drop) -> Tensor:
-    """H, `[Q, N, K]`."""
-    hidden = batched_linear(drop(x), parameters["first.weight"]) + parameters["first.bias"].unsqueeze(1)
-    hidden = drop(functional.relu(hidden))
-    return batched_linear(hidden, parameters["second.weight"]) + parameters["second.bias"].unsqueeze(1)
-
-
-def _polynomial(scores: Tensor, gamma: Tensor, adjacency: SparseMatrix) -> Tensor:
-    """Σ_k γ_k Â^k H, from H `[Q, N, K]` and γ `[Q, hops + 1]`."""
-    first, *others = gamma[:, :, None, None].unbind(1)
-    total = first * scores
-    for coefficient in others:
-        scores = adjacency(scores)
-        total = total + coefficient * scores
-    return total
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagate, drop: Drop) -> Tensor:
+        return polynomial(mlp_scores(parameters, x, drop), parameters["gamma"], graph)
 
 
 class _PolynomialTraining(BaselineNetworks):
@@ -108,5 +76,5 @@ class _PolynomialTraining(BaselineNetworks):
         self.score_keep_level = keep_level(model.propagation_dropout)
 
     def _training_losses(self, targets: Targets) -> Tensor:
-        scores = dropout(_scores(self.stacked, self.x, self._dropout), self.generators, self.score_keep_level)
-        return targets.losses(_polynomial(scores, self.stacked["gamma"], self.graph))
+        scores = dropout(mlp_scores(self.stacked, self.x, self._dropout), self.generators, self.score_keep_level)
+        return targets.losses(polynomial(scores, self.stacked["gamma"], self.graph))

@@ -120,8 +120,8 @@ def _in_tables(metavar: str, help: str) -> Any:
 
 
 DATASET = (
-    "Dataset: digits, moons or karate, which are included; or cora, citeseer, pubmed, computers or photo, which are "
-    "read from the folder LGGD_DATA or downloaded once."
+    "Dataset: digits, moons or karate, which are included; or cora, citeseer, pubmed, computers, photo, actor, "
+    "chameleon, squirrel, tolokers or minesweeper, which are read from the folder LGGD_DATA or downloaded once."
 )
 LABELS = "Labels per class of digits, moons and karate."
 

@@ -23,12 +23,16 @@ LARGE_MEMORY = 2**28
 # The models of lggd.runs.methods. Repeated here because that module imports torch; a test compares them.
 METHODS = (
     "lggd", "ggd", "lggd-plus", "gcn", "gat", "chebnet", "jknet", "mixup", "dropedge", "gaug-m", "gaug-o", "gdc-ppr",
-    "gdc-heat", "gpr-gnn", "goal", "graphmix",
+    "gdc-heat", "gpr-gnn", "goal", "graphmix", "mlp", "sgc", "appnp", "label-propagation", "correct-and-smooth",
+    "scikit-network", "gcn-plus",
 )  # fmt: skip
 
 
 BackboneName = Literal["gcn", "gat", "chebnet", "jknet", "none"]
-MODELS = f"Model to train: {', '.join(METHODS)}. The first three can add labels later without training."
+MODELS = (
+    f"Model to train: {', '.join(METHODS)}. The first three, label-propagation, correct-and-smooth and scikit-network "
+    "can add labels later without training."
+)
 BACKBONES = "Network of the model; none predicts the nearest class by distance."
 SHARE = "Fraction of the labels to hold out for accuracy, if there is no split column."
 FLAGS = options.GRAPH_FLAGS | flags("method", "backbone", "preset", "epochs", "resume")

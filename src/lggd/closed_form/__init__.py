@@ -4,5 +4,8 @@ from lggd.closed_form.edge_agreement import EdgeAgreement
 from lggd.closed_form.filters import HighPass, Hops
 from lggd.closed_form.kernel_ridge import KernelRidge
 from lggd.closed_form.kernels import ArcCosine, FilterKernel, Gaussian, Linear
+from lggd.closed_form.pseudo_labels import PseudoLabels
 
-__all__ = ["ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "HighPass", "Hops", "KernelRidge", "Linear"]
+__all__ = [
+    "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "HighPass", "Hops", "KernelRidge", "Linear", "PseudoLabels",
+]  # fmt: skip

@@ -27,7 +27,7 @@ from lggd.closed_form.filters import (
     Hops,
     Propagation,
     chebyshev_sums,
-    scaled_rows,
+    unit_or_zero,
 )
 from lggd.diffusion import PPR, Heat
 from lggd.graph.sparse import SparseMatrix, SparsePattern

@@ -18,6 +18,8 @@ from lggd.validation import check_int
 
 # Diffusions are truncated where the rest of the series is below this.
 TOLERANCE = 1e-5
+# Filtered features shorter than this, relative to x, are rounding errors of zero: with unit length they would be noise.
+NEGLIGIBLE = 1e-5
 
 
 @saveable
@@ -57,9 +59,7 @@ class Propagation:
         The filters that may be asked for: they are computed together, as series in the same Chebyshev polynomials.
     """
 
-    def __init__(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter]
-    ) -> None:
+    def __init__(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter]) -> None:
         self.x, self.edge_index, self.edge_weight, self.filters = x, edge_index, edge_weight, tuple(filters)
         self._matrices: dict[bool, SparseMatrix] = {}
         self._roots: dict[bool, Tensor] = {}
@@ -107,13 +107,18 @@ class Propagation:
             if series:
                 sums = chebyshev_sums(self.matrix(self_loops), self.x, list(series.values()))
                 filtered.update(zip(series, sums, strict=True))
-        return {filter: scaled_rows(value) for filter, value in filtered.items()}
+        return {filter: unit_or_zero(value, self.negligible) for filter, value in filtered.items()}
+
+    @cached_property
+    def negligible(self) -> float:
+        """Filtered features that are shorter than this are 0."""
+        return NEGLIGIBLE * float(self.x.norm(dim=1).mean())
 
 
-def scaled_rows(x: Tensor) -> tuple[Tensor, Tensor]:
-    """x with rows of unit length, and their lengths before `[N, 1]`; rows of 0 stay."""
+def unit_or_zero(x: Tensor, negligible: float) -> tuple[Tensor, Tensor]:
+    """Rows of unit length, and their lengths before, `[N, 1]`; rows that are negligibly short become zero."""
     length = torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp_(min=1e-12)
-    return x / length, length
+    return (x / length).masked_fill_(length <= negligible, 0), length
 
 
 def _coefficients(filter: Filter, self_loops: bool) -> list[float] | None:
@@ -169,7 +174,8 @@ def principal_axes(x: Tensor, width: int, generator: torch.Generator) -> Tensor:
         for _ in range(SUBSPACE_ITERATIONS):
             basis = torch.linalg.qr(x.t() @ torch.linalg.qr(x @ basis).Q).Q
     projected = x @ basis
-    axes = torch.linalg.eigh((projected.t() @ projected).double()).eigenvectors.float()
+    # On a CPU: with many equal eigenvalues, the GPU's solver may not converge.
+    axes = torch.linalg.eigh((projected.t() @ projected).double().cpu()).eigenvectors.to(basis)
     return basis @ axes.flip(1)[:, : x.shape[0]]
 
 

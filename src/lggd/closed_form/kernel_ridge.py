@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from lggd.closed_form.edge_agreement import EdgeAgreement, class_agreement
 from lggd.closed_form.filters import HighPass, Hops, Propagation
+from lggd.closed_form.graph_update import update_graphs
 from lggd.closed_form.kernels import (
     ArcCosine,
     FilterKernel,
@@ -21,11 +23,11 @@ from lggd.closed_form.kernels import (
     MixtureKernel,
     filter_kernels,
 )
-from lggd.closed_form.graph_update import update_graphs
-from lggd.closed_form.leave_one_out import choose_ridge, compared_nodes, kernel_loss
+from lggd.closed_form.leave_one_out import MOST_COMPARED, choose_ridge, compared_nodes, kernel_loss
+from lggd.closed_form.pseudo_labels import PseudoLabels, self_trained
 from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.ridge_inputs import RidgeInputs
-from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSolution, RidgeSystem
+from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSystem
 from lggd.diffusion import PPR
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
@@ -47,12 +49,14 @@ KERNELS = filter_kernels((*_FILTERS, *_CONTRASTS), (Linear(), ArcCosine(), Gauss
 REWEIGHTED_KERNELS = filter_kernels((*_SMOOTH, (PPR(0.05),)), (Linear(), ArcCosine()))
 # Of rows of the adjacency: wide neighbourhoods.
 TOPOLOGY_KERNELS = filter_kernels(((PPR(0.1),), (PPR(0.02),), (Hops(32),)), (Linear(), ArcCosine(), Gaussian(0.3)))
-import os
-RECHOOSE = os.environ.get("RECHOOSE", "all")
 # Beyond this many labels or nodes, inducing points take the place of labelled nodes.
-MOST_EXACT_LABELS, MOST_EXACT_NODES = 2048, 10_000
-# Settings are chosen again when there are this many times as many labels.
-GROWTH = 1.25
+MOST_EXACT_LABELS, MOST_EXACT_NODES, MOST_INDUCING = 2048, 10_000, 2048
+# Kernels whose loss is at most this many times the lowest are averaged.
+CLOSE = 1.05
+# Edge weights by predicted classes have seen the labels, which makes their losses too low by a few percent.
+OPTIMISM = 1.05
+# Where there are more labels, this many of the best kernels are compared once more, on this many labels.
+FINALISTS, MOST_COMPARED_FINALLY = 10, 1536
 
 
 @dataclass(eq=False, repr=False)
@@ -77,6 +81,10 @@ class KernelRidge(NodeClassifier):
         Numbers of principal directions to choose from.
     inducing : int
         Number of inducing points on graphs with many nodes or labels; others are solved exactly.
+    growth : float
+        Settings are chosen again when there are this many times as many labels; `math.inf` for never.
+    pseudo_labels : PseudoLabels or None
+        Self-training; None for none.
     seed : int or torch.Generator
         Random seed of the projection and of the inducing points.
 
@@ -88,6 +96,8 @@ class KernelRidge(NodeClassifier):
         The chosen number of principal directions.
     ridge_, temperature_ : float
         The chosen ridge, and the inverse temperature of the probabilities.
+    pseudo_fraction_ : float
+        The fraction of the predictions that are pseudo-labels.
     loss_ : float
         The mean leave-one-out −log p of the labels that the settings were chosen with.
 
@@ -104,7 +114,9 @@ class KernelRidge(NodeClassifier):
     agreement: EdgeAgreement | None = EdgeAgreement()
     members: int = 5
     widths: tuple[int, ...] = (128, 512)
-    inducing: int = 1024
+    inducing: int = 512
+    growth: float = 1.25
+    pseudo_labels: PseudoLabels | None = None
     seed: int | torch.Generator = 0
 
     def __post_init__(self) -> None:
@@ -115,7 +127,6 @@ class KernelRidge(NodeClassifier):
         self.loss_: float
         self._inputs: RidgeInputs
         self._system: RidgeSystem
-        self._solution: RidgeSolution
 
     def check_settings(self) -> None:
         """Checks the settings, without data; raises an `InputError` if one is invalid."""
@@ -129,6 +140,8 @@ class KernelRidge(NodeClassifier):
             check_int("widths", width, minimum=1)
         for name in ("members", "inducing"):
             check_int(name, getattr(self, name), minimum=1)
+        if self.pseudo_labels is not None:
+            check_instance("pseudo_labels", self.pseudo_labels, PseudoLabels, "PseudoLabels() or None")
         if self.agreement is not None:
             check_instance("agreement", self.agreement, EdgeAgreement, "an EdgeAgreement() or None")
 
@@ -149,11 +162,11 @@ class KernelRidge(NodeClassifier):
     def _choose(self, labels: Tensor) -> None:
         """Chooses kernels, edge weights, ridge and temperature by the leave-one-out predictions of these labels."""
         self._chosen_with = int((labels >= 0).sum())
-        self._graphs = self._given_graphs(labels)
-        losses = {}
-        for name in self._graphs:
-            losses |= self._losses(labels, name)
         self._edge_weights: dict[str, Tensor] = {}
+        self._graphs = self._given_graphs(labels)
+        losses: dict[Member, float] = {}
+        for name in self._graphs:
+            losses |= self._losses(labels, [Member(name, kernel) for kernel in self._kernels_on(name)])
         if self.agreement is not None and self._inputs.edge_index.shape[1]:
             self._weigh_edges(self.agreement.rounds, losses, labels)
         self._use_best(losses, labels)
@@ -169,7 +182,7 @@ class KernelRidge(NodeClassifier):
             name = f"agreement {round}"
             self._edge_weights[name] = weight
             self._graphs[name] = self._inputs.graph(REWEIGHTED_KERNELS, self._inputs.widths[0], weight)
-            losses |= self._losses(labels, name)
+            losses |= self._losses(labels, [Member(name, kernel) for kernel in REWEIGHTED_KERNELS])
 
     def _preliminary(self, losses: Mapping[Member, float], labels: Tensor) -> Tensor:
         """The probabilities by the best kernels so far; labelled nodes are predicted without their own label."""
@@ -202,21 +215,28 @@ class KernelRidge(NodeClassifier):
             return self.kernels if self._inputs.has_features else (*self.topology, *self.kernels)
         return self.topology if graph == "topology" else REWEIGHTED_KERNELS
 
-    def _losses(self, labels: Tensor, graph: str) -> dict[Member, float]:
-        """The leave-one-out loss of each kernel on a graph."""
-        nodes = compared_nodes(labels, self._drawn_seed)
-        members = [Member(graph, kernel) for kernel in self._kernels_on(graph)]
-        return {
-            member: kernel_loss(MixtureKernel(self._graphs, [member]), nodes, labels[nodes], self.num_classes_)
-            for member in members
-        }
+    def _losses(self, labels: Tensor, members: Sequence[Member], most: int = MOST_COMPARED) -> dict[Member, float]:
+        """The leave-one-out loss of each kernel."""
+        nodes, losses = compared_nodes(labels, self._drawn_seed, most), {}
+        for member in members:
+            loss = kernel_loss(MixtureKernel(self._graphs, [member]), nodes, labels[nodes], self.num_classes_)
+            losses[member] = loss * (
+                OPTIMISM if member.graph in self._edge_weights and member.graph != "agreement 0" else 1
+            )
+        return losses
 
     def _use_best(self, losses: Mapping[Member, float], labels: Tensor) -> None:
         """Averages the best kernels, and chooses ridge and temperature for their mean."""
+        if int((labels >= 0).sum()) > MOST_COMPARED:
+            losses = self._losses(labels, _best(losses, FINALISTS, close=math.inf), MOST_COMPARED_FINALLY)
         self.members_ = _best(losses, self.members)
         self._build_system((labels >= 0).nonzero().squeeze(1))
         classes = labels[self._system.nodes]
         self.loss_, self.ridge_, self.temperature_ = choose_ridge(self._system, classes, self.num_classes_)
+        self.pseudo_fraction_ = 0.0
+        if self.pseudo_labels is not None:
+            settings = self.num_classes_, self.ridge_, self.temperature_
+            self.pseudo_fraction_ = self.pseudo_labels.choose(self._pseudo_system, labels, *settings)
         self._solve(classes)
 
     def _build_system(self, nodes: Tensor, inducing: Tensor | None = None) -> None:
@@ -229,32 +249,48 @@ class KernelRidge(NodeClassifier):
         else:
             self._system = ExactSystem(kernel)
         self._system.set_nodes(nodes)
+        if self.pseudo_labels is not None:
+            # Pseudo-labels come and go by thousands: inducing points are enough for them.
+            inducing = self._draw_inducing(nodes, kernel.num_nodes)
+            self._pseudo_system = InducedSystem(kernel, kernel.points(inducing))
 
     def _draw_inducing(self, labelled: Tensor, num_nodes: int) -> Tensor:
         """The labelled nodes, which makes the solution exact for them, and others at random."""
         order = torch.randperm(num_nodes, generator=torch.Generator().manual_seed(self._drawn_seed)).to(labelled.device)
         known = torch.isin(order, labelled)
-        return torch.cat([order[known], order[~known]])[: self.inducing]
+        return torch.cat([order[known], order[~known]])[: max(self.inducing, min(len(labelled), MOST_INDUCING))]
 
     def _solve(self, classes: Tensor) -> None:
-        self._solution = self._system.solve(class_targets(classes, self.num_classes_), self.ridge_)
+        scores = self._system.scores(class_targets(classes, self.num_classes_), self.ridge_)
+        self._proba = torch.softmax(self.temperature_ * scores, dim=1)
+        if self.pseudo_fraction_:
+            labels = torch.full((len(self._proba),), -1, device=classes.device)
+            labels[self._system.nodes] = classes
+            settings = self.pseudo_fraction_, self.ridge_, self.temperature_
+            self._proba = self_trained(self._pseudo_system, labels, self._proba, *settings)
 
     # -- predictions ----------------------------------------------------------------------------------------------
 
     def _probabilities(self, data: Any) -> Tensor:
+        self._check_data(data)
+        return self._proba
+
+    def _check_data(self, data: Any) -> None:
         if data is not self.data_ and not same_inputs(data, self.data_):
             raise InputError("data", "be the graph that the model was fitted to", "another one", "Fit it again.")
-        return torch.softmax(self.temperature_ * self._solution.scores, dim=1)
+
+    def left_out_proba(self, data: Any = None) -> Tensor:
+        """Return the probabilities of all nodes, where labelled ones are predicted without their own label, `[N, K]`."""
+        self._check_data(self.data_ if data is None else data)
+        targets = class_targets(self.labels_[self._system.nodes], self.num_classes_)
+        scores = self._system.path(targets, (self.ridge_,))[0]
+        left_out = torch.softmax(self.temperature_ * scores, dim=1).float()
+        return self._proba.index_copy(0, self._system.nodes, left_out)
 
     def _set_labels(self, labels: Tensor) -> None:
         nodes = (labels >= 0).nonzero().squeeze(1)
-        if len(nodes) >= GROWTH * self._chosen_with:
-            if RECHOOSE == "all": self._choose(labels)
-            else:
-                if isinstance(self._system, ExactSystem) and len(nodes) > MOST_EXACT_LABELS: self._build_system(nodes)
-                self._system.set_nodes(nodes); classes = labels[nodes]
-                self.loss_, self.ridge_, self.temperature_ = choose_ridge(self._system, classes, self.num_classes_)
-                self._solve(classes)
+        if len(nodes) >= self.growth * self._chosen_with:
+            self._choose(labels)
         elif not torch.equal(labels, self.labels_):
             self._system.set_nodes(nodes)
             self._solve(labels[nodes])
@@ -285,7 +321,9 @@ class KernelRidge(NodeClassifier):
         kernels = [self._kernels_on(m.graph).index(m.kernel) for m in self.members_]
         state = {
             "numbers": torch.tensor(numbers),
-            "settings": torch.tensor([self.ridge_, self.temperature_, self.loss_], dtype=torch.float64),
+            "settings": torch.tensor(
+                [self.ridge_, self.temperature_, self.loss_, self.pseudo_fraction_], dtype=torch.float64
+            ),
             "members": torch.tensor([members, kernels]),
         }
         state |= {f"axes.{name}": axes for name, axes in self._inputs.axes.items()}
@@ -296,7 +334,7 @@ class KernelRidge(NodeClassifier):
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         self.width_, self._chosen_with, self._drawn_seed = state["numbers"].tolist()
-        self.ridge_, self.temperature_, self.loss_ = state["settings"].tolist()
+        self.ridge_, self.temperature_, self.loss_, self.pseudo_fraction_ = state["settings"].tolist()
         axes, self._edge_weights = without_prefix("axes.", state), without_prefix("edge_weight.", state)
         self._inputs = RidgeInputs(data, self.widths, self._drawn_seed, axes)
         self._inputs.mean_cosine = float(state["mean_cosine"]) if "mean_cosine" in state else None
@@ -315,5 +353,7 @@ class KernelRidge(NodeClassifier):
         return ["x", *self._topology(), *(f"agreement {k}" for k in range(1 + rounds))]
 
 
-def _best(losses: Mapping[Member, float], count: int) -> tuple[Member, ...]:
-    return tuple(sorted(losses, key=losses.__getitem__)[:count])
+def _best(losses: Mapping[Member, float], count: int, close: float = CLOSE) -> tuple[Member, ...]:
+    """The kernels of lowest loss: at most `count`, and none that is much worse than the best."""
+    best = sorted(losses, key=losses.__getitem__)[:count]
+    return tuple(member for member in best if losses[member] <= close * losses[best[0]])

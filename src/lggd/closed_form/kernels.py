@@ -101,9 +101,7 @@ class MixtureKernel:
 
     def between(self, rows: Sequence[Tensor], columns: Sequence[Tensor]) -> Tensor:
         """The kernel between points, `[R, C]`."""
-        cosines = {
-            key: one @ other.t() for key, one, other in zip(self._filters(), rows, columns, strict=True)
-        }
+        cosines = {key: one @ other.t() for key, one, other in zip(self._filters(), rows, columns, strict=True)}
         total = torch.zeros(len(rows[0]), len(columns[0]), dtype=rows[0].dtype, device=rows[0].device)
         for member in self.members:
             parts = [cosines[member.graph, filter] for filter in member.kernel.filters]

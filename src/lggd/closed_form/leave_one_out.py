@@ -31,12 +31,12 @@ def fit_temperature(scores: Tensor, classes: Tensor) -> tuple[float, float]:
     return INVERSE_TEMPERATURES[int(best)], float(loss)
 
 
-def compared_nodes(labels: Tensor, seed: int) -> Tensor:
-    """The labelled nodes that kernels are compared on, in ascending order: all, or `MOST_COMPARED` at random."""
+def compared_nodes(labels: Tensor, seed: int, most: int = MOST_COMPARED) -> Tensor:
+    """The labelled nodes that kernels are compared on, in ascending order: all, or `most` at random."""
     nodes = (labels >= 0).nonzero().squeeze(1)
-    if len(nodes) <= MOST_COMPARED:
+    if len(nodes) <= most:
         return nodes
-    chosen = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))[:MOST_COMPARED]
+    chosen = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))[:most]
     return nodes[chosen.sort().values.to(nodes.device)]
 
 

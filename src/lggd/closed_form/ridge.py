@@ -29,8 +29,7 @@ def solve_dual(gram: Tensor, targets: Tensor, ridge: float) -> tuple[Tensor, Ten
     """
     factor = _cholesky(gram, ridge)
     coefficients = torch.cholesky_solve(targets, factor)
-    identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    inverse_diagonal = torch.linalg.solve_triangular(factor, identity, upper=False).square().sum(0)
+    inverse_diagonal = torch.cholesky_inverse(factor).diagonal()
     return coefficients, targets - coefficients / inverse_diagonal[:, None]
 
 
@@ -46,6 +45,11 @@ def solve_primal(
     weights = torch.cholesky_solve(moments, factor)
     leverage = torch.linalg.solve_triangular(factor, features.t(), upper=False).square().sum(0)
     return weights, targets - (targets - features @ weights) / (1 - leverage)[:, None]
+
+
+def ridge_coefficients(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
+    """(M + λ)⁻¹ right, `[n, K]`."""
+    return torch.cholesky_solve(right, _cholesky(matrix, ridge))
 
 
 def leave_one_out_path(gram: Tensor, targets: Tensor, ridges: Sequence[float]) -> Tensor:
@@ -67,5 +71,7 @@ def posterior_variance(gram: Tensor, columns: Tensor, diagonal: Tensor, ridge: f
 
 
 def _cholesky(matrix: Tensor, ridge: float) -> Tensor:
-    factor: Tensor = torch.linalg.cholesky(matrix + ridge * torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device))
+    shifted = matrix.clone()
+    shifted.diagonal().add_(ridge)
+    factor: Tensor = torch.linalg.cholesky(shifted)
     return factor

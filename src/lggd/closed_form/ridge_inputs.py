@@ -45,10 +45,14 @@ class RidgeInputs:
         sources = {"topology": (unit_rows(self._adjacency(data.num_nodes)), TOPOLOGY_WIDTH)}
         if self.has_features:
             sources["x"] = unit_rows(check_node_features(data)), max(widths)
-        self.axes = dict(axes) if axes is not None else {
-            name: principal_axes(rows, width, torch.Generator().manual_seed(seed))
-            for name, (rows, width) in sources.items()
-        }
+        self.axes = (
+            dict(axes)
+            if axes is not None
+            else {
+                name: principal_axes(rows, width, torch.Generator().manual_seed(seed))
+                for name, (rows, width) in sources.items()
+            }
+        )
         projected = {name: rows @ self.axes[name] for name, (rows, _) in sources.items()}
         self._topology = projected["topology"]
         self._x = projected.get("x", self._topology)

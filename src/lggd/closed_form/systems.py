@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.kernels import MixtureKernel
-from lggd.closed_form.ridge import leave_one_out_path, posterior_variance, solve_dual, solve_primal
+from lggd.closed_form.ridge import (
+    leave_one_out_path,
+    posterior_variance,
+    ridge_coefficients,
+    solve_dual,
+    solve_primal,
+)
 
 # Rounding makes the kernel of nearly equal points singular. The first of these, relative to the diagonal, that makes
 # it positive definite is added.
@@ -37,6 +43,10 @@ class RidgeSystem(ABC):
     @abstractmethod
     def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
         """Solves for targets `[n, K]`."""
+
+    @abstractmethod
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        """The scores of all nodes alone, float32 `[N, K]`."""
 
     @abstractmethod
     def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
@@ -69,6 +79,9 @@ class ExactSystem(RidgeSystem):
     def _gram(self) -> Tensor:
         return self.columns[self.nodes].double()
 
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        return self.columns @ ridge_coefficients(self._gram, targets, ridge).float()
+
     def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
         coefficients, left_out = solve_dual(self._gram, targets, ridge)
         return RidgeSolution(self.columns @ coefficients.float(), left_out)
@@ -93,39 +106,62 @@ class InducedSystem(RidgeSystem):
         factor = _regular_cholesky(kernel.between(inducing, inducing).double()).float()
         self.features = torch.linalg.solve_triangular(factor, kernel.between(points, inducing).t(), upper=False).t()
         self.features = self.features.contiguous()
-        width = self.features.shape[1]
         self.nodes = torch.empty(0, dtype=torch.int64, device=self.features.device)
-        self._normal = torch.zeros(width, width, dtype=torch.float64, device=self.features.device)
+        self._normal: Tensor | None = None
 
     def set_nodes(self, nodes: Tensor) -> None:
         gone, new = self.nodes[~torch.isin(self.nodes, nodes)], nodes[~torch.isin(nodes, self.nodes)]
-        for sign, changed in ((1, new), (-1, gone)):
-            rows = self.features[changed]
-            self._normal.add_((rows.t() @ rows).double(), alpha=sign)
-        self.nodes = nodes
+        if self._normal is not None:
+            for sign, changed in ((1, new), (-1, gone)):
+                rows = self.features[changed]
+                self._normal.add_((rows.t() @ rows).double(), alpha=sign)
+        self.nodes, self._labelled = nodes, self.features[nodes]
+
+    @property
+    def _in_dual(self) -> bool:
+        return len(self.nodes) < self.features.shape[1]
+
+    def _gram(self) -> Tensor:
+        """ΦΦᵀ of the labelled nodes, float64 `[n, n]`."""
+        return (self._labelled @ self._labelled.t()).double()
+
+    def _normal_matrix(self) -> Tensor:
+        """ΦᵀΦ, float64 `[m, m]`; accumulated from the first time that it is needed."""
+        if self._normal is None:
+            self._normal = (self._labelled.t() @ self._labelled).double()
+        return self._normal
+
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        labelled = self._labelled.double()
+        if self._in_dual:
+            weights = labelled.t() @ ridge_coefficients(self._gram(), targets, ridge)
+        else:
+            weights = ridge_coefficients(self._normal_matrix(), labelled.t() @ targets, ridge)
+        return self.features @ weights.float()
 
     def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
-        labelled = self.features[self.nodes].double()
-        if len(labelled) < labelled.shape[1]:
-            coefficients, left_out = solve_dual(labelled @ labelled.t(), targets, ridge)
+        labelled = self._labelled.double()
+        if self._in_dual:
+            coefficients, left_out = solve_dual(self._gram(), targets, ridge)
             weights = labelled.t() @ coefficients
         else:
-            weights, left_out = solve_primal(self._normal, labelled.t() @ targets, labelled, targets, ridge)
+            weights, left_out = solve_primal(self._normal_matrix(), labelled.t() @ targets, labelled, targets, ridge)
         return RidgeSolution(self.features @ weights.float(), left_out)
 
     def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
-        labelled = self.features[self.nodes].double()
-        if len(labelled) < labelled.shape[1]:
-            return leave_one_out_path(labelled @ labelled.t(), targets, ridges)
-        values, vectors = torch.linalg.eigh(self._normal)
-        rotated = labelled @ vectors
+        if self._in_dual:
+            return leave_one_out_path(self._gram(), targets, ridges)
+        values, vectors = torch.linalg.eigh(self._normal_matrix())
+        rotated = self._labelled.double() @ vectors
         shrunk = 1 / (values.clamp(min=0) + torch.tensor(ridges, dtype=values.dtype, device=values.device)[:, None])
         fitted = rotated @ (shrunk[:, :, None] * (rotated.t() @ targets))
         leverage = shrunk @ rotated.square().t()
         return targets - (targets - fitted) / (1 - leverage)[:, :, None]
 
     def variance(self, ridge: float) -> Tensor:
-        factor = torch.linalg.cholesky(self._normal + ridge * torch.eye(len(self._normal), dtype=torch.float64))
+        normal = self._normal_matrix().clone()
+        normal.diagonal().add_(ridge)
+        factor = torch.linalg.cholesky(normal)
         scaled = torch.linalg.solve_triangular(factor, self.features.double().t(), upper=False)
         unexplained = _diagonal(self.kernel, self.kernel.points()) - self.features.double().square().sum(1)
         return ridge * scaled.square().sum(0) + unexplained.clamp(min=0)

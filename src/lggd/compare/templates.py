@@ -7,7 +7,28 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from lggd.backbones import BACKBONES
-from lggd.baselines import GDC, GOAL, GPRGNN, DropEdge, GAugM, GAugO, GraphMix, MixUp
+from lggd.baselines import (
+    APPNP,
+    GDC,
+    GOAL,
+    GPRGNN,
+    SGC,
+    AutoScale,
+    CorrectAndSmooth,
+    Diffusion,
+    DropEdge,
+    FixedScale,
+    GAugM,
+    GAugO,
+    GraphMix,
+    LabelPropagation,
+    MajorityVote,
+    MixUp,
+    MLPClassifier,
+    NearestNeighbours,
+    PageRank,
+    ScikitNetwork,
+)
 from lggd.compare import settings as paths
 from lggd.compare.configs import Setting, Settings
 from lggd.compare.protocol import NORMALIZATIONS
@@ -21,7 +42,7 @@ from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.models.classifier import LGGDClassifier
-from lggd.models.plus import LGGDPlus
+from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
 from lggd.training.optimization import Optimization
 from lggd.validation import check_name, suggestion
 
@@ -192,6 +213,22 @@ _PLUS: dict[str, Rule] = {
         "readout", {"both": _same, "nearest": lambda mean: mean.readouts[1], "backbone": lambda mean: mean.readouts[0]}
     ),
 }
+_MLP = MLPClassifier(optimization=Optimization())
+_CORRECTED: dict[str, Rule] = {
+    **_training("model."),
+    "model": ObjectChoice("model", {"mlp": _MLP, "gcn": LGGDClassifier(None)}),
+    "hidden": FieldPath(("model.hidden", "model.backbone.hidden"), conditional=True),
+    "dropout": FieldPath(("model.dropout", "model.backbone.dropout"), conditional=True),
+    "scaling": ObjectChoice("scaling", {"auto": AutoScale(), "fixed": FixedScale()}),
+    "scale": _field("scaling.scale", conditional=True),
+}
+_ALGORITHMS = {
+    "diffusion": Diffusion(),
+    "pagerank": PageRank(),
+    "votes": MajorityVote(),
+    "neighbours": NearestNeighbours(),
+}
+_ALGORITHM_FIELDS = ("iterations", "scale", "damping", "neighbours", "dimension")
 
 
 def _baseline(base: Any, **rules: Rule) -> Template:
@@ -241,6 +278,26 @@ TEMPLATES: dict[str, Template] = {
         complement_hidden=_field("complement.hidden"),
         complement_layers=_field("complement.layers"),
         complement_epochs=_field("complement.epochs"),
+    ),
+    "MLP": _baseline(_MLP),
+    "SGC": _baseline(SGC(optimization=_TRAINING)),
+    "APPNP": _baseline(APPNP(optimization=_TRAINING)),
+    "LabelPropagation": _baseline(LabelPropagation()),
+    "CorrectAndSmooth": _baseline(CorrectAndSmooth(_MLP), **_CORRECTED),
+    "ScikitNetwork": _baseline(
+        ScikitNetwork(),
+        algorithm=ObjectChoice("algorithm", _ALGORITHMS),
+        **{name: _field(f"algorithm.{name}", conditional=True) for name in _ALGORITHM_FIELDS},
+    ),
+    "Backbone+": Template(
+        SelfTraining(Ensemble(LGGDClassifier(None), members=3), fraction=0.3),
+        {
+            **_training("model.model."),
+            "members": _field("model.members"),
+            "self_training": _field("fraction"),
+            "rounds": _field("rounds"),
+        },
+        "model.model.backbone",
     ),
     "GraphMix": _baseline(GraphMix(optimization=_TRAINING), ramp_begin=_field("ramp.0"), ramp_end=_field("ramp.1")),
 }

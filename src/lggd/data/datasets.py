@@ -1,4 +1,4 @@
-"""Datasets by name: three that need no files, and the five datasets of the paper."""
+"""Datasets by name: three that need no files, the five datasets of the paper, and five heterophilous graphs."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 # Environment variable with the folder of datasets.
 FOLDER_VARIABLE = "LGGD_DATA"
 PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+# A family of datasets with one file each, published by Platonov et al. (2023).
+HETEROPHILOUS = "Heterophilous"
+HETEROPHILOUS_URL = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
 LABELS_PER_CLASS = 5
 NEIGHBOURS = 10
 TRAIN_AND_VALIDATION = (0.025, 0.025)
@@ -37,7 +40,7 @@ MOONS, MOON_NOISE, MOON_SEED = 500, 0.1, 0
 
 @dataclass(frozen=True)
 class RawDataset:
-    """A dataset by the names of its class and folder in PyG."""
+    """A dataset by the names of its class and folder in PyG, or by its file in the family `HETEROPHILOUS`."""
 
     family: str
     title: str
@@ -46,7 +49,14 @@ class RawDataset:
     def files(self) -> list[str]:
         if self.family == "Planetoid":
             return [f"ind.{self.title.lower()}.{part}" for part in PLANETOID_PARTS]
+        if self.family == HETEROPHILOUS:
+            return [f"{self.title}.npz"]
         return [f"amazon_electronics_{self.title.lower()}.npz"]
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are in a folder of datasets."""
+        return Path(HETEROPHILOUS) if self.family == HETEROPHILOUS else Path(self.family, self.title, "raw")
 
     def missing(self, folder: Path) -> list[str]:
         return [name for name in self.files if not (folder / name).is_file()]
@@ -64,25 +74,26 @@ class RawDataset:
         with reading(folder, rule, Exception, remedy=remedy), _silence():  # a truncated pickle may raise anything
             if self.family == "Planetoid":
                 return read_planetoid_data(str(folder), self.title)
-            return read_npz(str(folder / self.files[0]))
+            path = folder / self.files[0]
+            return _read_heterophilous(path) if self.family == HETEROPHILOUS else read_npz(str(path))
 
     def _find(self, root: Root) -> Path:
         named = root or os.environ.get(FOLDER_VARIABLE)
         if not named:
             return self._cached()
         base = Path(named).expanduser()
-        folders = [base / self.family / self.title / "raw", base / self.title / "raw"]
+        folders = [base / self.folder, base.joinpath(*self.folder.parts[1:])]
         complete = [folder for folder in folders if not self.missing(folder)]
         if complete:
             return complete[0]
-        folder = next((folder for folder in folders if folder.is_dir()), folders[0])
+        folder = next((folder for folder in folders if folder.is_dir() and folder != base), folders[0])
         remedy = f"Put into {folder}: {', '.join(self.missing(folder))}."
         rule = f"be a folder that contains {self.title}"
         raise InputFileError("root" if root else FOLDER_VARIABLE, rule, base, remedy)
 
     def _cached(self) -> Path:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lggd"
-        folder = cache / self.family / self.title / "raw"
+        folder = cache / self.folder
         if self.missing(folder):
             try:
                 self._download(folder)
@@ -90,7 +101,7 @@ class RawDataset:
                 raise ConnectionError(
                     f"Downloading `{self.title}` failed: {error or type(error).__name__}. "
                     f"Connect to a network, or put into {folder}: {', '.join(self.files)}. "
-                    f"They may also be in DIR/{self.family}/{self.title}/raw; then set {FOLDER_VARIABLE}=DIR."
+                    f"They may also be in DIR/{self.folder.as_posix()}; then set {FOLDER_VARIABLE}=DIR."
                 ) from error
         return folder
 
@@ -100,9 +111,23 @@ class RawDataset:
 
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".download-") as temporary, _silence():
-            getattr(torch_geometric.datasets, self.family)(temporary, self.title)
+            downloaded = Path(temporary)
+            if self.family == HETEROPHILOUS:
+                torch_geometric.data.download_url(f"{HETEROPHILOUS_URL}/{self.files[0]}", temporary)
+            else:
+                getattr(torch_geometric.datasets, self.family)(temporary, self.title)
+                downloaded /= f"{self.title}/raw"
             for name in self.files:
-                (Path(temporary) / self.title / "raw" / name).replace(folder / name)
+                (downloaded / name).replace(folder / name)
+
+
+def _read_heterophilous(path: Path) -> Data:
+    from torch_geometric.data import Data
+    from torch_geometric.utils import remove_self_loops
+
+    with np.load(path) as arrays:
+        x, y, edges = (torch.from_numpy(arrays[name]) for name in ("node_features", "node_labels", "edges"))
+    return Data(x=x.float(), edge_index=remove_self_loops(edges.t().long())[0], y=y.long())
 
 
 @contextmanager
@@ -120,6 +145,15 @@ PAPER = {
     "computers": RawDataset("Amazon", "Computers"),
     "photo": RawDataset("Amazon", "Photo"),
 }
+# Most edges join nodes of different classes. Chameleon and squirrel are without their duplicate nodes.
+LOW_HOMOPHILY = {
+    "actor": RawDataset(HETEROPHILOUS, "actor"),
+    "chameleon": RawDataset(HETEROPHILOUS, "chameleon_filtered"),
+    "squirrel": RawDataset(HETEROPHILOUS, "squirrel_filtered"),
+    "tolokers": RawDataset(HETEROPHILOUS, "tolokers"),
+    "minesweeper": RawDataset(HETEROPHILOUS, "minesweeper"),
+}
+FROM_FILES = PAPER | LOW_HOMOPHILY
 
 
 def load(
@@ -130,20 +164,22 @@ def load(
     Parameters
     ----------
     name : str
-        `"digits"`, `"moons"` or `"karate"`, which need no files, or one of the paper's datasets: `"cora"`,
-        `"citeseer"`, `"pubmed"`, `"computers"` or `"photo"`. Case does not matter.
+        `"digits"`, `"moons"` or `"karate"`, which need no files; one of the paper's datasets, `"cora"`, `"citeseer"`,
+        `"pubmed"`, `"computers"` or `"photo"`; or a heterophilous graph, `"actor"`, `"chameleon"`, `"squirrel"`,
+        `"tolokers"` or `"minesweeper"`. Case does not matter.
     split : int, default=0
         Number of the random split. The same number selects the same nodes on every machine.
     labels_per_class : int, optional
-        Training nodes per class, 5 by default. Not for the paper's datasets, which have 2.5 % of every class in
+        Training nodes per class, 5 by default. Not for datasets from files, which have 2.5 % of every class in
         `train_mask`, 2.5 % in `val_mask` and the rest in `test_mask`.
     dynamic : bool, default=False
-        Only for the paper's datasets: move three times 10 % of every class from the test nodes to the columns of
+        Only for datasets from files: move three times 10 % of every class from the test nodes to the columns of
         `new_mask` `[N, 3]`, for experiments that add labels in three steps.
     root : str or Path, optional
-        Folder of the paper's datasets in PyG's layout (`Planetoid/Cora/raw/ind.cora.x`,
-        `Amazon/Photo/raw/amazon_electronics_photo.npz`). It is only read. The default is the environment variable
-        LGGD_DATA; if it is not set, files are downloaded once to `lggd` in the user's cache folder.
+        Folder of datasets in PyG's layout (`Planetoid/Cora/raw/ind.cora.x`,
+        `Amazon/Photo/raw/amazon_electronics_photo.npz`), with heterophilous graphs in `Heterophilous` (`actor.npz`,
+        `chameleon_filtered.npz`). It is only read. The default is the environment variable LGGD_DATA; if it is not
+        set, files are downloaded once to `lggd` in the user's cache folder.
         Planetoid's files are pickles, which can execute code: use only folders that you trust.
 
     Returns
@@ -170,15 +206,15 @@ def load(
     key = name.lower() if isinstance(name, str) and name.lower() in DATASETS else name
     check_name("name", key, DATASETS)
     seed = check_int("split", split, minimum=0)
-    if key in PAPER:
+    if key in FROM_FILES:
         if labels_per_class is not None:
-            value = f"{labels_per_class}: the paper's datasets have 2.5 % of every class"
+            value = f"{labels_per_class}: datasets from files have 2.5 % of every class"
             remedy = f"It applies to {', '.join(EMBEDDED)}."
             raise InputError("labels_per_class", f"be omitted for {key}", value, remedy)
-        data = _load_paper(PAPER[key], root, seed, dynamic)
+        data = _load_files(FROM_FILES[key], root, seed, dynamic)
     else:
         if dynamic:
-            raise InputError("dynamic", f"be False for {key}", remedy=f"It applies to {', '.join(PAPER)}.")
+            raise InputError("dynamic", f"be False for {key}", remedy=f"It applies to {', '.join(FROM_FILES)}.")
         data = EMBEDDED[key]()
         given = LABELS_PER_CLASS if labels_per_class is None else labels_per_class
         count = check_int("labels_per_class", given, minimum=1)
@@ -192,7 +228,7 @@ def load(
     return data
 
 
-def _load_paper(raw: RawDataset, root: Root, seed: int, dynamic: bool) -> Data:
+def _load_files(raw: RawDataset, root: Root, seed: int, dynamic: bool) -> Data:
     from torch_geometric.data import Data
 
     read = raw.read(root)
@@ -242,4 +278,4 @@ def _karate() -> Data:
 
 
 EMBEDDED: dict[str, Callable[[], Data]] = {"digits": _digits, "moons": _moons, "karate": _karate}
-DATASETS = (*EMBEDDED, *PAPER)
+DATASETS = (*EMBEDDED, *FROM_FILES)

@@ -216,6 +216,14 @@ class BoundarySolver:
         return labelled[component]
 
 
+def fixed_solver(model: Any, graph: Graph, start: Tensor) -> BoundarySolver:
+    """The solver of a model of one problem, with fixed coefficients, that starts at φ₀ `[N, K]`."""
+    times = check_times(model.times)
+    equation = Equation(graph, model.potential, [torch.Generator(device=graph.device)])
+    flow = Flow(graph, equation, times, [range(len(times))], model.p, model.scheme)
+    return BoundarySolver(graph, equation, flow, start.unsqueeze(1))
+
+
 def assign_folds(labels: Tensor, priority: Tensor, folds: int) -> Tensor:
     """The fold of every labelled node, -1 elsewhere: each class is divided evenly, in the order of `priority`."""
     fold = torch.full_like(labels, -1)

@@ -10,13 +10,10 @@ from typing import Any
 import torch
 
 from lggd.equation.potential import DegreePotential, Potential
-from lggd.features.distance_features import BoundarySolver, DistanceFeatures
+from lggd.features.distance_features import BoundarySolver, DistanceFeatures, fixed_solver
 from lggd.features.scaling import Scale, Standardize
 from lggd.graph import Graph
-from lggd.learning.flow import Flow
-from lggd.learning.parameters import Equation
 from lggd.solvers.cauchy import FAR
-from lggd.solvers.plan import check_times
 from lggd.solvers.scheme import RK4, FixedStep
 from lggd.validation import check_real
 
@@ -67,8 +64,5 @@ class GGD(DistanceFeatures):
         return self.transform(data) if hasattr(self, "labels_") else replace(self).fit_transform(data)
 
     def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
-        times = check_times(self.times)
-        equation = Equation(graph, self.potential, [torch.Generator(device=graph.device)])
-        flow = Flow(graph, equation, times, [range(len(times))], self.p, self.scheme)
-        start = torch.full((graph.num_nodes, 1, self.num_classes_), float(self.far), device=graph.device)
-        return BoundarySolver(graph, equation, flow, start)
+        start = torch.full((graph.num_nodes, self.num_classes_), float(self.far), device=graph.device)
+        return fixed_solver(self, graph, start)

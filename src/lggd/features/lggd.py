@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,14 +11,16 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from lggd.closed_form import KernelRidge
 from lggd.equation.potential import DegreePotential
-from lggd.estimator import FitSteps, FitTask, Labels, check_shape
-from lggd.features.distance_features import BoundarySolver, DistanceFeatures
+from lggd.errors import InputError
+from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
+from lggd.features.distance_features import BoundarySolver, DistanceFeatures, fixed_solver
 from lggd.features.distance_problems import DistanceProblems, DistanceRequest, read_initial, reusable
 from lggd.features.scaling import MaxScale, Scale, SoftmaxScale
 from lggd.graph import Graph
 from lggd.learning.networks import MLP, PropagatedMLP
-from lggd.learning.parameters import Coefficients, LearnedEdgeWeights
+from lggd.learning.parameters import Coefficients, LearnedCoefficients, LearnedEdgeWeights
 from lggd.solvers.cauchy import FAR
 from lggd.solvers.scheme import RK4, FixedStep
 from lggd.training.optimization import Optimization
@@ -41,8 +44,9 @@ class LGGD(DistanceFeatures):
         Exponent of the gradient norm, in [1, inf].
     potential : DegreePotential, LearnedPotential, LearnedTimeScale, LearnedEdgeWeights, Tensor, callable or None
         The potential ρ, and the learned coefficients; None is 1.
-    initial : MLP, PropagatedMLP or torch.nn.Module
-        The network behind φ₀; a custom module maps `x`, or `x` and `edge_index`, to K values per node.
+    initial : MLP, PropagatedMLP, KernelRidge or torch.nn.Module
+        The network behind φ₀; a custom module maps `x`, or `x` and `edge_index`, to K values per node. `KernelRidge()`
+        trains nothing: φ₀ = −log p is solved in closed form, and solved again when labels are added.
     per_time : bool
         Train one model per time; False trains one for all times.
     cross_fit : int
@@ -76,7 +80,7 @@ class LGGD(DistanceFeatures):
     times: Sequence[float] = (1.0, 2.0, 3.0, 4.0, 5.0)
     p: float = 1.0
     potential: Coefficients | None = DegreePotential(-1.0)
-    initial: MLP | PropagatedMLP | nn.Module = PropagatedMLP()
+    initial: MLP | PropagatedMLP | KernelRidge | nn.Module = PropagatedMLP()
     per_time: bool = True
     cross_fit: int = 0
     scale: Scale = SoftmaxScale()
@@ -90,7 +94,8 @@ class LGGD(DistanceFeatures):
     seed: int | torch.Generator = 0
 
     def __post_init__(self) -> None:
-        self._problems: DistanceProblems  # set by fit
+        self._problems: DistanceProblems  # set by fit, for networks
+        self.initial_: KernelRidge  # set by fit, in closed form
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
@@ -119,10 +124,24 @@ class LGGD(DistanceFeatures):
 
     def check_settings(self) -> None:
         super().check_settings()
-        read_initial(self.initial)
+        if isinstance(self.initial, KernelRidge):
+            self.initial.check_settings()
+            if isinstance(self.potential, LearnedCoefficients):
+                remedy = "Use a DegreePotential, or a network as `initial`."
+                raise InputError("potential", "be fixed if `initial` is solved in closed form", self.potential, remedy)
+        else:
+            read_initial(self.initial)
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
 
+    @property
+    def _held_out(self) -> float:
+        return self.initial._held_out if isinstance(self.initial, KernelRidge) else self.validation
+
     def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
+        if isinstance(self.initial, KernelRidge):
+            self.initial_ = copy.copy(self.initial)
+            yield from self.initial_._fit_to(task, labels, seed)
+            return
         request = DistanceRequest(self, task, labels, seed)
         cache, key = reusable(request)
         result = None if cache is None else cache.get(key)
@@ -132,18 +151,36 @@ class LGGD(DistanceFeatures):
                 cache.put(key, result)
         self._problems, self.history_[request.stage] = result
 
+    def _parts(self) -> dict[str, NodeClassifier]:
+        return {"initial.": self.initial_} if isinstance(self.initial, KernelRidge) else {}
+
+    def _set_labels(self, labels: Tensor) -> None:
+        super()._set_labels(labels)
+        if self._parts():
+            self._solvers.clear()  # they start at the old φ₀
+
     def _trained_solver(self, task: FitTask) -> BoundarySolver:
+        if self._parts():
+            return self._solver(task.data, task.graph)
         # Reused distances were learned on an equal graph: its layout and matrices already exist.
         return self._problems.solver(task.data, self._problems.graph)
 
     def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
+        if self._parts():
+            start = -self.initial_.left_out_proba(data).clamp(min=torch.finfo(torch.float32).tiny).log()
+            return fixed_solver(self, graph, start)
         return self._problems.solver(data, graph)
 
     def _state(self) -> dict[str, Tensor]:
+        if self._parts():
+            return {**super()._state(), **with_prefix("initial.", self.initial_._state())}
         learned = {parameter.name: parameter.value.detach() for parameter in self._problems.parameters()}
         return {**super()._state(), **learned}
 
     def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
+        if isinstance(self.initial, KernelRidge):
+            self.initial_ = self._restored(self.initial, data, without_prefix("initial.", state))
+            return
         self._problems = DistanceProblems([self], data, graph, self.num_classes_, seeds=[0])
         with torch.no_grad():
             for parameter in self._problems.parameters():

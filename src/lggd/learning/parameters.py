@@ -65,7 +65,8 @@ class LearnedEdgeWeights:
     potential: DegreePotential | LearnedPotential | LearnedTimeScale = DegreePotential(-1.0)
 
 
-Coefficients = Potential | LearnedPotential | LearnedTimeScale | LearnedEdgeWeights
+LearnedCoefficients = LearnedPotential | LearnedTimeScale | LearnedEdgeWeights
+Coefficients = Potential | LearnedCoefficients
 
 
 class Equation:

@@ -8,12 +8,29 @@ from typing import Any
 
 from lggd import backbones
 from lggd.backbones import GAT, GCN, Backbone, ChebNet, JKNet
-from lggd.baselines import GDC, GOAL, GPRGNN, PPR, DropEdge, GAugM, GAugO, GraphMix, Heat, MixUp
+from lggd.baselines import (
+    APPNP,
+    GDC,
+    GOAL,
+    GPRGNN,
+    PPR,
+    SGC,
+    CorrectAndSmooth,
+    DropEdge,
+    GAugM,
+    GAugO,
+    GraphMix,
+    Heat,
+    LabelPropagation,
+    MixUp,
+    MLPClassifier,
+    ScikitNetwork,
+)
 from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
 from lggd.features import GGD, LGGD
 from lggd.models.classifier import LGGDClassifier
-from lggd.models.plus import LGGDPlus
+from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
 
 BACKBONES: dict[str, Backbone | None] = {**backbones.BACKBONES, "none": None}
 PRESETS: dict[str, Callable[[], LGGD]] = {"default": LGGD, "paper": LGGD.paper, "release": LGGD.release}
@@ -23,15 +40,25 @@ PRESETS: dict[str, Callable[[], LGGD]] = {"default": LGGD, "paper": LGGD.paper, 
 class ModelFactory:
     """Builds a model with default settings. `title` is its display name.
 
-    `has_backbone` is whether its backbone can be chosen, `needs_features` whether it needs node features; `network`
-    returns the part of the model that has the settings `backbone` and `optimization`.
+    `has_backbone` is whether its backbone can be chosen, `needs_features` whether it needs node features, `is_trained`
+    whether it is trained at all; `network` returns the part of the model that has the settings `backbone` and
+    `optimization`.
     """
 
     title: str
     build: Callable[[], NodeClassifier]
     has_backbone: bool = True
     needs_features: bool = True
+    is_trained: bool = True
     network: Callable[[Any], Any] = lambda model: model
+
+
+def _without_training(title: str, build: Callable[[], NodeClassifier]) -> ModelFactory:
+    return ModelFactory(title, build, has_backbone=False, needs_features=False, is_trained=False)
+
+
+def _gcn_plus() -> SelfTraining:
+    return SelfTraining(Ensemble(LGGDClassifier(None, GCN()), members=3), fraction=0.3)
 
 
 METHODS: Mapping[str, ModelFactory] = {
@@ -51,6 +78,15 @@ METHODS: Mapping[str, ModelFactory] = {
     "gpr-gnn": ModelFactory("GPR-GNN", GPRGNN, has_backbone=False),
     "goal": ModelFactory("GOAL", GOAL, has_backbone=False),
     "graphmix": ModelFactory("GraphMix", GraphMix, has_backbone=False),
+    "mlp": ModelFactory("MLP", MLPClassifier, has_backbone=False),
+    "sgc": ModelFactory("SGC", SGC, has_backbone=False),
+    "appnp": ModelFactory("APPNP", APPNP, has_backbone=False),
+    "label-propagation": _without_training("Label propagation", LabelPropagation),
+    "correct-and-smooth": ModelFactory(
+        "Correct and smooth", CorrectAndSmooth, has_backbone=False, network=lambda model: model.model
+    ),
+    "scikit-network": _without_training("scikit-network", ScikitNetwork),
+    "gcn-plus": ModelFactory("GCN+", _gcn_plus, has_backbone=False, network=lambda model: model.model.model),
 }
 
 
@@ -74,6 +110,8 @@ def build_model(
             raise InputError("backbone", f"be omitted for {method}", backbone, "It defines the network itself.")
         network.backbone = BACKBONES[backbone]
     if epochs is not None:
+        if not factory.is_trained:
+            raise InputError("epochs", f"be omitted for {method}, which is not trained", epochs)
         network.optimization = replace(network.optimization, epochs=epochs)
     model.set_params(**{name: seed for name in model.get_params() if name.rpartition("__")[2] == "seed"})
     model.check_settings()

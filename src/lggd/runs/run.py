@@ -37,7 +37,7 @@ DEFAULT_BACKBONE = "gcn"
 # The marker of a folder of checkpoints, the parts of a run, and the seconds between two checkpoints of one.
 UNFINISHED, PARTS, EVERY = "training.json", ("reference", "model"), 2.0
 
-ONLY_GRAPH = "The nodes have no features: GGD uses the graph alone, and there is no backbone to compare it with."
+ONLY_GRAPH = "The nodes have no features: only the graph is used, and there is no backbone to compare with."
 NO_BACKBONE = "Without a backbone, the nearest class by distance is predicted; there is nothing to compare it with."
 NO_ADDITIONS = "The method cannot add labels without training: the saved model does not use the held-out labels."
 LABELS_RESTORED = (
@@ -99,7 +99,7 @@ class RunSettings:
         features, models = getattr(self.model(), "features", None), 1
         while isinstance(features, (SelfTraining, Ensemble)):
             models, features = models * getattr(features, "members", 1), features.model
-        if features is None:
+        if not isinstance(features, NodeClassifier):
             return None
         data = copy.copy(run_input.data).to(self.device)  # PyG moves a Data in place
         return estimate_memory(data, features, models=models)  # type: ignore[arg-type]

@@ -1,0 +1,88 @@
+"""Self-training in closed form: the most confident predictions join the labels, as many as cross-validation says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lggd.closed_form.ridge import class_targets
+from lggd.closed_form.systems import RidgeSystem
+from lggd.errors import InputError
+from lggd.estimator.storage import saveable
+from lggd.validation import check_int
+
+# More pseudo-labels say little more, and take longer.
+MOST_PSEUDO_LABELS = 2000
+
+
+@saveable
+@dataclass(frozen=True)
+class PseudoLabels:
+    """Solve a second time with the most confident predictions as labels, and average both predictions.
+
+    Parameters
+    ----------
+    fractions : tuple of float
+        The fractions of the predictions of each class to choose from; 0, no pseudo-labels, is always among them.
+    folds : int
+        The fraction is the one with the best predictions of labels that were left out, one of so many folds at a time.
+    """
+
+    fractions: tuple[float, ...] = (0.1, 0.3, 0.6, 0.9)
+    folds: int = 5
+
+    def __post_init__(self) -> None:
+        check_int("folds", self.folds, minimum=2)
+        for fraction in self.fractions:
+            if not 0 < fraction <= 1:
+                raise InputError("fractions", "lie in (0, 1]", fraction)
+
+    def choose(self, system: RidgeSystem, labels: Tensor, num_classes: int, ridge: float, temperature: float) -> float:
+        """The fraction with the lowest cross-validated −log p."""
+        nodes = (labels >= 0).nonzero().squeeze(1)
+        order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0)).to(nodes.device)]
+        losses = dict.fromkeys((0.0, *self.fractions), 0.0)
+        for fold in range(self.folds):
+            left_out = order[fold :: self.folds]
+            known = labels.clone()
+            known[left_out] = -1
+            first = probabilities(system, known, num_classes, ridge, temperature)
+            for fraction in losses:
+                p = self_trained(system, known, first, fraction, ridge, temperature)
+                losses[fraction] -= float(p[left_out, labels[left_out]].clamp(min=1e-9).log().sum())
+        return min(losses, key=losses.__getitem__)
+
+
+def probabilities(system: RidgeSystem, labels: Tensor, num_classes: int, ridge: float, temperature: float) -> Tensor:
+    """The probabilities from these labels, `[N, K]`."""
+    nodes = (labels >= 0).nonzero().squeeze(1)
+    system.set_nodes(nodes)
+    return torch.softmax(temperature * system.scores(class_targets(labels[nodes], num_classes), ridge), dim=1)
+
+
+def self_trained(
+    system: RidgeSystem, labels: Tensor, first: Tensor, fraction: float, ridge: float, temperature: float
+) -> Tensor:
+    """The mean of the first probabilities and of those with pseudo-labels, `[N, K]`."""
+    if not fraction:
+        return first
+    joined = with_confident(labels, first, fraction)
+    return (first + probabilities(system, joined, first.shape[1], ridge, temperature)) / 2
+
+
+def with_confident(labels: Tensor, probabilities: Tensor, fraction: float) -> Tensor:
+    """The labels and, for each class, the most confident `fraction` of the predictions, int64 `[N]`."""
+    confidence, predicted = probabilities.max(1)
+    joined, added = labels.clone(), []
+    for k in range(probabilities.shape[1]):
+        nodes = ((predicted == k) & (labels < 0)).nonzero().squeeze(1)
+        order = confidence[nodes].argsort(descending=True, stable=True)
+        added.append(nodes[order[: int(fraction * len(nodes))]])
+    chosen = torch.cat(added)
+    if len(chosen) > MOST_PSEUDO_LABELS:
+        drawn = torch.randperm(len(chosen), generator=torch.Generator().manual_seed(0))[:MOST_PSEUDO_LABELS]
+        chosen = chosen[drawn.to(chosen.device)]
+    joined[chosen] = predicted[chosen]
+    return joined
