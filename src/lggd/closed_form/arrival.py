@@ -70,9 +70,13 @@ class UpdatedPropagation(Propagation):
         patterns: dict[bool, SparsePattern], draft: UpdatedPropagation | None = None,
     ) -> None:  # fmt: skip
         super().__init__(x, edge_index, edge_weight, filters)
-        self._draft = draft
+        self._draft, self._negligible = draft, before.propagation.negligible
         self._before: Before | None = before
         self._patterns = patterns
+
+    @cached_property
+    def negligible(self) -> float:
+        return self._negligible
 
     def matrix(self, self_loops: bool, pattern: SparsePattern | None = None) -> SparseMatrix:
         matrix = super().matrix(self_loops, self._patterns.get(self_loops, pattern))
@@ -150,6 +154,7 @@ class LowRankUpdate:
     scale: Tensor
     left: Tensor
     right: Tensor
+    negligible: float  # rows shorter than this are 0
 
     def all(self) -> tuple[Tensor, Tensor]:
         """All rows with unit length, and their lengths before."""
@@ -158,17 +163,18 @@ class LowRankUpdate:
         # Relative to the scale, which saves one pass over the block.
         torch.addmm(self.unit, self.left[:count] / scale, self.right, out=rows[:count])
         torch.mm(self.left[count:], self.right, out=rows[count:])
-        length = torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_(min=1e-12)
-        rows.div_(length)
+        relative = torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_(min=1e-12)
+        length = relative.clone()
         length[:count] *= scale
-        return rows, length.clamp_(min=1e-12)
+        short = length <= self.negligible
+        return rows.mul_(relative.reciprocal_().masked_fill_(short, 0)), length.clamp_(min=1e-12)
 
     def rows(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """These rows with unit length, and their lengths before."""
         before = self.unit.new_zeros(len(nodes), self.unit.shape[1])
         known = nodes < len(self.unit)
         before[known] = self.unit[nodes[known]] * self.scale[nodes[known]]
-        return scaled_rows(before.addmm_(self.left[nodes], self.right))
+        return unit_or_zero(before.addmm_(self.left[nodes], self.right), self.negligible)
 
 
 class MatrixChange:
@@ -197,11 +203,11 @@ class MatrixChange:
         """The updates of these filters."""
         if not filters:
             return {}
-        if draft is None:
+        if draft is not None and draft.updates:
+            columns = {filter: self._corrected(filter, draft) for filter in filters}
+        else:
             series = [filter.chebyshev_coefficients(UPDATE_TOLERANCE) for filter in filters]
             columns = dict(zip(filters, chebyshev_sums(self.matrix, self.columns, series), strict=True))
-        else:
-            columns = {filter: self._corrected(filter, draft) for filter in filters}
         return {filter: self._update(filter, left) for filter, left in columns.items()}
 
     def _corrected(self, filter: PPR, draft: UpdatedPropagation) -> Tensor:
@@ -216,7 +222,8 @@ class MatrixChange:
 
     def _update(self, filter: PPR, left: Tensor) -> LowRankUpdate:
         scale = self._scale(filter)
-        return LowRankUpdate(self.before.block(filter), scale, left, self._residual(filter, scale))
+        right = self._residual(filter, scale)
+        return LowRankUpdate(self.before.block(filter), scale, left, right, self.before.negligible)
 
     def _residual(self, filter: PPR, scale: Tensor) -> Tensor:
         """((1 − α) Â' B + α x' − B) / α in the touched rows `[|T|, D]`, with B = S' S⁻¹ times the block before."""
@@ -243,9 +250,8 @@ class MatrixChange:
             ])  # [K + 1, |T|, D]
             right *= self.root[self.touched, None]
             columns = left[:, : len(coefficients) * count]
-            found[filter] = LowRankUpdate(
-                self.before.block(filter), self._scale(filter), columns, right.flatten(0, 1)
-            )
+            block, right = self.before.block(filter), right.flatten(0, 1)
+            found[filter] = LowRankUpdate(block, self._scale(filter), columns, right, self.before.negligible)
         return found
 
     def _differences(self, count: int) -> Tensor:

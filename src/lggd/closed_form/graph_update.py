@@ -17,7 +17,7 @@ from lggd.closed_form.arrival import Before, UpdatedPropagation
 from lggd.closed_form.edge_agreement import class_agreement
 from lggd.closed_form.filters import Filter
 from lggd.closed_form.kernels import MixtureKernel
-from lggd.closed_form.ridge import class_targets, solve_dual
+from lggd.closed_form.ridge import class_targets, ridge_coefficients
 from lggd.closed_form.systems import ExactSystem
 from lggd.estimator.graph_change import GraphChange
 from lggd.graph.sparse import SparsePattern
@@ -82,11 +82,11 @@ class GraphUpdate:
         new = torch.arange(len(self.before.labels_), self.change.num_nodes, device=labelled.device)
         if not isinstance(self.before._system, ExactSystem):
             after._build_system(labelled, self.before._inducing())
-            after._solve(classes)
-            return after._solution.scores[new]
+            targets = class_targets(classes, self.before.num_classes_)
+            return after._system.scores(targets, self.before.ridge_)[new]
         kernel = MixtureKernel(after._graphs, self.before.members_)
         points = kernel.points(torch.cat([labelled, new]))
         columns = kernel.between(points, [block[: len(labelled)] for block in points])
         targets = class_targets(classes, self.before.num_classes_)
-        coefficients, _ = solve_dual(columns[: len(labelled)].double(), targets, self.before.ridge_)
+        coefficients = ridge_coefficients(columns[: len(labelled)].double(), targets, self.before.ridge_)
         return columns[len(labelled) :] @ coefficients.float()

@@ -96,8 +96,7 @@ class RidgeInputs:
         after._topology = replaced_rows(self._topology, change.touched, after._topology_rows(change.touched))
         after._x = after._topology
         if self.has_features:
-            new = unit_rows(change.data.x[len(self._x) :].to_dense().float()) @ self.axes["x"]
-            after._x = appended_rows(self._x, new)
+            after._x = appended_rows(self._x, unit_rows(change.new_x.float()) @ self.axes["x"])
         return after
 
     def _topology_rows(self, nodes: Tensor) -> Tensor:
@@ -112,9 +111,8 @@ class RidgeInputs:
 
     def changed_graph(self, before: Propagation, change: GraphChange, topology: bool) -> Tensor:
         """The node features of a graph after a change, from those before."""
-        width, new = before.x.shape[1], change.touched if topology or not self.has_features else None
-        rows = self._topology if topology else self._x
-        if new is None:
+        width, rows = before.x.shape[1], self._topology if topology else self._x
+        if self.has_features and not topology:
             return appended_rows(before.x, rows[len(before.x) :, :width])
         return replaced_rows(before.x, change.touched, rows[change.touched, :width])
 

@@ -31,12 +31,15 @@ class GraphChange:
         The edges that stay, bool `[E]`.
     touched : Tensor
         The nodes that are new or whose edges changed, in ascending order.
+    new_x : Tensor
+        Node features of the new nodes, dense `[M, F]`; F is 0 without node features.
     """
 
     data: Any
     num_new_nodes: int
     kept: Tensor
     touched: Tensor
+    new_x: Tensor
 
     @property
     def num_nodes(self) -> int:
@@ -92,7 +95,7 @@ def removed_edges(data: Any, edge_index: Any) -> GraphChange:
     kept = ~torch.isin(_keys(known, data.num_nodes), _keys(edges, data.num_nodes))
     weight = read_weight(data)
     changed = with_edges(data, known[:, kept], None if weight is None else weight[kept])
-    return GraphChange(changed, 0, kept, edges.unique())
+    return GraphChange(changed, 0, kept, edges.unique(), _no_rows(data))
 
 
 def _added(data: Any, x: Tensor | None, count: int, edges: Tensor, edge_weight: Any) -> GraphChange:
@@ -113,7 +116,14 @@ def _added(data: Any, x: Tensor | None, count: int, edges: Tensor, edge_weight: 
         changed.x = appended_rows(data.x, x)
     new = torch.arange(data.num_nodes, num_nodes, device=known.device)
     kept = torch.ones(known.shape[1], dtype=torch.bool, device=known.device)
-    return GraphChange(changed, count, kept, torch.cat([edges.flatten(), new]).unique())
+    touched = torch.cat([edges.flatten(), new]).unique()
+    return GraphChange(changed, count, kept, touched, _no_rows(data) if x is None else x)
+
+
+def _no_rows(data: Any) -> Tensor:
+    """Node features of no node."""
+    x = getattr(data, "x", None)
+    return torch.empty(0, 0 if x is None else x.shape[1], device=data.edge_index.device)
 
 
 def _read_rows(x: Any, features: Tensor) -> Tensor:
