@@ -239,3 +239,15 @@ def test_planted_bugs_are_found(monkeypatch, bug):
     some_change(model, "nodes", torch.Generator().manual_seed(0), 5)
     with pytest.raises(AssertionError):
         assert_same(model, restored(model))
+
+
+def test_blocks_are_filtered_again_after_many_updates(monkeypatch):
+    monkeypatch.setattr(arrival, "NODES_PER_COLUMN", 1e-3)
+    monkeypatch.setattr(arrival, "MOST_UPDATES", 3)
+    model = fitted(random_graph(9))
+    counts = []
+    for _ in range(4):
+        some_change(model, "nodes", torch.Generator().manual_seed(0), 3)
+        counts.append(model._graphs["x"].updated)
+    assert counts == [1, 2, 0, 1]
+    assert_same(model, restored(model))

@@ -34,8 +34,8 @@ from lggd.graph.sparse import SparseMatrix, SparsePattern
 
 # An update of more columns than this takes as long as filtering again: at most one column for so many nodes.
 NODES_PER_COLUMN = 8
-# Shorter than the rest of the series in the blocks themselves, so that updates add no error of their own.
-UPDATE_TOLERANCE = TOLERANCE
+# Errors of updates add up: each is smaller than that of a block, and blocks are filtered again after so many updates.
+UPDATE_TOLERANCE, MOST_UPDATES = TOLERANCE / 10, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +73,8 @@ class UpdatedPropagation(Propagation):
         self._draft, self._negligible = draft, before.propagation.negligible
         self._before: Before | None = before
         self._patterns = patterns
+        # How often features were updated since they were last filtered.
+        self.updated = (getattr(before.propagation, "updated", 0) + 1) % MOST_UPDATES
 
     @cached_property
     def negligible(self) -> float:
@@ -103,7 +105,7 @@ class UpdatedPropagation(Propagation):
     @cached_property
     def updates(self) -> dict[Filter, LowRankUpdate]:
         """The updates of the filters for which updating is faster than filtering again."""
-        if self._before is None:
+        if self._before is None or self.updated == 0:
             return {}
         limit = len(self.x) // NODES_PER_COLUMN
         found: dict[Filter, LowRankUpdate] = {}

@@ -190,8 +190,8 @@ class NodeClassifier(ABC):
         Parameters
         ----------
         x : Tensor or array
-            Node features of the M new nodes `[M, F]`, which get the numbers N..N + M - 1. None if the graph has no node
-            features: the edges name the new nodes.
+            Node features of the M new nodes `[M, F]`, which get the numbers N..N + M - 1. If the graph has no node
+            features, `[M, 0]`, or None: then the edges name the new nodes.
         edge_index : Tensor or array
             Edges between any nodes, int64 `[2, E]`. One direction of each is enough.
         edge_weight : Tensor or array, optional

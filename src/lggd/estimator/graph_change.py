@@ -61,10 +61,15 @@ class GraphChange:
 
 
 def new_nodes(data: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> GraphChange:
-    """The arrival of nodes with node features `x [M, F]`, and of edges; without node features x is None."""
+    """The arrival of nodes with node features `x [M, F]`, and of edges.
+
+    Without node features F is 0, or x is None: then the edges name the new nodes.
+    """
     edges = _read_edges(edge_index, data.edge_index.device)
     features = getattr(data, "x", None)
     if features is None:
+        if x is not None and tuple(np.shape(x))[1:] == (0,) and len(x):
+            return _added(data, None, len(x), edges, edge_weight)
         if x is not None:
             remedy = "Pass None: the edges name the new nodes."
             raise InputError("x", "be None, because the graph has no node features", type(x).__name__, remedy)
