@@ -50,7 +50,9 @@ def restored(model: KernelRidge, data: Data | None = None, state=None) -> Kernel
     """A fresh model with the same settings, which filters and solves everything."""
     fresh = copy.copy(model)
     fresh._start(model.data_ if data is None else data, model.num_classes_)
-    fresh.labels_ = model.labels_ if data is None else pad(model.labels_, (0, data.num_nodes - len(model.labels_)), value=-1)
+    fresh.labels_ = (
+        model.labels_ if data is None else pad(model.labels_, (0, data.num_nodes - len(model.labels_)), value=-1)
+    )
     fresh._restore(fresh.data_, model._state() if state is None else state)
     return fresh
 

@@ -246,10 +246,12 @@ class MatrixChange:
         step += self.x[self.touched] / self.root[self.touched, None]
         found: dict[Filter, LowRankUpdate] = {}
         for filter, coefficients in filters.items():
-            right = torch.stack([
-                sum((a * differences[k - 1 - i] for k, a in enumerate(coefficients) if k > i and a), a_i * step)
-                for i, a_i in enumerate(coefficients)
-            ])  # [K + 1, |T|, D]
+            right = torch.stack(
+                [
+                    sum((a * differences[k - 1 - i] for k, a in enumerate(coefficients) if k > i and a), a_i * step)
+                    for i, a_i in enumerate(coefficients)
+                ]
+            )  # [K + 1, |T|, D]
             right *= self.root[self.touched, None]
             columns = left[:, : len(coefficients) * count]
             block, right = self.before.block(filter), right.flatten(0, 1)

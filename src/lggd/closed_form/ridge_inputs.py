@@ -63,7 +63,9 @@ class RidgeInputs:
         weight = self.edge_weight
         if weight is None:
             weight = torch.ones(self.edge_index.shape[1], device=self.edge_index.device)
-        return torch.sparse_coo_tensor(self.edge_index, weight.float(), (num_nodes, num_nodes), check_invariants=False).coalesce()
+        return torch.sparse_coo_tensor(
+            self.edge_index, weight.float(), (num_nodes, num_nodes), check_invariants=False
+        ).coalesce()
 
     def graph(self, kernels: Sequence[FilterKernel], width: int, edge_weight: Tensor | None = None) -> Propagation:
         """The node features in their first principal directions, ready for these kernels; None for the given weights."""

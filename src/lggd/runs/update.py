@@ -130,7 +130,9 @@ def _check_columns(path: Path, names: Sequence[str], columns: Columns) -> str:
     missing = [name for name in columns.features if name not in names]
     unknown = [name for name in free if name != id_name]
     clauses = [f"it lacks {listed(missing)}"] if missing else []
-    clauses += [f"it has {listed(unknown)}, which {'was' if len(unknown) == 1 else 'were'} not there"] if unknown else []
+    clauses += (
+        [f"it has {listed(unknown)}, which {'was' if len(unknown) == 1 else 'were'} not there"] if unknown else []
+    )
     if clauses:
         features = listed(columns.features) if columns.features else "none"
         rule = f"have an id and the features of training ({features})"
