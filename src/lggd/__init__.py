@@ -14,6 +14,17 @@ if TYPE_CHECKING:
     from lggd import diffusion as diffusion
     from lggd import sklearn as sklearn
     from lggd.backbones import GAT, GCN, ChebNet, JKNet
+    from lggd.closed_form import (
+        ArcCosine,
+        EdgeAgreement,
+        FilterKernel,
+        Gaussian,
+        HighPass,
+        Hops,
+        KernelRidge,
+        Linear,
+        PseudoLabels,
+    )
     from lggd.data.datasets import load
     from lggd.distances import Depth, depth, distance, shortest_path
     from lggd.equation.potential import DegreePotential
@@ -50,6 +61,10 @@ if TYPE_CHECKING:
 # Module → the public names that it defines. Type checkers read the imports above instead; a test compares the two.
 _EXPORTS = {
     "backbones": ("GAT", "GCN", "ChebNet", "JKNet"),
+    "closed_form": (
+        "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "HighPass", "Hops", "KernelRidge", "Linear",
+        "PseudoLabels",
+    ),
     "data.datasets": ("load",),
     "distances": ("Depth", "depth", "distance", "shortest_path"),
     "equation.potential": ("DegreePotential",),
@@ -85,12 +100,13 @@ except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
 
 __all__ = [
-    "GAT", "GCN", "GGD", "LGGD", "MLP", "RK4", "SSPRK3", "BackboneReadout", "ChebNet", "Checkpoint",
-    "DegreePotential", "Depth", "Dijkstra", "Ensemble", "Euler", "Evolution", "FastIterative", "FastMarching",
-    "Graph", "InputError", "JKNet", "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential",
-    "LearnedTimeScale", "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier", "Optimization",
-    "Progress", "PropagatedMLP", "SelfTraining", "SoftmaxScale", "Solution", "Standardize", "Statistics", "Status",
-    "Symmetrize", "TorchDiffEq", "Unscaled", "depth", "distance", "estimate_memory", "evolve",
+    "GAT", "GCN", "GGD", "LGGD", "MLP", "RK4", "SSPRK3", "ArcCosine", "BackboneReadout", "ChebNet", "Checkpoint",
+    "DegreePotential", "Depth", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler", "Evolution", "FastIterative",
+    "FastMarching", "FilterKernel", "Gaussian", "Graph", "HighPass", "Hops", "InputError", "JKNet", "KernelRidge",
+    "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale", "Linear",
+    "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier", "Optimization", "Progress",
+    "PropagatedMLP", "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution", "Standardize", "Statistics",
+    "Status", "Symmetrize", "TorchDiffEq", "Unscaled", "depth", "distance", "estimate_memory", "evolve",
     "evolve_to_steady_state", "fit_together", "load", "load_model", "shortest_path",
 ]  # fmt: skip
 

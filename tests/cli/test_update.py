@@ -79,7 +79,7 @@ def test_nodes_edges_and_labels_arrive_across_processes(rings: Path, tables: dic
     assert rows_of(rings / "predictions.csv")[40]["labelled"] == "blå"
     model = lggd.load_model(rings / "model")
     assert model.metadata_["ids"] == [*RING_IDS, "new a", "new b"]
-    # The same nodes through the library, prepared as in training: height and tall are standardized, weights scaled by 4.
+    # The same nodes through the library, prepared as in training: features standardized, weights scaled by 4.
     columns = known.metadata_["columns"]
     x = (torch.tensor([[1.5, 1.0], [-0.5, 0.0]]) - torch.tensor(columns["mean"])) / torch.tensor(columns["deviation"])
     assert columns["features"] == ["height", "tall"]

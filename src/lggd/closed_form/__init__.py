@@ -7,5 +7,6 @@ from lggd.closed_form.kernels import ArcCosine, FilterKernel, Gaussian, Linear
 from lggd.closed_form.pseudo_labels import PseudoLabels
 
 __all__ = [
-    "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "HighPass", "Hops", "KernelRidge", "Linear", "PseudoLabels",
+    "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "HighPass", "Hops", "KernelRidge", "Linear",
+    "PseudoLabels",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Node features filtered again after a few rows of the graph have changed, exactly, without filtering all of them.
 
-Write Â = S M S⁻¹ with the random walk M = D⁻¹ A and S = D^½. A change of edges changes M in the rows of the touched nodes
-T alone. So does a filter's block B = f(Â) x change by a product of few columns, B' = S' S⁻¹ B + L R:
+Write Â = S M S⁻¹ with the random walk M = D⁻¹ A and S = D^½. A change of edges changes M in the rows of the touched
+nodes T alone. A filter's block B = f(Â) x then changes by a product of few columns, B' = S' S⁻¹ B + L R:
 
 - PageRank solves B = (1 − α) Â B + α x. The new equation is violated in the rows T alone, by a residual r. Hence
   L = α (I − (1 − α) Â')⁻¹ E_T, and R = r / α.
@@ -30,7 +30,7 @@ from lggd.closed_form.filters import (
     unit_or_zero,
 )
 from lggd.diffusion import PPR, Heat
-from lggd.graph.sparse import SparseMatrix, SparsePattern
+from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
 
 # An update of more columns than this takes as long as filtering again: at most one column for so many nodes.
 NODES_PER_COLUMN = 8
@@ -80,10 +80,13 @@ class UpdatedPropagation(Propagation):
     def negligible(self) -> float:
         return self._negligible
 
-    def matrix(self, self_loops: bool, pattern: SparsePattern | None = None) -> SparseMatrix:
-        matrix = super().matrix(self_loops, self._patterns.get(self_loops, pattern))
-        self._patterns[self_loops] = matrix.pattern
-        return matrix
+    def matrix(self, self_loops: bool) -> SparseMatrix:
+        if self_loops not in self._matrices:
+            known = self._patterns.get(self_loops)
+            edges = self.edge_index, self.edge_weight, len(self.x)
+            matrix = normalized_adjacency(*edges, self_loops=self_loops, pattern=known)
+            self._matrices[self_loops], self._patterns[self_loops] = matrix, matrix.pattern
+        return self._matrices[self_loops]
 
     def rows(self, filter: Filter, nodes: Tensor) -> Tensor:
         """The rows of these nodes in `block(filter)`, without computing the others."""
@@ -220,7 +223,8 @@ class MatrixChange:
         roots = draft.roots(True)
         solved = draft.updates[filter].left * (self.root / roots)[:, None]
         violated = solved[self.touched] - (1 - filter.alpha) * (self._first.t() @ solved)
-        return filter.alpha * torch.linalg.solve(violated, solved, left=False)
+        corrected: Tensor = filter.alpha * torch.linalg.solve(violated, solved, left=False)
+        return corrected
 
     def _update(self, filter: PPR, left: Tensor) -> LowRankUpdate:
         scale = self._scale(filter)

@@ -21,6 +21,12 @@ class EdgeAgreement:
     ----------
     rounds : int
         How often the edges are weighed again by the predictions of the round before.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> lggd.KernelRidge(agreement=lggd.EdgeAgreement(rounds=1)).agreement
+    EdgeAgreement(rounds=1)
     """
 
     rounds: int = 2
@@ -29,23 +35,31 @@ class EdgeAgreement:
         check_int("rounds", self.rounds, minimum=0)
 
 
-# Weights by features are relative to the mean, and within these bounds; weights by classes are at least LEAST_AGREEMENT,
-# so that a wrong prediction does not cut a node off.
+# Weights by features are relative to the mean, and within these bounds; weights by classes are at least
+# LEAST_AGREEMENT, so that a wrong prediction does not cut a node off.
 FEATURE_BOUNDS = (0.1, 3.0)
 LEAST_AGREEMENT = 0.02
+# Products are computed in parts of this many numbers.
+MOST_ENTRIES = 2**24
 
 
-def feature_agreement(x: Tensor, edge_index: Tensor, mean: float | None = None) -> tuple[Tensor, float]:
-    """The cosine of the features at both ends relative to its mean, within `FEATURE_BOUNDS`, `[E]`, and the mean.
+def feature_agreement(x: Tensor, edge_index: Tensor) -> Tensor:
+    """The cosine of the features at both ends relative to its mean, within `FEATURE_BOUNDS`, `[E]`."""
+    cosine = edge_cosines(x, edge_index)
+    return relative_agreement(cosine, float(cosine.mean()))
 
-    Edges that arrive later are compared with the `mean` of those that the settings were chosen with.
-    """
-    ends, places = edge_index.unique(return_inverse=True)
-    cosine = edge_products(normalize(x[ends]), places)
-    mean = float(cosine.mean()) if mean is None else mean
+
+def edge_cosines(x: Tensor, edge_index: Tensor) -> Tensor:
+    """The cosine of the features at both ends, `[E]`."""
+    ends, places = torch.unique(edge_index, return_inverse=True)
+    return edge_products(normalize(x[ends]), places)
+
+
+def relative_agreement(cosine: Tensor, mean: float) -> Tensor:
+    """The cosine relative to the mean, within `FEATURE_BOUNDS`, `[E]`."""
     if not mean > 0:  # features without a common direction: none of them is more typical than another
-        return torch.ones_like(cosine), mean
-    return (cosine / mean).clamp(*FEATURE_BOUNDS), mean
+        return torch.ones_like(cosine)
+    return (cosine / mean).clamp(*FEATURE_BOUNDS)
 
 
 def class_agreement(probabilities: Tensor, edge_index: Tensor) -> Tensor:
@@ -55,6 +69,6 @@ def class_agreement(probabilities: Tensor, edge_index: Tensor) -> Tensor:
 
 def edge_products(values: Tensor, edge_index: Tensor) -> Tensor:
     """⟨values[i], values[j]⟩ for each edge (i, j), `[E]`; in parts, as there may be many more edges than nodes."""
-    size = max(1, 2**24 // values.shape[1])
-    parts = [(values[i] * values[j]).sum(1) for i, j in (part.unbind(0) for part in edge_index.split(size, 1))]
+    size = max(1, MOST_ENTRIES // values.shape[1])
+    parts = [(values[i] * values[j]).sum(1) for i, j in (part.unbind(0) for part in torch.split(edge_index, size, 1))]
     return torch.cat(parts) if parts else values.new_empty(0)

@@ -13,8 +13,8 @@ from torch.nn.functional import normalize
 
 from lggd.diffusion import PPR, Heat
 from lggd.estimator.storage import saveable
-from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency, with_self_loops
-from lggd.validation import check_int
+from lggd.graph.sparse import SparseMatrix, normalized_adjacency, with_self_loops
+from lggd.validation import check_instance, check_int
 
 # Diffusions are truncated where the rest of the series is below this.
 TOLERANCE = 1e-5
@@ -27,7 +27,20 @@ NEGLIGIBLE = 1e-5
 class Hops:
     """The features `count` hops away: Âᵏ x, or with `self_loops=False` (D^-½ A D^-½)ᵏ x; `Hops(0)` is x itself.
 
-    Without self-loops a node does not see itself at odd hops, which helps where neighbours belong to other classes.
+    Parameters
+    ----------
+    count : int
+        The number of hops k.
+    self_loops : bool
+        Whether a node is its own neighbour. If not, it does not see itself at one hop, which helps where neighbours
+        belong to other classes.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> kernel = lggd.FilterKernel((lggd.Hops(0), lggd.Hops(2)), lggd.Linear())
+    >>> lggd.KernelRidge(kernels=(kernel,)).fit(lggd.load("karate")).predict().shape
+    torch.Size([34])
     """
 
     count: int = 1
@@ -35,12 +48,20 @@ class Hops:
 
     def __post_init__(self) -> None:
         check_int("count", self.count, minimum=0)
+        check_instance("self_loops", self.self_loops, bool, "True or False")
 
 
 @saveable
 @dataclass(frozen=True)
 class HighPass:
-    """What distinguishes a node from its neighbourhood: x − Âx."""
+    """What distinguishes a node from its neighbourhood: x − Âx.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> lggd.FilterKernel((lggd.Hops(0), lggd.HighPass()), lggd.ArcCosine()).filters[1]
+    HighPass()
+    """
 
 
 Filter = Hops | HighPass | PPR | Heat
@@ -76,11 +97,11 @@ class Propagation:
         """The lengths of the filtered features before they were scaled, `[N, 1]`."""
         return self._blocks[filter][1]
 
-    def matrix(self, self_loops: bool, pattern: SparsePattern | None = None) -> SparseMatrix:
-        """Â with or without self-loops; `pattern` are its positions, if they are known."""
+    def matrix(self, self_loops: bool) -> SparseMatrix:
+        """Â with or without self-loops."""
         if self_loops not in self._matrices:
             self._matrices[self_loops] = normalized_adjacency(
-                self.edge_index, self.edge_weight, len(self.x), self_loops=self_loops, pattern=pattern
+                self.edge_index, self.edge_weight, len(self.x), self_loops=self_loops
             )
         return self._matrices[self_loops]
 
@@ -117,7 +138,7 @@ class Propagation:
 
 def unit_or_zero(x: Tensor, negligible: float) -> tuple[Tensor, Tensor]:
     """Rows of unit length, and their lengths before, `[N, 1]`; rows that are negligibly short become zero."""
-    length = torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp_(min=1e-12)
+    length: Tensor = torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp_(min=1e-12)
     return (x / length).masked_fill_(length <= negligible, 0), length
 
 
@@ -176,7 +197,8 @@ def principal_axes(x: Tensor, width: int, generator: torch.Generator) -> Tensor:
     projected = x @ basis
     # On a CPU: with many equal eigenvalues, the GPU's solver may not converge.
     axes = torch.linalg.eigh((projected.t() @ projected).double().cpu()).eigenvectors.to(basis)
-    return basis @ axes.flip(1)[:, : x.shape[0]]
+    principal: Tensor = basis @ axes.flip(1)[:, : x.shape[0]]
+    return principal
 
 
 # Each iteration squares the ratios of singular values. Two suffice where many directions matter a little.
@@ -190,5 +212,5 @@ def unit_rows(x: Tensor) -> Tensor:
     x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
     rows, values = x.indices()[0], x.values()
     norm = torch.zeros(x.shape[0], device=values.device).index_add_(0, rows, values.square()).sqrt()
-    unit = values / norm.clamp(min=1e-12)[rows]
-    return torch.sparse_coo_tensor(x.indices(), unit, x.shape, check_invariants=False).coalesce()
+    values = values / norm.clamp(min=1e-12)[rows]
+    return torch.sparse_coo_tensor(x.indices(), values, x.shape, check_invariants=False).coalesce()

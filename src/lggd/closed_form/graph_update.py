@@ -81,7 +81,7 @@ class GraphUpdate:
         classes = self.before.labels_[labelled]
         new = torch.arange(len(self.before.labels_), self.change.num_nodes, device=labelled.device)
         if not isinstance(self.before._system, ExactSystem):
-            after._build_system(labelled, self.before._inducing())
+            after._assemble(labelled)
             targets = class_targets(classes, self.before.num_classes_)
             return after._system.scores(targets, self.before.ridge_)[new]
         kernel = MixtureKernel(after._graphs, self.before.members_)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.edge_agreement import EdgeAgreement, class_agreement
-from lggd.closed_form.filters import HighPass, Hops, Propagation
+from lggd.closed_form.filters import Filter, HighPass, Hops, Propagation
 from lggd.closed_form.graph_update import update_graphs
 from lggd.closed_form.kernels import (
     ArcCosine,
@@ -28,22 +28,22 @@ from lggd.closed_form.pseudo_labels import PseudoLabels, self_trained
 from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.ridge_inputs import RidgeInputs
 from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSystem
+from lggd.closed_form.uncertainty import RidgeUncertainty
 from lggd.diffusion import PPR
 from lggd.errors import InputError
-from lggd.estimator import NodeClassifier
 from lggd.estimator.fit_task import FitTask, same_inputs
 from lggd.estimator.graph_change import GraphChange
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import FitSteps
 from lggd.estimator.storage import without_prefix
 from lggd.training.randomness import read_seed
-from lggd.validation import check_instance, check_int
+from lggd.validation import check_instance, check_int, check_real
 
 _X, _FAR, _LOOPLESS = Hops(0), (PPR(0.05), PPR(0.02), Hops(16)), (Hops(1, False), Hops(2, False))
-_SMOOTH = ((Hops(2),), (PPR(0.1),), (_X, Hops(1), Hops(2), PPR(0.1)))
+_SMOOTH: tuple[tuple[Filter, ...], ...] = ((Hops(2),), (PPR(0.1),), (_X, Hops(1), Hops(2), PPR(0.1)))
 # Of node features: near and far neighbourhoods, together with x or not, and differences from the neighbourhood.
-_FILTERS = ((_X,), *_SMOOTH, *((far,) for far in _FAR), (Hops(2), PPR(0.1)))
-_CONTRASTS = ((_X, *_LOOPLESS), (_X, HighPass(), _LOOPLESS[1]))
+_FILTERS: tuple[tuple[Filter, ...], ...] = ((_X,), *_SMOOTH, *((far,) for far in _FAR), (Hops(2), PPR(0.1)))
+_CONTRASTS: tuple[tuple[Filter, ...], ...] = ((_X, *_LOOPLESS), (_X, HighPass(), _LOOPLESS[1]))
 KERNELS = filter_kernels((*_FILTERS, *_CONTRASTS), (Linear(), ArcCosine(), Gaussian(0.3)))
 # On graphs with changed edge weights: averages over many neighbours.
 REWEIGHTED_KERNELS = filter_kernels((*_SMOOTH, (PPR(0.05),)), (Linear(), ArcCosine()))
@@ -60,7 +60,7 @@ FINALISTS, MOST_COMPARED_FINALLY = 10, 1536
 
 
 @dataclass(eq=False, repr=False)
-class KernelRidge(NodeClassifier):
+class KernelRidge(RidgeUncertainty):
     """Classify nodes by kernel ridge regression on propagated node features; solved in closed form.
 
     Node features are projected to their principal directions, averaged over neighbourhoods by several filters, and
@@ -140,6 +140,9 @@ class KernelRidge(NodeClassifier):
             check_int("widths", width, minimum=1)
         for name in ("members", "inducing"):
             check_int(name, getattr(self, name), minimum=1)
+        check_real(
+            "growth", self.growth, 1, math.inf, closed="right", rule="exceed 1", remedy="Use math.inf for never."
+        )
         if self.pseudo_labels is not None:
             check_instance("pseudo_labels", self.pseudo_labels, PseudoLabels, "PseudoLabels() or None")
         if self.agreement is not None:
@@ -239,20 +242,23 @@ class KernelRidge(NodeClassifier):
             self.pseudo_fraction_ = self.pseudo_labels.choose(self._pseudo_system, labels, *settings)
         self._solve(classes)
 
-    def _build_system(self, nodes: Tensor, inducing: Tensor | None = None) -> None:
-        """Builds the system for these labelled nodes; with inducing points if there are many nodes, or if given."""
+    def _build_system(self, nodes: Tensor) -> None:
+        """A system for these labelled nodes, exact or with inducing points."""
+        num_nodes = len(self._graphs["x"].x)
+        self._exact = len(nodes) <= MOST_EXACT_LABELS and num_nodes <= MOST_EXACT_NODES
+        self._inducing_nodes = self._draw_inducing(nodes, num_nodes)
+        self._assemble(nodes)
+
+    def _assemble(self, nodes: Tensor) -> None:
         kernel = MixtureKernel(self._graphs, self.members_)
-        if inducing is not None or len(nodes) > MOST_EXACT_LABELS or kernel.num_nodes > MOST_EXACT_NODES:
-            drawn = inducing is None
-            self._inducing_nodes = self._draw_inducing(nodes, kernel.num_nodes) if drawn else inducing
-            self._system = InducedSystem(kernel, kernel.points(self._inducing_nodes))
-        else:
-            self._system = ExactSystem(kernel)
+        self._system = ExactSystem(kernel) if self._exact else self._induced_system(kernel)
         self._system.set_nodes(nodes)
         if self.pseudo_labels is not None:
             # Pseudo-labels come and go by thousands: inducing points are enough for them.
-            inducing = self._draw_inducing(nodes, kernel.num_nodes)
-            self._pseudo_system = InducedSystem(kernel, kernel.points(inducing))
+            self._pseudo_system = self._induced_system(kernel)
+
+    def _induced_system(self, kernel: MixtureKernel) -> InducedSystem:
+        return InducedSystem(kernel, kernel.points(self._inducing_nodes))
 
     def _draw_inducing(self, labelled: Tensor, num_nodes: int) -> Tensor:
         """The labelled nodes, which makes the solution exact for them, and others at random."""
@@ -280,11 +286,9 @@ class KernelRidge(NodeClassifier):
             raise InputError("data", "be the graph that the model was fitted to", "another one", "Fit it again.")
 
     def left_out_proba(self, data: Any = None) -> Tensor:
-        """Return the probabilities of all nodes, where labelled ones are predicted without their own label, `[N, K]`."""
+        """Return the probabilities of all nodes, those of labelled ones without their own label, float32 `[N, K]`."""
+        left_out = self.leave_one_out_proba()
         self._check_data(self.data_ if data is None else data)
-        targets = class_targets(self.labels_[self._system.nodes], self.num_classes_)
-        scores = self._system.path(targets, (self.ridge_,))[0]
-        left_out = torch.softmax(self.temperature_ * scores, dim=1).float()
         return self._proba.index_copy(0, self._system.nodes, left_out)
 
     def _set_labels(self, labels: Tensor) -> None:
@@ -305,19 +309,15 @@ class KernelRidge(NodeClassifier):
         after._inputs = self._inputs.changed(change)
         after.data_, after.labels_ = change.data, change.grow_labels(self.labels_)
         update_graphs(self, after, change)
-        after._build_system(self._system.nodes, self._inducing())
+        after._assemble(self._system.nodes)
         after._solve(self.labels_[self._system.nodes])
         self.__dict__.update(after.__dict__)
-
-    def _inducing(self) -> Tensor | None:
-        """The inducing nodes, if the system has them."""
-        return self._inducing_nodes if isinstance(self._system, InducedSystem) else None
 
     # -- files ----------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Tensor]:
-        numbers = [self.width_, self._chosen_with, self._drawn_seed]
-        members = [self._graph_names().index(m.graph) for m in self.members_]
+        numbers = [self.width_, self._chosen_with, self._drawn_seed, int(self._exact)]
+        members = [self._graph_names.index(m.graph) for m in self.members_]
         kernels = [self._kernels_on(m.graph).index(m.kernel) for m in self.members_]
         state = {
             "numbers": torch.tensor(numbers),
@@ -325,32 +325,33 @@ class KernelRidge(NodeClassifier):
                 [self.ridge_, self.temperature_, self.loss_, self.pseudo_fraction_], dtype=torch.float64
             ),
             "members": torch.tensor([members, kernels]),
+            "inducing": self._inducing_nodes,
         }
         state |= {f"axes.{name}": axes for name, axes in self._inputs.axes.items()}
-        inducing, mean = self._inducing(), self._inputs.mean_cosine
-        state |= {} if inducing is None else {"inducing": inducing}
-        state |= {} if mean is None else {"mean_cosine": torch.tensor(mean, dtype=torch.float64)}
+        if self._inputs.mean_cosine is not None:
+            state["mean_cosine"] = torch.tensor(self._inputs.mean_cosine, dtype=torch.float64)
         return state | {f"edge_weight.{name}": weight for name, weight in self._edge_weights.items()}
 
+    @property
+    def _graph_names(self) -> list[str]:
+        """The names of all graphs, also of those that no kernel was chosen on."""
+        rounds = 0 if self.agreement is None else 1 + self.agreement.rounds
+        return ["x", "topology", *(f"agreement {k}" for k in range(rounds))]
+
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        self.width_, self._chosen_with, self._drawn_seed = state["numbers"].tolist()
+        self.width_, self._chosen_with, self._drawn_seed, exact = state["numbers"].tolist()
+        self._exact, self._inducing_nodes = bool(exact), state["inducing"]
         self.ridge_, self.temperature_, self.loss_, self.pseudo_fraction_ = state["settings"].tolist()
         axes, self._edge_weights = without_prefix("axes.", state), without_prefix("edge_weight.", state)
         self._inputs = RidgeInputs(data, self.widths, self._drawn_seed, axes)
         self._inputs.mean_cosine = float(state["mean_cosine"]) if "mean_cosine" in state else None
         self._graphs = {"x": self._inputs.graph(self._kernels_on("x"), self.width_)} | self._topology()
-        names = self._graph_names()
         for name, weight in self._edge_weights.items():
             self._graphs[name] = self._inputs.graph(REWEIGHTED_KERNELS, self._inputs.widths[0], weight)
-        members = zip(*state["members"].tolist(), strict=True)
-        self.members_ = tuple(Member(names[graph], self._kernels_on(names[graph])[k]) for graph, k in members)
-        self._build_system((self.labels_ >= 0).nonzero().squeeze(1), state.get("inducing"))
+        members = ((self._graph_names[graph], k) for graph, k in zip(*state["members"].tolist(), strict=True))
+        self.members_ = tuple(Member(name, self._kernels_on(name)[k]) for name, k in members)
+        self._assemble((self.labels_ >= 0).nonzero().squeeze(1))
         self._solve(self.labels_[self._system.nodes])
-
-    def _graph_names(self) -> list[str]:
-        """The names of all graphs that members may be on, in the order of their numbers in saved models."""
-        rounds = (self.agreement or EdgeAgreement()).rounds
-        return ["x", *self._topology(), *(f"agreement {k}" for k in range(1 + rounds))]
 
 
 def _best(losses: Mapping[Member, float], count: int, close: float = CLOSE) -> tuple[Member, ...]:

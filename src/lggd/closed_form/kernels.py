@@ -11,14 +11,21 @@ from torch import Tensor
 
 from lggd.closed_form.filters import Filter, Propagation
 from lggd.closed_form.ridge import INTERCEPT
+from lggd.errors import InputError
 from lggd.estimator.storage import saveable
-from lggd.validation import check_real
+from lggd.validation import check_instance, check_real
 
 
 @saveable
 @dataclass(frozen=True)
 class Linear:
-    """k = c: the ridge regression of the features themselves."""
+    """k = c: the ridge regression of the features themselves.
+
+    Examples
+    --------
+    >>> Linear()(torch.tensor([0.5]))
+    tensor([0.5000])
+    """
 
     def __call__(self, cosine: Tensor) -> Tensor:
         """The kernel at these cosines."""
@@ -28,7 +35,13 @@ class Linear:
 @saveable
 @dataclass(frozen=True)
 class ArcCosine:
-    """k = (√(1 − c²) + (π − arccos c) c) / π (Cho and Saul, 2009): an infinitely wide layer of rectified units."""
+    """k = (√(1 − c²) + (π − arccos c) c) / π (Cho and Saul, 2009): an infinitely wide layer of rectified units.
+
+    Examples
+    --------
+    >>> ArcCosine()(torch.tensor([1.0]))
+    tensor([1.])
+    """
 
     def __call__(self, cosine: Tensor) -> Tensor:
         """The kernel at these cosines."""
@@ -39,7 +52,18 @@ class ArcCosine:
 @saveable
 @dataclass(frozen=True)
 class Gaussian:
-    """k = exp((c − 1) / width): the Gaussian kernel, as ‖a − b‖² = 2 − 2c for unit vectors."""
+    """k = exp((c − 1) / width): the Gaussian kernel, as ‖a − b‖² = 2 − 2c for unit vectors.
+
+    Parameters
+    ----------
+    width : float
+        The variance of the Gaussian.
+
+    Examples
+    --------
+    >>> Gaussian(width=0.5)(torch.tensor([1.0]))
+    tensor([1.])
+    """
 
     width: float = 0.3
 
@@ -57,10 +81,32 @@ Kernel = Linear | ArcCosine | Gaussian
 @saveable
 @dataclass(frozen=True)
 class FilterKernel:
-    """A kernel of nodes: `kernel` of the mean cosine of their features under several filters."""
+    """A kernel of nodes: `kernel` of the mean cosine of their features under several filters.
+
+    Parameters
+    ----------
+    filters : tuple of Hops, HighPass, PPR or Heat
+        How features are averaged over the graph.
+    kernel : Linear, ArcCosine or Gaussian
+        The function of the cosine.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> lggd.FilterKernel((lggd.Hops(2), lggd.diffusion.PPR(0.1)), lggd.Linear()).kernel
+    Linear()
+    """
 
     filters: tuple[Filter, ...]
     kernel: Kernel
+
+    def __post_init__(self) -> None:
+        check_instance("filters", self.filters, tuple, "a tuple such as (Hops(0), Hops(2))")
+        if not self.filters:
+            raise InputError("filters", "not be empty", "()", "Use (Hops(0),) for the node features themselves.")
+        for filter in self.filters:
+            check_instance("filters", filter, Filter, "filters such as Hops(2), HighPass() or PPR(0.1)")
+        check_instance("kernel", self.kernel, Kernel, "a kernel such as Linear(), ArcCosine() or Gaussian()")
 
 
 def filter_kernels(filters: Sequence[tuple[Filter, ...]], kernels: Sequence[Kernel]) -> tuple[FilterKernel, ...]:

@@ -21,7 +21,7 @@ INVERSE_TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 25))
 def fit_temperature(scores: Tensor, classes: Tensor) -> tuple[float, float]:
     """The inverse temperature β for which softmax(β·scores) has the lowest mean −log p of `classes`, and that loss.
 
-    >>> fit_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 1]))[0]
+    >>> fit_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([0, 1]))[0]
     64.0
     """
     beta = torch.tensor(INVERSE_TEMPERATURES, dtype=scores.dtype, device=scores.device)

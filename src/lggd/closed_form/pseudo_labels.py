@@ -28,6 +28,13 @@ class PseudoLabels:
         The fractions of the predictions of each class to choose from; 0, no pseudo-labels, is always among them.
     folds : int
         The fraction is the one with the best predictions of labels that were left out, one of so many folds at a time.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> model = lggd.KernelRidge(pseudo_labels=lggd.PseudoLabels(fractions=(0.5,))).fit(lggd.load("karate"))
+    >>> model.pseudo_fraction_ in (0, 0.5)
+    True
     """
 
     fractions: tuple[float, ...] = (0.1, 0.3, 0.6, 0.9)

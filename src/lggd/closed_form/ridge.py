@@ -49,16 +49,20 @@ def solve_primal(
 
 def ridge_coefficients(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
     """(M + λ)⁻¹ right, `[n, K]`."""
-    return torch.cholesky_solve(right, _cholesky(matrix, ridge))
+    solution: Tensor = torch.cholesky_solve(right, _cholesky(matrix, ridge))
+    return solution
 
 
 def leave_one_out_path(gram: Tensor, targets: Tensor, ridges: Sequence[float]) -> Tensor:
     """The leave-one-out predictions of `solve_dual` for each ridge `[R, n, K]`, from one eigendecomposition."""
+    values: Tensor
+    vectors: Tensor
     values, vectors = torch.linalg.eigh(gram)
     shrunk = 1 / (values.clamp(min=0) + torch.tensor(ridges, dtype=gram.dtype, device=gram.device)[:, None])  # [R, n]
     coefficients = vectors @ (shrunk[:, :, None] * (vectors.t() @ targets))
     inverse_diagonal = shrunk @ vectors.square().t()
-    return targets - coefficients / inverse_diagonal[:, :, None]
+    left_out: Tensor = targets - coefficients / inverse_diagonal[:, :, None]
+    return left_out
 
 
 def posterior_variance(gram: Tensor, columns: Tensor, diagonal: Tensor, ridge: float) -> Tensor:
@@ -66,8 +70,19 @@ def posterior_variance(gram: Tensor, columns: Tensor, diagonal: Tensor, ridge: f
 
     `columns` are the kernel between all nodes and the labelled ones `[N, n]`, `diagonal` that of each node with itself.
     """
-    explained = torch.linalg.solve_triangular(_cholesky(gram, ridge), columns.t(), upper=False)
-    return (diagonal - explained.square().sum(0)).clamp(min=0)
+    return (diagonal - whitened(gram, columns, ridge).square().sum(0)).clamp(min=0)
+
+
+def posterior_covariance(gram: Tensor, columns: Tensor, prior: Tensor, nodes: Tensor, ridge: float) -> Tensor:
+    """The covariance of the predictions at `nodes` with those at all nodes, `[C, N]`, from their `prior` kernel."""
+    explained = whitened(gram, columns, ridge).to(prior.dtype)
+    return prior - explained[:, nodes].t() @ explained
+
+
+def whitened(matrix: Tensor, rows: Tensor, ridge: float) -> Tensor:
+    """L⁻¹ rowsᵀ with M + λ = L Lᵀ, `[n, N]`: the squared length of column i is rows[i]ᵀ (M + λ)⁻¹ rows[i]."""
+    solved: Tensor = torch.linalg.solve_triangular(_cholesky(matrix, ridge), rows.t(), upper=False)
+    return solved
 
 
 def _cholesky(matrix: Tensor, ridge: float) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from lggd.closed_form.edge_agreement import feature_agreement
+from lggd.closed_form.edge_agreement import edge_cosines, relative_agreement
 from lggd.closed_form.filters import Propagation, principal_axes, unit_rows
 from lggd.closed_form.kernels import FilterKernel
 from lggd.estimator.graph_change import GraphChange, appended_rows
@@ -63,12 +63,11 @@ class RidgeInputs:
         weight = self.edge_weight
         if weight is None:
             weight = torch.ones(self.edge_index.shape[1], device=self.edge_index.device)
-        return torch.sparse_coo_tensor(
-            self.edge_index, weight.float(), (num_nodes, num_nodes), check_invariants=False
-        ).coalesce()
+        shape = (num_nodes, num_nodes)
+        return torch.sparse_coo_tensor(self.edge_index, weight.float(), shape, check_invariants=False).coalesce()
 
     def graph(self, kernels: Sequence[FilterKernel], width: int, edge_weight: Tensor | None = None) -> Propagation:
-        """The node features in their first principal directions, ready for these kernels; None for the given weights."""
+        """The node features in their first principal directions, ready for these kernels; None: the given weights."""
         weight = self.edge_weight if edge_weight is None else edge_weight
         return Propagation(self._x[:, :width].contiguous(), self.edge_index, weight, _filters(kernels))
 
@@ -78,13 +77,15 @@ class RidgeInputs:
 
     def feature_agreement(self) -> Tensor:
         """Edge weights by the agreement of node features, `[E]`."""
-        weight, self.mean_cosine = feature_agreement(self._x, self.edge_index)
+        cosine = edge_cosines(self._x, self.edge_index)
+        self.mean_cosine = float(cosine.mean())
+        weight = relative_agreement(cosine, self.mean_cosine)
         return weight if self.edge_weight is None else weight * self.edge_weight
 
     def new_feature_agreement(self, count: int) -> Tensor:
-        """The weights of the last `count` edges, as in `feature_agreement` with the mean of the edges at that time."""
-        first = self.edge_index.shape[1] - count
-        weight, _ = feature_agreement(self._x, self.edge_index[:, first:], self.mean_cosine)
+        """The weights of the last `count` edges, relative to the mean of those of `feature_agreement`."""
+        first, mean = self.edge_index.shape[1] - count, self.mean_cosine
+        weight = relative_agreement(edge_cosines(self._x, self.edge_index[:, first:]), 0.0 if mean is None else mean)
         return weight if self.edge_weight is None else weight * self.edge_weight[first:]
 
     def changed(self, change: GraphChange) -> RidgeInputs:

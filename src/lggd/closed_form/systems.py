@@ -12,10 +12,12 @@ from torch import Tensor
 from lggd.closed_form.kernels import MixtureKernel
 from lggd.closed_form.ridge import (
     leave_one_out_path,
+    posterior_covariance,
     posterior_variance,
     ridge_coefficients,
     solve_dual,
     solve_primal,
+    whitened,
 )
 
 # Rounding makes the kernel of nearly equal points singular. The first of these, relative to the diagonal, that makes
@@ -56,6 +58,10 @@ class RidgeSystem(ABC):
     def variance(self, ridge: float) -> Tensor:
         """The posterior variance of each node, `[N]`."""
 
+    @abstractmethod
+    def covariance(self, nodes: Tensor, ridge: float) -> Tensor:
+        """The posterior covariance of these nodes with all, float32 `[C, N]`, as far as labels can change it."""
+
 
 class ExactSystem(RidgeSystem):
     """The dual: a column of the kernel for each labelled node. A new label appends a column."""
@@ -93,6 +99,10 @@ class ExactSystem(RidgeSystem):
         diagonal = _diagonal(self.kernel, self._points)
         return posterior_variance(self._gram, self.columns.double(), diagonal, ridge)
 
+    def covariance(self, nodes: Tensor, ridge: float) -> Tensor:
+        prior = self.kernel.between([block[nodes] for block in self._points], self._points)
+        return posterior_covariance(self._gram, self.columns.double(), prior, nodes, ridge)
+
 
 class InducedSystem(RidgeSystem):
     """The primal: features Φ with ΦΦᵀ ≈ K from inducing points, exact between them (Nyström).
@@ -104,13 +114,15 @@ class InducedSystem(RidgeSystem):
         self.kernel, self.inducing = kernel, inducing
         points = kernel.points()
         factor = _regular_cholesky(kernel.between(inducing, inducing).double()).float()
-        self.features = torch.linalg.solve_triangular(factor, kernel.between(points, inducing).t(), upper=False).t()
-        self.features = self.features.contiguous()
+        columns: Tensor = torch.linalg.solve_triangular(factor, kernel.between(points, inducing).t(), upper=False)
+        self.features = columns.t().contiguous()
         self.nodes = torch.empty(0, dtype=torch.int64, device=self.features.device)
         self._normal: Tensor | None = None
 
     def set_nodes(self, nodes: Tensor) -> None:
         gone, new = self.nodes[~torch.isin(self.nodes, nodes)], nodes[~torch.isin(nodes, self.nodes)]
+        if 2 * len(gone) > len(nodes):  # starting over is faster, and forgets the rounding of all changes before
+            self._normal = None
         if self._normal is not None:
             for sign, changed in ((1, new), (-1, gone)):
                 rows = self.features[changed]
@@ -119,11 +131,12 @@ class InducedSystem(RidgeSystem):
 
     @property
     def _in_dual(self) -> bool:
-        return len(self.nodes) < self.features.shape[1]
+        return len(self.nodes) < int(self.features.shape[1])
 
     def _gram(self) -> Tensor:
         """ΦΦᵀ of the labelled nodes, float64 `[n, n]`."""
-        return (self._labelled @ self._labelled.t()).double()
+        gram: Tensor = (self._labelled @ self._labelled.t()).double()
+        return gram
 
     def _normal_matrix(self) -> Tensor:
         """ΦᵀΦ, float64 `[m, m]`; accumulated from the first time that it is needed."""
@@ -137,7 +150,8 @@ class InducedSystem(RidgeSystem):
             weights = labelled.t() @ ridge_coefficients(self._gram(), targets, ridge)
         else:
             weights = ridge_coefficients(self._normal_matrix(), labelled.t() @ targets, ridge)
-        return self.features @ weights.float()
+        scores: Tensor = self.features @ weights.float()
+        return scores
 
     def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
         labelled = self._labelled.double()
@@ -151,34 +165,44 @@ class InducedSystem(RidgeSystem):
     def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
         if self._in_dual:
             return leave_one_out_path(self._gram(), targets, ridges)
+        values: Tensor
+        vectors: Tensor
         values, vectors = torch.linalg.eigh(self._normal_matrix())
         rotated = self._labelled.double() @ vectors
         shrunk = 1 / (values.clamp(min=0) + torch.tensor(ridges, dtype=values.dtype, device=values.device)[:, None])
         fitted = rotated @ (shrunk[:, :, None] * (rotated.t() @ targets))
         leverage = shrunk @ rotated.square().t()
-        return targets - (targets - fitted) / (1 - leverage)[:, :, None]
+        left_out: Tensor = targets - (targets - fitted) / (1 - leverage)[:, :, None]
+        return left_out
 
     def variance(self, ridge: float) -> Tensor:
-        normal = self._normal_matrix().clone()
-        normal.diagonal().add_(ridge)
-        factor = torch.linalg.cholesky(normal)
-        scaled = torch.linalg.solve_triangular(factor, self.features.double().t(), upper=False)
+        scaled = whitened(self._normal_matrix(), self.features.double(), ridge)
+        # What inducing points do not tell of a node, no label tells of it either.
         unexplained = _diagonal(self.kernel, self.kernel.points()) - self.features.double().square().sum(1)
-        return ridge * scaled.square().sum(0) + unexplained.clamp(min=0)
+        variance: Tensor = ridge * scaled.square().sum(0) + unexplained.clamp(min=0)
+        return variance
+
+    def covariance(self, nodes: Tensor, ridge: float) -> Tensor:
+        scaled = whitened(self._normal_matrix(), self.features.double(), ridge).float()
+        covariance: Tensor = ridge * scaled[:, nodes].t() @ scaled
+        return covariance
 
 
 def _diagonal(kernel: MixtureKernel, points: Sequence[Tensor]) -> Tensor:
     """k(x, x) of every point, float64 `[N]`."""
-    chunks = zip(*(block.split(256) for block in points), strict=True)
+    chunks = zip(*(torch.split(block, 256) for block in points), strict=True)
     return torch.cat([kernel.between(chunk, chunk).diagonal() for chunk in chunks]).double()
 
 
 def _regular_cholesky(matrix: Tensor) -> Tensor:
     """The Cholesky factor of a positive semidefinite matrix with as little of `JITTERS` on its diagonal as it needs."""
     scale = matrix.diagonal().mean()
+    factor: Tensor
     for jitter in JITTERS:
         shifted = matrix + torch.diag_embed((jitter * scale).expand(len(matrix)))
         factor, failed = torch.linalg.cholesky_ex(shifted)
         if not bool(failed):
-            return factor
-    return torch.linalg.cholesky(shifted)
+            break
+    else:
+        factor = torch.linalg.cholesky(shifted)  # raises the error
+    return factor

@@ -1,4 +1,4 @@
-"""The interface of all models: fit, predict, add labels, save and load."""
+"""The interface of all models: fit, predict, add, change and remove labels, save and load."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.fit_task import FitTask, without_labels
 from lggd.estimator.graph_change import GraphChange, new_edges, new_nodes, removed_edges
-from lggd.estimator.labels import Labels, accuracy, merge_labels
+from lggd.estimator.labels import Labels, accuracy, merge_labels, replace_labels, without_nodes
 from lggd.estimator.parameters import changed_params, get_params, shown
 from lggd.estimator.passes import FitSteps, fit_tasks
 from lggd.training.checkpoint import Checkpoint
@@ -40,7 +40,8 @@ class NodeClassifier(ABC):
     history_ : dict
         Training curves by stage: `history_["backbone"]["train_loss"]` holds one value per epoch.
     additions_ : list of dict
-        The labels added by `add_labels`, with timestamps.
+        The labels set by `add_labels`, with timestamps. Those of `change_labels` and `remove_labels` also have
+        `change`, "changed" or "removed", and the labels `before`; the label of a removed one is -1.
     metadata_ : dict
         User data for JSON, such as the names of nodes and classes; saved with the model.
     """
@@ -55,7 +56,7 @@ class NodeClassifier(ABC):
 
     @property
     def accepts_labels(self) -> bool:
-        """Whether `add_labels` works, because more labels can be used without training."""
+        """Whether `add_labels` works, because other labels can be used without training."""
         return True
 
     @property
@@ -167,15 +168,56 @@ class NodeClassifier(ABC):
         -------
         The model itself.
         """
+        self._check_accepts_labels()
+        return self._use(merge_labels(self.labels_, nodes, labels, self.num_classes_), "added")
+
+    def change_labels(self, nodes: Any, labels: Any) -> Self:
+        """Correct labels without training; a class keeps at least one label.
+
+        Parameters
+        ----------
+        nodes : sequence of int, or bool mask
+            Labelled nodes.
+        labels : sequence of int
+            Their correct classes, one per node.
+
+        Returns
+        -------
+        The model itself.
+        """
+        self._check_accepts_labels()
+        return self._use(replace_labels(self.labels_, nodes, labels, self.num_classes_), "changed")
+
+    def remove_labels(self, nodes: Any) -> Self:
+        """Take labels back without training; a class keeps at least one label.
+
+        Parameters
+        ----------
+        nodes : sequence of int, or bool mask
+            Labelled nodes, which are unlabelled from now on.
+
+        Returns
+        -------
+        The model itself.
+        """
+        self._check_accepts_labels()
+        return self._use(without_nodes(self.labels_, nodes, self.num_classes_), "removed")
+
+    def _check_accepts_labels(self) -> None:
         self._check_fitted()
         if not self.accepts_labels:
             remedy = "Fit it again with all labels, or use distances as features, as in LGGDClassifier(LGGD())."
             raise InputError("model", "accept labels without training", type(self).__name__, remedy)
-        merged = merge_labels(self.labels_, nodes, labels, self.num_classes_)
-        added = (merged != self.labels_).nonzero().squeeze(1)
-        self._set_labels(merged)
+
+    def _use(self, labels: Tensor, change: str) -> Self:
+        """Uses these labels and records the difference in `additions_`."""
+        nodes, before = (labels != self.labels_).nonzero().squeeze(1), self.labels_
+        self._set_labels(labels)
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        self.additions_.append({"when": when, "nodes": added.tolist(), "labels": merged[added].tolist()})
+        record = {"when": when, "nodes": nodes.tolist(), "labels": labels[nodes].tolist()}
+        if change != "added":
+            record |= {"change": change, "before": before[nodes].tolist()}
+        self.additions_.append(record)
         return self
 
     def _set_labels(self, labels: Tensor) -> None:

@@ -100,7 +100,7 @@ def removed_edges(data: Any, edge_index: Any) -> GraphChange:
     kept = ~torch.isin(_keys(known, data.num_nodes), _keys(edges, data.num_nodes))
     weight = read_weight(data)
     changed = with_edges(data, known[:, kept], None if weight is None else weight[kept])
-    return GraphChange(changed, 0, kept, edges.unique(), _no_rows(data))
+    return GraphChange(changed, 0, kept, torch.unique(edges), _no_rows(data))
 
 
 def _added(data: Any, x: Tensor | None, count: int, edges: Tensor, edge_weight: Any) -> GraphChange:
@@ -121,7 +121,7 @@ def _added(data: Any, x: Tensor | None, count: int, edges: Tensor, edge_weight: 
         changed.x = appended_rows(data.x, x)
     new = torch.arange(data.num_nodes, num_nodes, device=known.device)
     kept = torch.ones(known.shape[1], dtype=torch.bool, device=known.device)
-    touched = torch.cat([edges.flatten(), new]).unique()
+    touched = torch.unique(torch.cat([edges.flatten(), new]))
     return GraphChange(changed, count, kept, touched, _no_rows(data) if x is None else x)
 
 
@@ -145,9 +145,9 @@ def _read_rows(x: Any, features: Tensor) -> Tensor:
         raise InputError("x", "have a row for each new node", "none", "Use add_edges for edges between known nodes.")
     if x.dtype.is_complex:
         raise InputTypeError("x", "be real numbers", x.dtype)
-    x = x.to_dense().to(features.device, features.dtype)
-    check_entries("x", x, x.isfinite(), "be finite", "row", "Fill or drop those entries first.")
-    return x
+    rows: Tensor = x.to_dense().to(features.device, features.dtype)
+    check_entries("x", rows, rows.isfinite(), "be finite", "row", "Fill or drop those entries first.")
+    return rows
 
 
 def _read_edges(edge_index: Any, device: torch.device) -> Tensor:
@@ -187,7 +187,7 @@ def _check_range(edges: Tensor, num_nodes: int, remedy: str) -> None:
 
 def _check_once(edges: Tensor, num_nodes: int) -> None:
     """Raises an error if an edge is named twice in the same direction."""
-    ids, counts = (edges[0] * num_nodes + edges[1]).unique(return_counts=True)
+    ids, counts = torch.unique(edges[0] * num_nodes + edges[1], return_counts=True)
     if bool((counts > 1).any()):
         i, j = divmod(int(ids[counts > 1][0]), num_nodes)
         raise InputError("edge_index", "name each edge once", but="({0}, {1}) is in it twice", nodes=[i, j])
@@ -208,7 +208,7 @@ def _check_new(edges: Tensor, known: Tensor, num_nodes: int) -> None:
 def _both_directions(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor | None]:
     """Each edge once in either direction; the two directions may both be given if their weights are equal."""
     keys = _keys(edges, num_nodes)
-    pair, place = keys.unique(return_inverse=True)
+    pair, place = torch.unique(keys, return_inverse=True)
     first = torch.full_like(pair, edges.shape[1]).scatter_reduce_(
         0, place, torch.arange(edges.shape[1], device=edges.device), "amin"
     )

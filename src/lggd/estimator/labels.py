@@ -104,38 +104,100 @@ class Labels:
 
 def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Tensor:
     """Returns `known`, int64 `[N]`, with the labels of more nodes; raises an error if two labels of a node differ."""
-    ids = _as_tensor("nodes", nodes).to(known.device)
-    if ids.dtype == torch.bool:
-        if ids.shape != known.shape:
-            raise InputError("nodes", f"have shape {list(known.shape)} as a mask", list(ids.shape))
-        ids = ids.nonzero().squeeze(1)
-    ids, classes = ids.reshape(-1), _as_tensor("labels", labels).to(known.device).reshape(-1)
+    ids, classes = _read_labels(known, nodes, labels, num_classes)
+    merged = known.clone()
+    merged[ids] = classes
+    other = torch.where(known[ids] >= 0, known[ids], merged[ids])
+    _check_agreement(ids, classes, other, "Change it with change_labels, leave it out, or fit again.")
+    return merged
+
+
+def replace_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Tensor:
+    """Returns `known`, int64 `[N]`, with other labels for nodes that have one; no class may lose its last label."""
+    ids, classes = _read_labels(known, nodes, labels, num_classes)
+    _check_labelled(known, ids, "Use add_labels for new ones.")
+    replaced = known.clone()
+    replaced[ids] = classes
+    _check_agreement(ids, classes, replaced[ids], "Pass one of them.")
+    _check_every_class(replaced, num_classes)
+    return replaced
+
+
+def without_nodes(known: Tensor, nodes: Any, num_classes: int) -> Tensor:
+    """Returns `known`, int64 `[N]`, without the labels of these nodes; no class may lose its last label."""
+    ids = _read_nodes(known, nodes)
+    _check_labelled(known, ids, "Leave it out.")
+    remaining = known.clone()
+    remaining[ids] = UNLABELLED
+    _check_every_class(remaining, num_classes)
+    return remaining
+
+
+def _read_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> tuple[Tensor, Tensor]:
+    """The ids of nodes, int64 `[n]`, and the class of each, int64 `[n]`."""
+    ids, classes = _read_ids(known, nodes), _as_tensor("labels", labels).to(known.device).reshape(-1)
     if len(ids) != len(classes):
         raise InputError("labels", f"contain one class for each of the {len(ids)} nodes", len(classes))
-    if not len(ids):
-        return known
-    for name, values in (("nodes", ids), ("labels", classes)):
-        if values.dtype.is_floating_point or values.dtype == torch.bool:
-            raise InputTypeError(name, "be whole numbers", values.dtype)
-    ids, classes = ids.long(), classes.long()
-    outside = (ids < 0) | (ids >= len(known))
-    if bool(outside.any()):
-        raise InputError("nodes", f"name nodes 0..{len(known) - 1}", int(ids[outside][0]))
+    ids, classes = _check_nodes(known, ids), _whole_numbers("labels", classes)
     outside = (classes < 0) | (classes >= num_classes)
     if bool(outside.any()):
         remedy = "A new class needs a new fit: every class has trained parameters of its own."
         raise InputError("labels", f"be classes 0..{num_classes - 1}", int(classes[outside][0]), remedy)
-    merged = known.clone()
-    merged[ids] = classes
-    conflict = (merged[ids] != classes) | ((known[ids] >= 0) & (known[ids] != classes))
+    return ids, classes
+
+
+def _read_nodes(known: Tensor, nodes: Any) -> Tensor:
+    """The ids of nodes, int64 `[n]`, from ids or a mask."""
+    return _check_nodes(known, _read_ids(known, nodes))
+
+
+def _read_ids(known: Tensor, nodes: Any) -> Tensor:
+    ids = _as_tensor("nodes", nodes).to(known.device)
+    if ids.dtype == torch.bool:
+        if ids.shape != known.shape:
+            raise InputError("nodes", f"have shape {list(known.shape)} as a mask", list(ids.shape))
+        ids = ids.nonzero()
+    return ids.reshape(-1)
+
+
+def _check_nodes(known: Tensor, ids: Tensor) -> Tensor:
+    ids = _whole_numbers("nodes", ids)
+    outside = (ids < 0) | (ids >= len(known))
+    if bool(outside.any()):
+        raise InputError("nodes", f"name nodes 0..{len(known) - 1}", int(ids[outside][0]))
+    return ids
+
+
+def _whole_numbers(name: str, values: Tensor) -> Tensor:
+    """As int64; an empty list is an array of floats to NumPy."""
+    if len(values) and (values.dtype.is_floating_point or values.dtype == torch.bool):
+        raise InputTypeError(name, "be whole numbers", values.dtype)
+    return values.long()
+
+
+def _check_agreement(ids: Tensor, classes: Tensor, other: Tensor, remedy: str) -> None:
+    """Raises an error where the class of a node is not the `other` one that it is to have."""
+    conflict = classes != other
     if bool(conflict.any()):
-        node, label = int(ids[conflict][0]), int(classes[conflict][0])
-        other = int(known[node] if known[node] >= 0 else merged[node])
-        clause, remedy = f"node {{0}} has two labels: {label} and {other}", "Leave it out, or fit again."
+        node, label, known = (int(values[conflict][0]) for values in (ids, classes, other))
+        clause = f"node {{0}} has two labels: {label} and {known}"
         error = LabelConflictError("labels", "agree with the known labels", but=clause, remedy=remedy, nodes=[node])
-        error.node, error.label, error.known = node, label, other
+        error.node, error.label, error.known = node, label, known
         raise error
-    return merged
+
+
+def _check_labelled(known: Tensor, ids: Tensor, remedy: str) -> None:
+    unlabelled = ids[known[ids] < 0]
+    if len(unlabelled):
+        node = int(unlabelled[0])
+        raise InputError("nodes", "name labelled nodes", but="node {0} has no label", remedy=remedy, nodes=[node])
+
+
+def _check_every_class(labels: Tensor, num_classes: int) -> None:
+    empty = (torch.bincount(labels[labels >= 0], minlength=num_classes) == 0).nonzero()
+    if len(empty):
+        remedy = "Add another label of that class first, or fit again without it."
+        raise InputError("nodes", "leave at least one label of every class", f"none of class {int(empty[0])}", remedy)
 
 
 def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -> float:

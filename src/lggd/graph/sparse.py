@@ -221,7 +221,8 @@ def with_self_loops(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> 
     from torch_geometric.utils import add_remaining_self_loops
 
     if bool((edge_index[0] == edge_index[1]).any()):
-        return add_remaining_self_loops(edge_index, edge_weight, 1.0, num_nodes)  # type: ignore[return-value]
+        index, weight = add_remaining_self_loops(edge_index, edge_weight, 1.0, num_nodes)
+        return index, weight
     loops = torch.arange(num_nodes, device=edge_index.device)
     return torch.cat([edge_index, loops.expand(2, -1)], 1), torch.cat([edge_weight, edge_weight.new_ones(num_nodes)])
 

@@ -1,0 +1,146 @@
+"""What a solved ridge regression knows about its errors: which labels look wrong, and which would help most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lggd.closed_form.ridge import class_targets
+from lggd.closed_form.systems import RidgeSystem
+from lggd.estimator import NodeClassifier
+from lggd.validation import check_int
+
+# Nodes to suggest are chosen among this many of the least certain ones: each needs its covariance with all nodes.
+MOST_CANDIDATES = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class SuspiciousLabels:
+    """All labels, the most suspicious first; see `KernelRidge.suspicious_labels`.
+
+    Attributes
+    ----------
+    nodes : Tensor
+        The labelled nodes, int64 `[n]`.
+    labels : Tensor
+        Their labels, int64 `[n]`.
+    probability : Tensor
+        The probability of that label by all other labels, float32 `[n]`, in ascending order.
+    suggested : Tensor
+        The most probable class by all other labels, int64 `[n]`: the label itself where they confirm it.
+    """
+
+    nodes: Tensor
+    labels: Tensor
+    probability: Tensor
+    suggested: Tensor
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+class RidgeUncertainty(NodeClassifier):
+    """The part of `KernelRidge` that looks for wrong labels and for nodes to label."""
+
+    ridge_: float
+    temperature_: float
+    _system: RidgeSystem
+
+    def leave_one_out_proba(self) -> Tensor:
+        """Return the probability of each class at the labelled nodes without their own label, float32 `[n, K]`.
+
+        Rows are in ascending order of nodes, as `labels_[labels_ >= 0]`.
+        """
+        self._check_fitted()
+        targets = class_targets(self.labels_[self._system.nodes], self.num_classes_)
+        scores = self._system.solve(targets, self.ridge_).leave_one_out
+        return torch.softmax(self.temperature_ * scores, dim=1).float()
+
+    def variance(self) -> Tensor:
+        """Return the posterior variance of each node, float32 `[N]`: how little the labels tell about it.
+
+        It depends on where labels are and not on their classes.
+        """
+        self._check_fitted()
+        return self._system.variance(self.ridge_).float()
+
+    def suspicious_labels(self) -> SuspiciousLabels:
+        """Return all labels, those first that the other labels contradict most.
+
+        Returns
+        -------
+        The nodes, their labels, the probability of each label by all others, and the class that they suggest instead.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> data = lggd.load("karate")
+        >>> data.y[15] = 0  # wrong
+        >>> found = lggd.KernelRidge().fit(data).suspicious_labels()
+        >>> found.nodes[0].item(), found.labels[0].item(), found.suggested[0].item()
+        (15, 0, 1)
+        """
+        probabilities, labels = self.leave_one_out_proba(), self.labels_[self.labels_ >= 0]
+        own = probabilities.gather(1, labels[:, None]).squeeze(1)
+        order = own.argsort(stable=True)
+        nodes = (self.labels_ >= 0).nonzero().squeeze(1)
+        return SuspiciousLabels(nodes[order], labels[order], own[order], probabilities.argmax(1)[order])
+
+    def suggest(self, k: int = 1) -> Tensor:
+        """Return the k unlabelled nodes most worth labelling next.
+
+        Chosen one by one: the node whose label would reduce the posterior variance of uncertain nodes most, given that
+        those chosen before are labelled too, so that they spread over the graph.
+
+        Parameters
+        ----------
+        k : int
+            Number of nodes; where fewer are unlabelled, those are returned.
+
+        Returns
+        -------
+        Nodes, int64 `[k]`, the best first.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> model = lggd.KernelRidge().fit(lggd.load("karate"))
+        >>> len(model.suggest(3))
+        3
+        """
+        self._check_fitted()
+        check_int("k", k, minimum=1)
+        doubt = 1 - margins(self.predict_proba())
+        unlabelled = (self.labels_ < 0).nonzero().squeeze(1)
+        least_certain = doubt[unlabelled].argsort(descending=True, stable=True)[: max(k, MOST_CANDIDATES)]
+        candidates = unlabelled[least_certain].sort().values
+        covariance = self._system.covariance(candidates, self.ridge_)
+        return candidates[greedy_choice(covariance, candidates, doubt, self.ridge_, k)]
+
+
+def margins(probabilities: Tensor) -> Tensor:
+    """How much more probable the first class is than the second, `[N]`; 1 where there is one class."""
+    best = probabilities.topk(min(2, probabilities.shape[1]), dim=1).values
+    return best[:, 0] - best[:, 1] if best.shape[1] > 1 else best[:, 0]
+
+
+def greedy_choice(covariance: Tensor, candidates: Tensor, doubt: Tensor, ridge: float, count: int) -> Tensor:
+    """The positions of `count` candidates that reduce the variance most, weighted by `doubt [N]`, one after another.
+
+    A label of candidate j, whatever its class, turns the covariance c `[C, N]` into c − c[:, j] c[j] / (c[j, j] + λ),
+    which reduces the variance of node i by c[j, i]² / (c[j, j] + λ).
+    """
+    covariance, weight = covariance.clone(), doubt.to(covariance.dtype).clamp(min=0)
+    rows, free = torch.arange(len(candidates), device=candidates.device), torch.ones_like(candidates, dtype=torch.bool)
+    chosen: list[Tensor] = []
+    for _ in range(min(count, len(candidates))):
+        gain = covariance.square() @ weight / (covariance[rows, candidates].clamp(min=0) + ridge)
+        best = gain.masked_fill(~free, -torch.inf).argmax()
+        chosen.append(best)
+        free[best] = False
+        # The kernel is symmetric: the column of a candidate among candidates is part of its row.
+        row = covariance[best] / (covariance[best, candidates[best]].clamp(min=0) + ridge)
+        covariance.addr_(covariance[best, candidates], row, alpha=-1)
+    return torch.stack(chosen) if chosen else candidates.new_empty(0)

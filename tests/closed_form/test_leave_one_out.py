@@ -1,0 +1,118 @@
+"""The choice of settings: temperature by brute force, and ridges by solving for each."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import log_softmax
+
+from lggd import FilterKernel, Gaussian, Hops, Linear
+from lggd.closed_form import leave_one_out
+from lggd.closed_form.filters import Propagation
+from lggd.closed_form.kernels import Member, MixtureKernel
+from lggd.closed_form.leave_one_out import (
+    COMPARED_RIDGES,
+    INVERSE_TEMPERATURES,
+    MOST_COMPARED,
+    RIDGES,
+    choose_ridge,
+    compared_nodes,
+    fit_temperature,
+    kernel_loss,
+)
+from lggd.closed_form.ridge import class_targets, solve_dual
+from lggd.closed_form.systems import ExactSystem
+from small_data import blocks, random
+
+
+def brute_force(scores, classes):
+    """The loss of each temperature by SciPy."""
+    rows = np.arange(len(classes))
+    return [-log_softmax(beta * scores.numpy(), axis=1)[rows, classes].mean() for beta in INVERSE_TEMPERATURES]
+
+
+def check_temperature(seed, labels, classes, spread):
+    draws = random(seed)
+    scores = spread * torch.randn(labels, classes, generator=draws, dtype=torch.float64)
+    given_classes = torch.randint(classes, (labels,), generator=draws)
+    temperature, loss = leave_one_out.fit_temperature(scores, given_classes)
+    losses = brute_force(scores, given_classes)
+    assert loss == pytest.approx(min(losses))
+    assert losses[INVERSE_TEMPERATURES.index(temperature)] == pytest.approx(min(losses))
+
+
+@given(seed=st.integers(0, 999), labels=st.integers(1, 20), classes=st.integers(1, 5), spread=st.floats(0.01, 2))
+def test_the_temperature_has_the_lowest_loss(seed, labels, classes, spread):
+    check_temperature(seed, labels, classes, spread)
+
+
+def test_the_check_catches_a_temperature_that_is_not_the_best(monkeypatch):
+    monkeypatch.setattr(leave_one_out, "fit_temperature", lambda s, c: (INVERSE_TEMPERATURES[0], 0.7))
+    with pytest.raises(AssertionError):
+        check_temperature(0, 10, 3, 0.5)
+
+
+def test_temperatures_range_from_doubt_to_certainty():
+    assert (INVERSE_TEMPERATURES[0], INVERSE_TEMPERATURES[-1]) == (0.5, 64.0)
+    wrong = fit_temperature(torch.tensor([[1.0, 0.0]]).double(), torch.tensor([1]))
+    assert wrong == (0.5, pytest.approx(math.log(1 + math.exp(0.5))))
+
+
+def test_few_labels_are_all_compared_and_many_at_random():
+    few = torch.tensor([-1, 2, -1, 0, 1])
+    assert compared_nodes(few, 0).tolist() == [1, 3, 4]
+    many = torch.zeros(3 * MOST_COMPARED, dtype=torch.int64)
+    many[::2] = -1
+    nodes = compared_nodes(many, 4)
+    assert len(nodes) == MOST_COMPARED
+    assert bool((nodes.diff() > 0).all())
+    assert bool((many[nodes] >= 0).all())
+    assert torch.equal(nodes, compared_nodes(many, 4))
+    assert not torch.equal(nodes, compared_nodes(many, 5))
+    assert len(compared_nodes(many, 4, most=10)) == 10
+
+
+@pytest.fixture
+def kernel():
+    data = blocks()
+    graph = Propagation(data.x, data.edge_index, None, [Hops(0), Hops(2)])
+    return MixtureKernel({"x": graph}, [Member("x", FilterKernel((Hops(0), Hops(2)), Gaussian(0.5)))])
+
+
+def losses_at(kernel, nodes, classes, ridges):
+    points = kernel.points(nodes)
+    gram = kernel.between(points, points).double()
+    for ridge in ridges:
+        left_out = solve_dual(gram, class_targets(classes, 3), ridge)[1]
+        yield min(brute_force(left_out, classes)), ridge
+
+
+def test_the_ridge_is_the_one_with_the_lowest_loss(kernel):
+    data = blocks()
+    nodes = data.train_mask.nonzero().squeeze(1)
+    system = ExactSystem(kernel)
+    system.set_nodes(nodes)
+    loss, ridge, temperature = choose_ridge(system, data.y[nodes], 3)
+    expected = min(losses_at(kernel, nodes, data.y[nodes], RIDGES))
+    assert loss == pytest.approx(expected[0], rel=1e-4)
+    assert ridge == expected[1]
+    assert temperature in INVERSE_TEMPERATURES
+
+
+def test_the_loss_of_a_kernel_is_that_of_its_best_ridge(kernel):
+    data = blocks()
+    nodes = data.train_mask.nonzero().squeeze(1)
+    found = kernel_loss(kernel, nodes, data.y[nodes], 3)
+    assert found == pytest.approx(min(losses_at(kernel, nodes, data.y[nodes], COMPARED_RIDGES))[0], rel=1e-3)
+
+
+def test_a_kernel_that_tells_classes_apart_has_a_lower_loss(kernel):
+    data = blocks()
+    nodes = data.train_mask.nonzero().squeeze(1)
+    noise = Propagation(torch.randn(36, 4, generator=random()), data.edge_index, None, [Hops(0)])
+    blind = MixtureKernel({"x": noise}, [Member("x", FilterKernel((Hops(0),), Linear()))])
+    losses = [kernel_loss(each, nodes, data.y[nodes], 3) for each in (kernel, blind)]
+    assert losses[0] < losses[1]
