@@ -23,8 +23,8 @@ LARGE_MEMORY = 2**28
 # The models of lggd.runs.methods. Repeated here because that module imports torch; a test compares them.
 METHODS = (
     "lggd", "ggd", "lggd-plus", "lggd-solved", "lggd-plus-solved", "kernel-ridge", "gcn", "gat", "chebnet", "jknet",
-    "mixup", "dropedge", "gaug-m", "gaug-o", "gdc-ppr", "gdc-heat", "gpr-gnn", "goal", "graphmix", "mlp", "sgc", "appnp",
-    "label-propagation", "correct-and-smooth", "scikit-network", "gcn-plus",
+    "mixup", "dropedge", "gaug-m", "gaug-o", "gdc-ppr", "gdc-heat", "gpr-gnn", "goal", "graphmix", "mlp", "sgc",
+    "appnp", "label-propagation", "correct-and-smooth", "scikit-network", "gcn-plus",
 )  # fmt: skip
 
 
