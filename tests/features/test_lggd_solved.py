@@ -96,3 +96,26 @@ def test_without_node_features(data):
 def test_every_split():
     for each in splits(3):
         assert LGGD.solved(times=TIMES).fit(each).score(each) > 0.4
+
+
+def test_the_choice_of_time_does_not_see_the_labels_of_a_fold(data, monkeypatch):
+    seen, proba_from = [], KernelRidge.proba_from
+
+    def spy(self, labels):
+        seen.append(labels)
+        return proba_from(self, labels)
+
+    monkeypatch.setattr(KernelRidge, "proba_from", spy)
+    given = LGGD.solved(times=TIMES).fit(data).labels_ >= 0
+    left_out = [given & (labels < 0) for labels in seen]
+    assert all(bool(each.any()) for each in left_out)
+    assert torch.stack(left_out).sum(0).max() == 1  # folds do not overlap
+
+
+def test_other_labels_leave_the_model_as_it_is(data):
+    model = KernelRidge().fit(data)
+    before, labels = model.predict_proba(), model.labels_.clone()
+    labels[(labels >= 0).nonzero()[0]] = -1
+    assert not torch.equal(model.proba_from(labels), before)
+    assert torch.allclose(model.proba_from(model.labels_), before, atol=1e-6)
+    assert torch.equal(model.predict_proba(), before)

@@ -24,7 +24,7 @@ from lggd.closed_form.kernels import (
     filter_kernels,
 )
 from lggd.closed_form.leave_one_out import MOST_COMPARED, choose_ridge, compared_nodes, kernel_loss
-from lggd.closed_form.pseudo_labels import PseudoLabels, self_trained
+from lggd.closed_form.pseudo_labels import PseudoLabels, probabilities, self_trained
 from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.ridge_inputs import RidgeInputs
 from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSystem
@@ -280,6 +280,18 @@ class KernelRidge(RidgeUncertainty):
     def _probabilities(self, data: Any) -> Tensor:
         self._check_data(data)
         return self._proba
+
+    def proba_from(self, labels: Tensor) -> Tensor:
+        """Return the probabilities from other labels, int64 `[N]` with -1 elsewhere, with the same settings.
+
+        The model itself keeps its labels.
+        """
+        nodes, settings = self._system.nodes, (self.ridge_, self.temperature_)
+        first = probabilities(self._system, labels, self.num_classes_, *settings)
+        self._system.set_nodes(nodes)
+        if not self.pseudo_fraction_:
+            return first
+        return self_trained(self._pseudo_system, labels, first, self.pseudo_fraction_, *settings)
 
     def _check_data(self, data: Any) -> None:
         if data is not self.data_ and not same_inputs(data, self.data_):

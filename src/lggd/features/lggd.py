@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import nll_loss
+from torch.nn.functional import cross_entropy
 
 from lggd.closed_form import KernelRidge
 from lggd.equation.potential import DegreePotential
@@ -164,13 +164,19 @@ class LGGD(DistanceFeatures):
         self._problems, self.history_[request.stage] = result
 
     def _choose_time(self, task: FitTask, labels: Tensor) -> float:
-        """The time at which distances predict labels of other folds best; 0 if φ₀ predicts left-out labels better."""
-        nodes = (labels >= 0).nonzero().squeeze(1)
-        fold = assign_folds(labels, self.priority_, FOLDS)
-        distances, _ = self._solver(self.initial_.data_, task.graph).cross_fitted(labels, fold, FOLDS)
-        log_p = {0.0: self.initial_.left_out_proba().log()}
-        log_p |= {t: (-distances[:, k]).log_softmax(1) for k, t in enumerate(check_times(self.times))}
-        losses = {t: float(nll_loss(each[nodes], labels[nodes])) for t, each in log_p.items()}
+        """The time at which distances predict the labels of other folds best; 0 where φ₀ alone predicts them better.
+
+        φ₀ is solved again without each fold: elsewhere it would still know the labels of the fold.
+        """
+        fold, losses = assign_folds(labels, self.priority_, FOLDS), dict.fromkeys((0.0, *check_times(self.times)), 0.0)
+        for number in range(FOLDS):
+            left_out, known = fold == number, torch.where(fold == number, -1, labels)
+            if not all(bool((known == k).any()) for k in range(self.num_classes_)):
+                continue  # a class without labels has no boundary
+            start = _minus_log(self.initial_.proba_from(known))
+            (distances,) = fixed_solver(self, task.graph, start).distances([known])
+            for t, f in zip(losses, (start, *distances.unbind(1)), strict=True):
+                losses[t] += float(cross_entropy(-f[left_out], labels[left_out], reduction="sum"))
         return min(losses, key=losses.__getitem__)
 
     def _probabilities(self, data: Any) -> Tensor:
@@ -197,8 +203,7 @@ class LGGD(DistanceFeatures):
 
     def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
         if self._parts():
-            start = -self.initial_.left_out_proba(data).clamp(min=torch.finfo(torch.float32).tiny).log()
-            return fixed_solver(self, graph, start)
+            return fixed_solver(self, graph, _minus_log(self.initial_.left_out_proba(data)))
         return self._problems.solver(data, graph)
 
     def _state(self) -> dict[str, Tensor]:
@@ -217,3 +222,8 @@ class LGGD(DistanceFeatures):
         with torch.no_grad():
             for parameter in self._problems.parameters():
                 parameter.value.copy_(check_shape(parameter.name, state[parameter.name], parameter.value))
+
+
+def _minus_log(probabilities: Tensor) -> Tensor:
+    """−log p, finite."""
+    return -probabilities.clamp(min=torch.finfo(torch.float32).tiny).log()

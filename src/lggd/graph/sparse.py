@@ -163,7 +163,7 @@ class SparseMatrix:
     def add_product(self, x: Tensor, out: Tensor) -> None:
         """out ← out + M x for `[C, B]`, in place, without autograd."""
         if x.is_cuda:
-            torch.addmm(out, self.csr, x, out=out)
+            out.add_(self.csr @ x)
         else:
             self.multiply(x, x.new_empty(0), out)
 
