@@ -62,7 +62,8 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "backbones": ("GAT", "GCN", "ChebNet", "JKNet"),
     "closed_form": (
-        "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "HighPass", "Hops", "KernelRidge", "Linear", "PseudoLabels",
+        "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "HighPass", "Hops", "KernelRidge", "Linear",
+        "PseudoLabels",
     ),
     "data.datasets": ("load",),
     "distances": ("Depth", "depth", "distance", "shortest_path"),
