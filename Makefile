@@ -44,7 +44,7 @@ browser:
 
 # Each table in a process of its own: memory that one has freed makes rivals in the next twice as fast.
 bench: .venv/peers
-	for table in steady right_hand_side evolution memory learning many growth; do \
+	for table in steady right_hand_side evolution memory learning many growth arrival; do \
 		$(BIN)/python -m benchmarks $$table || exit 1; done
 
 bench-gpu: .venv/installed

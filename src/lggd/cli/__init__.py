@@ -16,6 +16,7 @@ from lggd.cli.report import report_command
 from lggd.cli.reproduce import reproduce_command
 from lggd.cli.run import run_command
 from lggd.cli.sweep import sweep_command
+from lggd.cli.update import update_command
 
 # How long OpenMP threads spin while they wait for each other. The default is milliseconds: if other processes use the
 # same cores, one delayed thread then blocks all others (measured: 35 times slower on two busy cores). A shorter wait
@@ -32,6 +33,7 @@ app = typer.Typer(
 app.command("run")(run_command)
 app.command("predict")(predict_command)
 app.command("add-labels")(add_labels_command)
+app.command("update")(update_command)
 app.command("features")(features_command)
 app.command("distance")(distance_command)
 app.add_typer(figure_app, name="figure")

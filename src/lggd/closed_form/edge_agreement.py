@@ -45,10 +45,19 @@ MOST_ENTRIES = 2**24
 
 def feature_agreement(x: Tensor, edge_index: Tensor) -> Tensor:
     """The cosine of the features at both ends relative to its mean, within `FEATURE_BOUNDS`, `[E]`."""
-    unit = normalize(x)
-    cosine = edge_products(unit, edge_index)
-    mean = cosine.mean()
-    if not bool(mean > 0):  # features without a common direction: none of them is more typical than another
+    cosine = edge_cosines(x, edge_index)
+    return relative_agreement(cosine, float(cosine.mean()))
+
+
+def edge_cosines(x: Tensor, edge_index: Tensor) -> Tensor:
+    """The cosine of the features at both ends, `[E]`."""
+    ends, places = torch.unique(edge_index, return_inverse=True)
+    return edge_products(normalize(x[ends]), places)
+
+
+def relative_agreement(cosine: Tensor, mean: float) -> Tensor:
+    """The cosine relative to the mean, within `FEATURE_BOUNDS`, `[E]`."""
+    if not mean > 0:  # features without a common direction: none of them is more typical than another
         return torch.ones_like(cosine)
     return (cosine / mean).clamp(*FEATURE_BOUNDS)
 

@@ -13,11 +13,11 @@ from torch.nn.functional import normalize
 
 from lggd.diffusion import PPR, Heat
 from lggd.estimator.storage import saveable
-from lggd.graph.sparse import SparseMatrix, normalized_adjacency
+from lggd.graph.sparse import SparseMatrix, normalized_adjacency, with_self_loops
 from lggd.validation import check_instance, check_int
 
 # Diffusions are truncated where the rest of the series is below this.
-TOLERANCE = 1e-4
+TOLERANCE = 1e-5
 # Filtered features shorter than this, relative to x, are rounding errors of zero: with unit length they would be noise.
 NEGLIGIBLE = 1e-5
 
@@ -82,13 +82,42 @@ class Propagation:
 
     def __init__(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter]) -> None:
         self.x, self.edge_index, self.edge_weight, self.filters = x, edge_index, edge_weight, tuple(filters)
+        self._matrices: dict[bool, SparseMatrix] = {}
+        self._roots: dict[bool, Tensor] = {}
 
     def block(self, filter: Filter) -> Tensor:
         """The filtered features with rows of unit length, float32 `[N, D]`."""
-        return self._blocks[filter]
+        return self._blocks[filter][0]
+
+    def rows(self, filter: Filter, nodes: Tensor) -> Tensor:
+        """The rows of these nodes in `block(filter)`, `[n, D]`."""
+        return self.block(filter)[nodes]
+
+    def lengths(self, filter: Filter) -> Tensor:
+        """The lengths of the filtered features before they were scaled, `[N, 1]`."""
+        return self._blocks[filter][1]
+
+    def matrix(self, self_loops: bool) -> SparseMatrix:
+        """Â with or without self-loops."""
+        if self_loops not in self._matrices:
+            self._matrices[self_loops] = normalized_adjacency(
+                self.edge_index, self.edge_weight, len(self.x), self_loops=self_loops
+            )
+        return self._matrices[self_loops]
+
+    def roots(self, self_loops: bool) -> Tensor:
+        """The roots of the degrees, 1 where the degree is 0 and Â has no entries, `[N]`."""
+        if self_loops not in self._roots:
+            index, weight, size = self.edge_index, self.edge_weight, len(self.x)
+            weight = torch.ones(index.shape[1], device=index.device) if weight is None else weight.float()
+            if self_loops:
+                index, weight = with_self_loops(index, weight, size)
+            degree = torch.zeros(size, device=index.device).scatter_add(0, index[1], weight)
+            self._roots[self_loops] = degree.sqrt().masked_fill(degree == 0, 1)
+        return self._roots[self_loops]
 
     @cached_property
-    def _blocks(self) -> dict[Filter, Tensor]:
+    def _blocks(self) -> dict[Filter, tuple[Tensor, Tensor]]:
         filtered: dict[Filter, Tensor] = {}
         for self_loops in (True, False):
             series = {
@@ -97,17 +126,20 @@ class Propagation:
                 if (coefficients := _coefficients(filter, self_loops)) is not None
             }
             if series:
-                matrix = normalized_adjacency(self.edge_index, self.edge_weight, len(self.x), self_loops=self_loops)
-                sums = chebyshev_sums(matrix, self.x, list(series.values()))
+                sums = chebyshev_sums(self.matrix(self_loops), self.x, list(series.values()))
                 filtered.update(zip(series, sums, strict=True))
-        negligible = NEGLIGIBLE * float(self.x.norm(dim=1).mean())
-        return {filter: _unit_or_zero(value, negligible) for filter, value in filtered.items()}
+        return {filter: unit_or_zero(value, self.negligible) for filter, value in filtered.items()}
+
+    @cached_property
+    def negligible(self) -> float:
+        """Filtered features that are shorter than this are 0."""
+        return NEGLIGIBLE * float(self.x.norm(dim=1).mean())
 
 
-def _unit_or_zero(x: Tensor, negligible: float) -> Tensor:
-    """Rows of unit length; those that are negligibly short become zero."""
-    length: Tensor = x.norm(dim=1, keepdim=True)
-    return (x / length.clamp(min=1e-12)).masked_fill_(length <= negligible, 0)
+def unit_or_zero(x: Tensor, negligible: float) -> tuple[Tensor, Tensor]:
+    """Rows of unit length, and their lengths before, `[N, 1]`; rows that are negligibly short become zero."""
+    length: Tensor = torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp_(min=1e-12)
+    return (x / length).masked_fill_(length <= negligible, 0), length
 
 
 def _coefficients(filter: Filter, self_loops: bool) -> list[float] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from lggd.closed_form.edge_agreement import EdgeAgreement, class_agreement
 from lggd.closed_form.filters import Filter, HighPass, Hops, Propagation
+from lggd.closed_form.graph_update import update_graphs
 from lggd.closed_form.kernels import (
     ArcCosine,
     FilterKernel,
@@ -30,6 +32,7 @@ from lggd.closed_form.uncertainty import RidgeUncertainty
 from lggd.diffusion import PPR
 from lggd.errors import InputError
 from lggd.estimator.fit_task import FitTask, same_inputs
+from lggd.estimator.graph_change import GraphChange
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import FitSteps
 from lggd.estimator.storage import without_prefix
@@ -39,8 +42,8 @@ from lggd.validation import check_instance, check_int, check_real
 _X, _FAR, _LOOPLESS = Hops(0), (PPR(0.05), PPR(0.02), Hops(16)), (Hops(1, False), Hops(2, False))
 _SMOOTH: tuple[tuple[Filter, ...], ...] = ((Hops(2),), (PPR(0.1),), (_X, Hops(1), Hops(2), PPR(0.1)))
 # Of node features: near and far neighbourhoods, together with x or not, and differences from the neighbourhood.
-_FILTERS = ((_X,), *_SMOOTH, *((far,) for far in _FAR), (Hops(2), PPR(0.1)))
-_CONTRASTS = ((_X, *_LOOPLESS), (_X, HighPass(), _LOOPLESS[1]))
+_FILTERS: tuple[tuple[Filter, ...], ...] = ((_X,), *_SMOOTH, *((far,) for far in _FAR), (Hops(2), PPR(0.1)))
+_CONTRASTS: tuple[tuple[Filter, ...], ...] = ((_X, *_LOOPLESS), (_X, HighPass(), _LOOPLESS[1]))
 KERNELS = filter_kernels((*_FILTERS, *_CONTRASTS), (Linear(), ArcCosine(), Gaussian(0.3)))
 # On graphs with changed edge weights: averages over many neighbours.
 REWEIGHTED_KERNELS = filter_kernels((*_SMOOTH, (PPR(0.05),)), (Linear(), ArcCosine()))
@@ -248,12 +251,14 @@ class KernelRidge(RidgeUncertainty):
 
     def _assemble(self, nodes: Tensor) -> None:
         kernel = MixtureKernel(self._graphs, self.members_)
-        inducing = kernel.points(self._inducing_nodes)
-        self._system = ExactSystem(kernel) if self._exact else InducedSystem(kernel, inducing)
+        self._system = ExactSystem(kernel) if self._exact else self._induced_system(kernel)
         self._system.set_nodes(nodes)
         if self.pseudo_labels is not None:
             # Pseudo-labels come and go by thousands: inducing points are enough for them.
-            self._pseudo_system = InducedSystem(kernel, inducing)
+            self._pseudo_system = self._induced_system(kernel)
+
+    def _induced_system(self, kernel: MixtureKernel) -> InducedSystem:
+        return InducedSystem(kernel, kernel.points(self._inducing_nodes))
 
     def _draw_inducing(self, labelled: Tensor, num_nodes: int) -> Tensor:
         """The labelled nodes, which makes the solution exact for them, and others at random."""
@@ -295,6 +300,19 @@ class KernelRidge(RidgeUncertainty):
             self._solve(labels[nodes])
         self.labels_ = labels
 
+    @property
+    def accepts_nodes(self) -> bool:
+        return True
+
+    def _change_graph(self, change: GraphChange) -> None:
+        after = copy.copy(self)  # a change that fails changes nothing
+        after._inputs = self._inputs.changed(change)
+        after.data_, after.labels_ = change.data, change.grow_labels(self.labels_)
+        update_graphs(self, after, change)
+        after._assemble(self._system.nodes)
+        after._solve(self.labels_[self._system.nodes])
+        self.__dict__.update(after.__dict__)
+
     # -- files ----------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Tensor]:
@@ -310,6 +328,8 @@ class KernelRidge(RidgeUncertainty):
             "inducing": self._inducing_nodes,
         }
         state |= {f"axes.{name}": axes for name, axes in self._inputs.axes.items()}
+        if self._inputs.mean_cosine is not None:
+            state["mean_cosine"] = torch.tensor(self._inputs.mean_cosine, dtype=torch.float64)
         return state | {f"edge_weight.{name}": weight for name, weight in self._edge_weights.items()}
 
     @property
@@ -324,6 +344,7 @@ class KernelRidge(RidgeUncertainty):
         self.ridge_, self.temperature_, self.loss_, self.pseudo_fraction_ = state["settings"].tolist()
         axes, self._edge_weights = without_prefix("axes.", state), without_prefix("edge_weight.", state)
         self._inputs = RidgeInputs(data, self.widths, self._drawn_seed, axes)
+        self._inputs.mean_cosine = float(state["mean_cosine"]) if "mean_cosine" in state else None
         self._graphs = {"x": self._inputs.graph(self._kernels_on("x"), self.width_)} | self._topology()
         for name, weight in self._edge_weights.items():
             self._graphs[name] = self._inputs.graph(REWEIGHTED_KERNELS, self._inputs.widths[0], weight)

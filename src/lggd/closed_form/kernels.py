@@ -142,8 +142,8 @@ class MixtureKernel:
 
     def points(self, nodes: Tensor | None = None) -> list[Tensor]:
         """The features of these nodes, or of all, under each filter of the mixture, `[n, D]` each."""
-        blocks = (self.graphs[graph].block(filter) for graph, filter in self._filters())
-        return [block if nodes is None else block[nodes] for block in blocks]
+        blocks = ((self.graphs[graph], filter) for graph, filter in self._filters())
+        return [graph.block(filter) if nodes is None else graph.rows(filter, nodes) for graph, filter in blocks]
 
     def between(self, rows: Sequence[Tensor], columns: Sequence[Tensor]) -> Tensor:
         """The kernel between points, `[R, C]`."""

@@ -49,11 +49,14 @@ def solve_primal(
 
 def ridge_coefficients(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
     """(M + λ)⁻¹ right, `[n, K]`."""
-    return torch.cholesky_solve(right, _cholesky(matrix, ridge))
+    solution: Tensor = torch.cholesky_solve(right, _cholesky(matrix, ridge))
+    return solution
 
 
 def leave_one_out_path(gram: Tensor, targets: Tensor, ridges: Sequence[float]) -> Tensor:
     """The leave-one-out predictions of `solve_dual` for each ridge `[R, n, K]`, from one eigendecomposition."""
+    values: Tensor
+    vectors: Tensor
     values, vectors = torch.linalg.eigh(gram)
     shrunk = 1 / (values.clamp(min=0) + torch.tensor(ridges, dtype=gram.dtype, device=gram.device)[:, None])  # [R, n]
     coefficients = vectors @ (shrunk[:, :, None] * (vectors.t() @ targets))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from lggd.closed_form.edge_agreement import feature_agreement
+from lggd.closed_form.edge_agreement import edge_cosines, relative_agreement
 from lggd.closed_form.filters import Propagation, principal_axes, unit_rows
 from lggd.closed_form.kernels import FilterKernel
+from lggd.estimator.graph_change import GraphChange, appended_rows
 from lggd.graph.edge_index import check_symmetric, read_edges
+from lggd.graph.graph import read_weight
 from lggd.learning.node_features import check_node_features
 
 # Principal directions of the rows of the adjacency: more would describe single edges.
@@ -36,6 +40,7 @@ class RidgeInputs:
     def __init__(self, data: Any, widths: Sequence[int], seed: int, axes: Mapping[str, Tensor] | None = None) -> None:
         self.edge_index, self.edge_weight = read_edges(data, data.num_nodes)
         check_symmetric(self.edge_index, self.edge_weight, data.num_nodes)
+        self.mean_cosine: float | None = None  # set by feature_agreement
         self.has_features = getattr(data, "x", None) is not None
         sources = {"topology": (unit_rows(self._adjacency(data.num_nodes)), TOPOLOGY_WIDTH)}
         if self.has_features:
@@ -72,8 +77,54 @@ class RidgeInputs:
 
     def feature_agreement(self) -> Tensor:
         """Edge weights by the agreement of node features, `[E]`."""
-        weight = feature_agreement(self._x, self.edge_index)
+        cosine = edge_cosines(self._x, self.edge_index)
+        self.mean_cosine = float(cosine.mean())
+        weight = relative_agreement(cosine, self.mean_cosine)
         return weight if self.edge_weight is None else weight * self.edge_weight
+
+    def new_feature_agreement(self, count: int) -> Tensor:
+        """The weights of the last `count` edges, relative to the mean of those of `feature_agreement`."""
+        first, mean = self.edge_index.shape[1] - count, self.mean_cosine
+        weight = relative_agreement(edge_cosines(self._x, self.edge_index[:, first:]), 0.0 if mean is None else mean)
+        return weight if self.edge_weight is None else weight * self.edge_weight[first:]
+
+    def changed(self, change: GraphChange) -> RidgeInputs:
+        """The inputs after a change of the graph.
+
+        Principal directions stay. To those of the rows of the adjacency, new nodes contribute nothing as neighbours.
+        """
+        after = copy.copy(self)
+        after.edge_index, after.edge_weight = change.data.edge_index, read_weight(change.data)
+        after.axes = {**self.axes, "topology": pad(self.axes["topology"], (0, 0, 0, change.num_new_nodes))}
+        after._topology = replaced_rows(self._topology, change.touched, after._topology_rows(change.touched))
+        after._x = after._topology
+        if self.has_features:
+            after._x = appended_rows(self._x, unit_rows(change.new_x.float()) @ self.axes["x"])
+        return after
+
+    def _topology_rows(self, nodes: Tensor) -> Tensor:
+        """The rows of these nodes, in ascending order, in the principal directions of the adjacency."""
+        chosen = torch.isin(self.edge_index[0], nodes)
+        sources, targets = self.edge_index[:, chosen]
+        weight = torch.ones(len(sources), device=nodes.device) if self.edge_weight is None else self.edge_weight[chosen]
+        index = torch.stack([torch.searchsorted(nodes, sources), targets])
+        shape = len(nodes), len(self.axes["topology"])
+        rows = torch.sparse_coo_tensor(index, weight.float(), shape, check_invariants=False).coalesce()
+        return unit_rows(rows) @ self.axes["topology"]
+
+    def changed_graph(self, before: Propagation, change: GraphChange, topology: bool) -> Tensor:
+        """The node features of a graph after a change, from those before."""
+        width, rows = before.x.shape[1], self._topology if topology else self._x
+        if self.has_features and not topology:
+            return appended_rows(before.x, rows[len(before.x) :, :width])
+        return replaced_rows(before.x, change.touched, rows[change.touched, :width])
+
+
+def replaced_rows(x: Tensor, nodes: Tensor, rows: Tensor) -> Tensor:
+    """x with other rows at these nodes, some of which may be new."""
+    after = pad(x, (0, 0, 0, max(0, int(nodes.max()) + 1 - len(x)))) if len(nodes) else x.clone()
+    after[nodes] = rows
+    return after
 
 
 def _filters(kernels: Sequence[FilterKernel]) -> list[Any]:

@@ -114,8 +114,8 @@ class InducedSystem(RidgeSystem):
         self.kernel, self.inducing = kernel, inducing
         points = kernel.points()
         factor = _regular_cholesky(kernel.between(inducing, inducing).double()).float()
-        self.features = torch.linalg.solve_triangular(factor, kernel.between(points, inducing).t(), upper=False).t()
-        self.features = self.features.contiguous()
+        columns: Tensor = torch.linalg.solve_triangular(factor, kernel.between(points, inducing).t(), upper=False)
+        self.features = columns.t().contiguous()
         self.nodes = torch.empty(0, dtype=torch.int64, device=self.features.device)
         self._normal: Tensor | None = None
 
@@ -165,6 +165,8 @@ class InducedSystem(RidgeSystem):
     def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
         if self._in_dual:
             return leave_one_out_path(self._gram(), targets, ridges)
+        values: Tensor
+        vectors: Tensor
         values, vectors = torch.linalg.eigh(self._normal_matrix())
         rotated = self._labelled.double() @ vectors
         shrunk = 1 / (values.clamp(min=0) + torch.tensor(ridges, dtype=values.dtype, device=values.device)[:, None])

@@ -29,6 +29,7 @@ from lggd.baselines import (
     PageRank,
     ScikitNetwork,
 )
+from lggd.closed_form import KernelRidge
 from lggd.compare import settings as paths
 from lggd.compare.configs import Setting, Settings
 from lggd.compare.protocol import NORMALIZATIONS
@@ -188,6 +189,20 @@ _CLASSIFIER: dict[str, Rule] = {
     "readout": Modification("backbone", {"backbone": _same, "nearest": lambda backbone: None}),
 }
 _DISTANCES, _NETWORKS = "features.model.model", "readout.readouts.0"
+# The graph of the networks of LGGD+, and what is done with their predictions.
+_DIFFUSION: dict[str, Rule] = {
+    "diffusion": ObjectChoice(
+        f"{_NETWORKS}.diffusion", {"none": None, "ppr": DiffusionGraph(PPR(0.1)), "heat": DiffusionGraph(Heat(3.0))}
+    ),
+    "diffusion_alpha": _field(f"{_NETWORKS}.diffusion.kernel.alpha", conditional=True),
+    "diffusion_t": _field(f"{_NETWORKS}.diffusion.kernel.t", conditional=True),
+    "neighbours": _field(f"{_NETWORKS}.diffusion.neighbours", conditional=True),
+}
+_READOUT: dict[str, Rule] = {
+    "readout": Modification(
+        "readout", {"both": _same, "nearest": lambda mean: mean.readouts[1], "backbone": lambda mean: mean.readouts[0]}
+    ),
+}
 _PLUS: dict[str, Rule] = {
     **_training(f"{_NETWORKS}."),
     **_learned(_DISTANCES),
@@ -195,12 +210,7 @@ _PLUS: dict[str, Rule] = {
     "members": _field("features.model.members", f"{_NETWORKS}.members"),
     "self_training": _field("features.fraction"),
     "rounds": _field("features.rounds"),
-    "diffusion": ObjectChoice(
-        f"{_NETWORKS}.diffusion", {"none": None, "ppr": DiffusionGraph(PPR(0.1)), "heat": DiffusionGraph(Heat(3.0))}
-    ),
-    "diffusion_alpha": _field(f"{_NETWORKS}.diffusion.kernel.alpha", conditional=True),
-    "diffusion_t": _field(f"{_NETWORKS}.diffusion.kernel.t", conditional=True),
-    "neighbours": _field(f"{_NETWORKS}.diffusion.neighbours", conditional=True),
+    **_DIFFUSION,
     "inputs": Modification(
         _NETWORKS,
         {
@@ -209,9 +219,18 @@ _PLUS: dict[str, Rule] = {
             "contents": lambda networks: replace(networks, use_features=False),
         },
     ),
-    "readout": Modification(
-        "readout", {"both": _same, "nearest": lambda mean: mean.readouts[1], "backbone": lambda mean: mean.readouts[0]}
+    **_READOUT,
+}
+_SOLVED: dict[str, Rule] = {
+    **_training(f"{_NETWORKS}."),
+    **_DIFFUSION,
+    "p": FieldPath(("features.p",), float),
+    "members": _field(f"{_NETWORKS}.members"),
+    "confident": _field("confident"),
+    "inputs": Modification(
+        _NETWORKS, {"contents": _same, "both": lambda networks: replace(networks, use_features=True)}
     ),
+    **_READOUT,
 }
 _MLP = MLPClassifier(optimization=Optimization())
 _CORRECTED: dict[str, Rule] = {
@@ -260,6 +279,9 @@ TEMPLATES: dict[str, Template] = {
         LGGDClassifier(_LGGD),
         {**_CLASSIFIER, **_learned("features"), "mlp_input_dropout": _field("features.initial.input_dropout")},
     ),
+    "KernelRidge": Template(KernelRidge(), {"members": _field("members")}, None),
+    "SolvedLGGD": Template(LGGD.solved(), {"members": _field("initial.members")}, None),
+    "SolvedLGGD+": Template(LGGDPlus.solved(), _SOLVED, f"{_NETWORKS}.backbone"),
     "LGGD+": Template(LGGDPlus(), _PLUS, f"{_NETWORKS}.backbone"),
     "MixUp": _baseline(MixUp()),
     "DropEdge": _baseline(DropEdge()),

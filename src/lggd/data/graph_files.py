@@ -109,6 +109,13 @@ def _to_data(path: str | Path, table: NodeTable, edges: EdgeTable, classes: list
     return data
 
 
+def read_undirected_edges(path: str | Path, ids: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Reads edges between these nodes as `read_graph_files` does: int64 `[2, E]` in both directions, and weights."""
+    table = read_edge_file(path, ids)
+    graph = _undirected_graph(table)
+    return graph.edge_index, None if table.weight is None else graph.weight.float()
+
+
 def _undirected_graph(table: EdgeTable) -> Graph:
     edges, weight = table.edges, table.weight
     loops = edges[0] == edges[1]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.fit_task import FitTask, without_labels
+from lggd.estimator.graph_change import GraphChange, new_edges, new_nodes, removed_edges
 from lggd.estimator.labels import Labels, accuracy, merge_labels, replace_labels, without_nodes
 from lggd.estimator.parameters import changed_params, get_params, shown
 from lggd.estimator.passes import FitSteps, fit_tasks
@@ -57,6 +58,11 @@ class NodeClassifier(ABC):
     def accepts_labels(self) -> bool:
         """Whether `add_labels` works, because other labels can be used without training."""
         return True
+
+    @property
+    def accepts_nodes(self) -> bool:
+        """Whether `add_nodes`, `add_edges` and `remove_edges` work, because the graph can change without training."""
+        return False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -219,6 +225,51 @@ class NodeClassifier(ABC):
         self.labels_ = labels
         for part in self._parts().values():
             part._set_labels(labels)
+
+    def add_nodes(self, x: Any, edge_index: Any, edge_weight: Any = None) -> Self:
+        """Add nodes without labels, and edges, without training; `accepts_nodes` says whether the model can.
+
+        Parameters
+        ----------
+        x : Tensor or array
+            Node features of the M new nodes `[M, F]`, which get the numbers N..N + M - 1. If the graph has no node
+            features, `[M, 0]`, or None: then the edges name the new nodes.
+        edge_index : Tensor or array
+            Edges between any nodes, int64 `[2, E]`. One direction of each is enough.
+        edge_weight : Tensor or array, optional
+            Their weights `[E]`; required if the graph has weights.
+
+        Returns
+        -------
+        The model itself.
+        """
+        self._check_changeable()
+        self._change_graph(new_nodes(self.data_, x, edge_index, edge_weight))
+        return self
+
+    def add_edges(self, edge_index: Any, edge_weight: Any = None) -> Self:
+        """Add edges between known nodes without training; one direction of each is enough. See `add_nodes`."""
+        self._check_changeable()
+        self._change_graph(new_edges(self.data_, edge_index, edge_weight))
+        return self
+
+    def remove_edges(self, edge_index: Any) -> Self:
+        """Remove edges without training, in both directions; one direction of each is enough. See `add_nodes`."""
+        self._check_changeable()
+        self._change_graph(removed_edges(self.data_, edge_index))
+        return self
+
+    def _check_changeable(self) -> None:
+        self._check_fitted()
+        if not self.accepts_nodes:
+            remedy = "Fit again on the new graph, or use KernelRidge()."
+            raise InputError("model", "accept nodes and edges without training", type(self).__name__, remedy)
+
+    def _change_graph(self, change: GraphChange) -> None:
+        """Uses another graph for predictions, in all parts too."""
+        for part in self._parts().values():
+            part._change_graph(change)
+        self.data_, self.labels_ = change.data, change.grow_labels(self.labels_)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name; with `deep` also those of nested settings, as "features__times"."""

@@ -103,7 +103,7 @@ class DistanceRequest(TrainingRequest):
     def key(self) -> tuple[Any, ...]:
         # Networks may differ in dropout; a user's module must be the same object.
         model, initial = self.model, self.model.initial
-        networks = initial if isinstance(initial, nn.Module) else replace(initial, dropout=0.0)
+        networks = replace(initial, dropout=0.0) if isinstance(initial, (MLP, PropagatedMLP)) else initial
         equation = (self.times, model.p, model.potential, model.per_time, model.scheme)
         return (self.task.inputs, self.labels.num_classes, networks, *equation)
 

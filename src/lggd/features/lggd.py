@@ -10,21 +10,26 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import nll_loss
 
 from lggd.closed_form import KernelRidge
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
-from lggd.features.distance_features import BoundarySolver, DistanceFeatures, fixed_solver
+from lggd.features.distance_features import BoundarySolver, DistanceFeatures, assign_folds, fixed_solver
 from lggd.features.distance_problems import DistanceProblems, DistanceRequest, read_initial, reusable
 from lggd.features.scaling import MaxScale, Scale, SoftmaxScale
 from lggd.graph import Graph
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.parameters import Coefficients, LearnedCoefficients, LearnedEdgeWeights
 from lggd.solvers.cauchy import FAR
+from lggd.solvers.plan import check_times
 from lggd.solvers.scheme import RK4, FixedStep
 from lggd.training.optimization import Optimization
 from lggd.validation import check_instance
+
+# Folds by which the time of distances in closed form is chosen.
+FOLDS = 5
 
 
 @dataclass(eq=False, repr=False)
@@ -34,7 +39,7 @@ class LGGD(DistanceFeatures):
     The features of a node are f^k(·, t) for every class k and every time t, where the evolution starts at
     φ₀ = |network(x)|, trained so that labelled nodes end up nearest to their own class. The defaults performed
     best on validation nodes; `LGGD.paper()` and `LGGD.release()` have the settings of the paper and of the authors'
-    code.
+    code, and `LGGD.solved()` trains nothing.
 
     Parameters
     ----------
@@ -96,6 +101,7 @@ class LGGD(DistanceFeatures):
     def __post_init__(self) -> None:
         self._problems: DistanceProblems  # set by fit, for networks
         self.initial_: KernelRidge  # set by fit, in closed form
+        self.time_: float
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
@@ -122,6 +128,11 @@ class LGGD(DistanceFeatures):
         release = {"potential": LearnedEdgeWeights(DegreePotential(-0.5)), "per_time": True}
         return cls.paper(**{**release, **changes})
 
+    @classmethod
+    def solved(cls, **changes: Any) -> Self:
+        """LGGD without training: φ₀ = −log p by `KernelRidge`, and the time by cross-validation, 0 where none helps."""
+        return cls(**{"times": (0.3, 1.0, 3.0), "initial": KernelRidge(), "reachable": False, **changes})
+
     def check_settings(self) -> None:
         super().check_settings()
         if isinstance(self.initial, KernelRidge):
@@ -141,6 +152,7 @@ class LGGD(DistanceFeatures):
         if isinstance(self.initial, KernelRidge):
             self.initial_ = copy.copy(self.initial)
             yield from self.initial_._fit_to(task, labels, seed)
+            self.time_ = self._choose_time(task, labels.train)
             return
         request = DistanceRequest(self, task, labels, seed)
         cache, key = reusable(request)
@@ -150,6 +162,24 @@ class LGGD(DistanceFeatures):
             if cache is not None:
                 cache.put(key, result)
         self._problems, self.history_[request.stage] = result
+
+    def _choose_time(self, task: FitTask, labels: Tensor) -> float:
+        """The time at which distances predict labels of other folds best; 0 if φ₀ predicts left-out labels better."""
+        nodes = (labels >= 0).nonzero().squeeze(1)
+        fold = assign_folds(labels, self.priority_, FOLDS)
+        distances, _ = self._solver(self.initial_.data_, task.graph).cross_fitted(labels, fold, FOLDS)
+        log_p = {0.0: self.initial_.left_out_proba().log()}
+        log_p |= {t: (-distances[:, k]).log_softmax(1) for k, t in enumerate(check_times(self.times))}
+        losses = {t: float(nll_loss(each[nodes], labels[nodes])) for t, each in log_p.items()}
+        return min(losses, key=losses.__getitem__)
+
+    def _probabilities(self, data: Any) -> Tensor:
+        if not self._parts():
+            return super()._probabilities(data)
+        if self.time_ == 0:
+            return self.initial_._probabilities(data)
+        distances = self._solve(data, folds=0)[0]
+        return torch.softmax(-distances[:, check_times(self.times).index(self.time_)], dim=1)
 
     def _parts(self) -> dict[str, NodeClassifier]:
         return {"initial.": self.initial_} if isinstance(self.initial, KernelRidge) else {}
@@ -173,13 +203,15 @@ class LGGD(DistanceFeatures):
 
     def _state(self) -> dict[str, Tensor]:
         if self._parts():
-            return {**super()._state(), **with_prefix("initial.", self.initial_._state())}
+            initial = with_prefix("initial.", self.initial_._state())
+            return {**super()._state(), "time": torch.tensor(self.time_, dtype=torch.float64), **initial}
         learned = {parameter.name: parameter.value.detach() for parameter in self._problems.parameters()}
         return {**super()._state(), **learned}
 
     def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
         if isinstance(self.initial, KernelRidge):
             self.initial_ = self._restored(self.initial, data, without_prefix("initial.", state))
+            self.time_ = float(state["time"])
             return
         self._problems = DistanceProblems([self], data, graph, self.num_classes_, seeds=[0])
         with torch.no_grad():

@@ -196,22 +196,35 @@ def normalized_adjacency(
     num_nodes: int,
     dtype: torch.dtype = torch.float32,
     self_loops: bool = True,
+    pattern: SparsePattern | None = None,
 ) -> SparseMatrix:
     """Â = D̃^-½ (A + I) D̃^-½ with D̃ the degrees of A + I, as PyG's GCNConv: an existing self-loop keeps its weight.
 
-    Without `self_loops`, D^-½ A D^-½.
+    Without `self_loops`, D^-½ A D^-½. `pattern` is that of another such matrix with the same edges, which saves time.
     """
-    from torch_geometric.utils import add_remaining_self_loops
-
     if edge_weight is None:
         edge_weight = torch.ones(edge_index.shape[1], device=edge_index.device)
     index, weight = edge_index, edge_weight.to(dtype)
     if self_loops:
-        index, weight = add_remaining_self_loops(index, weight, 1.0, num_nodes)
+        index, weight = with_self_loops(index, weight, num_nodes)
     source, target = index
     root = torch.zeros(num_nodes, dtype=dtype, device=index.device).scatter_add(0, target, weight).pow(-0.5)
     root = root.masked_fill(root == torch.inf, 0)
-    return SparseMatrix.from_edges(index, root[source] * weight * root[target], num_nodes)
+    values = root[source] * weight * root[target]
+    if pattern is None:
+        return SparseMatrix.from_edges(index, values, num_nodes)
+    return SparseMatrix(pattern, values[pattern.order])
+
+
+def with_self_loops(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """The edges and a self-loop of weight 1 at each node, unless it has one."""
+    from torch_geometric.utils import add_remaining_self_loops
+
+    if bool((edge_index[0] == edge_index[1]).any()):
+        index, weight = add_remaining_self_loops(edge_index, edge_weight, 1.0, num_nodes)
+        return index, weight
+    loops = torch.arange(num_nodes, device=edge_index.device)
+    return torch.cat([edge_index, loops.expand(2, -1)], 1), torch.cat([edge_weight, edge_weight.new_ones(num_nodes)])
 
 
 class _Product(torch.autograd.Function):

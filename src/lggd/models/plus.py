@@ -5,16 +5,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from lggd.closed_form import KernelRidge, PseudoLabels
+from lggd.diffusion import PPR, DiffusionGraph
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, in_parallel, with_prefix, without_prefix
 from lggd.features import LGGD, DistanceFeatures
 from lggd.learning.networks import PropagatedMLP
 from lggd.models.backbone_request import member_curves
-from lggd.models.readout import MeanReadout, Readout
+from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass, Readout
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int, check_real
 
@@ -162,7 +164,7 @@ class SelfTraining(_MetaModel):
         for number in range(1 + (self.rounds if self.fraction else 0)):
             targets, stage = labels, task
             if number:
-                targets = self._with_confident(labels, self.model_._probabilities(self.data_))
+                targets = with_confident(labels, self.model_._probabilities(self.data_), self.fraction)
                 stage = replace(task, prefix=f"{task.prefix}self-training {number} ")
             if isinstance(seed, torch.Generator):
                 seed.set_state(initial)  # type: ignore[arg-type]
@@ -170,16 +172,6 @@ class SelfTraining(_MetaModel):
             yield from self.model_._fit_to(stage, targets, seed)
             self.history_ |= self.model_.history_
             self._set_labels(labels.train.clone())
-
-    def _with_confident(self, labels: Labels, probabilities: Tensor) -> Labels:
-        """The labels and, for each class, the most confident `fraction` of the predictions."""
-        confidence, predicted = probabilities.max(1)
-        train, free = labels.train.clone(), (labels.train < 0) & (labels.validation < 0)
-        for k in range(labels.num_classes):
-            nodes = ((predicted == k) & free).nonzero().squeeze(1)
-            order = confidence[nodes].argsort(descending=True, stable=True)
-            train[nodes[order[: int(self.fraction * len(nodes))]]] = k
-        return replace(labels, train=train)
 
     def _parts(self) -> dict[str, NodeClassifier]:
         return {"model.": self.model_}
@@ -222,6 +214,9 @@ class LGGDPlus(NodeClassifier):
         How to predict classes from the distances.
     seed : int or torch.Generator
         Random seed, from which all other seeds are drawn.
+    confident : float
+        The fraction of the most confident predictions of the features that the networks of the readout are trained on,
+        besides the labels.
 
     Attributes
     ----------
@@ -240,6 +235,18 @@ class LGGDPlus(NodeClassifier):
     features: NodeClassifier = field(default_factory=_default_features)
     readout: Readout = field(default_factory=MeanReadout)
     seed: int | torch.Generator = 0
+    confident: float = 0.0
+
+    @classmethod
+    def solved(cls, **changes: Any) -> Self:
+        """LGGD+ in closed form: self-trained kernel ridge regression, distances from there, and three GCNs.
+
+        The GCNs are trained with the most confident predictions of the closed form as additional labels.
+        """
+        features = LGGD.solved(initial=KernelRidge(pseudo_labels=PseudoLabels()))
+        networks = BackboneReadout(use_features=False, diffusion=DiffusionGraph(PPR(0.1)))
+        readout = MeanReadout((networks, NearestClass()), fade=True)
+        return cls(**{"features": features, "readout": readout, "confident": 0.3, **changes})
 
     def __post_init__(self) -> None:
         self.features_: Any  # set by fit
@@ -249,6 +256,7 @@ class LGGDPlus(NodeClassifier):
         kinds = (SelfTraining, Ensemble, DistanceFeatures)
         check_instance("features", self.features, kinds, "SelfTraining(), Ensemble(), LGGD() or GGD()")
         check_instance("readout", self.readout, Readout, "a readout such as NearestClass()")
+        check_real("confident", self.confident, 0, 1, remedy="0 adds no predictions.")
         self.features.check_settings()
         self.readout.check_settings()
 
@@ -262,7 +270,8 @@ class LGGDPlus(NodeClassifier):
         self.features_, self.readout_ = copy.copy(self.features), copy.copy(self.readout)
         yield from self.features_._fit_to(task, labels, generator)
         self.history_ |= self.features_.history_
-        yield from self.readout_.fit(self.features_, task, labels, generator, self.history_)
+        targets = with_confident(labels, self.features_._probabilities(self.data_), self.confident)
+        yield from self.readout_.fit(self.features_, task, targets, generator, self.history_)
         self.labels_ = labels.train.clone()
 
     def _parts(self) -> dict[str, NodeClassifier]:
@@ -278,3 +287,14 @@ class LGGDPlus(NodeClassifier):
         self.features_ = self._restored(self.features, data, without_prefix("features.", state))
         self.readout_ = copy.copy(self.readout)
         self.readout_.restore(self.features_, data, without_prefix("readout.", state))
+
+
+def with_confident(labels: Labels, probabilities: Tensor, fraction: float) -> Labels:
+    """The labels and, for each class, the most confident `fraction` of the predictions."""
+    confidence, predicted = probabilities.max(1)
+    train, free = labels.train.clone(), (labels.train < 0) & (labels.validation < 0)
+    for k in range(labels.num_classes):
+        nodes = ((predicted == k) & free).nonzero().squeeze(1)
+        order = confidence[nodes].argsort(descending=True, stable=True)
+        train[nodes[order[: int(fraction * len(nodes))]]] = k
+    return replace(labels, train=train)

@@ -149,12 +149,16 @@ class MeanReadout(Readout):
     Parameters
     ----------
     readouts : tuple of readouts
+    fade : bool
+        When labels are added, weigh trained networks by the fraction of the labels that they have seen.
     """
 
     readouts: tuple[Readout, ...] = field(default_factory=lambda: (BackboneReadout(), NearestClass()))
+    fade: bool = False
 
     def __post_init__(self) -> None:
         self.readouts_: list[Readout]  # set by fit
+        self.labels_seen_: int
 
     def check_settings(self) -> None:
         if not self.readouts:
@@ -167,18 +171,21 @@ class MeanReadout(Readout):
         self, features: Any, task: FitTask, labels: Labels, generator: torch.Generator, history: dict[str, History]
     ) -> FitSteps:
         self.readouts_ = [copy.copy(readout) for readout in self.readouts]
+        self.labels_seen_ = int((features.labels_ >= 0).sum())
         for readout in self.readouts_:
             yield from readout.fit(features, task, labels, generator, history)
 
     def predict_proba(self, features: Any, data: Any) -> Tensor:
-        first, *others = (readout.predict_proba(features, data) for readout in self.readouts_)
-        return sum(others, start=first) / len(self.readouts_)
+        seen = min(1.0, self.labels_seen_ / int((features.labels_ >= 0).sum())) if self.fade else 1.0
+        weights = [seen if isinstance(readout, BackboneReadout) else 1.0 for readout in self.readouts_]
+        parts = [readout.predict_proba(features, data) * w for readout, w in zip(self.readouts_, weights, strict=True)]
+        return sum(parts[1:], start=parts[0]) / sum(weights)
 
     def state(self) -> dict[str, Tensor]:
-        parts = enumerate(self.readouts_)
-        return {f"{k}.{name}": value for k, readout in parts for name, value in readout.state().items()}
+        parts = {f"{k}.{name}": value for k, own in enumerate(self.readouts_) for name, value in own.state().items()}
+        return {"labels_seen": torch.tensor(self.labels_seen_), **parts}
 
     def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:
-        self.readouts_ = [copy.copy(readout) for readout in self.readouts]
+        self.readouts_, self.labels_seen_ = [copy.copy(own) for own in self.readouts], int(state["labels_seen"])
         for k, readout in enumerate(self.readouts_):
             readout.restore(features, data, without_prefix(f"{k}.", state))

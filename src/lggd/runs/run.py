@@ -241,6 +241,8 @@ def run(
             model.add_labels(held_out, truth[held_out])
         notes.append(LABELS_RESTORED if model.accepts_labels else NO_ADDITIONS)
     model.metadata_ = {"dataset": run_input.name, "ids": run_input.ids, "classes": run_input.classes}
+    if run_input.columns is not None:
+        model.metadata_["columns"] = asdict(run_input.columns)
     final = model.predict_proba().cpu()
     if features is not None:
         model.metadata_["feature_names"] = feature_names(inner[0], run_input.classes)

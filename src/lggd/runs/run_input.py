@@ -19,13 +19,31 @@ FEWEST_HELD_OUT = 2  # accuracy is not reported for fewer nodes
 SPARSE_BELOW = 0.2  # features with a smaller fraction of nonzero entries, such as word counts, are not standardized
 
 
+@dataclass(frozen=True)
+class Columns:
+    """How tables were read, so that nodes and edges that arrive later are read in the same way.
+
+    `features` are the columns of node features, `ignored` those that were not read as features (labels and splits
+    included), `id_column` the column of ids or None. Features have `mean` subtracted and are divided by `deviation`,
+    unless these are None; weights are divided by `largest_weight`. A model stores it as JSON.
+    """
+
+    features: list[str]
+    ignored: list[str]
+    id_column: str | None = None
+    mean: list[float] | None = None
+    deviation: list[float] | None = None
+    largest_weight: float = 1.0
+
+
 @dataclass(frozen=True, eq=False)
 class RunInput:
     """A graph to classify.
 
     `data` is a PyG Data with `y`, `train_mask`, `test_mask` (the held-out nodes, whose class is known) and possibly
     `val_mask`; `ids` and `classes` name its nodes and classes; `origin` records its source. With `restores_labels`, the
-    held-out labels are added to the model after accuracy is measured. `notes` describe the preprocessing in sentences.
+    held-out labels are added to the model after accuracy is measured. `notes` describe the preprocessing in sentences,
+    and `columns` how later tables are read; None for datasets.
     """
 
     name: str
@@ -35,6 +53,7 @@ class RunInput:
     origin: dict[str, Any]
     restores_labels: bool = False
     notes: tuple[str, ...] = ()
+    columns: Columns | None = None
 
     @classmethod
     def from_dataset(cls, name: str, split: int = 0, labels_per_class: int | None = None) -> RunInput:
@@ -64,6 +83,7 @@ class RunInput:
         check_int("split", split, minimum=0)
         table = read_graph_files(edges, nodes, split_column=split_column, **columns)
         data, drawn = table.data, split_column is None
+        read = _columns(data, table.feature_names, split_column, **columns)
         notes = [*_scale_weights(data), *_standardize(data), *(_hold_out(data, test_share, split) if drawn else ())]
         origin = {
             "edges": str(edges), "nodes": None if nodes is None else str(nodes), "split_column": split_column,
@@ -71,7 +91,7 @@ class RunInput:
             "test_share": test_share if drawn else None, "split": split if drawn else None,
         }  # fmt: skip
         name = Path(edges if nodes is None else nodes).stem
-        return cls(name, data, table.ids, table.classes, origin, restores_labels=drawn, notes=tuple(notes))
+        return cls(name, data, table.ids, table.classes, origin, drawn, tuple(notes), read)
 
     @property
     def held_out(self) -> Tensor:
@@ -99,6 +119,19 @@ class RunInput:
         return digest.hexdigest()
 
 
+def _columns(
+    data: Any, features: list[str], split: str | None, label: str, id_column: str | None = None, ignore: Any = ()
+) -> Columns:
+    """What `_scale_weights` and `_standardize` will do to these data, and the names of their columns."""
+    weight, x = getattr(data, "edge_weight", None), getattr(data, "x", None)
+    ignored = [name for name in (label, split, *ignore) if name is not None]
+    largest = 1.0 if weight is None else float(weight.max())
+    if x is None or not _is_dense(x):
+        return Columns(features, ignored, id_column, largest_weight=largest)
+    mean, deviation = _moments(x)
+    return Columns(features, ignored, id_column, mean.tolist(), deviation.tolist(), largest)
+
+
 def _scale_weights(data: Any) -> list[str]:
     weight = getattr(data, "edge_weight", None)
     if weight is None or float(weight.max()) == 1:
@@ -111,11 +144,21 @@ def _scale_weights(data: Any) -> list[str]:
 def _standardize(data: Any) -> list[str]:
     """Standardizes each column of the features, unless most entries are 0; returns notes."""
     x = getattr(data, "x", None)
-    if x is None or int(x.count_nonzero()) < SPARSE_BELOW * x.numel():
+    if x is None or not _is_dense(x):
         return []
-    deviation = x.std(0, unbiased=False)
-    data.x = (x - x.mean(0)) / torch.where(deviation > 0, deviation, 1.0)
+    mean, deviation = _moments(x)
+    data.x = (x - mean) / deviation
     return ["Features were standardized to mean 0 and standard deviation 1, so that their units do not matter."]
+
+
+def _is_dense(x: Tensor) -> bool:
+    return int(x.count_nonzero()) >= SPARSE_BELOW * x.numel()
+
+
+def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean of each column, and its standard deviation, 1 for constant columns."""
+    deviation = x.std(0, unbiased=False)
+    return x.mean(0), torch.where(deviation > 0, deviation, 1.0)
 
 
 def _hold_out(data: Any, share: float, seed: int) -> list[str]:

@@ -36,6 +36,8 @@ class SavedModel:
         path = Path(path)
         inside = path / "model"
         self.folder = inside if (inside / storage.SETTINGS_FILE).is_file() else path
+        # A classifier of samples makes its graph itself.
+        self.of_samples = self.folder is inside and (path / storage.SETTINGS_FILE).is_file()
         self.model = load_model(self.folder)
         self.dataset = str(self.model.metadata_.get("dataset") or path.resolve().name)
         self.ids = self._names("ids", len(self.model.labels_))

@@ -1,0 +1,254 @@
+"""Changes of the graph that a model was fitted to: nodes that arrive, edges that come and go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from lggd.errors import InputError, InputTypeError
+from lggd.estimator.labels import UNLABELLED
+from lggd.graph.edge_index import check_weights, with_edges
+from lggd.graph.graph import read_weight
+from lggd.validation import check_entries
+
+
+@dataclass(frozen=True, eq=False)
+class GraphChange:
+    """A graph before and after a change.
+
+    Parameters
+    ----------
+    data : torch_geometric.data.Data
+        The graph afterwards: the kept edges in their order, then the new ones in both directions.
+    num_new_nodes : int
+        New nodes have the highest numbers.
+    kept : Tensor
+        The edges that stay, bool `[E]`.
+    touched : Tensor
+        The nodes that are new or whose edges changed, in ascending order.
+    new_x : Tensor
+        Node features of the new nodes, dense `[M, F]`; F is 0 without node features.
+    """
+
+    data: Any
+    num_new_nodes: int
+    kept: Tensor
+    touched: Tensor
+    new_x: Tensor
+
+    @property
+    def num_nodes(self) -> int:
+        return int(self.data.num_nodes)
+
+    @property
+    def new_edges(self) -> Tensor:
+        """The new edges in both directions, int64 `[2, E]`."""
+        edges: Tensor = self.data.edge_index[:, int(self.kept.sum()) :]
+        return edges
+
+    def grow_labels(self, labels: Tensor) -> Tensor:
+        """The labels `[N]` of all nodes afterwards: new ones have none."""
+        return pad(labels, (0, self.num_new_nodes), value=UNLABELLED)
+
+    def carry(self, values: Tensor, new: Tensor) -> Tensor:
+        """Values of the edges `[E]` afterwards, from those before and those of the new edges."""
+        return torch.cat([values[self.kept], new.to(values.dtype)])
+
+
+def new_nodes(data: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> GraphChange:
+    """The arrival of nodes with node features `x [M, F]`, and of edges.
+
+    Without node features F is 0, or x is None: then the edges name the new nodes.
+    """
+    edges = _read_edges(edge_index, data.edge_index.device)
+    features = getattr(data, "x", None)
+    if features is None:
+        if x is not None and tuple(np.shape(x))[1:] == (0,) and len(x):
+            return _added(data, None, len(x), edges, edge_weight)
+        if x is not None:
+            remedy = "Pass None: the edges name the new nodes."
+            raise InputError("x", "be None, because the graph has no node features", type(x).__name__, remedy)
+        count = max(int(edges.max()) + 1 - data.num_nodes if edges.numel() else 0, 0)
+        if not count:
+            rule = f"name a new node, {data.num_nodes} or above, because there are no node features"
+            raise InputError("edge_index", rule, "none", "Use add_edges for edges between known nodes.")
+        return _added(data, None, count, edges, edge_weight)
+    x = _read_rows(x, features)
+    return _added(data, x, len(x), edges, edge_weight)
+
+
+def new_edges(data: Any, edge_index: Any, edge_weight: Any = None) -> GraphChange:
+    """The arrival of edges between known nodes."""
+    return _added(data, None, 0, _read_edges(edge_index, data.edge_index.device), edge_weight)
+
+
+def removed_edges(data: Any, edge_index: Any) -> GraphChange:
+    """The removal of edges, each named in one direction or in both."""
+    known, edges = data.edge_index, _read_edges(edge_index, data.edge_index.device)
+    _check_range(edges, data.num_nodes, "Only edges between known nodes can be removed.")
+    _check_once(edges, data.num_nodes)
+    missing = ~torch.isin(_keys(edges, data.num_nodes), _keys(known, data.num_nodes))
+    if bool(missing.any()):
+        i, j = edges[:, missing][:, 0].tolist()
+        clause = "there is none between the nodes {0} and {1}"
+        raise InputError("edge_index", "contain edges of the graph", but=clause, nodes=[i, j])
+    kept = ~torch.isin(_keys(known, data.num_nodes), _keys(edges, data.num_nodes))
+    weight = read_weight(data)
+    changed = with_edges(data, known[:, kept], None if weight is None else weight[kept])
+    return GraphChange(changed, 0, kept, torch.unique(edges), _no_rows(data))
+
+
+def _added(data: Any, x: Tensor | None, count: int, edges: Tensor, edge_weight: Any) -> GraphChange:
+    num_nodes, known = data.num_nodes + count, data.edge_index
+    _check_range(edges, num_nodes, f"The graph has {data.num_nodes} nodes and gets {count} new ones.")
+    weight = _read_weights(edge_weight, edges, read_weight(data))
+    _check_new(edges, known, num_nodes)
+    edges, weight = _both_directions(edges, weight, num_nodes)
+    before = read_weight(data)
+    if weight is not None:
+        before = torch.ones(known.shape[1], device=known.device) if before is None else before
+        before = torch.cat([before, weight.to(before.dtype)])
+    elif before is not None:  # no edge is new
+        before = before.clone()
+    changed = with_edges(data, torch.cat([known, edges], 1), before)
+    changed.num_nodes = num_nodes
+    if x is not None:
+        changed.x = appended_rows(data.x, x)
+    new = torch.arange(data.num_nodes, num_nodes, device=known.device)
+    kept = torch.ones(known.shape[1], dtype=torch.bool, device=known.device)
+    touched = torch.unique(torch.cat([edges.flatten(), new]))
+    return GraphChange(changed, count, kept, touched, _no_rows(data) if x is None else x)
+
+
+def _no_rows(data: Any) -> Tensor:
+    """Node features of no node."""
+    x = getattr(data, "x", None)
+    return torch.empty(0, 0 if x is None else x.shape[1], device=data.edge_index.device)
+
+
+def _read_rows(x: Any, features: Tensor) -> Tensor:
+    """The rows of new nodes as features of the same kind as those of the others."""
+    if not isinstance(x, Tensor):
+        array = np.asarray(x)
+        if array.dtype.kind not in "biuf":
+            raise InputTypeError("x", "be numbers", "None" if x is None else array.dtype)
+        x = torch.as_tensor(array)
+    if x.dim() != 2 or x.shape[1] != features.shape[1]:
+        rule = f"have shape [M, {features.shape[1]}], one row of node features for each new node"
+        raise InputError("x", rule, list(x.shape))
+    if not len(x):
+        raise InputError("x", "have a row for each new node", "none", "Use add_edges for edges between known nodes.")
+    if x.dtype.is_complex:
+        raise InputTypeError("x", "be real numbers", x.dtype)
+    rows: Tensor = x.to_dense().to(features.device, features.dtype)
+    check_entries("x", rows, rows.isfinite(), "be finite", "row", "Fill or drop those entries first.")
+    return rows
+
+
+def _read_edges(edge_index: Any, device: torch.device) -> Tensor:
+    """Edges as int64 `[2, E]`, from a tensor or an array."""
+    edges = edge_index if isinstance(edge_index, Tensor) else torch.as_tensor(np.asarray(edge_index))
+    if not edges.numel():
+        return torch.empty(2, 0, dtype=torch.int64, device=device)
+    if edges.dtype.is_floating_point or edges.dtype.is_complex or edges.dtype == torch.bool:
+        raise InputTypeError("edge_index", "be whole numbers [2, E]", edges.dtype, "Pass two rows of node ids.")
+    if edges.dim() != 2 or edges.shape[0] != 2:
+        raise InputError("edge_index", "have shape [2, E]", list(edges.shape), "Pass two rows of node ids.")
+    return edges.to(device, torch.int64)
+
+
+def _read_weights(edge_weight: Any, edges: Tensor, known: Tensor | None) -> Tensor | None:
+    """The weight of each new edge; None if neither the new edges nor the others have weights."""
+    if edge_weight is None:
+        if known is not None and edges.shape[1]:
+            rule = "contain one weight per edge, because the edges of the graph have weights"
+            raise InputError("edge_weight", rule, "None")
+        return None
+    weight = torch.as_tensor(edge_weight, device=edges.device)
+    if list(weight.shape) != [edges.shape[1]]:
+        raise InputError("edge_weight", f"have shape [{edges.shape[1]}], one weight per edge", list(weight.shape))
+    if weight.dtype.is_complex:
+        raise InputTypeError("edge_weight", "be real numbers", weight.dtype)
+    weight = weight.float()
+    check_weights(edges, weight)
+    return weight
+
+
+def _check_range(edges: Tensor, num_nodes: int, remedy: str) -> None:
+    outside = (edges < 0) | (edges >= num_nodes)
+    if bool(outside.any()):
+        raise InputError("edge_index", f"contain node ids from 0 to {num_nodes - 1}", int(edges[outside][0]), remedy)
+
+
+def _check_once(edges: Tensor, num_nodes: int) -> None:
+    """Raises an error if an edge is named twice in the same direction."""
+    ids, counts = torch.unique(edges[0] * num_nodes + edges[1], return_counts=True)
+    if bool((counts > 1).any()):
+        i, j = divmod(int(ids[counts > 1][0]), num_nodes)
+        raise InputError("edge_index", "name each edge once", but="({0}, {1}) is in it twice", nodes=[i, j])
+
+
+def _check_new(edges: Tensor, known: Tensor, num_nodes: int) -> None:
+    loops = edges[0] == edges[1]
+    if bool(loops.any()):
+        raise InputError("edge_index", "join different nodes", f"a self-loop at node {int(edges[0, loops][0])}")
+    _check_once(edges, num_nodes)
+    present = torch.isin(_keys(edges, num_nodes), _keys(known, num_nodes))
+    if bool(present.any()):
+        i, j = edges[:, present][:, 0].tolist()
+        clause, remedy = "the graph has one between the nodes {0} and {1}", "To change its weight, remove it first."
+        raise InputError("edge_index", "contain new edges", but=clause, remedy=remedy, nodes=[i, j])
+
+
+def _both_directions(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor | None]:
+    """Each edge once in either direction; the two directions may both be given if their weights are equal."""
+    keys = _keys(edges, num_nodes)
+    pair, place = torch.unique(keys, return_inverse=True)
+    first = torch.full_like(pair, edges.shape[1]).scatter_reduce_(
+        0, place, torch.arange(edges.shape[1], device=edges.device), "amin"
+    )
+    if weight is not None and not torch.equal(weight, weight[first][place]):
+        e = int((weight != weight[first][place]).nonzero()[0])
+        i, j = edges[:, e].tolist()
+        clause = "those of the edges ({0}, {1}) and ({1}, {0}) differ"
+        raise InputError("edge_weight", "be equal in both directions", but=clause, nodes=[i, j])
+    first = first.sort().values
+    edges = torch.cat([edges[:, first], edges[:, first].flip(0)], 1)
+    return edges, None if weight is None else weight[first].repeat(2)
+
+
+def _keys(edges: Tensor, num_nodes: int) -> Tensor:
+    """One number for each edge, the same in both directions, `[E]`."""
+    return edges.amin(0) * num_nodes + edges.amax(0)
+
+
+def appended_rows(x: Tensor, new: Tensor) -> Tensor:
+    """The rows of x, then the new ones; x is not changed.
+
+    Dense rows are kept in a buffer with room for more: copying all features would take longer than solving.
+    """
+    if x.layout != torch.strided:
+        return torch.cat([x.to_sparse_coo(), new.to_sparse_coo()]).coalesce()  # type: ignore[no-untyped-call]
+    room: _Room | None = getattr(x, "_lggd_room", None)
+    if room is None or room.used != len(x) or len(x) + len(new) > len(room.rows):
+        rows = x.new_empty(len(x) + len(new) + len(x) // 8 + 8, x.shape[1])
+        rows[: len(x)] = x
+        room = _Room(rows, len(x))
+    room.rows[len(x) : len(x) + len(new)] = new
+    room.used += len(new)
+    grown = room.rows[: room.used]
+    grown._lggd_room = room  # type: ignore[attr-defined]
+    return grown
+
+
+@dataclass(eq=False)
+class _Room:
+    """Rows of which the first `used` are in use; those are never written again."""
+
+    rows: Tensor
+    used: int

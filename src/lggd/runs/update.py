@@ -1,0 +1,169 @@
+"""New nodes, edges and labels of a saved model, from tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from lggd.data.graph_files import read_undirected_edges
+from lggd.data.nodes import ID_NAMES, read_node_file
+from lggd.data.table import find_column, read_table
+from lggd.errors import InputError
+from lggd.graph.graph import read_weight
+from lggd.runs.run_input import Columns
+from lggd.runs.saved_model import SavedModel
+from lggd.validation import listed
+
+# Weights of the same edge in two tables may differ by rounding.
+SAME_WEIGHT = 1e-5
+
+
+@dataclass(frozen=True)
+class Update:
+    """The numbers of new nodes, edges and labels, and of edges and labels in the tables that were known.
+
+    `changed` counts the predictions of known nodes that changed, `milliseconds` is the time to add and predict.
+    """
+
+    new_nodes: int
+    new_edges: int
+    new_labels: int
+    known_edges: int
+    known_labels: int
+    changed: int
+    milliseconds: float
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.new_nodes or self.new_edges or self.new_labels)
+
+
+def update(
+    saved: SavedModel, nodes: Path | None = None, edges: Path | None = None, labels: Path | None = None
+) -> tuple[Update, Tensor]:
+    """Adds the nodes, edges and labels of these tables to the model, in this order; returns the new probabilities.
+
+    Nothing is written: save the model afterwards.
+    """
+    before, spent = saved.probabilities().argmax(1), 0.0
+    new_nodes = new_edges = known_edges = new_labels = known_labels = 0
+    if nodes is not None or edges is not None:
+        _check_changeable(saved)
+        ids, x = ([], torch.empty(0, 0)) if nodes is None else _read_nodes(saved, nodes)
+        found = _NoEdges if edges is None else _read_edges(saved, edges, [*saved.ids, *ids])
+        new_nodes, new_edges, known_edges = len(ids), found.edge_index.shape[1] // 2, found.known
+        start = time.perf_counter()
+        if ids:
+            saved.model.add_nodes(x, found.edge_index, found.weight)
+        elif new_edges:
+            saved.model.add_edges(found.edge_index, found.weight)
+        spent = 1000 * (time.perf_counter() - start)
+        saved.ids = [*saved.ids, *ids]
+        saved.model.metadata_["ids"] = saved.ids
+    if labels is not None:
+        added, _ = saved.add_labels(labels)
+        new_labels, known_labels, spent = added.new, added.labels - added.new, spent + added.milliseconds
+    probabilities = saved.probabilities()
+    changed = int((probabilities.argmax(1)[: len(before)] != before).sum())
+    return Update(new_nodes, new_edges, new_labels, known_edges, known_labels, changed, spent), probabilities
+
+
+def _check_changeable(saved: SavedModel) -> None:
+    model = saved.model
+    if saved.of_samples:
+        remedy = "Predict new samples with KNNGraphClassifier.predict."
+        raise InputError("model", "have a graph of its own", "a classifier of samples", remedy)
+    if not getattr(model, "accepts_nodes", False):
+        remedy = "Fit again on the new graph, or use KernelRidge()."
+        raise InputError("model", "accept nodes and edges without training", type(model).__name__, remedy)
+
+
+@dataclass(frozen=True, eq=False)
+class _NewEdges:
+    """New edges in both directions, and the number of those in the table that were known."""
+
+    edge_index: Tensor
+    weight: Tensor | None
+    known: int
+
+
+_NoEdges = _NewEdges(torch.empty(2, 0, dtype=torch.int64), None, 0)
+
+
+def _columns(saved: SavedModel) -> Columns:
+    """How the tables of training were read; without a record, features are numbered."""
+    stored = saved.model.metadata_.get("columns")
+    if isinstance(stored, dict):
+        return Columns(**stored)
+    x = getattr(saved.model.data_, "x", None)
+    return Columns([] if x is None else [str(k) for k in range(x.shape[1])], [])
+
+
+def _read_nodes(saved: SavedModel, path: Path) -> tuple[list[str], Tensor]:
+    """The ids of new nodes, and their features as in training."""
+    columns = _columns(saved)
+    names = [name for name in read_table(path).names or () if name is not None]
+    id_name = _check_columns(path, names, columns)
+    others = [name for name in names if name != id_name and name not in columns.features]
+    table = read_node_file(path, id_column=id_name, ignore=others)
+    known = set(saved.ids)
+    repeated = [name for name in table.ids if name in known]
+    if repeated:
+        raise InputError(path, "contain new nodes", f"{listed(repeated)}, which the model has", "Remove these rows.")
+    order = [table.feature_names.index(name) for name in columns.features]
+    x = torch.from_numpy(table.x)[:, order]
+    if columns.mean is not None and columns.deviation is not None:
+        x = (x - torch.tensor(columns.mean)) / torch.tensor(columns.deviation)
+    return table.ids, x
+
+
+def _check_columns(path: Path, names: Sequence[str], columns: Columns) -> str:
+    """Returns the column of ids; raises an error that names all columns that are missing or unknown."""
+    free = [name for name in names if name not in columns.features and name not in columns.ignored]
+    place = find_column(free, ID_NAMES)
+    id_name = columns.id_column if columns.id_column in names else free[place or 0] if free else None
+    missing = [name for name in columns.features if name not in names]
+    unknown = [name for name in free if name != id_name]
+    clauses = [f"it lacks {listed(missing)}"] if missing else []
+    clauses += (
+        [f"it has {listed(unknown)}, which {'was' if len(unknown) == 1 else 'were'} not there"] if unknown else []
+    )
+    if clauses:
+        features = listed(columns.features) if columns.features else "none"
+        rule = f"have an id and the features of training ({features})"
+        raise InputError(path, rule, but=" and ".join(clauses), remedy="Rename, add or remove columns.")
+    if id_name is None:
+        raise InputError(path, "have a column of ids", listed(list(names)) or "none", "Add one called id.")
+    return id_name
+
+
+def _read_edges(saved: SavedModel, path: Path, ids: Sequence[str]) -> _NewEdges:
+    """The edges of a table between these nodes, without those that the model has."""
+    edges, weight = read_undirected_edges(path, ids)
+    data, count = saved.model.data_, len(ids)
+    known, known_weight, largest = data.edge_index, read_weight(data), _columns(saved).largest_weight
+    if weight is None and known_weight is not None:
+        remedy = "Add a third column, weight."
+        raise InputError(path, "have weights, because the edges of the model have weights", "none", remedy)
+    weight = None if weight is None or (known_weight is None and bool((weight == 1).all())) else weight / largest
+    if weight is not None and largest != 1 and float(weight.max()) > 1:
+        rule = f"have weights up to {largest:g}, the largest of training"
+        raise InputError(path, rule, f"{largest * float(weight.max()):g}", "Use smaller weights, or train again.")
+    keys, known_keys = edges[0] * count + edges[1], known[0] * count + known[1]
+    order = known_keys.argsort()
+    position = torch.searchsorted(known_keys[order], keys).clamp(max=max(len(order) - 1, 0))
+    present = torch.isin(keys, known_keys)
+    if weight is not None:
+        was = torch.ones(known.shape[1]) if known_weight is None else known_weight.float()
+        differ = present & ((was[order][position] - weight).abs() > SAME_WEIGHT) if len(order) else present
+        if bool(differ.any()):
+            e = int(differ.nonzero()[0])
+            i, j = (ids[k] for k in edges[:, e].tolist())
+            remedy = "Remove the row, or train again."
+            raise InputError(path, f"give the edge between {i!r} and {j!r} its known weight", "another", remedy)
+    return _NewEdges(edges[:, ~present], None if weight is None else weight[~present], int(present.sum()) // 2)

@@ -1,0 +1,264 @@
+"""Nodes and edges that arrive at a fitted model: the answer is that of a model restored on the new graph."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import pad
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
+import lggd
+from lggd.closed_form import (
+    EdgeAgreement,
+    FilterKernel,
+    Gaussian,
+    HighPass,
+    Hops,
+    KernelRidge,
+    Linear,
+    arrival,
+    kernel_ridge,
+)
+from lggd.closed_form.edge_agreement import FEATURE_BOUNDS, LEAST_AGREEMENT
+from lggd.closed_form.systems import InducedSystem
+from lggd.diffusion import PPR, Heat
+
+# Every kind of filter, alone and mixed.
+FILTERS = ((Hops(0),), (Hops(1, False),), (Hops(2), PPR(0.1)), (HighPass(), Hops(3, False)), (PPR(0.05),), (Heat(2.0),))
+KERNELS = tuple(FilterKernel(filters, kernel) for filters in FILTERS for kernel in (Linear(), Gaussian(0.5)))
+TOPOLOGY = (FilterKernel((PPR(0.1),), Linear()), FilterKernel((Hops(4),), Linear()))
+
+
+def random_graph(seed: int, features: int | None = 5, nodes: int = 20, weighted: bool = False) -> Data:
+    """A random graph with two labels for each of three classes; some nodes may be isolated."""
+    generator = torch.Generator().manual_seed(seed)
+    pairs = torch.randint(nodes, (2, 2 * nodes), generator=generator)
+    edges = to_undirected(pairs[:, pairs[0] != pairs[1]], num_nodes=nodes)
+    y = torch.full((nodes,), -1)
+    y[torch.randperm(nodes, generator=generator)[:6]] = torch.arange(6) % 3
+    data = Data(edge_index=edges, y=y, num_nodes=nodes)
+    if features is not None:
+        data.x = torch.randn(nodes, features, generator=generator) + 0.5
+    if weighted:
+        weight = torch.rand(nodes, nodes, generator=generator) + 0.1
+        data.edge_weight = (weight + weight.t())[edges[0], edges[1]]
+    return data
+
+
+def fitted(data: Data, **changes) -> KernelRidge:
+    options = {"kernels": KERNELS, "topology": TOPOLOGY} | changes
+    return KernelRidge(**options).fit(data)
+
+
+def restored(model: KernelRidge, data: Data | None = None, state=None) -> KernelRidge:
+    """A fresh model with the same settings, which filters and solves everything."""
+    fresh = copy.copy(model)
+    fresh._start(model.data_ if data is None else data, model.num_classes_)
+    fresh.labels_ = (
+        model.labels_ if data is None else pad(model.labels_, (0, data.num_nodes - len(model.labels_)), value=-1)
+    )
+    fresh._restore(fresh.data_, model._state() if state is None else state)
+    return fresh
+
+
+def assert_same(model: KernelRidge, fresh: KernelRidge, tolerance: float = 1e-4) -> None:
+    torch.testing.assert_close(model.predict_proba(), fresh.predict_proba(), rtol=0, atol=tolerance)
+    torch.testing.assert_close(model.left_out_proba(), fresh.left_out_proba(), rtol=0, atol=tolerance)
+
+
+def new_edges(model: KernelRidge, generator: torch.Generator, count: int, new: int = 0):
+    """Edges that the model lacks, some to new nodes, and their weights if the graph has any."""
+    nodes = model.data_.num_nodes + new
+    present = torch.eye(nodes, dtype=torch.bool)
+    present[model.data_.edge_index[0], model.data_.edge_index[1]] = True
+    free = (~present).triu().nonzero()
+    if new:
+        free = free[free[:, 1] >= nodes - new]
+    edges = free[torch.randperm(len(free), generator=generator)[:count]].t()
+    weighted = getattr(model.data_, "edge_weight", None) is not None
+    return edges, torch.rand(edges.shape[1], generator=generator) + 0.1 if weighted else None
+
+
+def some_change(model: KernelRidge, kind: str, generator: torch.Generator, count: int) -> None:
+    if kind == "nodes":
+        features = getattr(model.data_, "x", None)
+        x = None if features is None else torch.randn(2, features.shape[1], generator=generator) + 0.5
+        model.add_nodes(x, *new_edges(model, generator, count, new=2))
+    elif kind == "edges":
+        model.add_edges(*new_edges(model, generator, count))
+    else:
+        known = model.data_.edge_index
+        known = known[:, known[0] < known[1]]
+        model.remove_edges(known[:, torch.randperm(known.shape[1], generator=generator)[:count]])
+
+
+@pytest.fixture(params=["updated", "filtered again"], autouse=True)
+def way(request, monkeypatch):
+    """Small graphs are filtered again: allow updates of any size, or none."""
+    monkeypatch.setattr(arrival, "NODES_PER_COLUMN", 1e-3 if request.param == "updated" else 10**6)
+
+
+@pytest.fixture(autouse=True)
+def every_kernel(monkeypatch):
+    """All kernels on all graphs are members, instead of the best."""
+    monkeypatch.setattr(kernel_ridge, "_best", lambda losses, *_, **__: tuple(losses))
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    kinds=st.lists(st.sampled_from(["nodes", "edges", "removal"]), min_size=1, max_size=4),
+    count=st.integers(1, 5),
+    features=st.sampled_from([None, 1, 5]),
+    weighted=st.booleans(),
+)
+def test_any_changes_equal_a_fresh_model_on_the_new_graph(seed, kinds, count, features, weighted):
+    model = fitted(random_graph(seed, features, weighted=weighted))
+    generator = torch.Generator().manual_seed(seed)
+    for kind in kinds:
+        some_change(model, kind, generator, count)
+    assert_same(model, restored(model))
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10**6), features=st.sampled_from([None, 4]))
+def test_settings_from_before_the_arrival_give_the_same_on_the_new_graph(seed, features):
+    model = fitted(random_graph(seed, features), agreement=None)
+    state, labels = model._state(), model.labels_
+    before = copy.copy(model)
+    some_change(model, "nodes", torch.Generator().manual_seed(seed), 5)
+    state["axes.topology"] = pad(state["axes.topology"], (0, 0, 0, 2))
+    assert_same(model, restored(before, model.data_, state))
+    assert torch.equal(model.labels_[:-2], labels)
+    assert (model.labels_[-2:] == -1).all()
+
+
+def test_a_removed_edge_that_returns_changes_nothing():
+    model = fitted(random_graph(3), agreement=None)
+    before, edges = model.predict_proba(), model.data_.edge_index[:, :3]
+    edges = edges.sort(0).values.unique(dim=1)
+    model.remove_edges(edges)
+    assert (model.predict_proba() - before).abs().max() > 1e-4
+    model.add_edges(edges.flip(0))
+    torch.testing.assert_close(model.predict_proba(), before, rtol=0, atol=1e-5)
+
+
+def test_the_data_of_the_caller_stay_and_the_model_grows():
+    data = random_graph(1, weighted=True)
+    tensors = {name: data[name].clone() for name in ("x", "edge_index", "edge_weight", "y")}
+    model = fitted(data)
+    held = model.data_
+    for _ in range(3):
+        some_change(model, "nodes", torch.Generator().manual_seed(0), 3)
+    assert all(torch.equal(data[name], value) for name, value in tensors.items())
+    assert torch.equal(held.x, tensors["x"])
+    assert model.data_.num_nodes == 26
+    assert model.predict_proba().shape == (26, 3)
+    torch.testing.assert_close(model.predict_proba(model.data_), model.predict_proba())
+
+
+def test_copies_of_a_model_grow_apart():
+    model = fitted(random_graph(1))
+    some_change(model, "nodes", torch.Generator().manual_seed(0), 3)
+    other = copy.copy(model)
+    some_change(model, "nodes", torch.Generator().manual_seed(1), 3)
+    kept = model.data_.x.clone()
+    some_change(other, "nodes", torch.Generator().manual_seed(2), 3)
+    assert torch.equal(model.data_.x, kept)
+    assert not torch.equal(model.data_.x, other.data_.x)
+    assert_same(other, restored(other))
+
+
+def test_new_edges_weigh_by_the_rule_of_the_others():
+    model = fitted(random_graph(5, weighted=True), agreement=EdgeAgreement(1))
+    before, mean = copy.copy(model), model._inputs.mean_cosine
+    known = model.predict_proba()
+    x = torch.randn(1, 5, generator=torch.Generator().manual_seed(0)) + 0.5
+    edges, weight = torch.tensor([[20, 20, 3], [1, 2, 20]]), torch.tensor([0.5, 1.0, 2.0])
+    model.add_nodes(x, edges, weight)
+    pairs = model.data_.edge_index[:, -6:]
+    unit = torch.nn.functional.normalize(model._inputs._x)
+    alike = ((unit[pairs[0]] * unit[pairs[1]]).sum(1) / mean).clamp(*FEATURE_BOUNDS) * weight.repeat(2)
+    torch.testing.assert_close(model._edge_weights["agreement 0"][-6:], alike)
+    # The first solution of the definition, by a model in which all new edges weigh by features.
+    state = model._state() | {"edge_weight.agreement 1": torch.cat([before._edge_weights["agreement 1"], alike])}
+    first = restored(before, model.data_, state).predict_proba()
+    p = torch.cat([known, first[20:]])
+    expected = alike * (p[pairs[0]] * p[pairs[1]]).sum(1).clamp(min=LEAST_AGREEMENT)
+    torch.testing.assert_close(model._edge_weights["agreement 1"][-6:], expected, rtol=1e-3, atol=1e-5)
+    for name, kept in before._edge_weights.items():
+        assert torch.equal(model._edge_weights[name][:-6], kept)
+
+
+def test_labels_and_changes_in_turn_and_settings_chosen_again():
+    model = fitted(random_graph(2))
+    generator = torch.Generator().manual_seed(0)
+    for step in range(3):
+        some_change(model, "nodes", generator, 4)
+        model.add_labels([model.data_.num_nodes - 1], [step % 3])
+        some_change(model, "removal", generator, 1)
+    assert int((model.labels_ >= 0).sum()) == 9
+    assert_same(model, restored(model))
+
+
+@pytest.mark.parametrize("labels_only", [True, False])
+def test_inducing_points_stay(monkeypatch, labels_only, tmp_path):
+    monkeypatch.setattr(kernel_ridge, "MOST_EXACT_LABELS" if labels_only else "MOST_EXACT_NODES", 2)
+    model = fitted(random_graph(4), inducing=8)
+    assert isinstance(model._system, InducedSystem)
+    inducing = model._inducing_nodes
+    some_change(model, "nodes", torch.Generator().manual_seed(0), 5)
+    assert torch.equal(model._inducing_nodes, inducing)
+    model.save(tmp_path / "model")
+    assert_same(model, lggd.load_model(tmp_path / "model"), 5e-4)
+
+
+def test_a_change_of_a_loaded_model_equals_that_of_the_saved_one(tmp_path):
+    model = fitted(random_graph(6))
+    model.save(tmp_path / "model")
+    loaded = lggd.load_model(tmp_path / "model")
+    for each in (model, loaded):
+        some_change(each, "nodes", torch.Generator().manual_seed(0), 4)
+    torch.testing.assert_close(model.predict_proba(), loaded.predict_proba(), rtol=0, atol=1e-5)
+    loaded.save(tmp_path / "model")
+    assert_same(model, lggd.load_model(tmp_path / "model"))
+
+
+def test_sparse_features_and_isolated_nodes():
+    data = random_graph(7)
+    dense, sparse = fitted(data), copy.copy(data)
+    sparse.x = data.x.to_sparse()
+    sparse = fitted(sparse)
+    for model in (dense, sparse):
+        model.add_nodes(torch.ones(1, 5), torch.empty(2, 0, dtype=torch.int64))
+    assert sparse.data_.x.is_sparse
+    torch.testing.assert_close(dense.predict_proba(), sparse.predict_proba(), rtol=0, atol=1e-4)
+    assert_same(sparse, restored(sparse))
+
+
+@pytest.mark.parametrize("bug", ["_residual", "_scale", "_corrected", "_differences"])
+def test_planted_bugs_are_found(monkeypatch, bug):
+    monkeypatch.setattr(arrival, "NODES_PER_COLUMN", 1e-3)
+    right = getattr(arrival.MatrixChange, bug)
+    monkeypatch.setattr(arrival.MatrixChange, bug, lambda *arguments: 1.1 * right(*arguments))
+    model = fitted(random_graph(8))
+    some_change(model, "nodes", torch.Generator().manual_seed(0), 5)
+    with pytest.raises(AssertionError):
+        assert_same(model, restored(model))
+
+
+def test_blocks_are_filtered_again_after_many_updates(monkeypatch):
+    monkeypatch.setattr(arrival, "NODES_PER_COLUMN", 1e-3)
+    monkeypatch.setattr(arrival, "MOST_UPDATES", 3)
+    model = fitted(random_graph(9))
+    counts = []
+    for _ in range(4):
+        some_change(model, "nodes", torch.Generator().manual_seed(0), 3)
+        counts.append(model._graphs["x"].updated)
+    assert counts == [1, 2, 0, 1]
+    assert_same(model, restored(model))
