@@ -224,7 +224,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.model_.add_labels(samples, codes)
         except LabelConflictError as error:
             new, known = self.classes_[[error.label, error.known]].tolist()
-            raise error.replace(but=f"sample {error.node} would be both {new!r} and {known!r}") from error
+            clause = f"sample {error.node} would be both {new!r} and {known!r}"
+            raise error.replace(but=clause, remedy="Leave it out, or fit again.") from error
         self._update_transduction()
         return self
 

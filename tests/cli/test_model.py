@@ -167,6 +167,25 @@ def test_wrong_labels_are_refused_and_change_nothing(people: Path, tmp_path: Pat
     assert files_of(people) == before
 
 
+def test_wrong_labels_are_corrected_on_request(people: Path, tmp_path: Path) -> None:
+    (tmp_path / "first.csv").write_text("cy,left\n", encoding="utf-8")
+    answer("add-labels", people, tmp_path / "first.csv")
+    (tmp_path / "labels.csv").write_text("cy,right\ndee,right\nÅse,left\n", encoding="utf-8")
+    assert "use --correct" in refused("add-labels", people, tmp_path / "labels.csv")
+    found = answer("add-labels", people, tmp_path / "labels.csv", "--correct")
+    assert (found["labels"], found["new"], found["corrected"], found["labelled"]) == (3, 1, 1, 4)
+    saved = lggd.load_model(people / "model")
+    assert [(entry["nodes"], entry.get("change")) for entry in saved.additions_] == [
+        ([2], None),
+        ([3], None),
+        ([2], "changed"),
+    ]
+    assert int(saved.labels_[2]) == 1
+    (tmp_path / "again.csv").write_text("cy,left\neva,right\n", encoding="utf-8")
+    shown = command("add-labels", people, tmp_path / "again.csv", "--correct")
+    assert "1 new, 1 corrected; 5 in total" in shown.stdout
+
+
 @pytest.mark.parametrize("method", ["gcn", "gdc-heat"])
 def test_a_model_that_cannot_add_labels_names_the_remedy(tmp_path: Path, method: str) -> None:
     model = build_model(method, epochs=2).fit(lggd.load("karate"))

@@ -75,11 +75,14 @@ def test_few_labels_are_all_compared_and_many_at_random():
     assert len(compared_nodes(many, 4, most=10)) == 10
 
 
-@pytest.fixture
-def kernel():
-    data = blocks()
+def build_kernel(data):
     graph = Propagation(data.x, data.edge_index, None, [Hops(0), Hops(2)])
     return MixtureKernel({"x": graph}, [Member("x", FilterKernel((Hops(0), Hops(2)), Gaussian(0.5)))])
+
+
+@pytest.fixture
+def kernel():
+    return build_kernel(blocks())
 
 
 def losses_at(kernel, nodes, classes, ridges):
@@ -90,15 +93,17 @@ def losses_at(kernel, nodes, classes, ridges):
         yield min(brute_force(left_out, classes)), ridge
 
 
-def test_the_ridge_is_the_one_with_the_lowest_loss(kernel):
-    data = blocks()
-    nodes = data.train_mask.nonzero().squeeze(1)
+@pytest.mark.parametrize("noise", [0.5, 2.0])
+def test_the_ridge_is_the_one_with_the_lowest_loss(noise):
+    data = blocks(noise=noise, labelled=8)
+    kernel, nodes = build_kernel(data), data.train_mask.nonzero().squeeze(1)
     system = ExactSystem(kernel)
     system.set_nodes(nodes)
     loss, ridge, temperature = choose_ridge(system, data.y[nodes], 3)
     expected = min(losses_at(kernel, nodes, data.y[nodes], RIDGES))
     assert loss == pytest.approx(expected[0], rel=1e-4)
     assert ridge == expected[1]
+    assert ridge > RIDGES[0]  # or else the first would do
     assert temperature in INVERSE_TEMPERATURES
 
 

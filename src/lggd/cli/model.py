@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from rich.table import Table
-from typer import Argument
+from typer import Argument, Option
 
 from lggd.cli.options import command, file
 from lggd.cli.terminal import Terminal, summary, table
@@ -69,6 +69,7 @@ def add_labels_command(
     terminal: Terminal,
     model: ModelFolder,
     labels: Path = Argument(..., metavar="LABELS", help="Table of ids and labels: .csv, .tsv or .parquet."),
+    correct: bool = Option(False, "--correct", help="Replace known labels that differ."),
     out: Path | None = file(None, NEW, show_default=f"{PREDICTIONS} next to the model"),
 ) -> None:
     """Add labels to a saved model and predict again, without training.
@@ -85,6 +86,10 @@ def add_labels_command(
         id,label
         17,3
         42,8
+
+    Example: labels that were wrong, too:
+
+        lggd add-labels out/digits labels.csv --correct
     """
     with terminal.working("Loading lggd"):
         from lggd.data.table import check_table_writable
@@ -96,8 +101,8 @@ def add_labels_command(
     within = saved.folder if saved.folder.name not in ("", "..") else saved.folder.resolve()
     written = check_table_writable(within.parent / PREDICTIONS if out is None else out)
     with terminal.working(f"Adding {labels}"):
-        added, probabilities = saved.add_labels(labels)
-        if added.new:
+        added, probabilities = saved.add_labels(labels, correct)
+        if added.new or added.corrected:
             saved.save()
         # Written last, because lggd predict can write it again at any time.
         saved.write(written, probabilities)
@@ -125,11 +130,13 @@ def _predictions(facts: dict[str, Any]) -> Iterator[Table | str]:
 
 
 def _added(facts: dict[str, Any]) -> Iterator[Table | str]:
-    known = "" if facts["new"] == facts["labels"] else f" of {facts['labels']:,}; the others were known"
+    used = facts["new"] + facts["corrected"]
+    known = "" if used == facts["labels"] else f" of {facts['labels']:,}; the others were known"
+    corrected = f", {facts['corrected']:,} corrected" if facts["corrected"] else ""
     yield summary(
-        labels=f"{facts['new']:,} new{known}; {facts['labelled']:,} in total",
+        labels=f"{facts['new']:,} new{corrected}{known}; {facts['labelled']:,} in total",
         changed=f"{facts['changed']:,} of {facts['nodes']:,} predictions",
         milliseconds=f"{facts['milliseconds']:.3g} to add and predict",
         history=f"{counted(facts['additions'], 'addition')} so far",
     )
-    yield f"Wrote {facts['out']}" + (f" and {facts['model']}" if facts["new"] else "")
+    yield f"Wrote {facts['out']}" + (f" and {facts['model']}" if used else "")

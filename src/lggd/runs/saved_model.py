@@ -20,10 +20,11 @@ from lggd.models import load_model
 
 @dataclass(frozen=True)
 class AddedLabels:
-    """The numbers of labels in a file, of new ones and of changed predictions, and the time to add and predict."""
+    """The numbers of labels in a file, of new and corrected ones and of changed predictions; the time it took."""
 
     labels: int
     new: int
+    corrected: int
     changed: int
     milliseconds: float
 
@@ -76,24 +77,34 @@ class SavedModel:
         classes = {k: [self.classes[c] for c in best.indices[k].tolist()] for k in order}
         return [{"node": self.ids[k], "classes": classes[k], "probabilities": best.values[k].tolist()} for k in order]
 
-    def add_labels(self, path: str | Path) -> tuple[AddedLabels, Tensor]:
-        """Adds the labels of a table of ids and classes; returns their effect and the new probabilities."""
+    def add_labels(self, path: str | Path, correct: bool = False) -> tuple[AddedLabels, Tensor]:
+        """Adds the labels of a table of ids and classes; returns their effect and the new probabilities.
+
+        Labels that differ from known ones are an error, or with `correct` replace them.
+        """
         nodes, labels = map(torch.from_numpy, read_label_file(path, self.ids, self.classes))
+        known = self.model.labels_[nodes]
+        new, wrong = known < 0, (known >= 0) & (known != labels)
+        if not correct:
+            self._check_agreement(path, nodes, labels)
+        before = self.probabilities().argmax(1)
+        start = time.perf_counter()
+        if bool(new.any()):
+            self.model.add_labels(nodes[new], labels[new])
+        if bool(wrong.any()):
+            self.model.change_labels(nodes[wrong], labels[wrong])
+        probabilities = self.probabilities()
+        milliseconds = 1000 * (time.perf_counter() - start)
+        changed = int((probabilities.argmax(1) != before).sum())
+        return AddedLabels(len(nodes), int(new.sum()), int(wrong.sum()), changed, milliseconds), probabilities
+
+    def _check_agreement(self, path: str | Path, nodes: Tensor, labels: Tensor) -> None:
         try:
             merge_labels(self.model.labels_, nodes, labels, self.model.num_classes_)
         except LabelConflictError as error:
             node, known, label = self.ids[error.node], self.classes[error.known], self.classes[error.label]
             rule = f"give the node {node!r} its known label {known!r}"
-            raise InputError(path, rule, repr(label), "Remove it, or train again.") from error
-        before = self.probabilities().argmax(1)
-        start = time.perf_counter()
-        new = self.model.labels_[nodes] < 0
-        if bool(new.any()):
-            self.model.add_labels(nodes[new], labels[new])
-        probabilities = self.probabilities()
-        milliseconds = 1000 * (time.perf_counter() - start)
-        changed = int((probabilities.argmax(1) != before).sum())
-        return AddedLabels(len(nodes), int(new.sum()), changed, milliseconds), probabilities
+            raise InputError(path, rule, repr(label), "Remove it, or use --correct to replace known labels.") from error
 
     def save(self) -> None:
         self.model.save(self.folder)
