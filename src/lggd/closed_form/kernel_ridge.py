@@ -286,12 +286,11 @@ class KernelRidge(RidgeUncertainty):
 
         The model itself keeps its labels.
         """
-        nodes, settings = self._system.nodes, (self.ridge_, self.temperature_)
-        first = probabilities(self._system, labels, self.num_classes_, *settings)
-        self._system.set_nodes(nodes)
+        settings = self.ridge_, self.temperature_
+        first = probabilities(self._system.fork(), labels, self.num_classes_, *settings)
         if not self.pseudo_fraction_:
             return first
-        return self_trained(self._pseudo_system, labels, first, self.pseudo_fraction_, *settings)
+        return self_trained(self._pseudo_system.fork(), labels, first, self.pseudo_fraction_, *settings)
 
     def _check_data(self, data: Any) -> None:
         if data is not self.data_ and not same_inputs(data, self.data_):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -41,6 +43,10 @@ class RidgeSystem(ABC):
     @abstractmethod
     def set_nodes(self, nodes: Tensor) -> None:
         """Changes the labelled nodes, reusing what was computed for those that stay."""
+
+    def fork(self) -> Self:
+        """A system with the same kernel and labelled nodes, which can be changed on its own."""
+        return copy.copy(self)
 
     @abstractmethod
     def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
@@ -128,6 +134,11 @@ class InducedSystem(RidgeSystem):
                 rows = self.features[changed]
                 self._normal.add_((rows.t() @ rows).double(), alpha=sign)
         self.nodes, self._labelled = nodes, self.features[nodes]
+
+    def fork(self) -> Self:
+        fork = copy.copy(self)
+        fork._normal = None if self._normal is None else self._normal.clone()  # changed in place
+        return fork
 
     @property
     def _in_dual(self) -> bool:
