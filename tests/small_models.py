@@ -69,6 +69,8 @@ MODELS: dict[str, Callable[[Any], NodeClassifier]] = {
     "LGGD": lambda seed: distances(seed=seed),
     "LGGD, one model for all times": lambda seed: distances(per_time=False, cross_fit=2, seed=seed),
     "KernelRidge": lambda seed: KernelRidge(seed=seed),
+    "LGGD, solved": lambda seed: LGGD.solved(times=TIMES, seed=seed),
+    "LGGDPlus, solved": lambda seed: LGGDPlus.solved(readout=BackboneReadout(members=2, optimization=FEW), seed=seed),
     "LGGDClassifier": lambda seed: classifier(distances(seed=seed), seed=seed),
     "LGGDClassifier on GGD": lambda seed: classifier(GGD(TIMES, seed=seed), seed=seed),
     "LGGDClassifier on an ensemble": lambda seed: classifier(Ensemble(distances(), 2, seed=seed), seed=seed),
@@ -91,7 +93,7 @@ MODELS: dict[str, Callable[[Any], NodeClassifier]] = {
 
 
 # Models whose predictions depend, by rounding, on the order in which labels came.
-ROUNDED = ["KernelRidge"]
+ROUNDED = ["KernelRidge", "LGGD, solved", "LGGDPlus, solved"]
 
 
 def stop_at(stage: str, epoch: int, time: int = 1) -> Callable[[Progress], None]:

@@ -22,15 +22,15 @@ DEFAULT_PARENT = Path("out")
 LARGE_MEMORY = 2**28
 # The models of lggd.runs.methods. Repeated here because that module imports torch; a test compares them.
 METHODS = (
-    "lggd", "ggd", "lggd-plus", "gcn", "gat", "chebnet", "jknet", "mixup", "dropedge", "gaug-m", "gaug-o", "gdc-ppr",
-    "gdc-heat", "gpr-gnn", "goal", "graphmix", "mlp", "sgc", "appnp", "label-propagation", "correct-and-smooth",
-    "scikit-network", "gcn-plus",
+    "lggd", "ggd", "lggd-plus", "lggd-solved", "lggd-plus-solved", "kernel-ridge", "gcn", "gat", "chebnet", "jknet",
+    "mixup", "dropedge", "gaug-m", "gaug-o", "gdc-ppr", "gdc-heat", "gpr-gnn", "goal", "graphmix", "mlp", "sgc",
+    "appnp", "label-propagation", "correct-and-smooth", "scikit-network", "gcn-plus",
 )  # fmt: skip
 
 
 BackboneName = Literal["gcn", "gat", "chebnet", "jknet", "none"]
 MODELS = (
-    f"Model to train: {', '.join(METHODS)}. The first three, label-propagation, correct-and-smooth and scikit-network "
+    f"Model to train: {', '.join(METHODS)}. The first six, label-propagation, correct-and-smooth and scikit-network "
     "can add labels later without training."
 )
 BACKBONES = "Network of the model; none predicts the nearest class by distance."

@@ -26,6 +26,7 @@ from lggd.baselines import (
     MLPClassifier,
     ScikitNetwork,
 )
+from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
 from lggd.features import GGD, LGGD
@@ -65,6 +66,9 @@ METHODS: Mapping[str, ModelFactory] = {
     "lggd": ModelFactory("LGGD", LGGDClassifier),
     "ggd": ModelFactory("GGD", lambda: LGGDClassifier(GGD()), needs_features=False),
     "lggd-plus": ModelFactory("LGGD+", LGGDPlus, network=lambda model: model.readout.readouts[0]),
+    "lggd-solved": _without_training("LGGD solved", lambda: LGGDClassifier(LGGD.solved(), backbone=None)),
+    "lggd-plus-solved": ModelFactory("LGGD+ solved", LGGDPlus.solved, network=lambda model: model.readout.readouts[0]),
+    "kernel-ridge": _without_training("Kernel ridge", KernelRidge),
     "gcn": ModelFactory("GCN", lambda: LGGDClassifier(None, GCN()), has_backbone=False),
     "gat": ModelFactory("GAT", lambda: LGGDClassifier(None, GAT()), has_backbone=False),
     "chebnet": ModelFactory("ChebNet", lambda: LGGDClassifier(None, ChebNet()), has_backbone=False),

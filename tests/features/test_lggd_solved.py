@@ -1,0 +1,98 @@
+"""LGGD in closed form: φ₀ = −log p by kernel ridge regression, solved again for new labels."""
+
+import math
+
+import pytest
+import torch
+
+from lggd import LGGD, KernelRidge, LearnedPotential, load_model
+from lggd.errors import InputError
+from small_data import blocks, changed, splits
+
+TIMES = (0.5, 1.0)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return blocks()
+
+
+@pytest.fixture
+def model(data):
+    return LGGD.solved(times=TIMES).fit(data)
+
+
+def test_nothing_is_trained(model):
+    assert model.history_ == {}
+    assert model._held_out == 0
+
+
+def test_distances_start_at_minus_log_p(data):
+    model = LGGD.solved(times=(1e-6,)).fit(data)
+    free = model.labels_ < 0
+    expected = -KernelRidge(seed=0).fit(data).predict_proba().log()
+    assert torch.allclose(model.distances(data)[free, 0], expected[free], atol=1e-3)
+
+
+def test_labelled_nodes_are_at_distance_zero_of_their_class(model, data):
+    nodes = (model.labels_ >= 0).nonzero().squeeze(1)
+    assert (model.distances(data)[nodes, :, model.labels_[nodes]] == 0).all()
+
+
+def test_the_time_is_one_of_the_given_ones_or_zero(model):
+    assert model.time_ in (0.0, *TIMES)
+
+
+@pytest.mark.parametrize("time", [0.0, *TIMES])
+def test_predictions_are_those_of_the_chosen_time(model, data, time):
+    model.time_ = time
+    expected = model.initial_.predict_proba()
+    if time:
+        expected = torch.softmax(-model.distances(data)[:, TIMES.index(time)], 1)
+    assert torch.equal(model.predict_proba(), expected)
+
+
+def test_new_labels_change_the_start(model, data):
+    before = model.distances(data)
+    nodes = (model.labels_ < 0).nonzero().squeeze(1)[:3]
+    model.add_labels(nodes, data.y[nodes])
+    others = (model.labels_ < 0).nonzero().squeeze(1)
+    assert not torch.equal(model.distances(data)[others], before[others])
+    assert torch.equal(model.initial_.labels_, model.labels_)
+
+
+def test_new_labels_equal_a_fit_with_the_same_settings(data):
+    nodes = torch.tensor([k for k in range(data.num_nodes) if not data.train_mask[k]][:3])
+    told = LGGD.solved(times=TIMES, initial=KernelRidge(growth=math.inf)).fit(data).add_labels(nodes, data.y[nodes])
+    assert told.initial_.predict_proba().isfinite().all()
+    again = KernelRidge(growth=math.inf).fit(data).add_labels(nodes, data.y[nodes])
+    assert torch.equal(told.initial_.predict_proba(), again.predict_proba())
+
+
+def test_hidden_labels_are_unreachable(data):
+    other = changed(data, y=torch.where(data.test_mask, (data.y + 1) % 3, data.y))
+    one, two = (LGGD.solved(times=TIMES).fit(each).predict_proba() for each in (data, other))
+    assert torch.equal(one, two)
+
+
+def test_saved_and_loaded(model, data, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert loaded.time_ == model.time_
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+    assert torch.equal(loaded.distances(data), model.distances(data))
+
+
+def test_coefficients_must_be_fixed():
+    with pytest.raises(InputError, match="`potential` must be fixed"):
+        LGGD.solved(potential=LearnedPotential()).check_settings()
+
+
+def test_without_node_features(data):
+    model = LGGD.solved(times=TIMES).fit(changed(data, x=None))
+    assert model.predict_proba().isfinite().all()
+
+
+def test_every_split():
+    for each in splits(3):
+        assert LGGD.solved(times=TIMES).fit(each).score(each) > 0.4
