@@ -262,3 +262,14 @@ def test_blocks_are_filtered_again_after_many_updates(monkeypatch):
         counts.append(model._graphs["x"].updated)
     assert counts == [1, 2, 0, 1]
     assert_same(model, restored(model))
+
+
+def test_nothing_of_earlier_graphs_is_kept(monkeypatch):
+    monkeypatch.setattr(kernel_ridge, "_best", lambda losses, *_, **__: (next(m for m in losses if m.graph != "x"),))
+    model = fitted(random_graph(10))
+    for _ in range(3):
+        some_change(model, "nodes", torch.Generator().manual_seed(0), 3)
+    assert set(model._graphs) == {"x", "topology"}
+    assert all(getattr(graph, "_before", None) is None for graph in model._graphs.values())
+    assert len(model._graphs["x"].x) == 26
+    assert_same(model, restored(model))

@@ -34,6 +34,8 @@ from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
 
 # An update of more columns than this takes as long as filtering again: at most one column for so many nodes.
 NODES_PER_COLUMN = 8
+# Numbers in a vector register of a CPU.
+REGISTER = 8
 # Errors of updates add up: each is smaller than that of a block, and blocks are filtered again after so many updates.
 UPDATE_TOLERANCE, MOST_UPDATES = TOLERANCE / 10, 100
 
@@ -212,7 +214,10 @@ class MatrixChange:
             columns = {filter: self._corrected(filter, draft) for filter in filters}
         else:
             series = [filter.chebyshev_coefficients(UPDATE_TOLERANCE) for filter in filters]
-            columns = dict(zip(filters, chebyshev_sums(self.matrix, self.columns, series), strict=True))
+            count = self.columns.shape[1]
+            # Products of whole vector registers are faster.
+            sums = chebyshev_sums(self.matrix, pad(self.columns, (0, -count % REGISTER)), series)
+            columns = {filter: total[:, :count] for filter, total in zip(filters, sums, strict=True)}
         return {filter: self._update(filter, left) for filter, left in columns.items()}
 
     def _corrected(self, filter: PPR, draft: UpdatedPropagation) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lggd.closed_form.arrival import Before, UpdatedPropagation
 from lggd.closed_form.edge_agreement import class_agreement
-from lggd.closed_form.filters import Filter
+from lggd.closed_form.filters import Filter, Propagation
 from lggd.closed_form.kernels import MixtureKernel
 from lggd.closed_form.ridge import class_targets, ridge_coefficients
 from lggd.closed_form.systems import ExactSystem
@@ -25,21 +25,25 @@ from lggd.graph.sparse import SparsePattern
 if TYPE_CHECKING:
     from lggd.closed_form.kernel_ridge import KernelRidge
 
-BY_FEATURES, BY_CLASSES = "agreement 0", "agreement "
+BY_FEATURES = "agreement 0"
 
 
 def update_graphs(before: KernelRidge, after: KernelRidge, change: GraphChange) -> None:
     """Sets the graphs and edge weights of `after`, whose inputs are already those after the change."""
     update = GraphUpdate(before, after, change)
     new = change.new_edges
-    after._edge_weights, by_classes = {}, [name for name in before._edge_weights if name != BY_FEATURES]
+    by_classes = [name for name in before._edge_weights if name != BY_FEATURES]
     if before._edge_weights and new.shape[1]:
         alike = after._inputs.new_feature_agreement(new.shape[1])
     else:
         alike = torch.empty(0, device=new.device)
     after._edge_weights = {name: change.carry(weight, alike) for name, weight in before._edge_weights.items()}
-    drafts = {name: update.graph(name) for name in before._graphs}
+    used = {member.graph for member in before.members_}
+    drafts = {name: update.graph(name) for name in before._graphs if name in used}
     after._graphs = dict(drafts)
+    if "x" not in used:
+        x = after._inputs.changed_graph(before._graphs["x"], change, topology=False)
+        after._graphs["x"] = Propagation(x, after._inputs.edge_index, after._inputs.edge_weight, ())
     if by_classes and new.shape[1]:
         probabilities = update.probabilities()
         weight = alike * class_agreement(probabilities, new)

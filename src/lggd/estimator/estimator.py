@@ -242,19 +242,36 @@ class NodeClassifier(ABC):
         Returns
         -------
         The model itself.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> data = lggd.load("karate")
+        >>> lggd.KernelRidge().fit(data).add_nodes(data.x[:1], [[34, 34], [0, 1]]).predict().shape
+        torch.Size([35])
         """
         self._check_changeable()
         self._change_graph(new_nodes(self.data_, x, edge_index, edge_weight))
         return self
 
     def add_edges(self, edge_index: Any, edge_weight: Any = None) -> Self:
-        """Add edges between known nodes without training; one direction of each is enough. See `add_nodes`."""
+        """Add edges between known nodes without training; one direction of each is enough. See `add_nodes`.
+
+        >>> import lggd
+        >>> lggd.KernelRidge().fit(lggd.load("karate")).add_edges([[0], [33]]).data_.num_edges
+        158
+        """
         self._check_changeable()
         self._change_graph(new_edges(self.data_, edge_index, edge_weight))
         return self
 
     def remove_edges(self, edge_index: Any) -> Self:
-        """Remove edges without training, in both directions; one direction of each is enough. See `add_nodes`."""
+        """Remove edges without training, in both directions; one direction of each is enough. See `add_nodes`.
+
+        >>> import lggd
+        >>> lggd.KernelRidge().fit(lggd.load("karate")).remove_edges([[0], [1]]).data_.num_edges
+        154
+        """
         self._check_changeable()
         self._change_graph(removed_edges(self.data_, edge_index))
         return self

@@ -198,9 +198,11 @@ def _check_new(edges: Tensor, known: Tensor, num_nodes: int) -> None:
     if bool(loops.any()):
         raise InputError("edge_index", "join different nodes", f"a self-loop at node {int(edges[0, loops][0])}")
     _check_once(edges, num_nodes)
-    present = torch.isin(_keys(edges, num_nodes), _keys(known, num_nodes))
+    # Few edges among many: in this order nothing is sorted.
+    present = torch.isin(_keys(known, num_nodes), _keys(edges, num_nodes))
     if bool(present.any()):
-        i, j = edges[:, present][:, 0].tolist()
+        keys = _keys(known, num_nodes)[present]
+        i, j = edges[:, torch.isin(_keys(edges, num_nodes), keys)][:, 0].tolist()
         clause, remedy = "the graph has one between the nodes {0} and {1}", "To change its weight, remove it first."
         raise InputError("edge_index", "contain new edges", but=clause, remedy=remedy, nodes=[i, j])
 
@@ -224,7 +226,7 @@ def _both_directions(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tu
 
 def _keys(edges: Tensor, num_nodes: int) -> Tensor:
     """One number for each edge, the same in both directions, `[E]`."""
-    return edges.amin(0) * num_nodes + edges.amax(0)
+    return torch.minimum(*edges) * num_nodes + torch.maximum(*edges)
 
 
 def appended_rows(x: Tensor, new: Tensor) -> Tensor:

@@ -70,10 +70,16 @@ class SparsePattern:
         return _compact(self.column_starts, self.rows[self.column_order], self.shape[0])
 
     @cached_property
-    def _arrays(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """Compressed rows, and those of the transpose, for compiled loops."""
-        first, second = ((starts.numpy(), indices.numpy()) for starts, indices in (self._csr, self._transposed_csr))
-        return first, second
+    def _arrays(self) -> tuple[Array, Array]:
+        """Compressed rows, for compiled loops."""
+        starts, indices = self._csr
+        return starts.numpy(), indices.numpy()
+
+    @cached_property
+    def _transposed_arrays(self) -> tuple[Array, Array]:
+        """Compressed rows of the transpose, for compiled loops."""
+        starts, indices = self._transposed_csr
+        return starts.numpy(), indices.numpy()
 
     def repeat(self, times: int) -> SparsePattern:
         """The block-diagonal pattern of `times` copies; cached."""
@@ -169,11 +175,11 @@ class SparseMatrix:
 
     def multiply(self, x: Tensor, bias: Tensor, out: Tensor) -> None:
         """out ← M x + bias on a CPU, from `[C, B]` and `[B]`, without autograd; with an empty bias, out ← out + M x."""
-        _multiply(self.pattern._arrays[0], self.values, x, bias, out)
+        _multiply(self.pattern._arrays, self.values, x, bias, out)
 
     def multiply_transposed(self, x: Tensor, out: Tensor) -> None:
         """out ← Mᵀ x, from `[R, B]`."""
-        _multiply(self.pattern._arrays[1], self.transposed_csr.values(), x, x.new_zeros(x.shape[1]), out)
+        _multiply(self.pattern._transposed_arrays, self.transposed_csr.values(), x, x.new_zeros(x.shape[1]), out)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SparseMatrix:
         # Matrices are immutable, and torch cannot copy CSR tensors.
