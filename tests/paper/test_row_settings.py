@@ -124,7 +124,7 @@ def test_published_lines_hold_settings_as_they_would_be_written_now(experiment: 
 @pytest.mark.usefixtures("without_data")
 @pytest.mark.parametrize(("experiment", "missing"), [("table1", 1), ("backbones", 0), ("dynamic", 0), ("ablation", 7)])
 def test_published_cells_are_recognized_as_finished(experiment: str, missing: int) -> None:
-    """Except for the splits, which need the datasets. Row 24 on PubMed and some cells of the ablation are not measured."""
+    """Except for the splits, which need the datasets. Row 24 on PubMed and some of the ablation are not measured."""
     compared = ("row", "dataset", "backbone", "config", "seed", "additions", "variant")
     lines = [[line.get(name) for name in compared] for line in Results(RESULTS).lines(experiment)[0]]
     wanted = [[one.get(name) for name in compared] for one in _identities(experiment)]
