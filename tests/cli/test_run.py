@@ -90,6 +90,7 @@ def test_features_are_named_after_classes_and_times(finished: tuple[dict[str, An
     assert (table.ids, table.feature_names) == (RING_IDS, names)
     model = lggd.load_model(finished[1] / "model")
     assert torch.equal(torch.from_numpy(table.x), model.features_.features(model.data_))
+    assert model.metadata_.pop("columns")["features"] == ["height", "tall"]
     assert model.metadata_ == {
         "dataset": "people", "ids": RING_IDS, "classes": ["blå", "rød"], "feature_names": names
     }  # fmt: skip

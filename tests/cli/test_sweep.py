@@ -10,6 +10,7 @@ import pytest
 
 from command_line import answer, command, refused
 from lggd.compare.methods import load_methods
+from lggd.paper.published import DATASETS
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -70,7 +71,9 @@ def test_committed_journals_choose_the_committed_settings_and_stay_as_they_are(t
     for name in ("configs", "results/sweeps"):
         shutil.copytree(REPOSITORY / name, tmp_path / name)
     where = ["--configs", tmp_path / "configs", "--results", tmp_path / "results"]
-    searched = sorted(path.stem for path in (REPOSITORY / "configs/chosen").glob("*.toml"))
+    # A row that is not chosen for every dataset, because its search is unfinished, would be searched here.
+    chosen = (REPOSITORY / "configs/chosen").glob("*.toml")
+    searched = sorted(path.stem for path in chosen if path.read_text().count("trials = ") == len(DATASETS))
     files = answer("sweep", "--rows", ",".join(searched), "--trials", 10, "--choose", *where)["files"]
     assert sorted(Path(file).stem for file in files) == searched
     assert len(searched) >= 14
