@@ -12,10 +12,16 @@ from lggd.closed_form.edge_agreement import (
     FEATURE_BOUNDS,
     LEAST_AGREEMENT,
     class_agreement,
+    edge_cosines,
     edge_products,
-    feature_agreement,
+    relative_agreement,
 )
 from small_data import blocks, random
+
+
+def feature_agreement(x, edge_index):
+    cosine = edge_cosines(x, edge_index)
+    return relative_agreement(cosine, float(cosine.mean()))
 
 
 @given(seed=st.integers(0, 999))

@@ -138,11 +138,35 @@ def test_settings_are_chosen_again_when_labels_have_multiplied():
     model = make().fit(data).add_labels(nodes, data.y[nodes])
     fresh = make().fit(unmasked(changed(data, train_mask=torch.arange(36) < 30)))
     assert model.members_ == fresh.members_
-    assert (model.ridge_, model.temperature_, model.loss_) == (fresh.ridge_, fresh.temperature_, fresh.loss_)
+    assert (model.ridge_, model.inverse_temperature_, model.loss_) == (
+        fresh.ridge_,
+        fresh.inverse_temperature_,
+        fresh.loss_,
+    )
     torch.testing.assert_close(model.predict_proba(), fresh.predict_proba(), **CLOSE)
     kept = make(growth=math.inf).fit(data)
-    before = kept.members_, kept.ridge_, kept.temperature_
-    assert (kept.add_labels(nodes, data.y[nodes]).members_, kept.ridge_, kept.temperature_) == before
+    before = kept.members_, kept.ridge_, kept.inverse_temperature_
+    assert (kept.add_labels(nodes, data.y[nodes]).members_, kept.ridge_, kept.inverse_temperature_) == before
+
+
+def test_a_choice_that_fails_changes_nothing(monkeypatch):
+    data = blocks(noise=1.0)
+    model = make(growth=1.01).fit(data)
+    before = model.predict_proba().clone(), model.members_, model.labels_.clone()
+
+    def fail(*_):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(KernelRidge, "_use_best", fail)
+    new = (model.labels_ < 0).nonzero().squeeze(1)[:5]
+    with pytest.raises(RuntimeError):
+        model.add_labels(new, data.y[new])
+    monkeypatch.undo()
+    assert torch.equal(model.predict_proba(), before[0])
+    assert torch.equal(model.labels_, before[2])
+    assert model.members_ == before[1]
+    assert model.add_labels(new, data.y[new]).predict_proba().isfinite().all()
+    assert model._chosen_with == int((model.labels_ >= 0).sum())
 
 
 # -- graphs -------------------------------------------------------------------------------------------------------

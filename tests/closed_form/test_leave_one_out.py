@@ -20,7 +20,7 @@ from lggd.closed_form.leave_one_out import (
     RIDGES,
     choose_ridge,
     compared_nodes,
-    fit_temperature,
+    fit_inverse_temperature,
     kernel_loss,
 )
 from lggd.closed_form.ridge import class_targets, solve_dual
@@ -38,7 +38,7 @@ def check_temperature(seed, labels, classes, spread):
     draws = random(seed)
     scores = spread * torch.randn(labels, classes, generator=draws, dtype=torch.float64)
     given_classes = torch.randint(classes, (labels,), generator=draws)
-    temperature, loss = leave_one_out.fit_temperature(scores, given_classes)
+    temperature, loss = leave_one_out.fit_inverse_temperature(scores, given_classes)
     losses = brute_force(scores, given_classes)
     assert loss == pytest.approx(min(losses))
     assert losses[INVERSE_TEMPERATURES.index(temperature)] == pytest.approx(min(losses))
@@ -50,14 +50,14 @@ def test_the_temperature_has_the_lowest_loss(seed, labels, classes, spread):
 
 
 def test_the_check_catches_a_temperature_that_is_not_the_best(monkeypatch):
-    monkeypatch.setattr(leave_one_out, "fit_temperature", lambda s, c: (INVERSE_TEMPERATURES[0], 0.7))
+    monkeypatch.setattr(leave_one_out, "fit_inverse_temperature", lambda s, c: (INVERSE_TEMPERATURES[0], 0.7))
     with pytest.raises(AssertionError):
         check_temperature(0, 10, 3, 0.5)
 
 
 def test_temperatures_range_from_doubt_to_certainty():
     assert (INVERSE_TEMPERATURES[0], INVERSE_TEMPERATURES[-1]) == (0.5, 64.0)
-    wrong = fit_temperature(torch.tensor([[1.0, 0.0]]).double(), torch.tensor([1]))
+    wrong = fit_inverse_temperature(torch.tensor([[1.0, 0.0]]).double(), torch.tensor([1]))
     assert wrong == (0.5, pytest.approx(math.log(1 + math.exp(0.5))))
 
 

@@ -45,7 +45,7 @@ def test_predictions_are_the_mean_of_both():
     data = blocks()
     model = KernelRidge(pseudo_labels=PseudoLabels((0.5,))).fit(data)
     first = KernelRidge().fit(data).predict_proba()
-    settings = model.ridge_, model.temperature_
+    settings = model.ridge_, model.inverse_temperature_
     model.pseudo_fraction_ = 0.5
     model._solve(model.labels_[model._system.nodes])
     expected = self_trained(model._pseudo_system, model.labels_, first, 0.5, *settings)

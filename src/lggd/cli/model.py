@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 from typer import Argument, Option
@@ -13,6 +13,9 @@ from typer import Argument, Option
 from lggd.cli.options import command, file
 from lggd.cli.terminal import Terminal, summary, table
 from lggd.report.formatting import counted
+
+if TYPE_CHECKING:
+    from lggd.runs.saved_model import SavedModel
 
 LEAST_CERTAIN = 10
 PREDICTIONS = "predictions.csv"
@@ -91,15 +94,7 @@ def add_labels_command(
 
         lggd add-labels out/digits labels.csv --correct
     """
-    with terminal.working("Loading lggd"):
-        from lggd.data.table import check_table_writable
-        from lggd.runs.saved_model import SavedModel
-    if out is not None:
-        check_table_writable(out)
-    with terminal.working(f"Reading {model}"):
-        saved = SavedModel(model)
-    within = saved.folder if saved.folder.name not in ("", "..") else saved.folder.resolve()
-    written = check_table_writable(within.parent / PREDICTIONS if out is None else out)
+    saved, written = open_model(terminal, model, out)
     with terminal.working(f"Adding {labels}"):
         added, probabilities = saved.add_labels(labels, correct)
         if added.new or added.corrected:
@@ -111,6 +106,19 @@ def add_labels_command(
         "additions": len(saved.model.additions_), "model": str(saved.folder), "out": str(written),
     }  # fmt: skip
     terminal.answer(facts, _added(facts))
+
+
+def open_model(terminal: Terminal, model: Path, out: Path | None) -> tuple[SavedModel, Path]:
+    """Loads a model that will be changed, and returns where its predictions will be written: beside it by default."""
+    with terminal.working("Loading lggd"):
+        from lggd.data.table import check_table_writable
+        from lggd.runs.saved_model import SavedModel
+    if out is not None:
+        check_table_writable(out)
+    with terminal.working(f"Reading {model}"):
+        saved = SavedModel(model)
+    within = saved.folder if saved.folder.name not in ("", "..") else saved.folder.resolve()
+    return saved, check_table_writable(within.parent / PREDICTIONS if out is None else out)
 
 
 def _predictions(facts: dict[str, Any]) -> Iterator[Table | str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from lggd.cli.model import FLAGS, NEW, PREDICTIONS, ModelFolder
+from lggd.cli.model import FLAGS, NEW, PREDICTIONS, ModelFolder, open_model
 from lggd.cli.options import command, file
 from lggd.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
@@ -56,16 +56,10 @@ def update_command(
     """
     if nodes is None and edges is None and labels is None:
         raise InputError("--nodes", "be a table, or use --edges or --labels", "none of them", "Nothing would change.")
-    with terminal.working("Loading lggd"):
-        from lggd.data.table import check_table_writable
-        from lggd.runs.saved_model import SavedModel
-        from lggd.runs.update import update
-    if out is not None:
-        check_table_writable(out)
-    with terminal.working(f"Reading {model}"):
-        saved = SavedModel(model)
-    within = saved.folder if saved.folder.name not in ("", "..") else saved.folder.resolve()
-    written = check_table_writable(within.parent / PREDICTIONS if out is None else out)
+    saved, written = open_model(terminal, model, out)
+    from lggd.runs.saved_model import SavedModel
+    from lggd.runs.update import update
+
     with terminal.working(f"Updating {model}"):
         found, probabilities = update(saved, nodes, edges, labels)
         if not found.is_empty:

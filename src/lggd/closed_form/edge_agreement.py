@@ -43,12 +43,6 @@ LEAST_AGREEMENT = 0.02
 MOST_ENTRIES = 2**24
 
 
-def feature_agreement(x: Tensor, edge_index: Tensor) -> Tensor:
-    """The cosine of the features at both ends relative to its mean, within `FEATURE_BOUNDS`, `[E]`."""
-    cosine = edge_cosines(x, edge_index)
-    return relative_agreement(cosine, float(cosine.mean()))
-
-
 def edge_cosines(x: Tensor, edge_index: Tensor) -> Tensor:
     """The cosine of the features at both ends, `[E]`."""
     ends, places = torch.unique(edge_index, return_inverse=True)

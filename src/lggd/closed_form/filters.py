@@ -20,6 +20,8 @@ from lggd.validation import check_instance, check_int
 TOLERANCE = 1e-5
 # Filtered features shorter than this, relative to x, are rounding errors of zero: with unit length they would be noise.
 NEGLIGIBLE = 1e-5
+# Each iteration for principal directions squares the ratios of singular values: two suffice where many of them matter.
+SUBSPACE_ITERATIONS = 2
 
 
 @saveable
@@ -199,10 +201,6 @@ def principal_axes(x: Tensor, width: int, generator: torch.Generator) -> Tensor:
     axes = torch.linalg.eigh((projected.t() @ projected).double().cpu()).eigenvectors.to(basis)
     principal: Tensor = basis @ axes.flip(1)[:, : x.shape[0]]
     return principal
-
-
-# Each iteration squares the ratios of singular values. Two suffice where many directions matter a little.
-SUBSPACE_ITERATIONS = 2
 
 
 def unit_rows(x: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ class GraphUpdate:
         if not self.change.num_new_nodes:
             return known
         scores = self._new_scores()
-        return torch.cat([known, torch.softmax(self.before.temperature_ * scores, dim=1)])
+        return torch.cat([known, torch.softmax(self.before.inverse_temperature_ * scores, dim=1)])
 
     def _new_scores(self) -> Tensor:
         """The scores of new nodes `[M, K]`; only what these need is computed."""

@@ -94,8 +94,8 @@ class KernelRidge(RidgeUncertainty):
         The chosen kernels.
     width_ : int
         The chosen number of principal directions.
-    ridge_, temperature_ : float
-        The chosen ridge, and the inverse temperature of the probabilities.
+    ridge_, inverse_temperature_ : float
+        The chosen ridge λ, and β of the probabilities softmax(β · scores).
     pseudo_fraction_ : float
         The fraction of the predictions that are pseudo-labels.
     loss_ : float
@@ -123,7 +123,7 @@ class KernelRidge(RidgeUncertainty):
         self.members_: tuple[Member, ...]  # set by fit
         self.width_: int
         self.ridge_: float
-        self.temperature_: float
+        self.inverse_temperature_: float
         self.loss_: float
         self._inputs: RidgeInputs
         self._system: RidgeSystem
@@ -193,10 +193,10 @@ class KernelRidge(RidgeUncertainty):
         members = self.members if labels.numel() <= MOST_EXACT_NODES else 1
         system = ExactSystem(MixtureKernel(self._graphs, _best(losses, members)))
         system.set_nodes(nodes)
-        _, ridge, temperature = choose_ridge(system, labels[nodes], self.num_classes_)
+        _, ridge, beta = choose_ridge(system, labels[nodes], self.num_classes_)
         solution = system.solve(class_targets(labels[nodes], self.num_classes_), ridge)
         solution.scores[nodes] = solution.leave_one_out.float()
-        return torch.softmax(temperature * solution.scores, dim=1)
+        return torch.softmax(beta * solution.scores, dim=1)
 
     def _given_graphs(self, labels: Tensor) -> dict[str, Propagation]:
         """The node features and the rows of the adjacency on the given graph."""
@@ -235,10 +235,10 @@ class KernelRidge(RidgeUncertainty):
         self.members_ = _best(losses, self.members)
         self._build_system((labels >= 0).nonzero().squeeze(1))
         classes = labels[self._system.nodes]
-        self.loss_, self.ridge_, self.temperature_ = choose_ridge(self._system, classes, self.num_classes_)
+        self.loss_, self.ridge_, self.inverse_temperature_ = choose_ridge(self._system, classes, self.num_classes_)
         self.pseudo_fraction_ = 0.0
         if self.pseudo_labels is not None:
-            settings = self.num_classes_, self.ridge_, self.temperature_
+            settings = self.num_classes_, self.ridge_, self.inverse_temperature_
             self.pseudo_fraction_ = self.pseudo_labels.choose(self._pseudo_system, labels, *settings)
         self._solve(classes)
 
@@ -268,11 +268,11 @@ class KernelRidge(RidgeUncertainty):
 
     def _solve(self, classes: Tensor) -> None:
         scores = self._system.scores(class_targets(classes, self.num_classes_), self.ridge_)
-        self._proba = torch.softmax(self.temperature_ * scores, dim=1)
+        self._proba = torch.softmax(self.inverse_temperature_ * scores, dim=1)
         if self.pseudo_fraction_:
             labels = torch.full((len(self._proba),), -1, device=classes.device)
             labels[self._system.nodes] = classes
-            settings = self.pseudo_fraction_, self.ridge_, self.temperature_
+            settings = self.pseudo_fraction_, self.ridge_, self.inverse_temperature_
             self._proba = self_trained(self._pseudo_system, labels, self._proba, *settings)
 
     # -- predictions ----------------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class KernelRidge(RidgeUncertainty):
 
         The model itself keeps its labels.
         """
-        settings = self.ridge_, self.temperature_
+        settings = self.ridge_, self.inverse_temperature_
         first = probabilities(self._system.fork(), labels, self.num_classes_, *settings)
         if not self.pseudo_fraction_:
             return first
@@ -305,7 +305,9 @@ class KernelRidge(RidgeUncertainty):
     def _set_labels(self, labels: Tensor) -> None:
         nodes = (labels >= 0).nonzero().squeeze(1)
         if len(nodes) >= self.growth * self._chosen_with:
-            self._choose(labels)
+            after = copy.copy(self)  # a choice that fails changes nothing
+            after._choose(labels)
+            self.__dict__.update(after.__dict__)
         elif not torch.equal(labels, self.labels_):
             self._system.set_nodes(nodes)
             self._solve(labels[nodes])
@@ -333,7 +335,7 @@ class KernelRidge(RidgeUncertainty):
         state = {
             "numbers": torch.tensor(numbers),
             "settings": torch.tensor(
-                [self.ridge_, self.temperature_, self.loss_, self.pseudo_fraction_], dtype=torch.float64
+                [self.ridge_, self.inverse_temperature_, self.loss_, self.pseudo_fraction_], dtype=torch.float64
             ),
             "members": torch.tensor([members, kernels]),
             "inducing": self._inducing_nodes,
@@ -352,7 +354,7 @@ class KernelRidge(RidgeUncertainty):
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         self.width_, self._chosen_with, self._drawn_seed, exact = state["numbers"].tolist()
         self._exact, self._inducing_nodes = bool(exact), state["inducing"]
-        self.ridge_, self.temperature_, self.loss_, self.pseudo_fraction_ = state["settings"].tolist()
+        self.ridge_, self.inverse_temperature_, self.loss_, self.pseudo_fraction_ = state["settings"].tolist()
         axes, self._edge_weights = without_prefix("axes.", state), without_prefix("edge_weight.", state)
         self._inputs = RidgeInputs(data, self.widths, self._drawn_seed, axes)
         self._inputs.mean_cosine = float(state["mean_cosine"]) if "mean_cosine" in state else None

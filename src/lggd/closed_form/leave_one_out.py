@@ -18,10 +18,10 @@ MOST_COMPARED, COMPARED_RIDGES = 512, (0.01, 0.1, 1.0)
 INVERSE_TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 25))
 
 
-def fit_temperature(scores: Tensor, classes: Tensor) -> tuple[float, float]:
+def fit_inverse_temperature(scores: Tensor, classes: Tensor) -> tuple[float, float]:
     """The inverse temperature β for which softmax(β·scores) has the lowest mean −log p of `classes`, and that loss.
 
-    >>> fit_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([0, 1]))[0]
+    >>> fit_inverse_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([0, 1]))[0]
     64.0
     """
     beta = torch.tensor(INVERSE_TEMPERATURES, dtype=scores.dtype, device=scores.device)
@@ -45,7 +45,7 @@ def kernel_loss(kernel: MixtureKernel, nodes: Tensor, classes: Tensor, num_class
     points = kernel.points(nodes)
     gram, targets = kernel.between(points, points), class_targets(classes, num_classes).float()
     left_out = (solve_dual(gram, targets, ridge)[1] for ridge in COMPARED_RIDGES)
-    return min(fit_temperature(scores, classes)[1] for scores in left_out)
+    return min(fit_inverse_temperature(scores, classes)[1] for scores in left_out)
 
 
 def choose_ridge(
@@ -55,6 +55,6 @@ def choose_ridge(
     path = system.path(class_targets(classes, num_classes), ridges)
     found = []
     for scores, ridge in zip(path, ridges, strict=True):
-        temperature, loss = fit_temperature(scores, classes)
-        found.append((loss, ridge, temperature))
+        beta, loss = fit_inverse_temperature(scores, classes)
+        found.append((loss, ridge, beta))
     return min(found)

@@ -46,7 +46,7 @@ class PseudoLabels:
             if not 0 < fraction <= 1:
                 raise InputError("fractions", "lie in (0, 1]", fraction)
 
-    def choose(self, system: RidgeSystem, labels: Tensor, num_classes: int, ridge: float, temperature: float) -> float:
+    def choose(self, system: RidgeSystem, labels: Tensor, num_classes: int, ridge: float, beta: float) -> float:
         """The fraction with the lowest cross-validated −log p."""
         nodes = (labels >= 0).nonzero().squeeze(1)
         order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0)).to(nodes.device)]
@@ -55,28 +55,28 @@ class PseudoLabels:
             left_out = order[fold :: self.folds]
             known = labels.clone()
             known[left_out] = -1
-            first = probabilities(system, known, num_classes, ridge, temperature)
+            first = probabilities(system, known, num_classes, ridge, beta)
             for fraction in losses:
-                p = self_trained(system, known, first, fraction, ridge, temperature)
+                p = self_trained(system, known, first, fraction, ridge, beta)
                 losses[fraction] -= float(p[left_out, labels[left_out]].clamp(min=1e-9).log().sum())
         return min(losses, key=losses.__getitem__)
 
 
-def probabilities(system: RidgeSystem, labels: Tensor, num_classes: int, ridge: float, temperature: float) -> Tensor:
-    """The probabilities from these labels, `[N, K]`."""
+def probabilities(system: RidgeSystem, labels: Tensor, num_classes: int, ridge: float, beta: float) -> Tensor:
+    """The probabilities softmax(beta · scores) from these labels, `[N, K]`."""
     nodes = (labels >= 0).nonzero().squeeze(1)
     system.set_nodes(nodes)
-    return torch.softmax(temperature * system.scores(class_targets(labels[nodes], num_classes), ridge), dim=1)
+    return torch.softmax(beta * system.scores(class_targets(labels[nodes], num_classes), ridge), dim=1)
 
 
 def self_trained(
-    system: RidgeSystem, labels: Tensor, first: Tensor, fraction: float, ridge: float, temperature: float
+    system: RidgeSystem, labels: Tensor, first: Tensor, fraction: float, ridge: float, beta: float
 ) -> Tensor:
     """The mean of the first probabilities and of those with pseudo-labels, `[N, K]`."""
     if not fraction:
         return first
     joined = with_confident(labels, first, fraction)
-    return (first + probabilities(system, joined, first.shape[1], ridge, temperature)) / 2
+    return (first + probabilities(system, joined, first.shape[1], ridge, beta)) / 2
 
 
 def with_confident(labels: Tensor, probabilities: Tensor, fraction: float) -> Tensor:

@@ -188,7 +188,7 @@ class InducedSystem(RidgeSystem):
 
     def variance(self, ridge: float) -> Tensor:
         scaled = whitened(self._normal_matrix(), self.features.double(), ridge)
-        # What inducing points do not tell of a node, no label tells of it either.
+        # The part of the kernel that the inducing points do not span is not reduced by any label.
         unexplained = _diagonal(self.kernel, self.kernel.points()) - self.features.double().square().sum(1)
         variance: Tensor = ridge * scaled.square().sum(0) + unexplained.clamp(min=0)
         return variance

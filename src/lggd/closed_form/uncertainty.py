@@ -45,7 +45,7 @@ class RidgeUncertainty(NodeClassifier):
     """The part of `KernelRidge` that looks for wrong labels and for nodes to label."""
 
     ridge_: float
-    temperature_: float
+    inverse_temperature_: float
     _system: RidgeSystem
 
     def leave_one_out_proba(self) -> Tensor:
@@ -56,7 +56,7 @@ class RidgeUncertainty(NodeClassifier):
         self._check_fitted()
         targets = class_targets(self.labels_[self._system.nodes], self.num_classes_)
         scores = self._system.solve(targets, self.ridge_).leave_one_out
-        return torch.softmax(self.temperature_ * scores, dim=1).float()
+        return torch.softmax(self.inverse_temperature_ * scores, dim=1).float()
 
     def variance(self) -> Tensor:
         """Return the posterior variance of each node, float32 `[N]`: how little the labels tell about it.

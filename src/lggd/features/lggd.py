@@ -16,6 +16,7 @@ from lggd.closed_form import KernelRidge
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
+from lggd.estimator.graph_change import GraphChange
 from lggd.features.distance_features import BoundarySolver, DistanceFeatures, assign_folds, fixed_solver
 from lggd.features.distance_problems import DistanceProblems, DistanceRequest, read_initial, reusable
 from lggd.features.scaling import MaxScale, Scale, SoftmaxScale
@@ -194,6 +195,16 @@ class LGGD(DistanceFeatures):
         super()._set_labels(labels)
         if self._parts():
             self._solvers.clear()  # they start at the old φ₀
+
+    @property
+    def accepts_nodes(self) -> bool:
+        return isinstance(self.initial, KernelRidge)
+
+    def _change_graph(self, change: GraphChange) -> None:
+        super()._change_graph(change)
+        new = torch.arange(len(self.priority_), change.num_nodes, device=self.priority_.device)
+        self.priority_ = torch.cat([self.priority_, new])
+        self._solvers.clear()
 
     def _trained_solver(self, task: FitTask) -> BoundarySolver:
         if self._parts():

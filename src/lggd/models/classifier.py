@@ -77,6 +77,10 @@ class LGGDClassifier(NodeClassifier):
         return self.features is not None  # a backbone alone must be trained again
 
     @property
+    def accepts_nodes(self) -> bool:
+        return self.features is not None and self.features.accepts_nodes
+
+    @property
     def _held_out(self) -> float:
         if self.features is None or (isinstance(self.features, GGD) and self.backbone is not None):
             return VALIDATION

@@ -261,6 +261,10 @@ class LGGDPlus(NodeClassifier):
         self.readout.check_settings()
 
     @property
+    def accepts_nodes(self) -> bool:
+        return self.features.accepts_nodes
+
+    @property
     def _held_out(self) -> float:
         return self.features._held_out
 
