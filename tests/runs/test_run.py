@@ -114,7 +114,7 @@ def test_settings_reach_the_model(method: str) -> None:
     model = build_model(method, epochs=7 if trained else None, seed=5)
     assert {value for name, value in model.get_params().items() if name.split("__")[-1] == "seed"} == {5}
     if trained:
-        assert METHODS[method].network(model).optimization.epochs == 7
+        assert all(network.optimization.epochs == 7 for network in METHODS[method].networks(model))
     else:
         with pytest.raises(InputError, match=f"`epochs` must be omitted for {method}, which is not trained, got 7"):
             build_model(method, epochs=7)

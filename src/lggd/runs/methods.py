@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,7 +42,7 @@ class ModelFactory:
     """Builds a model with default settings. `title` is its display name.
 
     `has_backbone` is whether its backbone can be chosen, `needs_features` whether it needs node features, `is_trained`
-    whether it is trained at all; `network` returns the part of the model that has the settings `backbone` and
+    whether it is trained at all; `networks` returns the parts of the model that have the settings `backbone` and
     `optimization`.
     """
 
@@ -51,7 +51,7 @@ class ModelFactory:
     has_backbone: bool = True
     needs_features: bool = True
     is_trained: bool = True
-    network: Callable[[Any], Any] = lambda model: model
+    networks: Callable[[Any], Sequence[Any]] = lambda model: (model,)
 
 
 def _without_training(title: str, build: Callable[[], NodeClassifier]) -> ModelFactory:
@@ -65,9 +65,11 @@ def _gcn_plus() -> SelfTraining:
 METHODS: Mapping[str, ModelFactory] = {
     "lggd": ModelFactory("LGGD", LGGDClassifier),
     "ggd": ModelFactory("GGD", lambda: LGGDClassifier(GGD()), needs_features=False),
-    "lggd-plus": ModelFactory("LGGD+", LGGDPlus, network=lambda model: model.readout.readouts[0]),
+    "lggd-plus": ModelFactory("LGGD+", LGGDPlus, networks=lambda model: model.readout.readouts[:1]),
     "lggd-solved": _without_training("LGGD solved", lambda: LGGDClassifier(LGGD.solved(), backbone=None)),
-    "lggd-plus-solved": ModelFactory("LGGD+ solved", LGGDPlus.solved, network=lambda model: model.readout.readouts[0]),
+    "lggd-plus-solved": ModelFactory(
+        "LGGD+ solved", LGGDPlus.solved, has_backbone=False, networks=lambda model: model.readout.readouts[1:]
+    ),
     "kernel-ridge": _without_training("Kernel ridge", KernelRidge),
     "gcn": ModelFactory("GCN", lambda: LGGDClassifier(None, GCN()), has_backbone=False),
     "gat": ModelFactory("GAT", lambda: LGGDClassifier(None, GAT()), has_backbone=False),
@@ -87,10 +89,10 @@ METHODS: Mapping[str, ModelFactory] = {
     "appnp": ModelFactory("APPNP", APPNP, has_backbone=False),
     "label-propagation": _without_training("Label propagation", LabelPropagation),
     "correct-and-smooth": ModelFactory(
-        "Correct and smooth", CorrectAndSmooth, has_backbone=False, network=lambda model: model.model
+        "Correct and smooth", CorrectAndSmooth, has_backbone=False, networks=lambda model: (model.model,)
     ),
     "scikit-network": _without_training("scikit-network", ScikitNetwork),
-    "gcn-plus": ModelFactory("GCN+", _gcn_plus, has_backbone=False, network=lambda model: model.model.model),
+    "gcn-plus": ModelFactory("GCN+", _gcn_plus, has_backbone=False, networks=lambda model: (model.model.model,)),
 }
 
 
@@ -104,7 +106,6 @@ def build_model(
     """
     factory = METHODS[method]
     model = factory.build()
-    network = factory.network(model)
     if preset != "default":
         if method != "lggd":
             raise InputError("preset", "be omitted for methods other than lggd", preset)
@@ -112,11 +113,13 @@ def build_model(
     if backbone is not None:
         if not factory.has_backbone:
             raise InputError("backbone", f"be omitted for {method}", backbone, "It defines the network itself.")
-        network.backbone = BACKBONES[backbone]
+        for network in factory.networks(model):
+            network.backbone = BACKBONES[backbone]
     if epochs is not None:
         if not factory.is_trained:
             raise InputError("epochs", f"be omitted for {method}, which is not trained", epochs)
-        network.optimization = replace(network.optimization, epochs=epochs)
+        for network in factory.networks(model):
+            network.optimization = replace(network.optimization, epochs=epochs)
     model.set_params(**{name: seed for name in model.get_params() if name.rpartition("__")[2] == "seed"})
     model.check_settings()
     return model
