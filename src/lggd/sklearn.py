@@ -21,7 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
 from torch import nn
 
-from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import storage
 from lggd.estimator.labels import LabelConflictError
@@ -37,7 +37,10 @@ from lggd.training.progress import Callback
 from lggd.validation import check_instance, check_int, suggestion
 
 Features = GGD | LGGD | type[GGD] | type[LGGD]
-Backbone = GCN | GAT | ChebNet | JKNet | nn.Module | type[GCN] | type[GAT] | type[ChebNet] | type[JKNet]
+Backbone = (
+    GCN | GAT | ChebNet | JKNet | GPR | nn.Module
+    | type[GCN] | type[GAT] | type[ChebNet] | type[JKNet] | type[GPR]
+)  # fmt: skip
 Array = NDArray[Any]
 
 UNLABELLED = -1
@@ -63,7 +66,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The distance between samples: a name that `NearestNeighbors` knows, or a function of two samples.
     features : LGGD, GGD or None
         As for `lggd.LGGDClassifier`. A class is called without arguments.
-    backbone : GCN, GAT, ChebNet, JKNet, torch.nn.Module or None
+    backbone : GCN, GAT, ChebNet, JKNet, GPR, torch.nn.Module or None
         As for `lggd.LGGDClassifier`.
     optimization : Optimization
         How the backbone is trained.

@@ -31,7 +31,7 @@ class LGGDClassifier(NodeClassifier):
     ----------
     features : LGGD, GGD, Ensemble or None
         The distance features on which the backbone is trained; None trains it on the node features `x` alone.
-    backbone : GCN, GAT, ChebNet, JKNet, torch.nn.Module or None
+    backbone : GCN, GAT, ChebNet, JKNet, GPR, torch.nn.Module or None
         The network that predicts classes from features. A module of your own is called as `module(x, edge_index)` and
         must return logits `[N, K]`. None predicts the nearest class by distance.
     optimization : Optimization
