@@ -21,7 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
 from torch import nn
 
-from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet
+from lggd.backbones import GCN, Backbone
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import storage
 from lggd.estimator.labels import LabelConflictError
@@ -37,10 +37,7 @@ from lggd.training.progress import Callback
 from lggd.validation import check_instance, check_int, suggestion
 
 Features = GGD | LGGD | type[GGD] | type[LGGD]
-Backbone = (
-    GCN | GAT | ChebNet | JKNet | GPR | nn.Module
-    | type[GCN] | type[GAT] | type[ChebNet] | type[JKNet] | type[GPR]
-)  # fmt: skip
+Network = Backbone | nn.Module | type[Backbone]
 Array = NDArray[Any]
 
 UNLABELLED = -1
@@ -100,7 +97,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         metric: str | Callable[[Array, Array], float] = "euclidean",
         features: Features | None = LGGD,
-        backbone: Backbone | None = GCN,
+        backbone: Network | None = GCN,
         optimization: Optimization | type[Optimization] = Optimization,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:

@@ -116,9 +116,8 @@ def test_a_matrix_that_rounding_made_indefinite_is_solved_with_jitter():
     torch.testing.assert_close(gram @ found, features, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_entries_that_are_not_finite_are_named(value):
+def test_entries_that_are_not_finite_are_named():
     gram = torch.eye(3, dtype=torch.float64)
-    gram[0, 0] = value
+    gram[0, 0] = torch.nan
     with pytest.raises(torch.linalg.LinAlgError, match="not finite"):
         ridge_coefficients(gram, torch.ones(3, 1, dtype=torch.float64), 0.1)

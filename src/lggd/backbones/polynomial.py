@@ -72,7 +72,7 @@ def pagerank_coefficients(alpha: float, hops: int) -> Tensor:
     return torch.tensor([alpha * (1 - alpha) ** k for k in range(hops)] + [(1 - alpha) ** hops], dtype=torch.float32)
 
 
-class _PolynomialNetwork(Network):
+class _GPRNetwork(Network):
     def __init__(self, choice: GPR, in_channels: int, num_classes: int) -> None:
         super().__init__(choice, normalized_adjacency)
         self.first, self.second = nn.Linear(in_channels, choice.hidden), nn.Linear(choice.hidden, num_classes)
@@ -126,4 +126,4 @@ class GPR(BackboneChoice):
     hidden: int = 64
     hops: int = 10
     dropout: float = 0.5
-    network = _PolynomialNetwork
+    network = _GPRNetwork
