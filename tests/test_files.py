@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lggd import files
 from lggd.errors import InputFileError
-from lggd.files import check_folder_writable, replacing_folder
+from lggd.files import check_folder_writable, replacing_folder, restore_folder
 
 MARKER = "lggd-run.json"
 
@@ -69,6 +70,7 @@ def test_failure_between_renames_keeps_one_complete_folder(
     path = tmp_path / "run"
     path.mkdir()
     fill(path, "old")
+    monkeypatch.setattr(files, "exchange", lambda first, second: False)
     rename, steps = Path.rename, []
 
     def failing(self: Path, target: Path) -> Path:
@@ -91,6 +93,7 @@ def test_folder_that_cannot_be_restored_is_not_deleted(tmp_path: Path, monkeypat
     path = tmp_path / "run"
     path.mkdir()
     fill(path, "old")
+    monkeypatch.setattr(files, "exchange", lambda first, second: False)
     rename = Path.rename
 
     def only_aside(self: Path, target: Path) -> Path:
@@ -104,6 +107,10 @@ def test_folder_that_cannot_be_restored_is_not_deleted(tmp_path: Path, monkeypat
     (staging,) = tmp_path.iterdir()
     assert staging.name.startswith(".run-")
     assert (content(staging / "old"), content(staging / "new")) == ("old", "new")
+    monkeypatch.setattr(Path, "rename", rename)
+    restore_folder(path, MARKER)
+    assert content(path) == "old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_other_folders_are_never_replaced(tmp_path: Path) -> None:
