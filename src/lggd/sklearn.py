@@ -20,7 +20,7 @@ from torch import nn
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import storage
-from lggd.estimator.labels import LabelConflictError
+from lggd.estimator.labels import LabelConflictError, LastLabelError
 from lggd.estimator.parameters import changed_params, get_params
 from lggd.features import GGD, LGGD
 from lggd.files import replacing_folder, save_tensors
@@ -268,6 +268,9 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             new, known = self.classes_[[error.label, error.known]].tolist()
             clause = f"sample {error.node} would be both {new!r} and {known!r}"
             raise error.replace(but=clause, remedy=remedy) from error
+        except LastLabelError as error:
+            value = f"none of class {self.classes_[error.label].item()!r}"
+            raise error.replace(argument="indices", value=value) from error
         except InputError as error:
             raise error.replace(argument="indices" if error.argument == "nodes" else error.argument) from error
         self._update_transduction()

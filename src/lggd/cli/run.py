@@ -104,7 +104,10 @@ def run_command(
             terminal.say(f"Checkpoints are in {unfinished.folder}. Add --resume to continue.", "yellow")
         raise
     with terminal.working(f"Writing {out}"):
-        facts = write_run(out, result, command=shlex.join(["lggd", *sys.argv[1:]]), report=not no_report)
+        record, folder_name = shlex.join(["lggd", *sys.argv[1:]]), str(out)
+        facts = write_run(
+            out, result, command=record, report=not no_report, on_wait=lambda: terminal.wait_for(folder_name)
+        )
         unfinished.remove()
     terminal.answer(facts, _tables(facts))
 
