@@ -237,8 +237,8 @@ class SavedModel:
     def save(self, out: str | Path | None = None) -> tuple[Refreshed, Tensor]:
         """Replaces the saved model and refreshes what lies beside it, all or nothing; see `lggd.runs.refresh`.
 
-        Predictions are written to `out`, too; for a model that belongs to no run, only there. Returns what was written, and the
-        probabilities of the saved model, which are those of lggd predict to the last bit.
+        Predictions are written to `out`, too; for a model that belongs to no run, only there. Returns what was written,
+        and the probabilities of the saved model, which are those of lggd predict to the last bit.
         """
         with nullcontext() if out is None else replacing(out) as copied:
             with replacing_folder(self.folder, storage.SETTINGS_FILE) as temporary:
