@@ -228,18 +228,19 @@ def _removed(facts: dict[str, Any]) -> Iterator[Table | str]:
         history=f"{counted(facts['additions'], 'addition')} so far",
     )
     rows = [(row["node"], row["before"], _with_probability(row)) for row in facts["predictions"]]
-    yield _first_rows("Removed labels", "node", "was labelled", "predicted now", rows=rows)
+    yield from _first_rows("Removed labels", "node", "was labelled", "predicted now", rows=rows)
     yield from files_written(facts)
 
 
-def label_tables(facts: Mapping[str, Any]) -> Iterator[Table]:
+def label_tables(facts: Mapping[str, Any]) -> Iterator[Table | str]:
     """The corrected labels, and the new labels that differ from predictions."""
     if facts["corrections"]:
         rows = [(row["node"], row["before"], row["label"]) for row in facts["corrections"]]
-        yield _first_rows("Corrected labels", "node", "was", "is", rows=rows)
+        yield from _first_rows("Corrected labels", "node", "was", "is", rows=rows)
     if facts["conflicts"]:
         rows = [(row["node"], row["label"], _with_probability(row)) for row in facts["conflicts"]]
-        yield _first_rows("New labels that differ from predictions", "node", "label", "was predicted", rows=rows)
+        title = "New labels that differ from the predictions: one of the two is wrong"
+        yield from _first_rows(title, "node", "label", "was predicted", rows=rows)
 
 
 def files_written(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -254,6 +255,7 @@ def _with_probability(row: Mapping[str, Any]) -> str:
     return f"{row['predicted']} {100 * row['probability']:.1f} %"
 
 
-def _first_rows(title: str, *columns: str, rows: Sequence[Sequence[str]]) -> Table:
-    more = f", the first {SHOWN} of {len(rows):,}" if len(rows) > SHOWN else ""
-    return table(*columns, rows=rows[:SHOWN], title=title + more)
+def _first_rows(title: str, *columns: str, rows: Sequence[Sequence[str]]) -> Iterator[Table | str]:
+    more = f" (the first {SHOWN} of {len(rows):,})" if len(rows) > SHOWN else ""
+    yield f"{title}{more}:"  # not as the table's title, which would be as narrow as the table
+    yield table(*columns, rows=rows[:SHOWN])
