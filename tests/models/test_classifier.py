@@ -287,7 +287,7 @@ def test_more_labels_improve_it_where_node_features_tell_little(backbone):
         ({"features": baseline("MixUp")}, InputTypeError),
         ({"backbone": "GCN"}, InputTypeError),
         ({"optimization": 100}, InputTypeError),
-        ({"features": None, "backbone": None}, InputError),
+        ({"backbone": None, "features": None}, InputError),
         ({"features": GGD(times=(2, 1))}, InputError),
     ],
     ids=str,

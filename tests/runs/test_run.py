@@ -209,7 +209,7 @@ def stop(out: Path, sent: signal.Signals) -> subprocess.Popen[str]:
     while not saved.exists() and process.poll() is None:
         time.sleep(0.005)
     process.send_signal(sent)
-    process.wait(60)
+    process.wait(300)
     return process
 
 
@@ -221,7 +221,7 @@ def test_a_killed_run_leaves_the_earlier_result_and_can_be_resumed(earlier: Path
     assert killed.returncode == -signal.SIGKILL
     assert files_of(out) == before
     process = start(out, "--resume", "--json")
-    printed, errors = process.communicate(timeout=60)
+    printed, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     assert json.loads(printed)["resumed"] is True
     assert [path.name for path in tmp_path.iterdir()] == ["moons"]
