@@ -275,7 +275,7 @@ def mixture_weights(likelihoods: Tensor, prior: Sequence[float]) -> list[float]:
     """The weights w of highest Σᵢ log Σₖ wₖ · likelihoods[i, k] + Σₖ prior[k] · log wₖ, by expectation maximization.
 
     >>> [round(weight, 3) for weight in mixture_weights(torch.tensor([[0.9, 0.1], [0.8, 0.2]]), (1.0, 1.0))]
-    [0.67, 0.33]
+    [0.717, 0.283]
     """
     counts = torch.tensor(prior, dtype=likelihoods.dtype)
     weights = counts / counts.sum()
