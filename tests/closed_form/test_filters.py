@@ -84,7 +84,7 @@ def test_the_check_catches_a_wrong_filter(bug, monkeypatch):
         monkeypatch.setattr(filters, "_power", lambda exponent: [1 / (exponent + 1)] * (exponent + 1))
     else:
         matrix = filters.normalized_adjacency
-        monkeypatch.setattr(filters, "normalized_adjacency", lambda *a, self_loops: matrix(*a, self_loops=True))
+        monkeypatch.setattr(filters, "normalized_adjacency", lambda *a, **_: matrix(*a, self_loops=True))
     with pytest.raises(AssertionError):
         check_filters(EVERY_FILTER)
 
