@@ -13,7 +13,13 @@ from torch.nn.functional import normalize
 
 from lggd.diffusion import PPR, Heat
 from lggd.estimator.storage import saveable
-from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency, with_self_loops, without_sparse_warnings
+from lggd.graph.sparse import (
+    SparseMatrix,
+    SparsePattern,
+    normalized_adjacency,
+    with_self_loops,
+    without_sparse_warnings,
+)
 from lggd.validation import check_instance, check_int
 
 # Diffusions are truncated where the rest of the series is below this.

@@ -60,8 +60,10 @@ REWEIGHTED_KERNELS = filter_kernels(((Hops(2),), _FOUR_HOPS), _SHAPES[:2])
 FAR_REWEIGHTED_KERNELS = filter_kernels(((PPR(0.05),),), _SHAPES[:2])
 # Of rows of the adjacency: wide neighbourhoods.
 TOPOLOGY_KERNELS = filter_kernels(((PPR(0.02),),), _SHAPES[:2])
-# Far neighbourhoods are tried where the first of these is not worse than the second.
+# Far neighbourhoods are tried unless −log p of all labels by the first of these exceeds that by the second by more
+# than CLEARLY: then looking farther is clearly worse, and takes time.
 FARTHER, NEARER = filter_kernels(((Hops(4),),), _SHAPES), filter_kernels(((Hops(2),),), _SHAPES)
+CLEARLY = 5.0
 # Beyond this many labels or nodes, inducing points take the place of labelled nodes.
 MOST_EXACT_LABELS, MOST_EXACT_NODES, MOST_INDUCING = 2048, 10_000, 2048
 # A kernel weighs exp(−n · (its loss − the lowest) / this), where n labels are compared: their −log p is not
@@ -86,7 +88,7 @@ class KernelRidge(RidgeUncertainty):
     kernels : tuple of FilterKernel
         The kernels of node features to choose from. Graphs without node features use rows of the adjacency instead.
     far : tuple of FilterKernel
-        More of them, tried only where features four hops away predict labels at least as well as those two hops away.
+        More of them, tried unless features four hops away predict labels clearly worse than those two hops away.
     wide : tuple of FilterKernel
         Kernels of node features in more principal directions.
     topology : tuple of FilterKernel
@@ -190,7 +192,7 @@ class KernelRidge(RidgeUncertainty):
         self._compare("x", self._inputs.graph((*kernels, *self._ladder), narrow), kernels, labels, losses)
         if wide and self.wide:
             self._compare("wide", self._inputs.graph(self.wide, wide[-1]), self.wide, labels, losses)
-        far = self._far_is_better(labels, losses)
+        far = self._far_may_pay(labels, losses)
         if far or not self._inputs.has_features:
             # Without node features, x are the rows of the adjacency.
             kernels = self.far if self._inputs.has_features else (*self.topology, *self.far)
@@ -206,7 +208,12 @@ class KernelRidge(RidgeUncertainty):
         self._edge_weights = {name: weight for name, weight in self._edge_weights.items() if name in used}
 
     def _compare(
-        self, name: str, graph: Propagation, kernels: Sequence[FilterKernel], labels: Tensor, losses: dict[Member, float]
+        self,
+        name: str,
+        graph: Propagation,
+        kernels: Sequence[FilterKernel],
+        labels: Tensor,
+        losses: dict[Member, float],
     ) -> None:
         """Adds a graph, and the losses of these kernels on it."""
         self._graphs[name] = graph
@@ -217,14 +224,14 @@ class KernelRidge(RidgeUncertainty):
         """The kernels that tell whether to look far."""
         return (*FARTHER, *NEARER) if self.far or self.topology else ()
 
-    def _far_is_better(self, labels: Tensor, losses: Mapping[Member, float]) -> bool:
-        """Whether features four hops away predict labels at least as well as those two hops away."""
+    def _far_may_pay(self, labels: Tensor, losses: Mapping[Member, float]) -> bool:
+        """Whether features four hops away do not predict labels clearly worse than those two hops away."""
         if not self._ladder:
             return False
         members = [[Member("x", kernel) for kernel in kernels] for kernels in (FARTHER, NEARER)]
         known = losses | self._losses(labels, [member for each in members for member in each if member not in losses])
         farther, nearer = (min(known[member] for member in each) for each in members)
-        return farther <= nearer
+        return len(compared_nodes(labels, self._drawn_seed)) * (farther - nearer) <= CLEARLY
 
     def _weigh_edges(
         self, rounds: int, kernels: Sequence[FilterKernel], losses: dict[Member, float], labels: Tensor

@@ -16,7 +16,6 @@ from lggd.errors import InputError
 from lggd.estimator.storage import saveable
 from lggd.validation import check_instance, check_real
 
-
 # Numbers of a kernel matrix that are computed at once on a CPU.
 CACHED_ENTRIES = 2**18
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -17,22 +18,25 @@ MOST_COMPARED, COMPARED_RIDGES = 512, (0.01, 0.1, 1.0)
 # Inverse temperatures to choose from. Scores of ridge regression differ by about 1, hence none below 1/2.
 INVERSE_TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 25))
 # Before any label is seen, log β is normal around log TYPICAL with this deviation: a few labels say little about it.
-TYPICAL, DEVIATION = 6.0, 0.5
+TYPICAL, DEVIATION = 6.0, 0.35
 
 
 def fit_inverse_temperature(
-    scores: Tensor, classes: Tensor, temperatures: Sequence[float] = INVERSE_TEMPERATURES
+    scores: Tensor,
+    classes: Tensor,
+    temperatures: Sequence[float] = INVERSE_TEMPERATURES,
+    deviation: float = math.inf,
 ) -> tuple[float, float]:
-    """The most probable inverse temperature β of softmax(β·scores) given `classes`, and the mean of their −log p.
+    """The inverse temperature β for which softmax(β·scores) has the lowest mean −log p of `classes`, and that loss.
 
-    That loss includes the prior of β, divided by the number of labels.
+    It includes −log of the prior of β, if that has a finite `deviation`, divided by the number of labels.
 
     >>> fit_inverse_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([0, 1]))[0]
-    8.0
+    64.0
     """
     beta = torch.tensor(temperatures, dtype=scores.dtype, device=scores.device)
     own = scores.gather(1, classes[:, None])
-    prior = (beta / TYPICAL).log().div(DEVIATION).square() / 2
+    prior = (beta / TYPICAL).log().div(deviation).square() / 2
     # −log p of the own class is log Σₖ exp(β (sₖ − s)).
     losses = torch.logsumexp(beta[:, None, None] * (scores - own), dim=2).mean(1) + prior / len(classes)
     loss, best = losses.min(0)
@@ -59,10 +63,10 @@ def kernel_loss(kernel: MixtureKernel, nodes: Tensor, classes: Tensor, num_class
 def choose_ridge(
     system: RidgeSystem, classes: Tensor, num_classes: int, ridges: Sequence[float] = RIDGES
 ) -> tuple[float, float, float]:
-    """The lowest leave-one-out loss, and its ridge and inverse temperature."""
+    """The lowest leave-one-out loss, with the prior of the temperature, and its ridge and inverse temperature."""
     path = system.path(class_targets(classes, num_classes), ridges)
     found = []
     for scores, ridge in zip(path, ridges, strict=True):
-        beta, loss = fit_inverse_temperature(scores, classes)
+        beta, loss = fit_inverse_temperature(scores, classes, deviation=DEVIATION)
         found.append((loss, ridge, beta))
     return min(found)
