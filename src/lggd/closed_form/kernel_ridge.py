@@ -224,7 +224,7 @@ class KernelRidge(RidgeUncertainty):
         """The kernels that tell whether to look far."""
         return (*FARTHER, *NEARER) if self.far or self.topology else ()
 
-    def _far_may_pay(self, labels: Tensor, losses: Mapping[Member, float]) -> bool:
+    def _far_may_pay(self, labels: Tensor, losses: dict[Member, float]) -> bool:
         """Whether features four hops away do not predict labels clearly worse than those two hops away."""
         if not self._ladder:
             return False
