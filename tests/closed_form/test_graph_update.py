@@ -106,7 +106,7 @@ def way(request, monkeypatch):
 @pytest.fixture(autouse=True)
 def every_kernel(monkeypatch):
     """All kernels on all graphs are members, instead of the best."""
-    monkeypatch.setattr(kernel_ridge, "_best", lambda losses, *_, **__: tuple(losses))
+    monkeypatch.setattr(kernel_ridge, "best_kernels", lambda losses, *_, **__: tuple(losses))
 
 
 @settings(max_examples=12, deadline=None)
@@ -266,7 +266,9 @@ def test_blocks_are_filtered_again_after_many_updates(monkeypatch):
 
 
 def test_nothing_of_earlier_graphs_is_kept(monkeypatch):
-    monkeypatch.setattr(kernel_ridge, "_best", lambda losses, *_, **__: (next(m for m in losses if m.graph != "x"),))
+    monkeypatch.setattr(
+        kernel_ridge, "best_kernels", lambda losses, *_, **__: (next(m for m in losses if m.graph != "x"),)
+    )
     model = fitted(random_graph(10))
     for _ in range(3):
         some_change(model, "nodes", torch.Generator().manual_seed(0), 3)

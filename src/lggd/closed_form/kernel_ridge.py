@@ -5,31 +5,32 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lggd.closed_form.edge_agreement import EdgeAgreement, class_agreement
-from lggd.closed_form.filters import Filter, Hops, Propagation
-from lggd.closed_form.graph_update import update_graphs
-from lggd.closed_form.kernels import (
-    ArcCosine,
-    FilterKernel,
-    Gaussian,
-    Linear,
-    Member,
-    MixtureKernel,
-    filter_kernels,
+from lggd.closed_form.default_kernels import (
+    FAR_KERNELS,
+    FAR_REWEIGHTED_KERNELS,
+    FARTHER,
+    KERNELS,
+    NEARER,
+    REWEIGHTED_KERNELS,
+    TOPOLOGY_KERNELS,
+    WIDE_KERNELS,
 )
-from lggd.closed_form.leave_one_out import MOST_COMPARED, choose_ridge, compared_nodes, kernel_loss
+from lggd.closed_form.edge_agreement import EdgeAgreement, class_agreement
+from lggd.closed_form.filters import Propagation
+from lggd.closed_form.graph_update import update_graphs
+from lggd.closed_form.kernels import FilterKernel, Member, MixtureKernel
+from lggd.closed_form.leave_one_out import MOST_COMPARED, best_kernels, choose_ridge, compared_nodes, kernel_loss
 from lggd.closed_form.pseudo_labels import PseudoLabels, probabilities, self_trained
 from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.ridge_inputs import RidgeInputs, filters_of
 from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSystem
 from lggd.closed_form.uncertainty import RidgeUncertainty
-from lggd.diffusion import PPR
 from lggd.errors import InputError
 from lggd.estimator.fit_task import FitTask, same_inputs
 from lggd.estimator.graph_change import GraphChange
@@ -39,36 +40,11 @@ from lggd.estimator.storage import without_prefix
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int, check_real
 
-_SHAPES = (Linear(), ArcCosine(), Gaussian(0.3))
-_LOOPLESS: tuple[Filter, ...] = (Hops(0), Hops(1, False), Hops(2, False))
-_FOUR_HOPS: tuple[Filter, ...] = (Hops(0), Hops(1), Hops(2), Hops(4))
-# Of node features: near neighbourhoods, together with x or not. Lengths tell degrees apart, which matter where
-# neighbours belong to other classes.
-KERNELS = (
-    *filter_kernels(((Hops(2),), _FOUR_HOPS), _SHAPES),
-    *filter_kernels((_LOOPLESS,), _SHAPES[:2]),
-    *filter_kernels(((Hops(2),), _LOOPLESS), (Linear(unit=False),)),
-)
-# With more principal directions: what averaging has not made smooth.
-WIDE_KERNELS = filter_kernels(((Hops(0),), (Hops(2),), _FOUR_HOPS), _SHAPES[1:])
-FAR_KERNELS = (
-    *filter_kernels(((PPR(0.1),), (PPR(0.05),), (PPR(0.02),), (Hops(16),)), _SHAPES[:2]),
-    *filter_kernels(((PPR(0.05),), (PPR(0.02),)), _SHAPES[2:]),
-)
-# On graphs with changed edge weights: averages over many neighbours, near and far.
-REWEIGHTED_KERNELS = filter_kernels(((Hops(2),), _FOUR_HOPS), _SHAPES[:2])
-FAR_REWEIGHTED_KERNELS = filter_kernels(((PPR(0.05),),), _SHAPES[:2])
-# Of rows of the adjacency: wide neighbourhoods.
-TOPOLOGY_KERNELS = filter_kernels(((PPR(0.02),),), _SHAPES[:2])
-# Far neighbourhoods are tried unless −log p of all labels by the first of these exceeds that by the second by more
-# than CLEARLY: then looking farther is clearly worse, and takes time.
-FARTHER, NEARER = filter_kernels(((Hops(4),),), _SHAPES), filter_kernels(((Hops(2),),), _SHAPES)
+# Far neighbourhoods are tried unless −log p of all labels by FARTHER exceeds that by NEARER by more than this: then
+# looking farther is clearly worse, and takes time.
 CLEARLY = 5.0
 # Beyond this many labels or nodes, inducing points take the place of labelled nodes.
 MOST_EXACT_LABELS, MOST_EXACT_NODES, MOST_INDUCING = 2048, 10_000, 2048
-# A kernel weighs exp(−n · (its loss − the lowest) / this), where n labels are compared: their −log p is not
-# independent of the choice, nor are kernels of each other. Those that weigh less than LEAST_WEIGHT are left out.
-TEMPERING, LEAST_WEIGHT = 3.0, 0.05
 # Edge weights by predicted classes have seen the labels, which makes their losses too low by a few percent.
 OPTIMISM = 1.1
 # Where there are more labels, this many of the best kernels are compared once more, on this many labels.
@@ -250,7 +226,7 @@ class KernelRidge(RidgeUncertainty):
         nodes = compared_nodes(labels, self._drawn_seed)
         members = self.members if labels.numel() <= MOST_EXACT_NODES else 1
         narrow = {member: loss for member, loss in losses.items() if member.graph != "wide"}
-        system = ExactSystem(MixtureKernel(self._graphs, _best(narrow, members, len(nodes))))
+        system = ExactSystem(MixtureKernel(self._graphs, best_kernels(narrow, members, len(nodes))))
         system.set_nodes(nodes)
         _, ridge, beta = choose_ridge(system, labels[nodes], self.num_classes_)
         solution = system.solve(class_targets(labels[nodes], self.num_classes_), ridge)
@@ -273,7 +249,7 @@ class KernelRidge(RidgeUncertainty):
             finalists = sorted(losses, key=losses.__getitem__)[:FINALISTS]
             losses = self._losses(labels, finalists, MOST_COMPARED_FINALLY)
         compared = len(compared_nodes(labels, self._drawn_seed, MOST_COMPARED_FINALLY))
-        self.members_ = _best(losses, self.members, compared)
+        self.members_ = best_kernels(losses, self.members, compared)
         self._build_system((labels >= 0).nonzero().squeeze(1))
         classes = labels[self._system.nodes]
         self.loss_, self.ridge_, self.inverse_temperature_ = choose_ridge(self._system, classes, self.num_classes_)
@@ -420,11 +396,3 @@ class KernelRidge(RidgeUncertainty):
         self._graphs = {name: self._graph(name) for name in ("x", *(member.graph for member in self.members_))}
         self._assemble((self.labels_ >= 0).nonzero().squeeze(1))
         self._solve(self.labels_[self._system.nodes])
-
-
-def _best(losses: Mapping[Member, float], count: int, compared: int) -> tuple[Member, ...]:
-    """The kernels of lowest loss on so many compared labels, with their weights: at most `count`."""
-    best = sorted(losses, key=losses.__getitem__)[:count]
-    weights = [math.exp(-compared * (losses[member] - losses[best[0]]) / TEMPERING) for member in best]
-    pairs = zip(best, weights, strict=True)
-    return tuple(replace(member, weight=weight) for member, weight in pairs if weight >= LEAST_WEIGHT)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from lggd.closed_form.kernels import MixtureKernel
+from lggd.closed_form.kernels import Member, MixtureKernel
 from lggd.closed_form.ridge import class_targets, solve_dual
 from lggd.closed_form.systems import RidgeSystem
 
@@ -19,6 +20,9 @@ MOST_COMPARED, COMPARED_RIDGES = 512, (0.01, 0.1, 1.0)
 INVERSE_TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 25))
 # Before any label is seen, log β is normal around log TYPICAL with this deviation: a few labels say little about it.
 TYPICAL, DEVIATION = 6.0, 0.35
+# A kernel weighs exp(−n · (its loss − the lowest) / this), where n labels are compared: their −log p is not
+# independent of the choice, nor are kernels of each other. Those that weigh less than LEAST_WEIGHT are left out.
+TEMPERING, LEAST_WEIGHT = 3.0, 0.05
 
 
 def fit_inverse_temperature(
@@ -70,3 +74,11 @@ def choose_ridge(
         beta, loss = fit_inverse_temperature(scores, classes, deviation=DEVIATION)
         found.append((loss, ridge, beta))
     return min(found)
+
+
+def best_kernels(losses: Mapping[Member, float], count: int, compared: int) -> tuple[Member, ...]:
+    """The kernels of lowest loss on so many compared labels, with their weights: at most `count`."""
+    best = sorted(losses, key=losses.__getitem__)[:count]
+    weights = [math.exp(-compared * (losses[member] - losses[best[0]]) / TEMPERING) for member in best]
+    pairs = zip(best, weights, strict=True)
+    return tuple(replace(member, weight=weight) for member, weight in pairs if weight >= LEAST_WEIGHT)
