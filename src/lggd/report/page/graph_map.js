@@ -9,7 +9,7 @@
 //   lasso             whether nodes can be selected: by the button, by the key L, or by dragging with Shift
 //   tip(node)         the content of the tooltip, an array of elements or a promise of one
 //   neighbours(node)  an array of nodes or a promise of one; by default those of `data.edges`
-//   painter           "webgl" or "canvas"; by default WebGL for all but small graphs, and a canvas where it is missing
+//   painter           "webgl" or "canvas"; by default WebGL for all but small graphs, if there is a graphics processor
 //
 // Events, with their `detail`:
 //   hover { node }    the node under the pointer, -1 for none
@@ -82,7 +82,8 @@ export class GraphMap extends EventTarget {
   // A canvas has one kind of context for ever: another painter needs another canvas.
   usePainter(kind) {
     try {
-      this.painter = kind === "webgl" ? new WebGLPainter(this.picture, this.data) : new CanvasPainter(this.picture);
+      const anyhow = this.options.painter === "webgl";
+      this.painter = kind === "webgl" ? new WebGLPainter(this.picture, this.data, anyhow) : new CanvasPainter(this.picture);
       this.picture.addEventListener("webglcontextlost", () => { this.fallBack(); this.refresh(); }, { once: true });
       this.painter.setEdges(this.data.edges);
     } catch {
