@@ -40,7 +40,8 @@ const data = {
 };
 const options = { lasso: true, mode: "predicted", painter: query.get("painter") ?? undefined };
 if (query.has("slow")) options.neighbours = async (node) => [(node + 1) % count, (node + 2) % count];
-window.panel = new MapPanel(document.getElementById("host"), data, options);
+const bare = { count, classes: [], x: data.x, y: data.y, edges: data.edges };
+window.panel = new MapPanel(document.getElementById("host"), query.has("bare") ? bare : data, options);
 window.events = [];
 for (const name of ["hover", "pick", "select", "choice"]) {
   panel.map.addEventListener(name, ({ detail }) => events.push([name, detail]));

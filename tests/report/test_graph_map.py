@@ -295,7 +295,7 @@ def test_search_centres_the_node_of_this_name(opened):
 
 def test_changed_predictions_flash(opened):
     change = """() => { const predicted = panel.data.predicted.map((k, node) => (node < 5 ? (k + 1) % 3 : k));
-        return panel.map.update({ predicted }); }"""
+        return panel.update({ predicted }); }"""
     with opened() as page:
         before = picture(page)
         assert page.evaluate(change) == [0, 1, 2, 3, 4]
@@ -303,10 +303,9 @@ def test_changed_predictions_flash(opened):
         wait_until(page, "panel.map.flashing === null")
         after = picture(page)
         assert len({before, flashing, after}) == 3
-        page.evaluate("panel.refresh()")
         counts = page.locator(".chip small").all_inner_texts()
         assert sum(map(int, counts)) == 300
-        assert page.evaluate("panel.map.update({})") == []
+        assert page.evaluate("panel.update({})") == []
 
 
 def test_legend_shows_only_what_is_there(opened):
@@ -320,8 +319,21 @@ def test_legend_shows_only_what_is_there(opened):
             "100",
             "labelled",
         ]
-        none = (
-            "panel.map.update({ predicted: panel.data.predicted.map(() => 0), label: panel.data.label.map(() => -1) })"
-        )
-        page.evaluate(f"{none}; panel.refresh()")
+        none = "panel.update({ predicted: panel.data.predicted.map(() => 0), label: panel.data.label.map(() => -1) })"
+        page.evaluate(none)
         assert page.locator(".map-legend").inner_text().split() == ["red", "300"]
+
+
+def test_a_graph_may_start_without_labels_and_get_classes_later(opened):
+    """As in a studio: at first nothing is known but the graph."""
+    with opened("bare=1") as page:
+        assert page.locator(".map-legend").inner_text().split() == ["unknown", "300"]
+        assert page.locator("#map-colour option").all_inner_texts() == ["predicted class", "certainty"]
+        none = picture(page)
+        first = """() => panel.update({ classes: ["early", "late"], label: panel.data.label.map((_, k) => (k ? -1 : 1)),
+            predicted: panel.data.predicted.map(() => 1) }).length"""
+        assert page.evaluate(first) == 300
+        assert page.locator(".map-legend").inner_text().split() == ["late", "300", "labelled"]
+        assert "label" in page.locator("#map-colour option").all_inner_texts()
+        wait_until(page, "panel.map.flashing === null")
+        assert picture(page) != none
