@@ -8,13 +8,13 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 
-from few_labels import BOTH, DISTANCES, LEARNED, accuracy, moons
+from few_labels import BOTH, DISTANCES, EACH, LEARNED, SOLVED, accuracy, moons
 from lggd.sklearn import KNNGraphClassifier
 
 # -- labels -------------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("names", [[3, 7], [2.0, 5.0], ["no", "yes"], [False, True]], ids=str)
 def test_classes_keep_their_names(estimator, names):
     X, truth = make_blobs(40, centers=[(-4, 0), (4, 0)], random_state=0)
@@ -48,6 +48,20 @@ def test_scores_count_labelled_samples_only():
     assert model.score(X, half, weight) == pytest.approx(expected)
     with pytest.raises(ValueError, match="`y` must label at least one sample to score"):
         model.score(X, np.full(len(y), -1))
+
+
+def test_new_labels_are_solved_for():
+    X, truth, y = moons(count=1)
+    model = clone(SOLVED).fit(X, y)
+    before = accuracy(model, truth, y)
+    new = np.random.default_rng(1).choice(np.flatnonzero(y == -1), 40, replace=False)
+    assert accuracy(model.add_labels(new, truth[new]), truth, y) > before
+    assert model.model_.history_ == {}
+    other = clone(SOLVED).fit(X, y)
+    for sample in new[::-1]:
+        other.add_labels(sample, truth[sample])
+    # Settings may have been chosen at other numbers of labels.
+    assert np.mean(other.transduction_ == model.transduction_) > 0.95
 
 
 @BOTH
@@ -119,7 +133,7 @@ def test_a_refit_forgets():
         ({"metric": "precomputed"}, ValueError, "`metric` must be .* got 'precomputed'"),
         ({"features": "lggd"}, TypeError, r"`features` must be LGGD\(\), GGD\(\) or None, got 'lggd'"),
         ({"optimization": 100}, TypeError, r"`optimization` must be an Optimization\(\)"),
-        ({"features": None}, ValueError, "`features` must be set if backbone is None"),
+        ({"features": None}, ValueError, "`backbone` must be set if features is None"),
         ({"backbone": "gcn"}, TypeError, "`backbone` must be"),
     ],
 )

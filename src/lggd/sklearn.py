@@ -7,6 +7,7 @@ from dataclasses import is_dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Self
 
 import numpy as np
@@ -36,7 +37,7 @@ from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.validation import check_instance, check_int, suggestion
 
-Features = GGD | LGGD | type[GGD] | type[LGGD]
+Features = GGD | LGGD | type[GGD] | type[LGGD] | Callable[[], GGD | LGGD]
 Backbone = GCN | GAT | ChebNet | JKNet | nn.Module | type[GCN] | type[GAT] | type[ChebNet] | type[JKNet]
 Array = NDArray[Any]
 
@@ -46,6 +47,11 @@ SAMPLES = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "order": "
 METRICS = sorted({*VALID_METRICS["brute"], *VALID_METRICS["ball_tree"]} - {"precomputed", "pyfunc"})
 # The files of a saved model: next to its settings, its samples and the model of their graph.
 SAMPLES_FILE, MODEL_FOLDER = "samples.safetensors", "model"
+
+
+def solved() -> LGGD:
+    """Return distances that are solved, not trained: `lggd.LGGD.solved()`."""
+    return LGGD.solved()
 
 
 class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -62,7 +68,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     metric : str or callable
         The distance between samples: a name that `NearestNeighbors` knows, or a function of two samples.
     features : LGGD, GGD or None
-        As for `lggd.LGGDClassifier`. A class is called without arguments.
+        As for `lggd.LGGDClassifier`. A class or a function is called without arguments; `solved` trains nothing.
     backbone : GCN, GAT, ChebNet, JKNet, torch.nn.Module or None
         As for `lggd.LGGDClassifier`.
     optimization : Optimization
@@ -96,8 +102,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_neighbors: int = 10,
         *,
         metric: str | Callable[[Array, Array], float] = "euclidean",
-        features: Features | None = LGGD,
-        backbone: Backbone | None = GCN,
+        features: Features | None = solved,
+        backbone: Backbone | None = None,
         optimization: Optimization | type[Optimization] = Optimization,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -112,9 +118,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name; with `deep` also those of nested settings, as "features__times"."""
         params: dict[str, Any] = super().get_params(deep=False)
-        nested = {
-            name: get_params(_with_defaults(params[name])) for name in params if deep and is_dataclass(params[name])
-        }
+        choices = {name: _with_defaults(value) for name, value in params.items() if deep and name != "metric"}
+        nested = {name: get_params(choice) for name, choice in choices.items() if is_dataclass(choice)}
         return params | {f"{name}__{inner}": value for name in nested for inner, value in nested[name].items()}
 
     def set_params(self, **params: Any) -> Self:
@@ -123,7 +128,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, value in params.items():
             outer, _, inner = name.partition("__")
             if inner:
-                choice = _with_defaults(super().get_params(deep=False).get(outer))
+                choice = None if outer == "metric" else _with_defaults(super().get_params(deep=False).get(outer))
                 if not is_dataclass(choice) or isinstance(choice, type):
                     raise InputError("params", f"name settings of {type(self).__name__} or of its choices", repr(name))
                 setattr(self, outer, replace(choice, **changed_params(choice, {inner: value})))
@@ -280,6 +285,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.model_.seed
         if name == "metric" and callable(value):
             return {"kind": "module", "class": getattr(value, "__qualname__", type(value).__qualname__)}
+        if isinstance(value, FunctionType):
+            value = value()
         return storage.to_plain(value.item() if isinstance(value, np.generic) else value, name)
 
     def _update_transduction(self) -> None:
@@ -333,7 +340,7 @@ def _unpack(packed: Mapping[str, torch.Tensor]) -> Any:
 
 
 def _with_defaults(choice: Any) -> Any:
-    return choice() if isinstance(choice, type) else choice
+    return choice() if isinstance(choice, (type, FunctionType)) else choice
 
 
 def _is_unlabelled(y: Array) -> Array:

@@ -1,11 +1,11 @@
-"""The LGGD classifier: distances to labelled nodes as features, and a backbone trained on them."""
+"""The LGGD classifier: the nearest class by distance, or a backbone trained on distances as features."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -27,14 +27,18 @@ from lggd.validation import check_instance
 class LGGDClassifier(NodeClassifier):
     """Classify the nodes of a graph from a few labels; further labels can be added without training.
 
+    By default nothing is trained: distances start at the solution of `KernelRidge`, and the nearest class is predicted.
+    `LGGDClassifier.trained()` learns distances with networks and trains a GCN on them, as the paper does.
+
     Parameters
     ----------
     features : LGGD, GGD, Ensemble or None
-        The distance features on which the backbone is trained; None trains it on the node features `x` alone.
+        The distances to the labelled nodes of each class; None trains the backbone on the node features `x` alone.
     backbone : GCN, GAT, ChebNet, JKNet, torch.nn.Module or None
-        The network that predicts classes from features. A module of your own is called as `module(x, edge_index)` and
-        must return logits `[N, K]`. None predicts the nearest class by distance.
+        The network that predicts classes from distances as features. A module of your own is called as
+        `module(x, edge_index)` and must return logits `[N, K]`. None predicts the nearest class by distance.
     optimization : Optimization
+        How the backbone is trained.
     seed : int or torch.Generator
         Of the backbone; features have their own.
 
@@ -47,15 +51,23 @@ class LGGDClassifier(NodeClassifier):
     --------
     >>> import lggd
     >>> data = lggd.load("karate")
-    >>> model = lggd.LGGDClassifier(lggd.GGD(times=(1, 2)), backbone=None).fit(data)
-    >>> model.predict().shape
+    >>> lggd.LGGDClassifier().fit(data).predict().shape
     torch.Size([34])
+    >>> few = lggd.Optimization(epochs=10)
+    >>> model = lggd.LGGDClassifier(lggd.GGD(times=(1, 2)), lggd.GCN(), few).fit(data)
+    >>> list(model.history_)
+    ['backbone']
     """
 
-    features: DistanceFeatures | Ensemble | None = field(default_factory=LGGD)
-    backbone: Backbone | nn.Module | None = GCN()
+    features: DistanceFeatures | Ensemble | None = field(default_factory=LGGD.solved)
+    backbone: Backbone | nn.Module | None = None
     optimization: Optimization = Optimization()
     seed: int | torch.Generator = 0
+
+    @classmethod
+    def trained(cls, **changes: Any) -> Self:
+        """The classifier of the paper: distances learned by networks, and a GCN trained on them."""
+        return cls(**{"features": LGGD(), "backbone": GCN(), **changes})
 
     def __post_init__(self) -> None:
         self.features_: Any  # set by fit
@@ -63,7 +75,7 @@ class LGGDClassifier(NodeClassifier):
 
     def check_settings(self) -> None:
         if self.features is None and self.backbone is None:
-            raise InputError("features", "be set if backbone is None", "None", "Use LGGD() or GGD().")
+            raise InputError("backbone", "be set if features is None", "None", "Use a network such as GCN().")
         if self.features is not None:
             check_instance("features", self.features, (DistanceFeatures, Ensemble), "LGGD(), GGD() or None")
             self.features.check_settings()
