@@ -146,7 +146,8 @@ def test_labels_from_parquet_and_predictions_into_another_file(people: Path, tmp
     before = (people / "predictions.csv").read_bytes()
     found = answer("add-labels", people / "model", tmp_path / "more.parquet", "--out", tmp_path / "new.tsv")
     assert (found["new"], found["out"]) == (1, str(tmp_path / "new.tsv"))
-    assert (people / "predictions.csv").read_bytes() == before
+    assert (people / "predictions.csv").read_bytes() != before
+    assert rows_of(people / "predictions.csv")[3]["labelled"] == "right"
 
 
 @pytest.mark.parametrize(

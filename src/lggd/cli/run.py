@@ -13,6 +13,7 @@ from rich.table import Table
 from lggd.cli import options
 from lggd.cli.options import folder, option
 from lggd.cli.terminal import Terminal, flags, summary, table
+from lggd.files import write_errors
 
 if TYPE_CHECKING:
     from lggd.memory import Memory
@@ -94,7 +95,8 @@ def run_command(
     memory = settings.memory(run_input)
     if out is None:
         out = DEFAULT_PARENT / run_input.name
-        DEFAULT_PARENT.mkdir(exist_ok=True)
+        with write_errors(DEFAULT_PARENT):
+            DEFAULT_PARENT.mkdir(exist_ok=True)
         check_run_folder(out)
     _report_memory(terminal, memory)
     unfinished = UnfinishedTraining(out, settings_of_run(run_input, settings))
@@ -106,7 +108,10 @@ def run_command(
             terminal.say(f"Checkpoints are in {unfinished.folder}. Add --resume to continue.", "yellow")
         raise
     with terminal.working(f"Writing {out}"):
-        facts = write_run(out, result, command=shlex.join(["lggd", *sys.argv[1:]]), report=not no_report)
+        record, folder_name = shlex.join(["lggd", *sys.argv[1:]]), str(out)
+        facts = write_run(
+            out, result, command=record, report=not no_report, on_wait=lambda: terminal.wait_for(folder_name)
+        )
         unfinished.remove()
     terminal.answer(facts, _tables(facts))
 

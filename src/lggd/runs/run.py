@@ -20,7 +20,7 @@ from torch import Tensor
 from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
 from lggd.features.distance_features import DistanceFeatures
-from lggd.files import check_folder_writable, replacing
+from lggd.files import check_folder_writable, replacing, write_errors
 from lggd.memory import Memory
 from lggd.models import Ensemble, SelfTraining
 from lggd.models.memory_estimate import estimate_memory
@@ -154,7 +154,8 @@ class UnfinishedTraining:
             self._check_settings()
             return True
         self.remove()
-        self.folder.mkdir()
+        with write_errors(self.folder):
+            self.folder.mkdir()
         with replacing(self.folder / UNFINISHED) as temporary:
             temporary.write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
         return False
