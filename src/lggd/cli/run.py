@@ -146,5 +146,6 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
     if facts["additions"]:
         steps = ((f"{s['labels']:,}", f"{s['accuracy']:.1f} %", f"{s['milliseconds']:.3g}") for s in facts["additions"])
         yield table("labels", "accuracy", "milliseconds", rows=steps, title="More labels, without training")
+        yield f"Measured on the {facts['additions'][0]['tested']:,} held-out nodes whose labels are never added."
     yield from facts["notes"]
     yield f"Wrote {facts['out']}: {', '.join(facts['files'])}"
