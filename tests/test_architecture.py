@@ -30,7 +30,7 @@ ROOMS = (
     ("sklearn",),
     ("data", "report"),
     ("runs",),
-    ("compare",),
+    ("comparison",),
     ("paper",),
     ("lggd",),
     ("cli",),

@@ -21,7 +21,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from lggd.compare.methods import SearchSpace
+from lggd.comparison.methods import SearchSpace
 from lggd.errors import InputError
 
 # Seconds between two heartbeats, and without one until a trial is considered lost; compilation may block a process.

@@ -13,11 +13,11 @@ import torch
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import Trial, TrialState
 
-from lggd.compare.configs import Setting
-from lggd.compare.methods import Categorical, Choice, Method
-from lggd.compare.runner import measure
-from lggd.compare.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
-from lggd.compare.templates import build, complete_settings
+from lggd.comparison.configs import Setting
+from lggd.comparison.methods import Categorical, Choice, Method
+from lggd.comparison.runner import measure
+from lggd.comparison.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
+from lggd.comparison.templates import build, complete_settings
 from lggd.errors import error_context
 from lggd.features.distance_problems import reuse_distances
 from lggd.memory import release_memory
