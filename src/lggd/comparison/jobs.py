@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -17,13 +17,17 @@ from lggd.training.progress import Callback
 
 @dataclass(frozen=True)
 class JobOptions:
-    """Options of all jobs of a command. `splits` is the number of splits, `root` the folder of the datasets."""
+    """Options of all jobs of a command. `splits` is the number of splits, `root` the folder of the datasets.
+
+    With `reuse`, a job uses distances that an earlier one has learned; without, its time is that of the job alone.
+    """
 
     results: Results
     splits: int = 10
     device: str = "cpu"
     seed: int = 0
     root: Path | None = None
+    reuse: bool = True
 
 
 class Job(ABC):
@@ -94,7 +98,8 @@ def run_jobs(
     for number, job in enumerate(jobs):
         name = f"{job.experiment} {job.group}, {options.splits} splits from seed {options.seed}"
         groups.setdefault(name, []).append(number)
-    with reuse_distances(), closing(Claims(options.results.folder)) as claims:
+    cached = reuse_distances() if options.reuse else nullcontext()
+    with cached, closing(Claims(options.results.folder)) as claims:
         for wait in (False, True):  # at last for other processes: reads their lines, and runs what they did not finish
             for name in list(groups):
                 with claims.on(name, wait) as claimed:

@@ -128,6 +128,12 @@ class SharedStudy:
         with suppress(UpdateFinishedTrialError, ValueError):  # another worker gave it up, or it has finished meanwhile
             self._study.tell(trial.number, state=TrialState.FAIL)
 
+    def abandon_running(self) -> None:
+        """Gives up all running trials; only for the one process that may run trials now: the others were killed."""
+        for trial in self._trials():
+            if trial.state is TrialState.RUNNING:
+                self.abandon(trial)
+
     @contextmanager
     def alive(self, trial: Trial) -> Iterator[None]:
         """Sends heartbeats of a trial while the context lasts."""
