@@ -119,7 +119,7 @@ def _calibration(report: ComparisonReport) -> str:
     what = "probability (%)"
     diagonal = Line("calibrated", np.array([0.0, 100.0]), np.array([0.0, 100.0]), "var(--quiet)", dashed=True)
     points: Callable[[ComparedMethod], Sequence[tuple[float, float]]] = lambda method: method.reliability  # noqa: E731
-    return _lines(report, "calibration", "Calibration", lead, points, what, diagonal)
+    return _lines(report, "calibration", "Calibration", lead, points, what, diagonal, fewest=1)
 
 
 def _lines(
@@ -130,8 +130,9 @@ def _lines(
     points: Callable[[ComparedMethod], Sequence[tuple[float, float]]],
     x_label: str,
     *more: Line,
+    fewest: int = 2,
 ) -> str:
-    shown = [k for k, method in enumerate(report.methods) if len(points(method)) > 1]
+    shown = [k for k, method in enumerate(report.methods) if len(points(method)) >= fewest]
     if not shown:
         return ""
     lines = []
