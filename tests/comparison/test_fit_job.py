@@ -47,6 +47,17 @@ def test_methods_see_no_test_labels(tmp_path: Path) -> None:
     assert "test_mask" not in seen
 
 
+@pytest.mark.parametrize("trials", [0, 4])
+def test_no_trial_sees_test_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trials: int) -> None:
+    shown: list[Any] = []
+    original = Tunable.fit
+    monkeypatch.setattr(Tunable, "fit", lambda self, data: (shown.append(data), original(self, data))[1])
+    planned = job(Tunable, trials=trials)
+    measured(planned, tmp_path)
+    assert len(shown) > (trials > 0)
+    assert all(bool((seen.y[planned.data.test_mask] == -1).all()) and "test_mask" not in seen for seen in shown)
+
+
 def test_a_line_is_reused_unless_the_settings_change(tmp_path: Path) -> None:
     models = [Oracle(), Oracle(), Oracle(wrong=5)]
     found = [measured(job(lambda model=model: model), tmp_path) for model in models]

@@ -197,7 +197,7 @@ def compare(
         lines = _measure(planned, options, jobs, callback)
     facts = {
         "nodes": int(data.num_nodes), "edges": int(data.edge_index.shape[1]) // 2, "classes": int(data.y.max()) + 1,
-        **{name: int(datas[0][f"{mask}_mask"].sum()) for name, mask in (("training labels", "train"), ("test nodes", "test"))},
+        "training labels": int(datas[0].train_mask.sum()), "test nodes": int(datas[0].test_mask.sum()),
     }  # fmt: skip
     failed = {line["method"]: line[ERROR] for line in reversed(lines) if ERROR in line}
     return Comparison(lines, splits, labels, failed, skipped, time.perf_counter() - start, facts)
