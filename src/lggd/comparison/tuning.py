@@ -97,7 +97,8 @@ def choose_settings(
     study.abandon_running()  # by processes that were killed
     search = Search(study, validation, trials, slug=candidate.name, dataset=name)
     while search.done < trials:
-        search.step()
+        if not search.step():
+            raise RuntimeError(f"Another process runs trials of {name}, although this one has the claim on them.")
     choice = search.choice()
     if choice.settings is None:
         raise MemoryError(f"none of {trials} trials succeeded: {choice.reason}")
