@@ -64,7 +64,7 @@ def test_each_split_has_its_own_seed_and_its_own_model() -> None:
     candidate = read_candidates({"mine": own})[0]
     first, second = candidate.model(1), candidate.model(2)
     assert (first.seed, second.seed, own.seed) == (1, 2, 0)
-    assert read_candidates(["lggd-plus-solved"])[0].model(7).get_params()["features__seed"] == 7
+    assert read_candidates(["lggd-plus"])[0].model(7).get_params()["features__seed"] == 7
     assert read_candidates({"x": LogisticRegression()})[0].model(5).estimator.random_state == 5
 
 

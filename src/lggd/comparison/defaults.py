@@ -4,13 +4,12 @@ from __future__ import annotations
 
 # Names of lggd.runs.methods: from none to all of labels, features and training.
 METHODS = (
-    "label-propagation", "sgc", "gcn", "gdc-ppr", "appnp", "correct-and-smooth", "kernel-ridge", "lggd-solved",
-    "lggd-plus-solved",
+    "label-propagation", "sgc", "gcn", "gdc-ppr", "appnp", "correct-and-smooth", "kernel-ridge", "lggd", "lggd-plus",
 )  # fmt: skip
 # Names of lggd.comparison.peers, which take part where their packages are installed.
 PEERS = ("scikit-network", "label-spreading")
 # Other names that people use for a method.
-ALIASES = {"closed-form": "kernel-ridge", "lggd+": "lggd-plus-solved"}
+ALIASES = {"closed-form": "kernel-ridge", "lggd+": "lggd-plus"}
 SPLITS = 10
 # The fraction of the labels of own tables that is used for training.
 TRAINING = 0.6
