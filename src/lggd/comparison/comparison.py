@@ -270,7 +270,7 @@ def _watching(planned: Sequence[FitJob], options: JobOptions, callback: Comparis
     def watch() -> None:
         while callback is not None and not stop.wait(POLL):
             measured = {_key(line) for line in options.results.lines(EXPERIMENT)[0]}
-            callback(len(measured & wanted), len(planned), "")
+            callback(len(measured & wanted), len(planned), "Fitting")
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
