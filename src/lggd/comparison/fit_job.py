@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,11 @@ class FitJob(Job):
         try:
             found = self._measure(options, meter)
         except Exception as error:
-            found = {ERROR: " ".join(f"{type(error).__name__}: {error}".split())}
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            found = {
+                ERROR: " ".join(f"{type(error).__name__}: {error}".split()),
+                "where": f"{last.filename}:{last.lineno}",
+            }
         release_memory()  # after the except clause, so that the traceback keeps no tensors alive
         yield missing[0] | found | runner.run_metadata(options.device, meter.seconds)
 
