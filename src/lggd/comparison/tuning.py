@@ -25,7 +25,7 @@ from lggd.comparison.configs import Setting
 from lggd.comparison.evaluation import evaluate, read_probabilities
 from lggd.comparison.methods import Categorical, SearchSpace
 from lggd.comparison.peers import GraphLabelSpreading
-from lggd.models.plus import LGGDPlus, SelfTraining
+from lggd.models.plus import SelfTraining
 from lggd.training.optimization import Optimization
 
 DROPOUT, HIDDEN, RESTART, SPREAD = (0.2, 0.5, 0.8), (16, 32, 64), (0.05, 0.1, 0.2), (0.5, 0.8, 0.9, 0.99)
@@ -44,7 +44,6 @@ SPACES: Mapping[type, Mapping[str, tuple[Setting, ...]]] = {
     LabelPropagation: {"alpha": SPREAD},
     GraphLabelSpreading: {"alpha": SPREAD},
     CorrectAndSmooth: {"correct_alpha": SPREAD, "smooth_alpha": SPREAD},
-    LGGDPlus: {"confident": (0.0, 0.3, 0.6)},
     SelfTraining: {"fraction": (0.0, 0.3, 0.5)},
 }
 
