@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lggd.compare.protocol import load_splits, normalize_rows, with_normalized_features
+from lggd.comparison.protocol import load_splits, normalize_rows, with_normalized_features
 from lggd.errors import InputError
 
 

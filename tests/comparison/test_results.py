@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lggd.compare.results import CLAIMS, Claims, Results
+from lggd.comparison.results import CLAIMS, Claims, Results
 from lggd.errors import InputFileError
 from other_process import claimed_elsewhere
 
@@ -30,7 +30,7 @@ for number in range(int(sys.argv[4])):
 
 
 def writer(folder: Path, name: str, count: int) -> subprocess.Popen[str]:
-    from lggd.compare import results
+    from lggd.comparison import results
 
     return subprocess.Popen(
         [sys.executable, "-c", WRITER, str(results.__file__), str(folder), name, str(count)],

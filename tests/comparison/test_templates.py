@@ -10,7 +10,7 @@ import pytest
 
 import lggd
 from invalid_settings import OF_ANOTHER_TYPE, OUT_OF_RANGE
-from lggd.compare.templates import BACKBONES, TEMPLATES, build, complete_settings, supports_backbone
+from lggd.comparison.templates import BACKBONES, TEMPLATES, build, complete_settings, supports_backbone
 from lggd.errors import InputError
 
 OWN_NETWORK = ("GPRGNN", "GOAL", "GraphMix", "MLP", "SGC", "APPNP", "CorrectAndSmooth")

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lggd.compare.configs import Setting, Settings, toml_line
+from lggd.comparison.configs import Setting, Settings, toml_line
 from lggd.errors import InputError
 from lggd.validation import check_name
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lggd.compare.methods import (
+from lggd.comparison.methods import (
     Categorical,
     Choice,
     Method,
@@ -17,8 +17,8 @@ from lggd.compare.methods import (
     select_methods,
     write_chosen,
 )
-from lggd.compare.search import first_settings
-from lggd.compare.templates import build, complete_settings
+from lggd.comparison.search import first_settings
+from lggd.comparison.templates import build, complete_settings
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import NodeClassifier
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lggd.compare import configs
-from lggd.compare.configs import CHOSEN, METHODS, Setting, Settings, toml_line
+from lggd.comparison import configs
+from lggd.comparison.configs import CHOSEN, METHODS, Setting, Settings, toml_line
 from lggd.data.datasets import DATASETS
 from lggd.errors import InputError
 from lggd.files import replacing
@@ -107,7 +107,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Method:
-    """A template of `lggd.compare.templates` with settings, and its number and name in tables.
+    """A template of `lggd.comparison.templates` with settings, and its number and name in tables.
 
     `slug` is its file name without extension, `folder` the folder of configurations. `search` is the search space of
     `lggd sweep` by setting, `paper_search` that of the method's own paper if it differs; `chosen` are the best settings

@@ -15,6 +15,7 @@ from typing import Any
 from lggd.errors import InputError, InputFileError
 
 CLAIMS = ".claims"
+Line = dict[str, Any]
 
 
 class Results:
@@ -54,7 +55,7 @@ class Results:
         finally:
             os.close(handle)  # releases the lock
 
-    def lines(self, experiment: str) -> tuple[list[dict[str, Any]], int]:
+    def lines(self, experiment: str) -> tuple[list[Line], int]:
         """Returns all complete lines, oldest first, and the number of incomplete ones, whose process was killed."""
         path, found, incomplete = self.path(experiment), [], 0
         for text in path.read_bytes().split(b"\n") if path.exists() else ():

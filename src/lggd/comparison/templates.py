@@ -30,10 +30,10 @@ from lggd.baselines import (
     ScikitNetwork,
 )
 from lggd.closed_form import KernelRidge
-from lggd.compare import settings as paths
-from lggd.compare.configs import Setting, Settings
-from lggd.compare.protocol import NORMALIZATIONS
-from lggd.compare.settings import FieldPath, Modification, ObjectChoice, Rule
+from lggd.comparison import settings as paths
+from lggd.comparison.configs import Setting, Settings
+from lggd.comparison.protocol import NORMALIZATIONS
+from lggd.comparison.settings import FieldPath, Modification, ObjectChoice, Rule
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import lggd
-from lggd.compare import runner
-from lggd.compare.methods import Method
-from lggd.compare.protocol import load_splits
-from lggd.compare.runner import measure
+from lggd.comparison import runner
+from lggd.comparison.methods import Method
+from lggd.comparison.protocol import load_splits
+from lggd.comparison.runner import measure
 
 GCN = Method("01", "GCN", "Backbone", "gcn", {"max_epochs": 4})
 

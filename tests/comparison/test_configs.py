@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lggd.compare.configs import configs_folder, toml_line
+from lggd.comparison.configs import configs_folder, toml_line
 from lggd.errors import InputFileError
 
 NAMES = st.text(string.ascii_letters + '_-. é"\\', min_size=1)

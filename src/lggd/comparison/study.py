@@ -21,7 +21,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from lggd.compare.methods import SearchSpace
+from lggd.comparison.methods import SearchSpace
 from lggd.errors import InputError
 
 # Seconds between two heartbeats, and without one until a trial is considered lost; compilation may block a process.
@@ -127,6 +127,12 @@ class SharedStudy:
             self._study.enqueue_trial(settings)
         with suppress(UpdateFinishedTrialError, ValueError):  # another worker gave it up, or it has finished meanwhile
             self._study.tell(trial.number, state=TrialState.FAIL)
+
+    def abandon_running(self) -> None:
+        """Gives up all running trials; only for the one process that may run trials now: the others were killed."""
+        for trial in self._trials():
+            if trial.state is TrialState.RUNNING:
+                self.abandon(trial)
 
     @contextmanager
     def alive(self, trial: Trial) -> Iterator[None]:

@@ -13,9 +13,9 @@ from pathlib import Path
 from optuna.trial import TrialState
 
 from command_line import ONE_THREAD
-from lggd.compare.methods import Method, Range
-from lggd.compare.search import SearchConfig, search_settings
-from lggd.compare.study import SharedStudy, open_journal
+from lggd.comparison.methods import Method, Range
+from lggd.comparison.search import SearchConfig, search_settings
+from lggd.comparison.study import SharedStudy, open_journal
 from search_trials import METHOD, finished, replace_training
 
 TIMEOUT = 60.0
@@ -25,10 +25,10 @@ WORKERS_METHOD = Method("01", "GCN", "Backbone", "gcn", {}, {"dropout": Range(0.
 WORKER = """
 import sys, time
 from pathlib import Path
-from lggd.compare import search
-from lggd.compare.methods import Method
-from lggd.compare.runner import Scores
-from lggd.compare.methods import Range
+from lggd.comparison import search
+from lggd.comparison.methods import Method
+from lggd.comparison.runner import Scores
+from lggd.comparison.methods import Range
 
 folder, name, seconds, trials = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
 

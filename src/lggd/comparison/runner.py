@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from lggd.compare.configs import Setting, Settings
-from lggd.compare.methods import Method
-from lggd.compare.protocol import load_splits, with_normalized_features, without_test_labels
-from lggd.compare.templates import NORMALIZATION, build, complete_settings
+from lggd.comparison.configs import Setting, Settings
+from lggd.comparison.methods import Method
+from lggd.comparison.protocol import load_splits, with_normalized_features, without_test_labels
+from lggd.comparison.templates import NORMALIZATION, build, complete_settings
 from lggd.estimator import NodeClassifier
 from lggd.models.batching import fit_together
 from lggd.runs.run import installed_versions

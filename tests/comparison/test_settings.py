@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lggd.compare.settings import (
+from lggd.comparison.settings import (
     FieldPath,
     Modification,
     ObjectChoice,

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ import torch
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import Trial, TrialState
 
-from lggd.compare.configs import Setting
-from lggd.compare.methods import Categorical, Choice, Method
-from lggd.compare.runner import measure
-from lggd.compare.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
-from lggd.compare.templates import build, complete_settings
+from lggd.comparison.configs import Setting
+from lggd.comparison.methods import Categorical, Choice, Method
+from lggd.comparison.runner import measure
+from lggd.comparison.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
+from lggd.comparison.templates import build, complete_settings
 from lggd.errors import error_context
 from lggd.features.distance_problems import reuse_distances
 from lggd.memory import release_memory
@@ -89,20 +90,27 @@ def search_settings(
     return [search.choice() for search in searches]
 
 
-class Search:
-    """The search for the settings of one method on one dataset."""
+# Returns the validation accuracies of settings on these splits.
+Evaluate = Callable[[dict[str, Setting], Sequence[int]], list[float]]
 
-    def __init__(self, config: SearchConfig, method: Method, dataset: str, study: SharedStudy) -> None:
-        self.config, self.method, self.dataset, self.study = config, method, dataset, study
+
+class Search:
+    """The search for the settings of one method on one dataset: `trials` trials, judged by `evaluate`."""
+
+    def __init__(
+        self, study: SharedStudy, evaluate: Evaluate, trials: int, *, slug: str, dataset: str, batch: int | None = None
+    ) -> None:
+        self.study, self.evaluate, self.trials, self.batch = study, evaluate, trials, batch
+        self.slug, self.dataset = slug, dataset
         self.splits: int = study.about["splits"]
 
     @property
     def done(self) -> int:
-        return len(self.study.counted(self.config.trials))
+        return len(self.study.counted(self.trials))
 
     def step(self) -> bool:
         """Runs one trial; returns whether there was one to run."""
-        trial = self.study.claim(self.config.trials)
+        trial = self.study.claim(self.trials)
         if trial is None:
             return False
         try:
@@ -118,13 +126,13 @@ class Search:
 
     def choice(self) -> Choice:
         """Returns the trial with the highest mean validation accuracy so far, the earliest among equals."""
-        counted = self.study.counted(self.config.trials or None)
+        counted = self.study.counted(self.trials or None)
         ended = {state: [trial for trial in counted if trial.state is state] for state in TrialState}
         complete, pruned, failed = (ended[state] for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL))
         best = max(complete, key=lambda trial: (trial.values[0], -trial.number), default=None)
         settings, value = (None, None) if best is None else (_rounded(best.params), best.value)
-        reason, slug = failed[0].user_attrs[REASON] if failed and best is None else "", self.method.slug
-        return Choice(slug, self.dataset, len(counted), self.splits, settings, value, len(pruned), len(failed), reason)
+        reason, where = failed[0].user_attrs[REASON] if failed and best is None else "", (self.slug, self.dataset)
+        return Choice(*where, len(counted), self.splits, settings, value, len(pruned), len(failed), reason)
 
     def _run(self, trial: Trial) -> tuple[TrialState, float | None]:
         start, mean, reason = time.perf_counter(), None, None
@@ -144,12 +152,10 @@ class Search:
         if (same := self.study.same_as(trial)) is not None:
             trial.set_user_attr(SAME_AS, same.number)
             return same.value
-        config, settings = self.config, {**self.method.settings, **_rounded(trial.params)}
-        where = (config.device, config.backbone, config.seed, config.root)
         scores: list[float] = []
         while len(scores) < self.splits:
-            splits = list(range(self.splits))[len(scores) :][: config.batch_size]
-            scores += measure(self.method, settings, self.dataset, splits, *where, hide_test=True).val
+            splits = list(range(self.splits))[len(scores) :][: self.batch]
+            scores += self.evaluate(_rounded(trial.params), splits)
             mean = math.fsum(scores) / len(scores)
             if not math.isfinite(mean):
                 raise FloatingPointError(f"the mean validation accuracy is {mean}")
@@ -186,8 +192,19 @@ def _searches(config: SearchConfig, method: Method, datasets: Sequence[str]) -> 
     journal, ending = open_journal(config.journal(method)), f"{config.backbone}{'/paper' if is_paper else ''}"
     options: dict[str, Any] = {"defaults": {"splits": DEFAULT_SPLITS}, "seed": config.seed, "grace": config.grace}
     shared = options | {"space": search, "first": first, "about": about}
-    studies = (SharedStudy(journal, f"{method.slug}/{dataset}/{ending}", **shared) for dataset in datasets)
-    return [Search(config, method, dataset, study) for dataset, study in zip(datasets, studies, strict=True)]
+    searches = []
+    for dataset in datasets:
+        study = SharedStudy(journal, f"{method.slug}/{dataset}/{ending}", **shared)
+        where: dict[str, Any] = {"slug": method.slug, "dataset": dataset, "batch": config.batch_size}
+        searches.append(Search(study, partial(_validation_accuracies, config, method, dataset), config.trials, **where))
+    return searches
+
+
+def _validation_accuracies(
+    config: SearchConfig, method: Method, dataset: str, settings: dict[str, Setting], splits: Sequence[int]
+) -> list[float]:
+    where = (config.device, config.backbone, config.seed, config.root)
+    return measure(method, {**method.settings, **settings}, dataset, splits, *where, hide_test=True).val
 
 
 def _rounded(params: Mapping[str, Any]) -> dict[str, Setting]:

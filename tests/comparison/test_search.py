@@ -11,12 +11,12 @@ import pytest
 import torch
 from optuna.trial import TrialState
 
-from lggd.compare import protocol
-from lggd.compare import search as search_module
-from lggd.compare.methods import Categorical, Method, write_chosen
-from lggd.compare.runner import Scores, measure
-from lggd.compare.search import SearchConfig, search_settings
-from lggd.compare.study import REASON
+from lggd.comparison import protocol
+from lggd.comparison import search as search_module
+from lggd.comparison.methods import Categorical, Method, write_chosen
+from lggd.comparison.runner import Scores, measure
+from lggd.comparison.search import SearchConfig, search_settings
+from lggd.comparison.study import REASON
 from lggd.errors import InputError
 from search_trials import METHOD, SEARCH, finished, replace_training, study_in
 
@@ -193,7 +193,7 @@ def permute_test_labels(monkeypatch: pytest.MonkeyPatch) -> None:
             data.y = y
         return datas
 
-    monkeypatch.setattr("lggd.compare.runner.load_splits", permuted)
+    monkeypatch.setattr("lggd.comparison.runner.load_splits", permuted)
 
 
 def trained_search(folder: Path) -> tuple[bytes, list[Any]]:
@@ -236,7 +236,7 @@ def test_hidden_test_labels_are_nowhere(monkeypatch):
         seen.extend(datas)
         raise InterruptedError
 
-    monkeypatch.setattr("lggd.compare.runner.fit_together", fit)
+    monkeypatch.setattr("lggd.comparison.runner.fit_together", fit)
     with pytest.raises(InterruptedError):
         measure(METHOD, METHOD.settings, "digits", [0, 1], hide_test=True)
     for data in seen:
