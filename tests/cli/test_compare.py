@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from lggd.cli.options import GraphOptions
 from lggd.errors import InputError
 from tables import two_rings
 
+KARATE = GraphOptions(**{each.name: None for each in fields(GraphOptions)} | {"dataset": "karate"})
 FAST = ("--methods", "label-propagation,label-spreading")
 
 
@@ -96,7 +98,7 @@ def wait_for(happened: Any) -> None:
     ("text", "amount"), [("2.5%", 0.025), ("5/class", 5), ("0.1", 0.1), (" 60 % ", 0.6), ("12 / class", 12)]
 )
 def test_amounts_of_labels(text: str, amount: float) -> None:
-    read = _training_labels(GraphOptions(*["karate", *[None] * 8]), text)  # type: ignore[arg-type]
+    read = _training_labels(KARATE, text)
     assert read == amount
     assert type(read) is type(amount)
 
@@ -104,7 +106,7 @@ def test_amounts_of_labels(text: str, amount: float) -> None:
 @pytest.mark.parametrize("text", ["5", "many", "5 per class", "-3%", "1.0"])
 def test_other_amounts_are_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"`--labels` must be a share such as 2.5%, or a number per class such as 5"):
-        _training_labels(GraphOptions(*["karate", *[None] * 8]), text)  # type: ignore[arg-type]
+        _training_labels(KARATE, text)
 
 
 @pytest.mark.parametrize(
