@@ -55,10 +55,11 @@ def read_graph_files(
     edges: str | Path,
     nodes: str | Path | None = None,
     *,
-    label: str,
+    label: str | None,
     id_column: str | None = None,
     split_column: str | None = None,
     ignore: Sequence[str] = (),
+    fewest_classes: int = 2,
 ) -> NamedGraph:
     """Reads a graph from a file of edges and a file of nodes, or from one GraphML file with both.
 
@@ -66,20 +67,21 @@ def read_graph_files(
     isolated. Edges are undirected and may be listed once or twice; of several weights the largest is used. Weights are
     not scaled: pass `unbounded=True` to `Graph.from_pyg` if some exceed 1. Self-loops are dropped with a warning.
 
-    Classes are sorted, numerically if all are numbers. Test nodes without a label are in no mask.
+    Classes are sorted, numerically if all are numbers. Test nodes without a label are in no mask. Fewer classes than
+    `fewest_classes` are an error; where they may be none, `label` may be None.
     """
     if nodes is None and Path(edges).suffix.lower() != GRAPHML:
         raise InputError("nodes", f"be a file, because `{edges}` has only edges", remedy="Only GraphML has both.")
     node_path = edges if nodes is None else nodes
     table = read_node_file(node_path, label=label, id_column=id_column, split_column=split_column, ignore=ignore)
-    classes = _sorted_classes(node_path, label, table)
+    classes = _sorted_classes(node_path, label, table, fewest_classes)
     edge_table = read_edge_file(edges, table.ids)
     return NamedGraph(_to_data(node_path, table, edge_table, classes), table.ids, classes, table.feature_names)
 
 
-def _sorted_classes(path: str | Path, label: str, table: NodeTable) -> list[str]:
+def _sorted_classes(path: str | Path, label: str | None, table: NodeTable, fewest: int) -> list[str]:
     found = {name for name in table.labels or () if name is not None}
-    if len(found) < 2:
+    if len(found) < fewest:
         value = f"only {found.pop()!r}" if found else "no label at all"
         raise InputError(f"{path}, column {label!r}", "name at least two classes", value, "Label more nodes.")
     try:
@@ -92,7 +94,8 @@ def _to_data(path: str | Path, table: NodeTable, edges: EdgeTable, classes: list
     from torch_geometric.data import Data
 
     number = {name: k for k, name in enumerate(classes)}
-    y = torch.tensor([-1 if name is None else number[name] for name in table.labels or ()])
+    labels = table.labels or [None] * len(table.ids)
+    y = torch.tensor([-1 if name is None else number[name] for name in labels])
     graph = _undirected_graph(edges)
     data = Data(edge_index=graph.edge_index, y=y, num_nodes=len(table.ids))
     data.num_classes, data.class_names = len(classes), classes

@@ -120,7 +120,13 @@ class RunInput:
 
 
 def _columns(
-    data: Any, features: list[str], split: str | None, label: str, id_column: str | None = None, ignore: Any = ()
+    data: Any,
+    features: list[str],
+    split: str | None,
+    label: str | None,
+    id_column: str | None = None,
+    ignore: Any = (),
+    fewest_classes: int = 2,
 ) -> Columns:
     """What `_scale_weights` and `_standardize` will do to these data, and the names of their columns."""
     weight, x = getattr(data, "edge_weight", None), getattr(data, "x", None)
