@@ -21,6 +21,8 @@ MAX_POINTS = 400
 # Positive values with a larger ratio get a logarithmic axis.
 MAX_LINEAR_RATIO = 100.0
 VALIDATION = "validation"
+# The HTML of a mark at the best epoch contains this.
+BEST_MARK = 'class="best"'
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +152,7 @@ def _draw_line(line: Line, horizontal: Axis, vertical: Axis, dots: bool) -> str:
     drawn += "".join(f'<path class="dot" {stroke} d="M{point(k)}h0"/>' for k in finite.tolist() if dots)
     if line.best is not None and np.isfinite(line.y[line.best]):
         best = point(line.best)
-        drawn += f'<path class="halo" d="M{best}h0"/><path class="best" {stroke} d="M{best}h0"/>'
+        drawn += f'<path class="halo" d="M{best}h0"/><path {BEST_MARK} {stroke} d="M{best}h0"/>'
     return drawn
 
 

@@ -1,26 +1,28 @@
-"""The data of the maps, compressed to be embedded in the page.
+"""The data of the maps, compressed to be embedded in a page; `page/map_data.js` reads it.
 
 Positions are 0..10000 and distances one byte each, both in base64. If there are more nodes than the screen or the size
-of the page allows, a sample is shown.
+of the page allows, a sample is shown. `pack_graph`, `pack_classes` and `pack_distances` serve any page with a map.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.report.formatting import MAX_NAME_LENGTH
-from lggd.report.run_report import UNKNOWN, RunReport
+from lggd.report.run_report import UNKNOWN, RunReport, top_two
 
 MAX_NODES, MIN_NODES = 20_000, 500
 MAX_EDGES = 30_000
 # At one byte per distance, this keeps the page below 4 MB for any number of classes and times.
 MAX_DISTANCES = 2_000_000
+# Graphs with more nodes have no downloads: their names alone would need several megabytes.
+MAX_TABLE = 100_000
 MAX_POSITION = 10_000
 # Distances are mapped to 0..254, from the smallest to the largest of their class and time.
 MAX_CODE, UNREACHABLE = 254, 255
@@ -65,7 +67,8 @@ class DrawnGraph:
 
 def _sample_nodes(report: RunReport) -> NDArray[np.int64]:
     """All nodes, or a sample: labelled nodes, the least certain nodes, and others at random."""
-    capacity = min(MAX_NODES, max(MAX_DISTANCES // (len(report.times) * report.num_classes), MIN_NODES))
+    codes = max(len(report.times) * report.num_classes, 1)
+    capacity = min(MAX_NODES, max(MAX_DISTANCES // codes, MIN_NODES))
     if report.num_nodes <= capacity:
         return np.arange(report.num_nodes)
     rank = np.full(report.num_nodes, 2.0) + np.random.default_rng(SAMPLE_SEED).random(report.num_nodes)
@@ -77,32 +80,77 @@ def _sample_nodes(report: RunReport) -> NDArray[np.int64]:
 
 def embed(report: RunReport, drawn: DrawnGraph) -> str:
     """Returns JSON for the scripts of the page, escaped for a script element."""
-    nodes = drawn.nodes
-    probability = report.probabilities[nodes, report.predicted[nodes]]
-    codes, scales = _encode_distances(report.distances[:, nodes])
-    x, y = _encode_positions(report.positions[nodes])
-    # Little-endian, in base64: the page reads them into typed arrays.
-    packed: dict[str, tuple[NDArray[Any], str]] = {
-        "numbers": (nodes, "<u4"), "x": (x, "<u2"), "y": (y, "<u2"), "edges": (drawn.edges.T, "<u2"),
-        "truth": (report.y[nodes], "<i2"), "label": (report.labels[nodes], "<i2"),
-        "predicted": (report.predicted[nodes], "<i2"), "second": (report.top_two[0][nodes, 1], "<i2"),
-        "tested": (report.test_mask[nodes], "u1"), "probability": (_as_byte(probability), "u1"),
-        "margin": (_as_byte(report.margin[nodes]), "u1"),
+    nodes, is_sample = drawn.nodes, len(drawn.nodes) < report.num_nodes
+    content = {
+        "classes": [str(name) for name in report.classes], "edgesAreSampled": drawn.omits_edges,
+        "names": _names(report, nodes), "numbers": _pack(nodes, "<u4") if is_sample else None,
+        **pack_graph(report.positions[nodes], drawn.edges),
+        **pack_classes(report.probabilities[nodes], report.predicted[nodes]),
+        **_pack_labels(report, nodes),
+        **pack_distances(report.times, report.distances[:, nodes]),
+        # The downloads contain all nodes.
+        "table": _table(report) if is_sample else None,
     }  # fmt: skip
-    content: dict[str, Any] = {
-        "count": len(nodes), "classes": [str(name) for name in report.classes],
-        "times": [float(t) for t in report.times],
-        "names": None if report.ids is None else [report.name_of(k)[:MAX_NAME_LENGTH] for k in nodes.tolist()],
-        "edgesAreSampled": drawn.omits_edges, "scales": scales, "distances": [_pack(each, "u1") for each in codes],
-        **{name: _pack(array, dtype) for name, (array, dtype) in packed.items()},
-    }  # fmt: skip
-    if len(nodes) == report.num_nodes:
-        content["numbers"] = None
     return json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def _as_byte(fraction: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.rint(np.clip(fraction, 0, 1) * 255)
+def pack_graph(positions: NDArray[Any], edges: NDArray[np.int64]) -> dict[str, Any]:
+    """Packs `positions [n, 2]` (y upwards) and `edges [2, m]`, each undirected edge once."""
+    x, y = _encode_positions(positions)
+    wide = len(positions) > 2**16
+    return {
+        "count": len(positions), "x": _pack(x, "<u2"), "y": _pack(y, "<u2"),
+        "edges": _pack(edges.T, "<u4" if wide else "<u2"),
+    }  # fmt: skip
+
+
+def pack_classes(probabilities: NDArray[Any], predicted: NDArray[np.int64] | None = None) -> dict[str, str]:
+    """Packs the two most probable classes of `probabilities [n, K]`, and how probable they are.
+
+    `predicted [n]` is by default the most probable class.
+    """
+    classes, best = top_two(probabilities)
+    predicted = classes[:, 0] if predicted is None else predicted
+    probability = probabilities[np.arange(len(predicted)), predicted]
+    return {
+        "predicted": _pack(predicted, "<i2"), "second": _pack(classes[:, 1], "<i2"),
+        "probability": _pack(_as_integer(probability, 65535), "<u2"),
+        "margin": _pack(_as_integer(best[:, 0] - best[:, 1], 255), "u1"),
+    }  # fmt: skip
+
+
+def pack_distances(times: Sequence[float], distances: NDArray[Any]) -> dict[str, Any]:
+    """Packs `distances [T, n, K]` at `times`; both may be empty."""
+    codes, scales = _encode_distances(distances)
+    return {
+        "times": [float(t) for t in times], "scales": scales, "distances": [_pack(each, "u1") for each in codes]
+    }  # fmt: skip
+
+
+def _names(report: RunReport, nodes: NDArray[np.int64]) -> list[str] | None:
+    return None if report.ids is None else [report.name_of(k) for k in nodes.tolist()]
+
+
+def _pack_labels(report: RunReport, nodes: NDArray[np.int64] | slice) -> dict[str, str]:
+    return {
+        "truth": _pack(report.y[nodes], "<i2"), "label": _pack(report.labels[nodes], "<i2"),
+        "tested": _pack(report.test_mask[nodes], "u1"),
+    }  # fmt: skip
+
+
+def _table(report: RunReport) -> dict[str, Any] | None:
+    """What is known about all nodes, also those that are not drawn; None if there are too many."""
+    if report.num_nodes > MAX_TABLE:
+        return None
+    classes = pack_classes(report.probabilities, report.predicted)
+    return {
+        "count": report.num_nodes, "names": _names(report, np.arange(report.num_nodes)),
+        "predicted": classes["predicted"], "probability": classes["probability"], **_pack_labels(report, slice(None)),
+    }  # fmt: skip
+
+
+def _as_integer(fraction: NDArray[Any], largest: int) -> NDArray[Any]:
+    return np.asarray(np.rint(np.clip(fraction, 0, 1) * largest))
 
 
 def _pack(array: NDArray[Any], dtype: str) -> str:

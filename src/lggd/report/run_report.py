@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lggd.errors import InputError, InputTypeError
+from lggd.report.accuracy import McNemarTest, wilson_interval
 from lggd.validation import check_int, check_real, check_same_length
 
 # Values by stage and measure, one per epoch: {"distances": {"train_loss": [...], "validation_loss": [...]}}.
@@ -21,7 +22,8 @@ Curves = Mapping[str, Mapping[str, Sequence[float]]]
 # A tensor, a list or an array; `RunReport` converts all to NumPy arrays.
 Array = Any
 UNKNOWN = -1
-UNCERTAIN_NODES = 20
+# The least certain nodes: at most so many, with a smaller margin between their two most probable classes.
+UNCERTAIN_NODES, UNCERTAIN_MARGIN = 20, 0.3
 # Tolerance for rounding in float32.
 ROUNDING = 1e-4
 PERCENT, DURATION = "be a percentage, 0 to 100", "be a duration from 0"
@@ -29,16 +31,22 @@ PERCENT, DURATION = "be a percentage, 0 to 100", "be a duration from 0"
 
 @dataclass(frozen=True)
 class LabelAddition:
-    """Accuracy (%) with a number of labels, without retraining, and the time needed to add them."""
+    """Accuracy (%) with a number of labels, without retraining, and the time needed to add them.
+
+    `tested` is the number of nodes on which accuracy was measured: those whose label is never added. None if unknown.
+    """
 
     labels: int
     accuracy: float
     milliseconds: float
+    tested: int | None = None
 
     def __post_init__(self) -> None:
         check_int("labels", self.labels, minimum=0)
         check_real("accuracy", self.accuracy, 0, 100, rule=PERCENT)
         check_real("milliseconds", self.milliseconds, 0, closed="left", rule=DURATION)
+        if self.tested is not None:
+            check_int("tested", self.tested, minimum=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +59,11 @@ class RunReport:
     - `curves` are values by stage and measure, one per epoch, such as train_loss or "train_loss t=1", validation_loss
       and validation_accuracy. Accuracies are fractions, or percentages if any value is above 1.
     - `distances [T, N, K]` are from every node to the labelled nodes of each class at `times`; inf means unreachable.
+      None, and no times, for methods without distances.
     - `positions [N, 2]` and `edges [2, E]` draw the graph. `ids` are the names of nodes; None uses their numbers.
     - `y`, `labels` (known to the model) and `predicted` are classes `[N]`, -1 if unknown; `test_mask [N]` selects the
       held-out nodes, whose class is known. `probabilities [N, K]` are those of the predictions.
+    - `reference_predicted [N]` are the predictions of the reference model; None if there is none.
     - `additions` show the effect of further labels; `notes` are sentences to print.
     """
 
@@ -81,10 +91,15 @@ class RunReport:
     test_mask: Array
     additions: Sequence[LabelAddition] = ()
     notes: Sequence[str] = ()
+    reference_predicted: Array | None = None
 
     def __post_init__(self) -> None:
         self._check_scalars()
         nodes, classes, times = len(self.y), len(self.classes), len(self.times)
+        if self.distances is None:
+            object.__setattr__(self, "distances", np.zeros((times, nodes, classes)))
+        if self.reference_predicted is not None:
+            self._to_array("reference_predicted", np.int64, (nodes,), 0, classes - 1)
         self._to_array("distances", np.float32, (times, nodes, classes))
         self._to_array("positions", np.float32, (nodes, 2))
         self._to_array("probabilities", np.float32, (nodes, classes))
@@ -104,9 +119,11 @@ class RunReport:
             raise InputError("test_mask", "select nodes whose `y` is known", but=f"that of node {unknown[0]} is -1")
 
     def _check_scalars(self) -> None:
-        for name, item in (("y", "node"), ("classes", "class"), ("times", "time")):
+        for name, item in (("y", "node"), ("classes", "class")):
             if len(getattr(self, name)) == 0:
                 raise InputError(name, f"contain at least one {item}", "none")
+        if (self.distances is None) != (len(self.times) == 0):
+            raise InputError("times", "contain at least one time if there are distances, else none", list(self.times))
         if not all(math.isfinite(t) for t in self.times):
             raise InputError("times", "be finite", list(self.times))
         if self.ids is not None:
@@ -163,9 +180,7 @@ class RunReport:
     @cached_property
     def top_two(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The two most probable classes of every node and their probabilities, `[N, 2]`; -1 and 0 if there is one."""
-        classes = np.argsort(-self.probabilities, axis=1, kind="stable")[:, :2]
-        probabilities, missing = np.take_along_axis(self.probabilities, classes, 1), ((0, 0), (0, 2 - classes.shape[1]))
-        return np.pad(classes, missing, constant_values=UNKNOWN), np.pad(probabilities, missing)
+        return top_two(self.probabilities)
 
     @property
     def margin(self) -> NDArray[np.float32]:
@@ -180,5 +195,29 @@ class RunReport:
         return table
 
     def least_certain(self, count: int = UNCERTAIN_NODES) -> list[int]:
-        """Returns the nodes with the smallest margin between their two most probable classes, unlabelled ones first."""
-        return list(np.lexsort((self.margin, self.labels != UNKNOWN))[:count].tolist())
+        """Returns unlabelled nodes whose two most probable classes are close, the smallest margin first."""
+        margin = np.where(self.labels == UNKNOWN, self.margin, np.inf)
+        order = np.argsort(margin, kind="stable")[:count]
+        return list(order[margin[order] < UNCERTAIN_MARGIN].tolist())
+
+    def interval(self, part: str) -> tuple[float, float] | None:
+        """Returns the 95 % interval of the accuracy (%) of the "model" or the "reference"; None if it is unknown."""
+        accuracy = self.accuracy[part]
+        if accuracy is None or not self.num_tested:
+            return None
+        return wilson_interval(round(accuracy / 100 * self.num_tested), self.num_tested)
+
+    def comparison(self) -> McNemarTest | None:
+        """Compares the model with the reference on the test nodes; None without predictions of the reference."""
+        if self.reference_predicted is None or self.gain is None or not self.num_tested:
+            return None
+        y = self.y[self.test_mask]
+        model, reference = (each[self.test_mask] == y for each in (self.predicted, self.reference_predicted))
+        return McNemarTest.of(model, reference)
+
+
+def top_two(probabilities: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Returns the two most probable classes per node and their probabilities, `[N, 2]`; -1 and 0 if there is one."""
+    classes = np.argsort(-probabilities, axis=1, kind="stable")[:, :2]
+    best, missing = np.take_along_axis(probabilities, classes, 1), ((0, 0), (0, 2 - classes.shape[1]))
+    return np.pad(classes, missing, constant_values=UNKNOWN), np.pad(best, missing)

@@ -62,8 +62,7 @@ def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, 
         "training_seconds": {part: result.seconds[part] for part in result.accuracy},
         "additions": [asdict(addition) for addition in result.additions],
         "notes": list(result.notes), "resumed": result.resumed, "out": str(out),
-        # The report shows maps of distances.
-        "files": files + [REPORT] * (report and result.distances is not None),
+        "files": files + [REPORT] * report,
     }  # fmt: skip
 
 
@@ -83,7 +82,7 @@ def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
     """Returns the content of the page, with the predictions for which accuracy was measured."""
     tensors: Any = result  # the page converts them to arrays
     run_input, titles, probabilities = result.input, result.settings.titles(), tensors.measured_probabilities
-    data, times = run_input.data, distance_features(tensors.model.features_)[0].times
+    data, inner = run_input.data, distance_features(getattr(result.model, "features_", None))
     pos: Any = getattr(data, "pos", None)
     is_drawn = pos is not None and pos.shape[1] == 2
     positions = np.asarray(pos.cpu().numpy(), np.float32) if is_drawn else layout_graph(read_graph(data))
@@ -92,8 +91,10 @@ def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), version=installed_versions()["lggd"],
         machine=f"{platform.system()} {platform.machine()}, {result.settings.device}",
         seconds=result.seconds["all"] or 0.0, settings=settings, num_edges=run_input.num_edges,
-        classes=run_input.classes, ids=run_input.ids, accuracy=result.accuracy, curves=result.curves, times=times,
+        classes=run_input.classes, ids=run_input.ids, accuracy=result.accuracy, curves=result.curves,
+        times=inner[0].times if inner else (),
         positions=positions, edges=data.edge_index, y=data.y, additions=result.additions, notes=result.notes,
         distances=tensors.distances, labels=tensors.measured_labels, predicted=probabilities.argmax(1),
         probabilities=probabilities, test_mask=tensors.input.held_out,
+        reference_predicted=tensors.reference_predicted,
     )  # fmt: skip

@@ -112,6 +112,7 @@ class RunResult:
     `probabilities [N, K]` and `labels [N]` belong to the final model. `measured_probabilities`, `measured_labels` and
     `distances [T, N, K]` are from the time when accuracy was measured, before held-out labels were added to the model.
     `features [N, F]` and `distances` are None if the method has none. `curves` have one value per epoch, by stage.
+    `reference_predicted [N]` are the classes that the reference predicts, None without one.
     Accuracies are percentages, None if unknown. Keys are "reference" and "model"; `seconds` also has "all".
     """
 
@@ -130,6 +131,7 @@ class RunResult:
     features: Tensor | None
     curves: Mapping[str, History]
     resumed: bool
+    reference_predicted: Tensor | None = None
 
 
 class UnfinishedTraining:
@@ -222,10 +224,12 @@ def run(
         curves.update({f"{titles[part]}: {stage}": values for stage, values in model.history_.items() if values})
         return probabilities
 
+    reference_predicted = None
     if not run_input.has_features:
         notes.append(ONLY_GRAPH)
     elif settings.reference_method is not None:
-        fit(build_model(settings.reference_method, epochs=settings.epochs, seed=settings.seed), "reference")
+        reference = build_model(settings.reference_method, epochs=settings.epochs, seed=settings.seed)
+        reference_predicted = fit(reference, "reference").argmax(1)
     elif settings.backbone == "none":
         notes.append(NO_BACKBONE)
     model = settings.model()
@@ -250,7 +254,7 @@ def run(
     seconds["all"] = time.perf_counter() - started
     return RunResult(
         run_input, settings, model, accuracy, seconds, additions, tuple(notes), final, model.labels_.cpu(), measured,
-        measured_labels, distances, table, curves, resumed,
+        measured_labels, distances, table, curves, resumed, reference_predicted,
     )  # fmt: skip
 
 
@@ -290,6 +294,7 @@ def _additions(model: NodeClassifier, truth: Tensor, nodes: Tensor, seed: int) -
         return ()
     order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))]
     batch = len(nodes) // REVEALED_SHARE
+    tested = order[REVEALED * batch :]
     labels, log, additions = model.labels_, list(model.additions_), []
     for revealed in range(REVEALED + 1):
         new = order[max(revealed - 1, 0) * batch : revealed * batch]
@@ -298,8 +303,8 @@ def _additions(model: NodeClassifier, truth: Tensor, nodes: Tensor, seed: int) -
             model.add_labels(new, truth[new])
         predicted = model.predict().cpu()
         milliseconds = 1000 * (time.perf_counter() - start)
-        accuracy = _accuracy(predicted, truth, order[REVEALED * batch :])
-        additions.append(LabelAddition(int((model.labels_ >= 0).sum()), accuracy, milliseconds))
+        accuracy = _accuracy(predicted, truth, tested)
+        additions.append(LabelAddition(int((model.labels_ >= 0).sum()), accuracy, milliseconds, len(tested)))
     model._set_labels(labels)
     model.additions_ = log
     return tuple(additions)

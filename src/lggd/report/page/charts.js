@@ -1,6 +1,8 @@
 // Reading values off the line charts: a rule follows the pointer and shows the nearest point of every line.
 
-function startChart(chart) {
+import { element, formatNumber, placeTip, swatch } from "./dom.js";
+
+export function startChart(chart) {
   const plot = chart.querySelector(".plot"), svg = chart.querySelector("svg");
   const [left, right] = chart.dataset.x.split(" ").map(Number);
   const [low, high, logarithmic] = chart.dataset.y.split(" ").map(Number);

@@ -1,10 +1,10 @@
 // Colours. The style sheet has those of the classes, for light and dark; ramps and further classes are computed here.
 
-const STYLED_CLASSES = 12;
-const RAMP_STEPS = 64;
+export const STYLED_CLASSES = 12;
+export const RAMP_STEPS = 64;
 
 // OKLCH (lightness 0..1, chroma, hue in degrees) to "rgb(r g b)": equal steps there look equally large.
-function fromLCH(lightness, chroma, hue) {
+export function fromLCH(lightness, chroma, hue) {
   const a = chroma * Math.cos(hue * Math.PI / 180), b = chroma * Math.sin(hue * Math.PI / 180);
   const l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;
   const m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3;
@@ -29,8 +29,13 @@ function rampColour(share, dark) {
   return fromLCH((dark ? 0.34 : 0.3) + (dark ? 0.58 : 0.6) * light, chroma, hue);
 }
 
+// The colour of a class as CSS; it follows the theme by itself.
+export function classColour(k) {
+  return k < STYLED_CLASSES ? `var(--class-${k})` : fromLCH(0.62, 0.13, 137.508 * k % 360);
+}
+
 // The colours of a map in the current theme.
-function readTheme(classes) {
+export function readTheme(classes) {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(name).trim();
   const dark = read("--dark") === "1";
@@ -39,7 +44,20 @@ function readTheme(classes) {
     ink: read("--ink"), background: read("--card"), faint: read("--faint"), edge: read("--edge"), accent: read("--accent"),
     correct: read("--correct"), wrong: read("--wrong"),
     ramp: Array.from({ length: RAMP_STEPS }, (_, k) => rampColour(k / (RAMP_STEPS - 1), dark)),
-    classes: Array.from({ length: classes }, (_, k) =>
-      k < STYLED_CLASSES ? read(`--class-${k}`) : fromLCH(0.62, 0.13, 137.508 * k % 360)),
+    classes: Array.from({ length: classes }, (_, k) => (k < STYLED_CLASSES ? read(`--class-${k}`) : classColour(k))),
   };
+}
+
+const known = new Map();
+let probe = null;
+
+// Any CSS colour as [red, green, blue], 0 to 255.
+export function toRGB(colour) {
+  if (!known.has(colour)) {
+    probe ??= new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+    probe.fillStyle = colour;
+    probe.fillRect(0, 0, 1, 1);
+    known.set(colour, [...probe.getImageData(0, 0, 1, 1).data.subarray(0, 3)]);
+  }
+  return known.get(colour);
 }
