@@ -26,6 +26,7 @@ except ModuleNotFoundError as error:
     rule, remedy = "import FastAPI", "Run: pip install 'lggd[studio]'"
     raise InputError("lggd studio", rule, but="it is not installed", remedy=remedy) from error
 
+from lggd.report.page_files import module_names, page_file
 from lggd.studio import answers, schemas
 from lggd.studio.events import EventStreams
 from lggd.studio.schemas import error_answers
@@ -161,6 +162,8 @@ def _static_files() -> Iterable[tuple[str, bytes]]:
     for path in (files("lggd.studio") / "static").iterdir():
         if any(path.name.endswith(ending) for ending in CONTENT_TYPES):
             yield path.name, path.read_bytes()
+    for name in ("colours.css", "map.css", *module_names("map_panel.js")):  # the map of the report
+        yield name, page_file(name).encode()
 
 
 # -- reading ------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ except ModuleNotFoundError as error:
     raise InputError("lggd studio", rule, but="it is not installed", remedy=remedy) from error
 
 from lggd.studio.app import build_app
+from lggd.studio.events import EventStreams
 from lggd.studio.security import Access
 from lggd.studio.session import Session
 
@@ -44,10 +45,10 @@ class StudioServer:
         self.access = replace(access, port=self._socket.getsockname()[1])
         self._app = build_app(session, self.access)
         config = uvicorn.Config(
-            self._app, log_level="warning", access_log=False, server_header=False,
+            self._app, log_level="warning", access_log=False, server_header=False, proxy_headers=False,
             timeout_graceful_shutdown=GRACE_SECONDS, timeout_keep_alive=30, lifespan="on",
         )  # fmt: skip
-        self._server = _Server(config)
+        self._server = _Server(config, self._app.state.streams)
         self._thread: threading.Thread | None = None
 
     @property
@@ -87,8 +88,12 @@ class StudioServer:
 class _Server(uvicorn.Server):
     """Ends event streams first: a server that waits for them to end would wait for ever."""
 
+    def __init__(self, config: uvicorn.Config, streams: EventStreams) -> None:
+        super().__init__(config)
+        self._streams = streams
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.config.loaded_app.state.streams.stop()
+        self._streams.stop()
         await super().shutdown(sockets)
 
 
