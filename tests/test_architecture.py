@@ -32,6 +32,7 @@ ROOMS = (
     ("runs",),
     ("compare",),
     ("paper",),
+    ("studio",),
     ("lggd",),
     ("cli",),
     ("__main__",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from lggd.cli.options import GRAPH_FLAGS, TABLES, GraphOptions, command, file, option
 from lggd.cli.terminal import Terminal, flags
@@ -71,7 +72,7 @@ def studio_command(
         except BaseException:
             session.close()
             raise
-    address = server.url + (f"?token={token}" if token is not None else "")
+    address = server.url + (f"?token={quote(token)}" if token is not None else "")
     facts = {"address": address, "graph": read.name, "nodes": read.num_nodes, "store": str(path)}
     terminal.answer(facts, [f"The studio of {read.name} is at {address}", f"Labels live in {path}. Ctrl-C ends it."])
     if not no_browser:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 from lggd.errors import InputError
@@ -58,9 +58,8 @@ class Client:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise InputError("url", "be the address of a studio", repr(url), "Use one such as http://127.0.0.1:8000/.")
-        given = dict(pair.partition("=")[::2] for pair in parts.query.split("&") if pair)
         self.url = f"{parts.scheme}://{parts.netloc}"
-        self.token, self.author = token or given.get("token"), author or ""
+        self.token, self.author = token or parse_qs(parts.query).get("token", [None])[0], author or ""
 
     # -- reading --------------------------------------------------------------------------------------------------
 

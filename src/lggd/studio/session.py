@@ -77,6 +77,7 @@ class Session:
     def __init__(self, graph: StudioGraph, store: LabelStore) -> None:
         self.graph, self.positions = graph, graph.positions(store)
         self.curve: list[CurvePoint] = []
+        self.history = list(store.changes)  # all of them, the oldest first
         self._store, self._listeners = store, list[Listener]()
         self._tasks: queue.SimpleQueue[_Request | _Choice | None] = queue.SimpleQueue()
         self._work = threading.Event()
@@ -147,11 +148,6 @@ class Session:
             raise InputError("label", "be a known class", repr(name[:100]), remedy)
         return classes.index(name)
 
-    @property
-    def history(self) -> list[LabelChange]:
-        """All changes, the oldest first."""
-        return list(self._store.changes)
-
     # -- the writer -----------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
@@ -217,6 +213,7 @@ class Session:
         changed = np.flatnonzero(after.predicted != before.predicted)
         milliseconds = 1e3 * (time.perf_counter() - began)
         choosing = self._needs_choice(after)
+        self.history = list(self._store.changes)
         self.snapshot = replace(after, changed=changed, milliseconds=milliseconds, choosing=choosing)
         self._announce("labels", describe(self.snapshot))
         self._work.set()

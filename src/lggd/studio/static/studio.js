@@ -9,7 +9,7 @@ import { accuracyText, confusionTable, countsTable, curves, historyItem, nodeCon
 
 const QUEUE = 12;
 const $ = (id) => document.getElementById(id);
-const state = { revision: -1, instance: null, versions: [], selected: [], queue: [], suspicious: [], ids: [], data: null, panel: null };
+const state = { revision: -1, instance: null, versions: [], selected: [], following: false, queue: [], suspicious: [], ids: [], data: null, panel: null };
 
 // -- words
 
@@ -72,7 +72,10 @@ function apply(found) {
   const hasNewClasses = found.classes.length !== data.classes.length, hadLabels = data.label.some((k) => k >= 0);
   state.revision = found.revision;
   state.versions = found.versions;
-  if (hasNewClasses) Object.assign(data, { classes: found.classes }, noDistances(data.count, found.classes.length));
+  if (hasNewClasses) {
+    Object.assign(data, { classes: found.classes }, noDistances(data.count, found.classes.length));
+    panel.map.refresh(); // with colours for the new ones, before any node has them
+  }
   const hadPredictions = data.predicted.some((k) => k >= 0);
   const changed = panel.map.update({
     predicted: Int16Array.from(found.predicted), label: Int16Array.from(found.labels),
@@ -140,7 +143,7 @@ function showHistory(found) {
 }
 
 function showQueue() {
-  $("queue").replaceChildren(...state.queue.map((item) => queueItem(item, state.data.classes, () => go(item.number))));
+  $("queue").replaceChildren(...state.queue.map((item) => queueItem(item, state.data.classes, () => go(item.number, true))));
   markCurrent();
 }
 
@@ -180,8 +183,8 @@ async function find(text) {
   return (await get(`nodes?query=${encodeURIComponent(text)}&count=8`)).map((id) => state.number.get(id));
 }
 
-function select(nodes) {
-  state.selected = nodes;
+function select(nodes, following = false) {
+  Object.assign(state, { selected: nodes, following });
   state.panel.map.select(nodes);
   markCurrent();
   pressClass();
@@ -199,16 +202,19 @@ async function showSelected() {
   }
 }
 
-function go(node) {
-  select([node]);
+function go(node, following = false) {
+  select([node], following);
   state.panel.map.centre(node);
 }
 
-function goNext(items) {
+function goNext(items, following = false) {
   const at = items.findIndex((item) => item.number === state.selected[0]);
   const next = items[(at + 1) % items.length];
-  if (next) go(next.number);
+  if (next) go(next.number, following);
 }
+
+// The best node of the queue that has no label yet.
+const follow = () => goNext(state.queue.filter((item) => state.data.label[item.number] < 0), true);
 
 // -- labelling
 
@@ -256,13 +262,11 @@ async function change(send, then = () => {}) {
 }
 
 function label(k) {
-  const { selected, data, versions, ids, queue } = state;
+  const { selected, data, versions, ids } = state;
   if (!selected.length) return say("Select a node first.");
   const labels = selected.map((node) => ({ node: ids[node], label: k === null ? null : data.classes[k], version: versions[node] }));
-  const place = selected.length === 1 ? queue.findIndex((item) => item.number === selected[0]) : -1;
-  const next = queue[place + 1];
   return change(() => post(`labels?author=${author()}`, { labels }), () => {
-    if (place >= 0 && next) go(next.number); // one key a label
+    if (state.following && selected === state.selected) follow(); // one key a label
   });
 }
 
@@ -309,7 +313,7 @@ addEventListener("keydown", (event) => {
     const k = state.data.classes.findIndex((_, index) => keyOf(index) === key);
     if (k >= 0) label(k);
   } else if (key === "delete" || key === "backspace") label(null);
-  else if (key === "n") goNext(state.queue);
+  else if (key === "n") goNext(state.queue, true);
   else if (key === "w") goNext(state.suspicious);
   else if (key === "k" || key === "c") {
     const item = state.suspicious.find(({ number }) => number === state.selected[0]);
