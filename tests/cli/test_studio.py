@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_startup import look
 
 from command_line import environment, program, refused
 from lggd.studio import Client
@@ -86,10 +85,3 @@ def test_from_nothing_with_tables(tmp_path: Path) -> None:
 )
 def test_bad_arguments_are_refused(arguments: tuple[str, ...], words: str) -> None:
     assert words in refused("studio", *arguments, "--no-browser", "--port", 0)
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["studio", "--help"]])
-def test_help_imports_neither_torch_nor_fastapi(arguments: list[str]) -> None:
-    shown, packages, _ = look(*arguments)
-    assert "studio" in shown
-    assert not {"torch", "fastapi", "uvicorn", "starlette", "pydantic"} & set(packages)
