@@ -23,7 +23,7 @@ def features(count: int, epochs: int) -> list[lggd.LGGD]:
 def classifiers(count: int, epochs: int, short: bool) -> list[lggd.LGGDClassifier]:
     """Features and a GCN with default settings; `short` limits the epochs of the GCN too."""
     backbone = lggd.Optimization(epochs=epochs) if short else lggd.Optimization()
-    return [lggd.LGGDClassifier(one, optimization=backbone) for one in features(count, epochs)]
+    return [lggd.LGGDClassifier(one, lggd.GCN(), backbone) for one in features(count, epochs)]
 
 
 def accuracy(models: list[lggd.LGGDClassifier], data: list[Any]) -> str:

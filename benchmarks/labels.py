@@ -19,7 +19,7 @@ def tables(run: Run) -> list[Table]:
     labels = data.y[nodes]
     features = lggd.LGGD(per_time=False, optimization=lggd.Optimization(weight_decay=0.002, epochs=EPOCHS))
     backbone = lggd.Optimization(epochs=5) if run.quick else lggd.Optimization()
-    model = lggd.LGGDClassifier(features, optimization=backbone).fit(data)
+    model = lggd.LGGDClassifier(features, lggd.GCN(), backbone).fit(data)
     before = model.labels_
 
     def add() -> None:

@@ -110,7 +110,7 @@ def labels_on_pubmed() -> Table:
     new = data.new_mask[:, 0]
     # Twenty epochs are enough: the time of adding labels does not depend on how well distances were trained.
     features = lggd.LGGD(optimization=lggd.Optimization(weight_decay=0.002, epochs=20))
-    model = lggd.LGGDClassifier(features).fit(data)
+    model = lggd.LGGDClassifier(features, lggd.GCN()).fit(data)
     before, trained = model.labels_, [0]
 
     def ours() -> None:

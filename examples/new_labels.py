@@ -1,4 +1,4 @@
-"""New labels without training: a GCN on learned distances predicts better as soon as more digits are labelled."""
+"""New labels without training: predictions are solved again as soon as more digits are labelled."""
 
 import time
 

@@ -4,17 +4,20 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_moons
 
-from lggd import GGD, LGGD, Optimization
+from lggd import GCN, GGD, LGGD, Optimization
 from lggd.sklearn import KNNGraphClassifier
 
-# Distances alone, nothing learned; and both stages of learning, briefly.
+# Distances alone, nothing learned; both stages of learning, briefly; and the default, which is solved.
 DISTANCES = KNNGraphClassifier(features=GGD(times=(1, 2)), backbone=None, random_state=0)
 LEARNED = KNNGraphClassifier(
+    backbone=GCN,
     features=LGGD(times=(1, 2), optimization=Optimization(epochs=3)),
     optimization=Optimization(epochs=30, lr=0.05),
     random_state=0,
 )
+SOLVED = KNNGraphClassifier(random_state=0)
 BOTH = pytest.mark.parametrize("estimator", [DISTANCES, LEARNED], ids=["distances", "learned"])
+EACH = pytest.mark.parametrize("estimator", [DISTANCES, LEARNED, SOLVED], ids=["distances", "learned", "solved"])
 
 
 def few(truth, count, seed=0):

@@ -13,7 +13,7 @@ SOURCE = Path(lggd.__file__).parent
 # line stands on it.
 ROOMS = (
     ("errors",),
-    ("validation", "files", "memory"),
+    ("validation", "files", "locks", "memory"),
     ("graph",),
     ("equation",),
     ("kernels",),
@@ -27,7 +27,7 @@ ROOMS = (
     ("backbones",),
     ("baselines",),
     ("models",),
-    ("sklearn",),
+    ("samples", "sklearn"),
     ("data", "report"),
     ("runs",),
     ("compare",),

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import errno
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from lggd.errors import InputFileError
-from lggd.files import check_folder_writable, replacing_folder
+from command_line import environment
+from lggd import files
+from lggd.errors import DiskFullError, InputFileError
+from lggd.files import (
+    check_folder_writable,
+    exchange,
+    replacing,
+    replacing_folder,
+    restore_folder,
+    save_tensors,
+    write_error,
+)
 
 MARKER = "lggd-run.json"
 
@@ -69,6 +83,7 @@ def test_failure_between_renames_keeps_one_complete_folder(
     path = tmp_path / "run"
     path.mkdir()
     fill(path, "old")
+    monkeypatch.setattr(files, "exchange", lambda first, second: False)
     rename, steps = Path.rename, []
 
     def failing(self: Path, target: Path) -> Path:
@@ -91,6 +106,7 @@ def test_folder_that_cannot_be_restored_is_not_deleted(tmp_path: Path, monkeypat
     path = tmp_path / "run"
     path.mkdir()
     fill(path, "old")
+    monkeypatch.setattr(files, "exchange", lambda first, second: False)
     rename = Path.rename
 
     def only_aside(self: Path, target: Path) -> Path:
@@ -104,6 +120,10 @@ def test_folder_that_cannot_be_restored_is_not_deleted(tmp_path: Path, monkeypat
     (staging,) = tmp_path.iterdir()
     assert staging.name.startswith(".run-")
     assert (content(staging / "old"), content(staging / "new")) == ("old", "new")
+    monkeypatch.setattr(Path, "rename", rename)
+    restore_folder(path, MARKER)
+    assert content(path) == "old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_other_folders_are_never_replaced(tmp_path: Path) -> None:
@@ -147,3 +167,144 @@ def test_symbolic_link_is_preserved(tmp_path: Path) -> None:
         fill(folder, "new")
     assert (tmp_path / "link").is_symlink()
     assert content(tmp_path / "real") == "new"
+
+
+# -- processes that are killed ------------------------------------------------------------------------------------
+
+
+def test_folders_are_swapped_in_one_step(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        fill(tmp_path / name, name)
+    if not exchange(tmp_path / "one", tmp_path / "two"):
+        pytest.skip("this system cannot")
+    assert (content(tmp_path / "one"), content(tmp_path / "two")) == ("two", "one")
+    assert not exchange(tmp_path / "one", tmp_path / "nowhere")
+
+
+KILLED = """
+import os, sys
+from lggd import files
+if sys.argv[2] == "two steps":
+    files.exchange = lambda first, second: False
+with files.replacing_folder(sys.argv[1], "lggd-run.json") as folder:
+    (folder / "lggd-run.json").touch()
+    (folder / "deep").mkdir()
+    (folder / "deep" / "content.txt").write_text("new")
+    steps = files.shutil.rmtree, files.Path.rename
+    if sys.argv[3] == "before":
+        os._exit(9)
+    if sys.argv[3] == "between":
+        files.Path.rename = lambda self, target: (steps[1](self, target), os._exit(9))
+    files.shutil.rmtree = lambda *_, **__: os._exit(9)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "when", "found"),
+    [
+        ("one step", "before", "old"),
+        ("one step", "after", "new"),
+        ("two steps", "before", "old"),
+        ("two steps", "between", "old"),
+        ("two steps", "after", "new"),
+    ],
+)
+def test_what_a_killed_process_leaves_is_cleared_up(tmp_path: Path, how: str, when: str, found: str) -> None:
+    path = tmp_path / "run"
+    path.mkdir()
+    fill(path, "old")
+    killed = subprocess.run([sys.executable, "-c", KILLED, path, how, when], env=environment())
+    assert killed.returncode == 9
+    assert path.exists() == (when != "between")
+    assert len(list(tmp_path.glob(".run-*"))) == 1
+    restore_folder(path, MARKER)
+    assert content(path) == found
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_temporary_folders_in_use_and_of_others_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    (tmp_path / ".run-mine").mkdir()
+    (tmp_path / ".run-abcdefgh").mkdir()
+    (tmp_path / ".run-abcdefgh" / "thesis.tex").touch()
+    with replacing_folder(path, MARKER) as folder:
+        restore_folder(path, MARKER)
+        fill(folder, "new")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".run-abcdefgh", ".run-mine", "run"]
+
+
+# -- disks that are full or read-only -----------------------------------------------------------------------------
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_full_disk_is_a_sentence_and_the_old_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("old")
+    message = (
+        r"`.*table\.csv` must fit on its disk, but it needs more than the .*B that are free there\. Free some space"
+    )
+    with pytest.raises(DiskFullError, match=message), replacing(path) as temporary:  # noqa: PT012
+        temporary.write_text("ne")
+        full()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_full_disk_names_the_file_inside_a_folder_by_its_final_path(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    path.mkdir()
+    fill(path, "old")
+    with pytest.raises(DiskFullError) as stopped, replacing_folder(path, MARKER) as folder:  # noqa: PT012
+        (folder / "deep").mkdir()
+        with replacing(folder / "deep" / "content.txt"):
+            full()
+    assert stopped.value.argument == str(path / "deep" / "content.txt")
+    assert content(path) == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_quota_is_named(tmp_path: Path) -> None:
+    error = write_error(tmp_path / "x", OSError(errno.EDQUOT, "Disk quota exceeded"))
+    assert isinstance(error, DiskFullError)
+    assert "exceeds your quota" in str(error)
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES])
+def test_read_only_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(code, "no")
+
+    monkeypatch.setattr(files.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(files.tempfile, "mkdtemp", refuse)
+    for writing in (replacing(tmp_path / "x.csv"), replacing_folder(tmp_path / "x", MARKER)):
+        with pytest.raises(InputFileError, match=r"`.*x.*` must lie in a folder you may write to, got .*"), writing:
+            pytest.fail("nothing can be written")
+
+
+def test_errors_of_other_kinds_are_not_changed(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "x"):
+        raise ZeroDivisionError
+    with pytest.raises(OSError, match="Input/output") as stopped, replacing(tmp_path / "x"):
+        raise OSError(errno.EIO, "Input/output error")
+    assert not isinstance(stopped.value, InputFileError)
+    with pytest.raises(FileNotFoundError, match="elsewhere"), replacing(tmp_path / "x"):
+        Path(tmp_path / "elsewhere").read_text()
+
+
+def test_safetensors_errors_of_a_full_disk_are_about_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import safetensors.torch
+    from safetensors import SafetensorError
+
+    def fail(*_: object) -> None:
+        raise SafetensorError("I/O error")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", fail)
+    with pytest.raises(SafetensorError):
+        save_tensors(tmp_path / "x", {"a": torch.zeros(3)})
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(DiskFullError, match="must fit"), replacing(tmp_path / "y") as temporary:
+        save_tensors(temporary, {"a": torch.zeros(3)})

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import lggd
-from lggd import GGD, LGGD, Euler, Graph, LGGDClassifier, Optimization, estimate_memory, evolve
+from lggd import GCN, GGD, LGGD, Euler, Graph, LGGDClassifier, Optimization, estimate_memory, evolve
 from lggd.memory import Memory, explaining_shortage, free_memory, size_in_words
 from small_data import blocks, random
 
@@ -55,7 +55,7 @@ def test_more_work_is_never_estimated_to_take_less():
     assert sizes == sorted(sizes)
     assert estimate_memory(data, LGGD(per_time=False)).total < sizes[0]
     assert sizes[0] < estimate_memory(data, LGGD.release()).total
-    assert estimate_memory(data, LGGDClassifier()).total == sizes[0]
+    assert estimate_memory(data, LGGDClassifier.trained()).total == sizes[0]
     assert estimate_memory(data, GGD()).total < sizes[0]
 
 
@@ -85,7 +85,7 @@ def test_checkpoints_bound_what_gradients_keep():
         ({"dtype": torch.int32}, "`dtype`"),
         ({"model": LGGD()}, "`graph` must be PyG data"),
         ({"model": "LGGD"}, "`model`"),
-        ({"model": LGGDClassifier(features=None)}, "`model`"),
+        ({"model": LGGDClassifier(None, GCN())}, "`model`"),
     ],
 )
 def test_wrong_arguments_are_named(wrong, named):

@@ -19,10 +19,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch_geometric.data import Data
 
 import lggd
-from few_labels import BOTH, DISTANCES, LEARNED, accuracy, few, moons
+from few_labels import DISTANCES, EACH, LEARNED, SOLVED, accuracy, few, moons
 from lggd import GCN, GGD, LGGD, Checkpoint, Optimization
 from lggd.errors import InputError
-from lggd.sklearn import KNNGraphClassifier
+from lggd.sklearn import KNNGraphClassifier, solved
 from small_models import stop_at
 
 
@@ -34,7 +34,7 @@ def expected_failures(estimator):
     }
 
 
-@parametrize_with_checks([DISTANCES, LEARNED], expected_failed_checks=expected_failures)
+@parametrize_with_checks([DISTANCES, LEARNED, SOLVED], expected_failed_checks=expected_failures)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -55,7 +55,7 @@ def test_it_learns():
     X, truth = X[:400], truth[:400]
     y = few(truth, 5)
     learning = LGGD(times=(1, 3), optimization=Optimization(epochs=20))
-    model = KNNGraphClassifier(features=learning, random_state=0).fit(X, y)
+    model = KNNGraphClassifier(features=learning, backbone=GCN, random_state=0).fit(X, y)
     assert accuracy(model, truth, y) > 0.95
     assert len(model.model_.history_["distances"]) > 0
     assert len(model.model_.history_["backbone"]["train_loss"]) > 0
@@ -71,7 +71,7 @@ def test_it_is_the_classifier_of_the_neighbour_graph():
     np.testing.assert_allclose(model.label_distributions_, plain.predict_proba().numpy(), atol=1e-6)
 
 
-@BOTH
+@EACH
 def test_samples_of_fit_get_their_own_prediction(estimator):
     X, _, y = moons()
     model = clone(estimator).fit(X, y)
@@ -119,7 +119,7 @@ def test_new_samples_are_classified_well():
     assert model.score(other, other_truth) > 0.9
 
 
-@BOTH
+@EACH
 def test_sparse_samples_are_predicted_as_dense_ones(estimator):
     X, truth = load_digits(n_class=3, return_X_y=True)
     X, y = X[:200], few(truth[:200], 4)
@@ -192,8 +192,8 @@ def test_parameters_and_clones():
     assert KNNGraphClassifier().get_params(deep=False) == {
         "n_neighbors": 10,
         "metric": "euclidean",
-        "features": LGGD,
-        "backbone": GCN,
+        "features": solved,
+        "backbone": None,
         "optimization": Optimization,
         "random_state": None,
     }
@@ -202,7 +202,7 @@ def test_parameters_and_clones():
 
 def test_nested_settings_are_set_in_copies():
     features = LGGD(times=(1,))
-    model = KNNGraphClassifier(features=features)
+    model = KNNGraphClassifier(features=features, backbone=GCN)
     deep = model.get_params()
     assert (deep["features__times"], deep["backbone__hidden"], deep["features__initial__hops"]) == ((1,), 32, 2)
     model.set_params(features__times=(2, 3), backbone__hidden=8, features__initial__hops=1, n_neighbors=4)
@@ -224,7 +224,8 @@ def test_a_class_stands_for_its_defaults():
 
 def test_a_backbone_alone():
     X, truth, y = moons(count=10)
-    model = KNNGraphClassifier(features=None, optimization=Optimization(epochs=50), random_state=0).fit(X, y)
+    optimization = Optimization(epochs=50)
+    model = KNNGraphClassifier(features=None, backbone=GCN, optimization=optimization, random_state=0).fit(X, y)
     assert accuracy(model, truth, y) > 0.7
     with pytest.raises(ValueError, match="accept labels without training"):
         model.add_labels([int(np.flatnonzero(y == -1)[0])], [0])
@@ -286,7 +287,7 @@ def test_a_failed_fit_leaves_it_unfitted():
                 use()
 
 
-@BOTH
+@EACH
 def test_a_pickled_model_takes_labels(estimator):
     X, truth, y = moons()
     model = clone(estimator).fit(X, y)

@@ -8,13 +8,13 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 
-from few_labels import BOTH, DISTANCES, LEARNED, accuracy, moons
+from few_labels import BOTH, DISTANCES, EACH, LEARNED, SOLVED, accuracy, moons
 from lggd.sklearn import KNNGraphClassifier
 
 # -- labels -------------------------------------------------------------------------------------------------------
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("names", [[3, 7], [2.0, 5.0], ["no", "yes"], [False, True]], ids=str)
 def test_classes_keep_their_names(estimator, names):
     X, truth = make_blobs(40, centers=[(-4, 0), (4, 0)], random_state=0)
@@ -48,6 +48,20 @@ def test_scores_count_labelled_samples_only():
     assert model.score(X, half, weight) == pytest.approx(expected)
     with pytest.raises(ValueError, match="`y` must label at least one sample to score"):
         model.score(X, np.full(len(y), -1))
+
+
+def test_new_labels_are_solved_for():
+    X, truth, y = moons(count=1)
+    model = clone(SOLVED).fit(X, y)
+    before = accuracy(model, truth, y)
+    new = np.random.default_rng(1).choice(np.flatnonzero(y == -1), 40, replace=False)
+    assert accuracy(model.add_labels(new, truth[new]), truth, y) > before
+    assert model.model_.history_ == {}
+    other = clone(SOLVED).fit(X, y)
+    for sample in new[::-1]:
+        other.add_labels(sample, truth[sample])
+    # Settings may have been chosen at other numbers of labels.
+    assert np.mean(other.transduction_ == model.transduction_) > 0.95
 
 
 @BOTH
@@ -93,6 +107,40 @@ def test_new_labels_by_the_names_of_classes():
     )
 
 
+@BOTH
+def test_labels_are_corrected_and_removed(estimator):
+    X, truth, y = moons()
+    names = np.array(["lower", "upper"])
+    model = clone(estimator).fit(X, np.where(y == -1, "-1", names[truth]))
+    before = model.label_distributions_
+    new = np.flatnonzero(y == -1)[:3]
+    right, wrong = names[truth[new]], names[1 - truth[new]]
+    added = clone(estimator).fit(X, np.where(y == -1, "-1", names[truth])).add_labels(new, right)
+    assert model.add_labels(new, wrong).change_labels(new, right) is model
+    np.testing.assert_array_equal(model.label_distributions_, added.label_distributions_)
+    assert model.remove_labels(np.isin(np.arange(len(y)), new)) is model
+    np.testing.assert_array_equal(model.label_distributions_, before)
+    np.testing.assert_array_equal(model.predict(X), model.transduction_)
+
+
+def test_labels_that_cannot_be_corrected_or_removed():
+    X, truth, y = moons()
+    names = np.array(["lower", "upper"])
+    model = clone(DISTANCES).fit(X, np.where(y == -1, "-1", names[truth]))
+    before, free = model.label_distributions_, int(np.flatnonzero(y == -1)[0])
+    lower = np.flatnonzero(y == 0)
+    for change in (lambda: model.change_labels([free], ["upper"]), lambda: model.remove_labels([free])):
+        with pytest.raises(ValueError, match=rf"`indices` must name labelled nodes, but node {free} has no label"):
+            change()
+    with pytest.raises(ValueError, match=r"`indices` must leave at least one label of every class, got .*'lower'"):
+        model.remove_labels(lower)
+    with pytest.raises(ValueError, match=r"`indices` must leave at least one label of every class, got .*'lower'"):
+        model.change_labels(lower, ["upper"] * len(lower))
+    with pytest.raises(ValueError, match="`indices` must name samples"):
+        model.remove_labels([len(y)])
+    np.testing.assert_array_equal(model.label_distributions_, before)
+
+
 def test_a_refit_forgets():
     X, truth, y = moons()
     model = clone(LEARNED).fit(X, y)
@@ -119,7 +167,7 @@ def test_a_refit_forgets():
         ({"metric": "precomputed"}, ValueError, "`metric` must be .* got 'precomputed'"),
         ({"features": "lggd"}, TypeError, r"`features` must be LGGD\(\), GGD\(\) or None, got 'lggd'"),
         ({"optimization": 100}, TypeError, r"`optimization` must be an Optimization\(\)"),
-        ({"features": None}, ValueError, "`features` must be set if backbone is None"),
+        ({"features": None}, ValueError, "`backbone` must be set if features is None"),
         ({"backbone": "gcn"}, TypeError, "`backbone` must be"),
     ],
 )
@@ -171,10 +219,12 @@ def test_wrong_new_labels_change_nothing(indices, labels, error, message):
         model.add_labels(indices, labels)
     np.testing.assert_array_equal(model.label_distributions_, before)
     known = int(np.flatnonzero(truth[280:] == 0)[0]) + 280
-    with pytest.raises(ValueError, match=f"sample {known} would be both 'b' and 'a'. Leave it out, or fit again"):
+    with pytest.raises(ValueError, match=f"sample {known} would be both 'b' and 'a'. Correct it with change_labels"):
         model.add_labels([known], ["b"])
 
 
 def test_labels_come_after_a_fit():
     with pytest.raises(NotFittedError):
         KNNGraphClassifier().add_labels([0], [0])
+    with pytest.raises(NotFittedError):
+        KNNGraphClassifier().remove_labels([0])

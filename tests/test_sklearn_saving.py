@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from command_line import answer
-from few_labels import BOTH, DISTANCES, LEARNED, moons
+from few_labels import BOTH, DISTANCES, EACH, LEARNED, moons
 from lggd import GCN, GGD, Optimization, load_model
 from lggd.errors import InputError
 from lggd.sklearn import KNNGraphClassifier
@@ -84,7 +84,7 @@ np.savez(sys.argv[3], before=before, after=model.add_labels([299], [1]).predict_
 """
 
 
-@BOTH
+@EACH
 def test_another_process_predicts_the_same_bits(estimator, tmp_path):
     X, _, y = moons()
     y[299] = -1

@@ -55,7 +55,7 @@ def test_few_calls_lie_between_fit_and_the_mathematics() -> None:
             hops.setdefault(name, depth)
 
     few = lggd.Optimization(epochs=1)
-    model, data = lggd.LGGDClassifier(lggd.LGGD(optimization=few), optimization=few), lggd.load("karate")
+    model, data = lggd.LGGDClassifier(lggd.LGGD(optimization=few), lggd.GCN(), few), lggd.load("karate")
     sys.setprofile(count)
     try:
         model.fit(data)

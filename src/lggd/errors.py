@@ -102,6 +102,10 @@ class InputFileError(InputError, OSError):
     """A file or a folder is missing, exists already, or cannot be read or written."""
 
 
+class DiskFullError(InputFileError):
+    """A file does not fit on its disk, or into the user's quota there. What was there before is unchanged."""
+
+
 class InputWarning(UserWarning):
     """A warning about the input. `{0}` in the message stands for the first of `nodes`, as in `InputError`."""
 

@@ -4,48 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace
-from hashlib import blake2b
-from itertools import pairwise
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.neighbors import VALID_METRICS, NearestNeighbors
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
 from torch import nn
 
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import storage
-from lggd.estimator.labels import LabelConflictError
+from lggd.estimator.labels import LabelConflictError, LastLabelError
 from lggd.estimator.parameters import changed_params, get_params
 from lggd.features import GGD, LGGD
-from lggd.files import replacing_folder
-from lggd.graph import Graph
-from lggd.graph.sparse import without_sparse_warnings
+from lggd.files import replacing_folder, save_tensors
 from lggd.models.classifier import LGGDClassifier
+from lggd.samples import (
+    SAMPLES,
+    Array,
+    class_numbers,
+    graph_data,
+    is_unlabelled,
+    read_labels,
+    row_keys,
+    row_numbers,
+    unpack_samples,
+)
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.validation import check_instance, check_int, suggestion
 
-Features = GGD | LGGD | type[GGD] | type[LGGD]
+Features = GGD | LGGD | type[GGD] | type[LGGD] | Callable[[], GGD | LGGD]
 Backbone = GCN | GAT | ChebNet | JKNet | nn.Module | type[GCN] | type[GAT] | type[ChebNet] | type[JKNet]
-Array = NDArray[Any]
 
-UNLABELLED = -1
-SAMPLES = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "order": "C"}
 # Not with precomputed distances: features are learned from the samples.
 METRICS = sorted({*VALID_METRICS["brute"], *VALID_METRICS["ball_tree"]} - {"precomputed", "pyfunc"})
 # The files of a saved model: next to its settings, its samples and the model of their graph.
 SAMPLES_FILE, MODEL_FOLDER = "samples.safetensors", "model"
+
+
+def solved() -> LGGD:
+    """Return distances that are solved, not trained: `lggd.LGGD.solved()`."""
+    return LGGD.solved()
 
 
 class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -62,7 +70,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     metric : str or callable
         The distance between samples: a name that `NearestNeighbors` knows, or a function of two samples.
     features : LGGD, GGD or None
-        As for `lggd.LGGDClassifier`. A class is called without arguments.
+        As for `lggd.LGGDClassifier`. A class or a function is called without arguments; `solved` trains nothing.
     backbone : GCN, GAT, ChebNet, JKNet, torch.nn.Module or None
         As for `lggd.LGGDClassifier`.
     optimization : Optimization
@@ -96,8 +104,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_neighbors: int = 10,
         *,
         metric: str | Callable[[Array, Array], float] = "euclidean",
-        features: Features | None = LGGD,
-        backbone: Backbone | None = GCN,
+        features: Features | None = solved,
+        backbone: Backbone | None = None,
         optimization: Optimization | type[Optimization] = Optimization,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -112,9 +120,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name; with `deep` also those of nested settings, as "features__times"."""
         params: dict[str, Any] = super().get_params(deep=False)
-        nested = {
-            name: get_params(_with_defaults(params[name])) for name in params if deep and is_dataclass(params[name])
-        }
+        choices = {name: _with_defaults(value) for name, value in params.items() if deep and name != "metric"}
+        nested = {name: get_params(choice) for name, choice in choices.items() if is_dataclass(choice)}
         return params | {f"{name}__{inner}": value for name in nested for inner, value in nested[name].items()}
 
     def set_params(self, **params: Any) -> Self:
@@ -123,7 +130,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, value in params.items():
             outer, _, inner = name.partition("__")
             if inner:
-                choice = _with_defaults(super().get_params(deep=False).get(outer))
+                choice = None if outer == "metric" else _with_defaults(super().get_params(deep=False).get(outer))
                 if not is_dataclass(choice) or isinstance(choice, type):
                     raise InputError("params", f"name settings of {type(self).__name__} or of its choices", repr(name))
                 setattr(self, outer, replace(choice, **changed_params(choice, {inner: value})))
@@ -153,9 +160,9 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._check_neighbours()
         model = self._new_model(int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)))
         samples, labels = validate_data(self, X, y, ensure_min_samples=2, **SAMPLES)
-        self.classes_, codes = _read_labels(labels)
+        self.classes_, codes = read_labels(labels)
         self._index(samples, min(self.n_neighbors, samples.shape[0] - 1), self.metric)
-        data = _graph_data(samples, codes, self._nearest)
+        data = graph_data(samples, codes, self._nearest)
         self.model_ = model.fit(data, callback=callback, checkpoint=checkpoint)
         self.model_.metadata_["classes"] = [str(name) for name in self.classes_.tolist()]
         self._update_transduction()
@@ -177,7 +184,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         samples = validate_data(self, X, reset=False, **SAMPLES)
-        fitted = np.array([self._number_of.get(key, -1) for key in _row_keys(samples.astype(self._samples.dtype))])
+        fitted = np.array([self._number_of.get(key, -1) for key in row_keys(samples.astype(self._samples.dtype))])
         known, new = fitted >= 0, np.flatnonzero(fitted < 0)
         probabilities = np.empty((len(fitted), len(self.classes_)))
         probabilities[known] = self.label_distributions_[fitted[known]]
@@ -189,7 +196,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the accuracy on the labelled samples: those with `y = -1` are ignored, so that grid searches work."""
         predicted, labels = self.predict(X), column_or_1d(y)
-        labelled = ~_is_unlabelled(labels)
+        labelled = ~is_unlabelled(labels)
         if not labelled.any():
             raise InputError("y", "label at least one sample to score", "-1 for all")
         weight = None if sample_weight is None else np.asarray(sample_weight)[labelled]
@@ -209,23 +216,68 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         -------
         The model itself.
         """
+        return self._use("add_labels", indices, labels, "Correct it with change_labels, or leave it out.")
+
+    def change_labels(self, indices: ArrayLike, labels: ArrayLike) -> Self:
+        """Correct labels of samples of `fit` without training; a class keeps at least one label.
+
+        Parameters
+        ----------
+        indices : sequence of int, or bool mask
+            Labelled rows of X.
+        labels : sequence
+            Their correct classes, one per row, each in `classes_`.
+
+        Returns
+        -------
+        The model itself.
+
+        Examples
+        --------
+        >>> X, y = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]]), np.array([0, -1, 1, 1, -1, -1])
+        >>> model = KNNGraphClassifier(n_neighbors=2, features=GGD(times=(1, 2)), backbone=None).fit(X, y)
+        >>> model.change_labels([2], [0]).transduction_
+        array([0, 0, 0, 1, 1, 1])
+        """
+        return self._use("change_labels", indices, labels, "Pass one of them.")
+
+    def remove_labels(self, indices: ArrayLike) -> Self:
+        """Take labels of samples of `fit` back without training; a class keeps at least one label.
+
+        Parameters
+        ----------
+        indices : sequence of int, or bool mask
+            Labelled rows of X, which are unlabelled from now on.
+
+        Returns
+        -------
+        The model itself.
+
+        Examples
+        --------
+        >>> X, y = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]]), np.array([0, -1, 1, 1, -1, -1])
+        >>> model = KNNGraphClassifier(n_neighbors=2, features=GGD(times=(1, 2)), backbone=None).fit(X, y)
+        >>> model.remove_labels([2]).transduction_
+        array([0, 0, 0, 1, 1, 1])
+        """
+        return self._use("remove_labels", indices)
+
+    def _use(self, change: str, indices: ArrayLike, labels: ArrayLike | None = None, remedy: str = "") -> Self:
+        """Calls a method of the model with rows and class numbers; errors are about rows of X and names of classes."""
         check_is_fitted(self)
-        samples = _row_numbers(indices, len(self.transduction_))
-        number = {label: code for code, label in enumerate(self.classes_.tolist())}
-        names = np.ravel(labels).tolist()
-        unknown = [name for name in names if name not in number]
-        if unknown:
-            rule = f"be among the classes {', '.join(map(repr, number))}"
-            raise InputError("labels", rule, repr(unknown[0]), "A new class needs a new fit.")
-        codes = np.array([number[name] for name in names], np.int64)
-        if len(codes) != len(samples):
-            raise InputError("labels", f"contain one class for each of the {len(samples)} samples", len(codes))
+        samples = row_numbers(indices, len(self.transduction_))
+        codes = () if labels is None else (class_numbers(labels, self.classes_, len(samples)),)
         try:
-            self.model_.add_labels(samples, codes)
+            getattr(self.model_, change)(samples, *codes)
         except LabelConflictError as error:
             new, known = self.classes_[[error.label, error.known]].tolist()
             clause = f"sample {error.node} would be both {new!r} and {known!r}"
-            raise error.replace(but=clause, remedy="Leave it out, or fit again.") from error
+            raise error.replace(but=clause, remedy=remedy) from error
+        except LastLabelError as error:
+            value = f"none of class {self.classes_[error.label].item()!r}"
+            raise error.replace(argument="indices", value=value) from error
+        except InputError as error:
+            raise error.replace(argument="indices" if error.argument == "nodes" else error.argument) from error
         self._update_transduction()
         return self
 
@@ -250,9 +302,10 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = self._samples
         names = ("data", "indices", "indptr", "shape") if sp.issparse(X) else ()
         parts = {name: torch.as_tensor(getattr(X, name)) for name in names} or {"samples": torch.from_numpy(X)}
+        content["tensors"] = {SAMPLES_FILE: storage.describe_tensors(parts)}
         with replacing_folder(folder, marker=storage.SETTINGS_FILE) as temporary:
             self.model_.save(temporary / MODEL_FOLDER)
-            storage.write_tensors(temporary / SAMPLES_FILE, parts)
+            save_tensors(temporary / SAMPLES_FILE, parts)
             storage.write_json(temporary / storage.SETTINGS_FILE, content)
 
     def _check_neighbours(self) -> None:
@@ -266,7 +319,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._nearest = NearestNeighbors(n_neighbors=n_neighbors, metric=metric).fit(samples)
         # Equal samples are one point, identified by the index of the first of them.
         self._number_of: dict[bytes, int] = {}
-        self._points = np.array([self._number_of.setdefault(key, i) for i, key in enumerate(_row_keys(samples))])
+        self._points = np.array([self._number_of.setdefault(key, i) for i, key in enumerate(row_keys(samples))])
 
     def _new_model(self, seed: int) -> LGGDClassifier:
         features: Any = _with_defaults(self.features)
@@ -280,6 +333,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.model_.seed
         if name == "metric" and callable(value):
             return {"kind": "module", "class": getattr(value, "__qualname__", type(value).__qualname__)}
+        if isinstance(value, FunctionType):
+            value = value()
         return storage.to_plain(value.item() if isinstance(value, np.generic) else value, name)
 
     def _update_transduction(self) -> None:
@@ -294,7 +349,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def restored(folder: Path, settings: Mapping[str, Any], modules: Mapping[str, Any]) -> KNNGraphClassifier:
     """Returns the classifier that `save` wrote, for `lggd.load_model`."""
     model = storage.load_model(folder / MODEL_FOLDER, **modules)
-    packed = storage.read_tensors(folder / SAMPLES_FILE)
+    expected = storage.expected_tensors(folder, settings, SAMPLES_FILE)
+    packed = storage.read_tensors(folder / SAMPLES_FILE, expected=expected)
     try:
         params, neighbours = (
             {name: storage.from_plain(value, name, modules) for name, value in settings[part].items() if name != "kind"}
@@ -305,13 +361,13 @@ def restored(folder: Path, settings: Mapping[str, Any], modules: Mapping[str, An
         loaded._new_model(seed=0).check_settings()
         loaded.model_ = check_instance("model", model, LGGDClassifier, "an LGGDClassifier")
         loaded.classes_ = np.array(settings["classes"], settings["classes_dtype"])
-        samples, columns = _unpack(packed), settings["columns"]
+        samples, columns = unpack_samples(packed), settings["columns"]
         loaded.n_features_in_ = samples.shape[1]
         if columns:
             loaded.feature_names_in_ = np.array(columns, object)
-        expected = [len(model.labels_), len(columns) or samples.shape[1], model.num_classes_]
-        if (found := [*samples.shape, len(loaded.classes_)]) != expected:
-            raise InputError("samples", f"have {expected} rows, columns and classes", found)
+        sizes = [len(model.labels_), len(columns) or samples.shape[1], model.num_classes_]
+        if (found := [*samples.shape, len(loaded.classes_)]) != sizes:
+            raise InputError("samples", f"have {sizes} rows, columns and classes", found)
         loaded._index(samples, **neighbours)
         loaded._nearest.kneighbors(samples[:1])  # raises where there are too few samples
         loaded._update_transduction()
@@ -321,80 +377,5 @@ def restored(folder: Path, settings: Mapping[str, Any], modules: Mapping[str, An
     return loaded
 
 
-def _unpack(packed: Mapping[str, torch.Tensor]) -> Any:
-    parts = {name: value.numpy() for name, value in packed.items()}
-    samples = parts.get("samples")
-    if samples is None:
-        samples = sp.csr_array((parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))
-        samples.check_format(full_check=True)
-    if samples.ndim != 2 or samples.dtype not in SAMPLES["dtype"]:
-        raise InputError("samples", "be a matrix of floats", f"{samples.dtype} {list(samples.shape)}")
-    return samples
-
-
 def _with_defaults(choice: Any) -> Any:
-    return choice() if isinstance(choice, type) else choice
-
-
-def _is_unlabelled(y: Array) -> Array:
-    """Where y is -1, bool `[N]`. NumPy turns a -1 among strings into "-1"."""
-    return np.asarray(y.astype(str) == str(UNLABELLED) if y.dtype.kind in "OUS" else y == UNLABELLED)
-
-
-def _read_labels(y: Array) -> tuple[Array, Array]:
-    """The classes `[K]`, and the class index of each sample, int64 `[N]`, -1 without a label."""
-    labelled = ~_is_unlabelled(y)
-    if not labelled.any():
-        raise InputError("y", "label samples of at least two classes", "-1 for all", "Label one of each class.")
-    check_classification_targets(y[labelled])
-    classes, inverse = np.unique(y[labelled], return_inverse=True)
-    if len(classes) < 2:
-        remedy = "-1 marks samples without a label: rename a class of that name."
-        raise InputError("y", "label samples of at least two classes", f"one class, {classes.tolist()[0]!r}", remedy)
-    codes = np.full(len(y), UNLABELLED, np.int64)
-    codes[labelled] = inverse
-    return classes, codes
-
-
-def _row_numbers(indices: ArrayLike, count: int) -> Array:
-    rows = np.atleast_1d(np.asarray(indices))
-    if rows.size == 0:
-        return np.empty(0, np.int64)
-    if rows.dtype.kind == "b":
-        if rows.shape != (count,):
-            raise InputError("indices", f"have shape [{count}] as a mask", list(rows.shape))
-        return np.flatnonzero(rows)
-    if rows.dtype.kind not in "ui" or rows.ndim != 1:
-        raise InputTypeError("indices", "be row numbers [M] or a mask", f"{rows.dtype} of shape {list(rows.shape)}")
-    outside = rows[(rows < 0) | (rows >= count)]
-    if len(outside):
-        raise InputError("indices", f"name samples 0..{count - 1} of fit", outside[0], "Others need a new fit.")
-    return rows.astype(np.int64)
-
-
-def _row_keys(X: Any) -> list[bytes]:
-    """A digest of each row, equal for equal numbers, dense or sparse."""
-    # Not distance 0: rounding may separate a sample from itself, and a metric may not separate two samples.
-    rows = sp.csr_array(X, copy=True)
-    rows.sum_duplicates()
-    rows.eliminate_zeros()
-    columns = rows.indices.astype(np.int64)
-    bounds = pairwise(rows.indptr.tolist())
-    return [blake2b(columns[a:b].tobytes() + rows.data[a:b].tobytes(), digest_size=16).digest() for a, b in bounds]
-
-
-def _graph_data(X: Any, codes: Array, nearest: NearestNeighbors) -> Any:
-    """The neighbour graph as PyG data; columns of X get standard deviation 1 and, unless sparse, mean 0."""
-    from torch_geometric.data import Data
-
-    # Without a query, scikit-learn leaves a sample out of its own neighbours.
-    graph = Graph.from_scipy(nearest.kneighbors_graph(), symmetrize="max")
-    # Networks use the direction of a row, and far from 0 all rows point the same way. Neighbours are computed from X.
-    x = StandardScaler(with_mean=not sp.issparse(X)).fit_transform(X).astype(np.float32)
-    if sp.issparse(x):
-        x = x.tocoo()
-        with without_sparse_warnings():
-            x = torch.sparse_coo_tensor(torch.from_numpy(np.stack([x.row, x.col])), x.data, x.shape).coalesce()
-    else:
-        x = torch.from_numpy(x)
-    return Data(x=x, edge_index=graph.edge_index, y=torch.from_numpy(codes), num_nodes=X.shape[0])
+    return choice() if isinstance(choice, (type, FunctionType)) else choice

@@ -34,15 +34,16 @@ def test_learned_features_of_a_dataset_use_its_training_labels_alone(tmp_path: P
     assert (found["labelled"], found["classes"]) == (10, ["Mr. Hi", "Officer"])
     data = lggd.load("karate")
     data.y[data.test_mask] = 0
-    expected = lggd.LGGD(seed=4).fit(data).features(data)
+    expected = lggd.LGGD.solved(seed=4).fit(data).features(data)
     assert torch.equal(torch.from_numpy(read_node_file(tmp_path / "f.parquet").x), expected)
 
 
 def test_bad_input_is_refused(tables: list[object], tmp_path: Path) -> None:
     out = tmp_path / "f.csv"
-    assert "`--method` must be ggd for nodes without features" in refused("features", *tables, "--out", out)
+    trained = ["--method", "lggd-trained", "--out", out]
+    assert "`--method` must be lggd or ggd for nodes without features" in refused("features", *tables, *trained)
     options = ["--method", "ggd", "--preset", "paper", "--out", out]
-    assert "`--preset` must be omitted for methods other than lggd" in refused("features", *tables, *options)
+    assert "`--preset` must be omitted for methods other than lggd-trained" in refused("features", *tables, *options)
     assert "must end in .csv, .tsv or .parquet" in refused("features", "karate", "--out", tmp_path / "f.txt")
     assert "must lie in a folder that exists" in refused("features", "karate", "--out", tmp_path / "no" / "f.csv")
     assert "Did you mean 'karate'?" in refused("features", "karat", "--out", out)

@@ -86,8 +86,8 @@ def test_a_model_saved_by_the_library_has_numbers_for_names(tmp_path: Path) -> N
 def plus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of LGGD+."""
     out = tmp_path_factory.mktemp("plus") / "club"
-    facts = answer("run", "karate", "--method", "lggd-plus", "--epochs", "3", "--out", out)
-    assert facts["titles"] == {"reference": "GCN", "model": "LGGD+ with GCN"}
+    facts = answer("run", "karate", "--method", "lggd-plus-trained", "--epochs", "3", "--out", out)
+    assert facts["titles"] == {"reference": "GCN", "model": "Trained LGGD+ with GCN"}
     assert {"features.parquet", "report.html"} < set(facts["files"])
     return out
 
@@ -146,7 +146,8 @@ def test_labels_from_parquet_and_predictions_into_another_file(people: Path, tmp
     before = (people / "predictions.csv").read_bytes()
     found = answer("add-labels", people / "model", tmp_path / "more.parquet", "--out", tmp_path / "new.tsv")
     assert (found["new"], found["out"]) == (1, str(tmp_path / "new.tsv"))
-    assert (people / "predictions.csv").read_bytes() == before
+    assert (people / "predictions.csv").read_bytes() != before
+    assert rows_of(people / "predictions.csv")[3]["labelled"] == "right"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_a_model_that_cannot_add_labels_names_the_remedy(tmp_path: Path, method:
     (tmp_path / "labels.csv").write_text(f"id,label\n{free},0\n")
     message = refused("add-labels", tmp_path / "club", tmp_path / "labels.csv")
     assert message.startswith("`MODEL` must accept labels without training, got ")
-    assert "as in LGGDClassifier(LGGD())" in message
+    assert "as LGGDClassifier() does" in message
 
 
 # -- folders that hold no model -----------------------------------------------------------------------------------
@@ -231,6 +232,6 @@ def test_a_model_that_lacks_names_or_settings_is_refused(people: Path) -> None:
 
 def test_only_some_methods_add_labels() -> None:
     accepting = {name for name in METHODS if build_model(name).accepts_labels}
-    solved = {"lggd-solved", "lggd-plus-solved", "kernel-ridge"}
-    without_distances = {"label-propagation", "correct-and-smooth", "scikit-network"}
-    assert accepting == {"lggd", "ggd", "lggd-plus"} | solved | without_distances
+    distances = {"lggd", "lggd-plus", "ggd", "lggd-trained", "lggd-plus-trained"}
+    without_distances = {"kernel-ridge", "label-propagation", "correct-and-smooth", "scikit-network"}
+    assert accepting == distances | without_distances

@@ -48,8 +48,8 @@ def chromium() -> Iterator[browser.Browser]:
 
 def test_the_answer_is_complete(finished: tuple[dict[str, Any], Path]) -> None:
     facts, out = finished
-    assert (facts["dataset"], facts["method"], facts["backbone"]) == ("people", "lggd", "gcn")
-    assert facts["titles"] == {"reference": "GCN", "model": "LGGD with GCN"}
+    assert (facts["dataset"], facts["method"], facts["backbone"]) == ("people", "lggd", None)
+    assert facts["titles"] == {"reference": "GCN", "model": "LGGD"}
     assert (facts["nodes"], facts["edges"], facts["classes"]) == (40, 121, ["blå", "rød"])
     assert (facts["labelled"], facts["heldout"]) == (14, 6)  # of 10 labels per class, 3 are held out
     assert facts["accuracy"].keys() == {"reference", "model"}
@@ -84,7 +84,7 @@ def test_predictions_have_ids_and_use_all_labels(finished: tuple[dict[str, Any],
 
 def test_features_are_named_after_classes_and_times(finished: tuple[dict[str, Any], Path]) -> None:
     path = finished[1] / "features.parquet"
-    names = [f"class {kind}, t={t}" for t in range(1, 6) for kind in ("blå", "rød")] + ["reachable"]
+    names = [f"class {kind}, t={t}" for t in (0.3, 1, 3) for kind in ("blå", "rød")]
     assert pq.read_schema(path).names == ["node", *names]
     table = read_node_file(path)
     assert (table.ids, table.feature_names) == (RING_IDS, names)
@@ -101,8 +101,8 @@ def test_settings_are_spelt_out(finished: tuple[dict[str, Any], Path]) -> None:
     assert settings["data"]["label"] == "kind"
     assert settings["data"]["test_share"] == 0.3
     assert settings["seed"] == 0
-    assert settings["model"]["features"]["times"] == [1, 2, 3, 4, 5]
-    assert settings["model"]["backbone"]["kind"] == "GCN"
+    assert settings["model"]["features"]["times"] == [0.3, 1, 3]
+    assert settings["model"]["backbone"] is None
     assert settings["reference"] == "gcn"
     assert len(settings["split_fingerprint"]) == 12
     assert settings["versions"].keys() >= {"lggd", "torch", "python"}
@@ -111,31 +111,30 @@ def test_settings_are_spelt_out(finished: tuple[dict[str, Any], Path]) -> None:
 
 def test_the_report_opens_in_a_browser(finished: tuple[dict[str, Any], Path], chromium: browser.Browser) -> None:
     with chromium.page(finished[1] / "report.html") as page:
-        assert page.inner_text("h1") == "LGGD with GCN on people"
+        assert page.inner_text("h1") == "LGGD on people"
         assert "100.0" in page.inner_text("#result")
         assert "6 of the 20 labels were held out" in page.inner_text("#notes")
         assert page.locator("#additions").count() == 0
 
 
-def test_nodes_without_features_get_plain_distances(tables: list[object], tmp_path: Path) -> None:
+def test_nodes_need_no_features(tables: list[object], tmp_path: Path) -> None:
     more = ["--ignore", "height", "--ignore", "tall", "--no-report"]
     facts = answer("run", *tables, *more, "--out", tmp_path / "bare")
-    assert facts["method"] == "ggd"
     assert facts["accuracy"] == {"reference": None, "model": 100}
     assert any("have no features" in note for note in facts["notes"])
     assert not (tmp_path / "bare" / "report.html").exists()
-    shown = command("run", *tables, *more, "--backbone", "none", "--out", tmp_path / "bare")
+    shown = command("run", *tables, *more, "--out", tmp_path / "bare")
     assert shown.exit_code == 0
     assert shown.stderr == ""
-    for part in ("GGD", "100.0 %", "40 nodes", "have no features", "predictions.csv"):
+    for part in ("LGGD", "100.0 %", "40 nodes", "have no features", "predictions.csv"):
         assert part in shown.stdout
     message = refused("run", *tables, *more, "--method", "gdc-ppr", "--out", tmp_path / "bare")
-    assert message.startswith("`--method` must be ggd for nodes without features, got gdc-ppr.")
+    assert message.startswith("`--method` must be one that needs no node features, got gdc-ppr.")
 
 
 def test_the_memory_of_a_large_run_is_reported_before_it_starts(tables, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("lggd.cli.run.LARGE_MEMORY", 0)
-    options = ["--backbone", "none", "--no-report", "--out", tmp_path / "large"]
+    options = ["--method", "lggd-trained", "--backbone", "none", "--no-report", "--out", tmp_path / "large"]
     reported = command("run", *tables, *options).stderr
     assert "Learning distances needs about" in reported
     assert "free on cpu" in reported
@@ -149,7 +148,8 @@ def test_a_shortage_of_memory_is_one_sentence(tables, tmp_path, monkeypatch) -> 
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
     monkeypatch.setattr("lggd.training.engine.Engine.step", short)
-    result = command("run", *tables, "--backbone", "none", "--no-report", "--out", tmp_path / "short")
+    options = ["--method", "lggd-trained", "--backbone", "none", "--reference", "none", "--no-report"]
+    result = command("run", *tables, *options, "--out", tmp_path / "short")
     assert result.exit_code == 1
     assert "takes about" in result.stderr
     assert "Fit fewer models together" in result.stderr
@@ -164,7 +164,7 @@ def test_the_command_line_knows_every_method() -> None:
     assert list(METHODS) == list(METHOD_NAMES)
 
 
-@pytest.mark.parametrize("method", [name for name in METHOD_NAMES if name not in ("lggd", "lggd-plus")])
+@pytest.mark.parametrize("method", [name for name in METHOD_NAMES if name not in ("lggd", "lggd-plus-trained")])
 def test_every_method_trains_saves_and_loads(tmp_path: Path, method: str) -> None:
     if method == "scikit-network":
         pytest.importorskip("sknetwork", reason="scikit-network is not installed")
@@ -201,8 +201,9 @@ def test_every_backbone_runs(tables: list[object], tmp_path: Path, backbone: str
 
 @pytest.mark.parametrize(("preset", "per_time"), [("paper", False), ("release", True)])
 def test_presets_are_spelt_out_in_the_settings(tmp_path: Path, preset: str, per_time: bool) -> None:
-    options = ["--preset", preset, "--backbone", "none", "--no-report", "--out", tmp_path / "karate"]
-    assert answer("run", "karate", *options)["preset"] == preset
+    options = ["--method", "lggd-trained", "--preset", preset, "--backbone", "none", "--reference", "none"]
+    facts = answer("run", "karate", *options, "--no-report", "--out", tmp_path / "karate")
+    assert facts["preset"] == preset
     settings = json.loads((tmp_path / "karate" / "settings.json").read_text(encoding="utf-8"))
     assert settings["model"]["features"]["per_time"] is per_time
     assert settings["reference"] is None
@@ -217,11 +218,11 @@ def test_one_graphml_file_is_enough(tmp_path: Path) -> None:
     assert rows_of(tmp_path / "club" / "predictions.csv")[0]["node"] == "member 0"
 
 
-def test_the_default_folder_and_a_report_without_a_backbone(
+def test_the_default_folder_and_a_report_without_a_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chromium: browser.Browser
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    facts = answer("run", "karate", "--backbone", "none", "--labels-per-class", "3", "--split", "1")
+    facts = answer("run", "karate", "--reference", "none", "--labels-per-class", "3", "--split", "1")
     assert facts["out"] == "out/karate"
     assert (facts["labelled"], facts["heldout"]) == (6, 28)
     assert facts["accuracy"]["reference"] is None
@@ -282,9 +283,12 @@ def test_help_lists_datasets_and_methods() -> None:
         ([*OWN, "--labels-per-class", "1"], "`--labels-per-class` must be omitted with --edges"),
         ([*OWN, "--test-share", "1"], "`--test-share` must lie in [0, 1), got 1.0. Some labels must remain"),
         (["--edges", "f.csv", *OWN[2:]], "must be one of the 3 nodes"),
-        (["karate", "--method", "lgd"], "`--method` must be one of 'lggd', 'ggd', "),
+        (["karate", "--method", "lgd"], "`--method` must be one of 'lggd', 'lggd-plus', "),
         (["karate", "--method", "goal", "--backbone", "gat"], "`--backbone` must be omitted for goal"),
-        (["karate", "--method", "ggd", "--preset", "paper"], "`--preset` must be omitted for methods other than lggd"),
+        (
+            ["karate", "--method", "ggd", "--preset", "paper"],
+            "`--preset` must be omitted for methods other than",
+        ),
         (["karate", "--method", "mixup", "--backbone", "gat"], "`--backbone` must be"),
         (["karate", "--out", "mine"], "mine` must be new, empty or contain run.json, got a folder with other"),
         (["karate", "--out", "no/where"], "must lie in a folder that exists"),

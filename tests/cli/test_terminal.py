@@ -13,7 +13,7 @@ import typer
 import lggd
 from command_line import command, environment, program
 from lggd.cli.terminal import Terminal, flags
-from lggd.errors import InputError, InputTypeError, InputWarning
+from lggd.errors import DiskFullError, InputError, InputTypeError, InputWarning
 
 
 @pytest.fixture
@@ -52,6 +52,8 @@ def test_text_decides_nothing() -> None:
     assert message(InputError("p", "lie in [1, inf]", "`p`"), p="--p") == "`--p` must lie in [1, inf], got `p`."
     assert message(ValueError("`p` must be 1")).startswith("Failed unexpectedly with ValueError: `p` must be 1. Run")
     assert message(FileNotFoundError("gone")) == "gone"
+    assert message(OSError(28, "No space left", "x.csv")) == "There is no space left on the disk for x.csv. Free some."
+    assert message(OSError(28, "No space left")) == "There is no space left on the disk. Free some."
     assert message(MemoryError("takes 3 GiB")) == "takes 3 GiB"
 
 
@@ -64,6 +66,7 @@ def test_text_decides_nothing() -> None:
         (PermissionError("locked"), 2),
         (ValueError("`p` must be 1"), 1),
         (OSError(28, "No space left on device"), 1),
+        (DiskFullError("x", "fit on its disk"), 1),
         (MemoryError("takes 3 GiB"), 1),
         (KeyboardInterrupt(), 130),
     ],
@@ -91,8 +94,8 @@ def test_version() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["run", "predict", "add-labels", "features", "distance", "figure robustness", "figure geodesic", "reproduce",
-     "report", "sweep"],
+    ["run", "predict", "add-labels", "remove-labels", "update", "features", "distance", "figure robustness",
+     "figure geodesic", "reproduce", "report", "sweep"],
 )  # fmt: skip
 def test_help_teaches_by_example(name: str) -> None:
     result = command(*name.split(), "--help")

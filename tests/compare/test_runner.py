@@ -19,7 +19,7 @@ GCN = Method("01", "GCN", "Backbone", "gcn", {"max_epochs": 4})
 def test_splits_side_by_side_are_fitted_as_alone() -> None:
     found = measure(GCN, {**GCN.settings, "contents": "sum"}, "karate", [0, 1], seed=3)
     for split, data in enumerate(load_splits("karate", [0, 1], device="cpu")):
-        model = lggd.LGGDClassifier(None, optimization=lggd.Optimization(epochs=4), seed=3 + split).fit(data)
+        model = lggd.LGGDClassifier(None, lggd.GCN(), lggd.Optimization(epochs=4), seed=3 + split).fit(data)
         assert found.test[split] == pytest.approx(100 * model.score(data))
         assert found.val[split] == pytest.approx(100 * model.score(data, data.val_mask))
 

@@ -197,7 +197,7 @@ def test_an_error_names_the_model_whose_settings_are_wrong_and_none_is_fitted(wr
 @pytest.mark.parametrize(
     ("wrong", "argument"),
     [
-        (LGGDClassifier(None, None), "features"),
+        (LGGDClassifier(None, None), "backbone"),
         (LGGDClassifier("LGGD"), "features"),
         (LGGDClassifier(learned(), "GCN"), "backbone"),
         (LGGDClassifier(GGD(times=(2, 1)), None), "times"),

@@ -8,10 +8,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from lggd import load_model
+from lggd import LGGDClassifier, Optimization, load_model
 from lggd.errors import InputError, InputFileError
 from lggd.estimator import storage
-from small_data import CLASSES
+from small_data import CLASSES, Averages, blocks
+from small_models import WIDTH, distances
 
 
 @pytest.fixture
@@ -201,6 +202,105 @@ def test_weights_of_another_model_are_refused(folder, saved):
 def test_a_graph_that_makes_no_sense_is_refused(change, folder):
     edit_tensors(folder, "graph.safetensors", change)
     check_refused(folder)
+
+
+def change_entry(file, name, value):
+    return lambda folder: edit_tensors(folder, file, lambda t: t[name].flatten().__setitem__(-1, value))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("weights.safetensors", "features.weight.0"),
+        ("weights.safetensors", "backbone.first.lin.weight"),
+        ("weights.safetensors", "backbone.second.bias"),
+        ("graph.safetensors", "x"),
+    ],
+)
+def test_numbers_that_are_not_finite_are_refused_by_name(file, name, value, folder):
+    change_entry(file, name, value)(folder)
+    with pytest.raises(InputError) as refused:
+        load_model(folder)
+    assert str(refused.value).startswith(
+        f"`{folder / file}` must contain finite numbers in the tensor {name!r}, but 1 "
+    )
+    assert f"such as {value} at [" in str(refused.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64, torch.complex64], ids=str)
+@pytest.mark.parametrize("name", ["features.weight.0", "features.scale.temperature", "backbone.first.lin.weight"])
+def test_tensors_of_another_type_are_refused_by_name(name, dtype, folder):
+    edit_tensors(folder, "weights.safetensors", lambda t: t.update({name: t[name].to(dtype)}))
+    with pytest.raises(InputError) as refused:
+        load_model(folder)
+    assert f"{folder / 'weights.safetensors'}` must contain the tensor {name!r} as float32 [" in str(refused.value)
+    assert f"got {str(dtype).removeprefix('torch.')} [" in str(refused.value)
+
+
+def test_tensors_of_another_shape_and_unknown_ones_are_refused_by_name(folder):
+    edit_tensors(folder, "weights.safetensors", lambda t: t.update({"backbone.first.bias": torch.zeros(3)}))
+    with pytest.raises(
+        InputError, match=r"must contain the tensor 'backbone.first.bias' as float32 \[8\], got .*\[3\]"
+    ):
+        load_model(folder)
+
+
+def test_unknown_tensors_are_refused_by_name(folder):
+    edit_tensors(folder, "weights.safetensors", lambda t: t.update(more=torch.zeros(3)))
+    with pytest.raises(InputError, match="must contain the saved tensors only, got also 'more'"):
+        load_model(folder)
+
+
+def test_models_saved_without_a_description_of_tensors_are_loaded_and_checked(folder):
+    edit(folder, lambda content: content.pop("tensors"))
+    load_model(folder).predict_proba()
+    change_entry("weights.safetensors", "backbone.second.bias", float("nan"))(folder)
+    with pytest.raises(InputError, match=r"must contain finite numbers in the tensor 'backbone.second.bias'"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("content", [3, {}, {"weights.safetensors": 3}, {"weights.safetensors": {"labels": {}}}])
+def test_a_damaged_description_of_tensors_is_refused(content, folder):
+    edit(folder, lambda settings: settings.update(tensors=content))
+    check_refused(folder)
+
+
+def test_infinite_buffers_of_users_are_kept(tmp_path):
+    module = Averages(WIDTH)
+    module.register_buffer("mask", torch.tensor([0.0, -float("inf")]))
+    model = LGGDClassifier(distances(), module, Optimization(epochs=2)).fit(blocks())
+    model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model", backbone=module)
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+
+
+def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(saved, folder, monkeypatch):
+    """Settings of one model and tensors of another would be refused, or worse, not."""
+    other, read, replaced = saved[0] / "ggd", storage.read_tensors, []
+
+    def replacing_once(path, *arguments):
+        if not replaced:
+            replaced.append(path)
+            shutil.move(folder, folder.with_name("old"))
+            shutil.copytree(other, folder)
+        return read(path, *arguments)
+
+    monkeypatch.setattr(storage, "read_tensors", replacing_once)
+    assert torch.equal(load_model(folder).predict_proba(), load_model(other).predict_proba())
+    assert replaced
+
+
+def test_loading_unpickles_nothing(folder, monkeypatch):
+    import pickle
+
+    def refuse(*_, **__):
+        pytest.fail("a model file must not execute code")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    monkeypatch.setattr(torch, "load", refuse)
+    load_model(folder).predict_proba()
 
 
 def test_sparse_node_features_out_of_range_are_refused(saved, tmp_path):

@@ -220,9 +220,10 @@ def test_other_data_of_the_same_nodes_can_be_predicted(name, data, fitted):
     assert torch.equal(model.predict_proba(data), fitted(name).predict_proba())
 
 
-def test_it_learns():
+@pytest.mark.parametrize("make", [LGGDClassifier, LGGDClassifier.trained])
+def test_it_learns(make):
     data = blocks(each=20, labelled=4, validated=4, seed=1)
-    model = LGGDClassifier().fit(data)
+    model = make().fit(data)
     assert model.score(data) > 0.9
     shuffled = data.y[torch.randperm(data.num_nodes, generator=random())]
     assert model.score(changed(data, y=shuffled)) < 0.6
@@ -286,7 +287,7 @@ def test_more_labels_improve_it_where_node_features_tell_little(backbone):
         ({"features": baseline("MixUp")}, InputTypeError),
         ({"backbone": "GCN"}, InputTypeError),
         ({"optimization": 100}, InputTypeError),
-        ({"features": None, "backbone": None}, InputError),
+        ({"backbone": None, "features": None}, InputError),
         ({"features": GGD(times=(2, 1))}, InputError),
     ],
     ids=str,

@@ -3,7 +3,17 @@
 import pytest
 import torch
 
-from lggd import LGGD, BackboneReadout, KernelRidge, LGGDClassifier, LGGDPlus, MeanReadout, NearestClass, load_model
+from lggd import (
+    GCN,
+    LGGD,
+    BackboneReadout,
+    KernelRidge,
+    LGGDClassifier,
+    LGGDPlus,
+    MeanReadout,
+    NearestClass,
+    load_model,
+)
 from lggd.models import plus
 from small_data import blocks
 from small_models import FEW
@@ -57,7 +67,7 @@ def test_networks_fade_as_labels_arrive(data, fade):
 
 @pytest.mark.parametrize(
     "make",
-    [LGGD.solved, lambda: LGGDClassifier(LGGD.solved(), backbone=None), solved],
+    [LGGD.solved, lambda: LGGDClassifier(), solved],
     ids=["LGGD", "LGGDClassifier", "LGGDPlus"],
 )
 def test_nodes_and_edges_arrive_through_outer_models(make, data, tmp_path):
@@ -78,7 +88,7 @@ def test_nodes_and_edges_arrive_through_outer_models(make, data, tmp_path):
 
 
 def test_trained_distances_do_not_take_nodes():
-    for model in (LGGD(), LGGDClassifier(), LGGDPlus(), LGGDClassifier(None)):
+    for model in (LGGD(), LGGDClassifier.trained(), LGGDPlus(), LGGDClassifier(None, GCN())):
         assert not model.accepts_nodes
 
 

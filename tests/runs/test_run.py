@@ -21,6 +21,8 @@ from lggd.runs.run_input import RunInput
 from lggd.training.progress import Progress
 from tables import path_input, two_rings
 
+TRAINED = RunSettings("lggd-trained")
+
 
 def test_held_out_labels_are_not_seen_before_they_are_restored(tmp_path: Path) -> None:
     tables = two_rings(tmp_path)
@@ -28,7 +30,7 @@ def test_held_out_labels_are_not_seen_before_they_are_restored(tmp_path: Path) -
     found = RunInput.from_tables(tables[1], tables[3], label="kind", ignore=ignored)  # type: ignore[arg-type]
     result = run(found)
     assert result.features is not None
-    assert result.features.shape == (40, 11)
+    assert result.features.shape == (40, 6)
     assert bool((result.measured_labels[found.held_out] == -1).all())
     assert torch.equal(result.labels, found.data.y)
     assert len(result.model.additions_) == 1
@@ -69,7 +71,7 @@ def test_test_labels_of_a_split_column_stay_hidden(tmp_path: Path) -> None:
 
 def test_additions_are_measured_on_nodes_that_are_never_revealed() -> None:
     found = RunInput.from_dataset("moons")
-    result = run(found, RunSettings(backbone="none", seed=3))
+    result = run(found, RunSettings(reference="none", seed=3))
     model, truth = result.model, found.data.y
     assert [a.labels for a in result.additions] == [10, 59, 108, 157]
     assert int((model.labels_ >= 0).sum()) == 10
@@ -92,9 +94,12 @@ def test_additions_are_measured_on_nodes_that_are_never_revealed() -> None:
 @pytest.mark.parametrize(
     ("settings", "titles"),
     [
-        (RunSettings(), {"reference": "GCN", "model": "LGGD with GCN"}),
+        (RunSettings(), {"reference": "GCN", "model": "LGGD"}),
+        (RunSettings("lggd-trained"), {"reference": "GCN", "model": "Trained LGGD with GCN"}),
+        (RunSettings("lggd", "gat"), {"reference": "GAT", "model": "LGGD with GAT"}),
         (RunSettings("ggd", "gat"), {"reference": "GAT", "model": "GGD with GAT"}),
-        (RunSettings(backbone="none"), {"model": "LGGD"}),
+        (RunSettings(reference="none"), {"model": "LGGD"}),
+        (RunSettings(reference="jknet"), {"reference": "JKNet", "model": "LGGD"}),
         (RunSettings("lggd-plus"), {"reference": "GCN", "model": "LGGD+ with GCN"}),
         (RunSettings("gat"), {"model": "GAT"}),
         (RunSettings("gpr-gnn"), {"reference": "GCN", "model": "GPR-GNN"}),
@@ -144,7 +149,7 @@ class Interrupt:
 @pytest.fixture(scope="module")
 def karate() -> RunResult:
     """A run that nothing interrupted."""
-    return run(RunInput.from_dataset("karate"))
+    return run(RunInput.from_dataset("karate"), TRAINED)
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +162,7 @@ def earlier(karate: RunResult, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.mark.parametrize("at", [("reference", "backbone", 120), ("model", "distances", 70), ("model", "backbone", 30)])
 def test_a_resumed_run_gives_the_same_bits(karate: RunResult, tmp_path: Path, at: tuple[str, str, int]) -> None:
-    found, settings = RunInput.from_dataset("karate"), RunSettings()
+    found, settings = RunInput.from_dataset("karate"), TRAINED
     training = UnfinishedTraining(tmp_path / "karate", settings_of_run(found, settings), every=0)
     with pytest.raises(KeyboardInterrupt):
         run(found, settings, training=training, callback=Interrupt(*at))
@@ -188,7 +193,7 @@ def handle_interrupts() -> None:
 def start(out: Path, *more: str) -> subprocess.Popen[str]:
     """`lggd run moons` in a process of its own, on one thread."""
     return subprocess.Popen(
-        program("run", "moons", "--no-report", "--out", out, *more),
+        program("run", "moons", "--method", "lggd-trained", "--no-report", "--out", out, *more),
         preexec_fn=handle_interrupts,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -204,7 +209,7 @@ def stop(out: Path, sent: signal.Signals) -> subprocess.Popen[str]:
     while not saved.exists() and process.poll() is None:
         time.sleep(0.005)
     process.send_signal(sent)
-    process.wait(60)
+    process.wait(300)
     return process
 
 
@@ -216,13 +221,13 @@ def test_a_killed_run_leaves_the_earlier_result_and_can_be_resumed(earlier: Path
     assert killed.returncode == -signal.SIGKILL
     assert files_of(out) == before
     process = start(out, "--resume", "--json")
-    printed, errors = process.communicate(timeout=60)
+    printed, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     assert json.loads(printed)["resumed"] is True
     assert [path.name for path in tmp_path.iterdir()] == ["moons"]
     settings = json.loads((out / "settings.json").read_text())
-    assert settings["command"].startswith("lggd run moons --no-report --out")
-    write_run(tmp_path / "whole", run(RunInput.from_dataset("moons")), report=False)
+    assert settings["command"].startswith("lggd run moons --method lggd-trained --no-report --out")
+    write_run(tmp_path / "whole", run(RunInput.from_dataset("moons"), TRAINED), report=False)
     assert (out / "predictions.csv").read_bytes() == (tmp_path / "whole" / "predictions.csv").read_bytes()
 
 
@@ -235,10 +240,11 @@ def test_ctrl_c_exits_with_130_and_says_how_to_continue(tmp_path: Path) -> None:
     assert errors.endswith("Interrupted.\n")
     assert "Traceback" not in errors
     assert [path.name for path in tmp_path.iterdir()] == ["moons.training"]
-    message = refused("run", "moons", "--out", tmp_path / "moons", "--resume", "--seed", "1")
+    options = ["--method", "lggd-trained", "--out", tmp_path / "moons", "--resume"]
+    message = refused("run", "moons", *options, "--seed", "1")
     assert "`--resume` must continue with the data and settings of the interrupted run, but seed was 0 there" in message
     assert "and is 1 now. Use the same settings, or start again without --resume." in message
-    message = refused("run", "karate", "--out", tmp_path / "moons", "--resume")
+    message = refused("run", "karate", *options)
     assert "but dataset was moons there and is karate now" in message
 
 

@@ -99,7 +99,7 @@ class CorrectAndSmooth(NodeClassifier):
     Examples
     --------
     >>> import lggd
-    >>> base = lggd.LGGDClassifier(None, optimization=lggd.Optimization(epochs=20))
+    >>> base = lggd.LGGDClassifier(None, lggd.GCN(), optimization=lggd.Optimization(epochs=20))
     >>> model = CorrectAndSmooth(base).fit(lggd.load("karate"))
     >>> model.add_labels([2], [0]).predict().shape
     torch.Size([34])

@@ -11,7 +11,7 @@ import typer
 from lggd.cli.distance import distance_command
 from lggd.cli.features import features_command
 from lggd.cli.figure import figure_app
-from lggd.cli.model import add_labels_command, predict_command
+from lggd.cli.model import add_labels_command, predict_command, remove_labels_command
 from lggd.cli.report import report_command
 from lggd.cli.reproduce import reproduce_command
 from lggd.cli.run import run_command
@@ -34,6 +34,7 @@ app = typer.Typer(
 app.command("run")(run_command)
 app.command("predict")(predict_command)
 app.command("add-labels")(add_labels_command)
+app.command("remove-labels")(remove_labels_command)
 app.command("update")(update_command)
 app.command("studio")(studio_command)
 app.command("features")(features_command)

@@ -11,14 +11,14 @@ from lggd.cli.options import file, option
 from lggd.cli.terminal import Terminal, flags, summary
 from lggd.errors import InputError
 
-METHOD = "lggd learns distances from node features; ggd uses the graph alone."
+METHOD = "lggd solves for distances, lggd-trained trains networks on node features, ggd uses the graph alone."
 
 
 @options.command(options.GRAPH_FLAGS | flags("method", "preset"))
 def features_command(
     terminal: Terminal,
     graph: options.GraphOptions,
-    method: Literal["lggd", "ggd"] = option("lggd", METHOD),
+    method: Literal["lggd", "lggd-trained", "ggd"] = option("lggd", METHOD),
     preset: options.Preset = "default",
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -34,33 +34,33 @@ def features_command(
 
         lggd features digits --out digits.parquet
 
-    Example with your own tables, without training:
+    Example with your own tables:
 
-        lggd features --edges edges.csv --nodes nodes.csv --label kind --method ggd --out features.csv
+        lggd features --edges edges.csv --nodes nodes.csv --label kind --out features.csv
     """
     start = time.perf_counter()
     graph.check()
     with terminal.working("Loading lggd"):
         from lggd.data.output_files import write_features
         from lggd.data.table import check_table_writable
-        from lggd.runs.methods import build_model
+        from lggd.runs.methods import METHODS, build_model
         from lggd.runs.run import feature_names
     check_table_writable(out)
     chosen = options.chosen_device(device)
     with terminal.working(f"Reading {graph}"):
         run_input = graph.read(test_share=0)
     terminal.node_names = run_input.ids
-    if method == "lggd" and not run_input.has_features:
-        raise InputError("--method", "be ggd for nodes without features", "lggd", "Add --method ggd.")
+    if method == "lggd-trained" and not run_input.has_features:
+        raise InputError("--method", "be lggd or ggd for nodes without features", method)
     features: Any = build_model(method, preset=preset, seed=seed).get_params()["features"]
     data = run_input.data.to(chosen)
-    with terminal.training({"": method.upper()}) as callback:
+    with terminal.training({"": METHODS[method].title}) as callback:
         features.fit(data, callback=lambda progress: callback("", progress))
     names = feature_names(features, run_input.classes)
     write_features(out, run_input.ids, names, features.features(data).cpu())
     facts: dict[str, Any] = {
         "dataset": run_input.name, "method": method, "seed": seed, "nodes": len(run_input.ids),
-        "preset": preset if method == "lggd" else None, "classes": run_input.classes,
+        "preset": preset if method == "lggd-trained" else None, "classes": run_input.classes,
         "labelled": int((features.labels_ >= 0).sum()), "features": names, "notes": list(run_input.notes),
         "seconds": time.perf_counter() - start, "out": str(out),
     }  # fmt: skip

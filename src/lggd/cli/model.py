@@ -1,8 +1,9 @@
-"""lggd predict and lggd add-labels: predict with a saved model, and add labels to it."""
+"""lggd predict, lggd add-labels and lggd remove-labels: predict with a saved model, and change its labels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,16 +13,25 @@ from typer import Argument, Option
 
 from lggd.cli.options import command, file
 from lggd.cli.terminal import Terminal, summary, table
+from lggd.errors import InputError
 from lggd.report.formatting import counted
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from lggd.runs.saved_model import SavedModel
 
-LEAST_CERTAIN = 10
+LEAST_CERTAIN = SHOWN = 10
 PREDICTIONS = "predictions.csv"
 FLAGS = {"model": "MODEL"}
 
-NEW = "Write the new predictions to this file: .csv, .tsv or .parquet."
+NEW = "Write the new predictions to this file, too: .csv, .tsv or .parquet."
+BESIDE = f"{PREDICTIONS} next to the model"
+CORRECT = "Replace known labels that differ."
+LABELS = "Table of ids and labels (.csv, .tsv or .parquet), or NODE=CLASS."
+Labels = Annotated[list[str], Argument(metavar="LABELS...", help=LABELS, show_default=False)]
+NODES = "Labelled nodes, by name."
+Nodes = Annotated[list[str] | None, Argument(metavar="NODES...", help=NODES, show_default=False)]
 MODEL = "Folder written by lggd run, or a saved model."
 ModelFolder = Annotated[Path, Argument(metavar="MODEL", help=MODEL, show_default=False)]
 
@@ -71,14 +81,19 @@ def predict_command(
 def add_labels_command(
     terminal: Terminal,
     model: ModelFolder,
-    labels: Path = Argument(..., metavar="LABELS", help="Table of ids and labels: .csv, .tsv or .parquet."),
-    correct: bool = Option(False, "--correct", help="Replace known labels that differ."),
-    out: Path | None = file(None, NEW, show_default=f"{PREDICTIONS} next to the model"),
+    labels: Labels,
+    correct: bool = Option(False, "--correct", help=CORRECT),
+    out: Path | None = file(None, NEW, show_default=BESIDE),
 ) -> None:
     """Add labels to a saved model and predict again, without training.
 
-    LABELS has the columns id and label; the header line is optional. The
-    model is saved with its new labels; adding them twice changes nothing.
+    LABELS is a table with the columns id and label, whose header line is
+    optional, or NODE=CLASS, any number of them. The model is saved with its
+    new labels; adding them twice changes nothing. Labels that differ from
+    the prediction are shown: one of the two is wrong.
+
+    A label that differs from a known one is an error, or with --correct
+    replaces it; lggd remove-labels takes labels back.
 
     Example, after lggd run digits:
 
@@ -90,35 +105,89 @@ def add_labels_command(
         17,3
         42,8
 
-    Example: labels that were wrong, too:
+    Example: the same without a file, where known labels may be wrong:
 
-        lggd add-labels out/digits labels.csv --correct
+        lggd add-labels out/digits 17=3 42=8 --correct
     """
-    saved, written = open_model(terminal, model, out)
-    with terminal.working(f"Adding {labels}"):
-        added, probabilities = saved.add_labels(labels, correct)
-        if added.new or added.corrected:
-            saved.save()
-        # Written last, because lggd predict can write it again at any time.
-        saved.write(written, probabilities)
-    facts = {
-        "dataset": saved.dataset, "nodes": len(saved.ids), **asdict(added), "labelled": saved.num_labelled,
-        "additions": len(saved.model.additions_), "model": str(saved.folder), "out": str(written),
-    }  # fmt: skip
+    with open_model(terminal, model, out) as saved:
+        with terminal.working(f"Adding {', '.join(labels)}"):
+            added, probabilities = saved.add_labels(*labels, correct=correct)
+            written = write_model(saved, probabilities, out, changed=bool(added.new or added.corrected))
+        facts = {
+            "dataset": saved.dataset, "nodes": len(saved.ids), **asdict(added), "labelled": saved.num_labelled,
+            "additions": len(saved.model.additions_), **written,
+        }  # fmt: skip
     terminal.answer(facts, _added(facts))
 
 
-def open_model(terminal: Terminal, model: Path, out: Path | None) -> tuple[SavedModel, Path]:
-    """Loads a model that will be changed, and returns where its predictions will be written: beside it by default."""
+@command(FLAGS | {"nodes": "NODES"})
+def remove_labels_command(
+    terminal: Terminal,
+    model: ModelFolder,
+    nodes: Nodes = None,
+    nodes_file: Path | None = file(None, "Text file with further nodes, one name per line."),
+    out: Path | None = file(None, NEW, show_default=BESIDE),
+) -> None:
+    """Take labels of a saved model back and predict again, without training.
+
+    The nodes are unlabelled afterwards. Every class keeps at least one label.
+
+    Example: the labels of nodes 17 and 42 may be wrong:
+
+        lggd remove-labels out/digits 17 42
+
+    Example: correct them instead:
+
+        lggd add-labels out/digits 17=3 42=8 --correct
+    """
+    from lggd.data.graph_files import read_id_file
+
+    names = [*(nodes or []), *(() if nodes_file is None else read_id_file(nodes_file))]
+    if not names:
+        raise InputError("NODES", "name at least one node, or use --nodes-file", "none", "Nothing would change.")
+    with open_model(terminal, model, out) as saved:
+        with terminal.working(f"Removing {counted(len(names), 'label')}"):
+            removed, probabilities = saved.remove_labels(names)
+            written = write_model(saved, probabilities, out, changed=True)
+        facts = {
+            "dataset": saved.dataset, "nodes": len(saved.ids), "removed": removed.removed,
+            "changed": removed.changed, "milliseconds": removed.milliseconds, "predictions": removed.nodes,
+            "labelled": saved.num_labelled, "additions": len(saved.model.additions_), **written,
+        }  # fmt: skip
+    terminal.answer(facts, _removed(facts))
+
+
+@contextmanager
+def open_model(terminal: Terminal, model: Path, out: Path | None) -> Iterator[SavedModel]:
+    """Loads a model that will be changed, and locks it; says so if another command has locked it."""
     with terminal.working("Loading lggd"):
         from lggd.data.table import check_table_writable
         from lggd.runs.saved_model import SavedModel
     if out is not None:
         check_table_writable(out)
-    with terminal.working(f"Reading {model}"):
-        saved = SavedModel(model)
-    within = saved.folder if saved.folder.name not in ("", "..") else saved.folder.resolve()
-    return saved, check_table_writable(within.parent / PREDICTIONS if out is None else out)
+    with terminal.working(f"Reading {model}"), ExitStack() as stack:
+        saved = stack.enter_context(SavedModel.open(model, lambda: terminal.wait_for(str(model))))
+        check_table_writable(saved.beside / PREDICTIONS)
+        opened = stack.pop_all()
+    with opened:
+        terminal.node_names = saved.ids
+        yield saved
+
+
+def write_model(saved: SavedModel, probabilities: Tensor, out: Path | None, *, changed: bool) -> dict[str, Any]:
+    """Saves a model that has changed, and its predictions in any case; returns what was written."""
+    to = saved.beside / PREDICTIONS if out is None else out
+    facts: dict[str, Any] = {"model": None, "out": str(to), "refreshed": [], "outdated": []}
+    if not changed:
+        saved.write(to, probabilities)
+        return facts
+    refreshed, _ = saved.save(out)
+    beside = {"refreshed": refreshed.files, "outdated": refreshed.marked}
+    return (
+        facts
+        | {"model": str(saved.folder)}
+        | {key: [str(saved.beside / name) for name in names] for key, names in beside.items()}
+    )
 
 
 def _predictions(facts: dict[str, Any]) -> Iterator[Table | str]:
@@ -147,4 +216,46 @@ def _added(facts: dict[str, Any]) -> Iterator[Table | str]:
         milliseconds=f"{facts['milliseconds']:.3g} to add and predict",
         history=f"{counted(facts['additions'], 'addition')} so far",
     )
-    yield f"Wrote {facts['out']}" + (f" and {facts['model']}" if used else "")
+    yield from label_tables(facts)
+    yield from files_written(facts)
+
+
+def _removed(facts: dict[str, Any]) -> Iterator[Table | str]:
+    yield summary(
+        labels=f"{facts['removed']:,} removed; {facts['labelled']:,} in total",
+        changed=f"{facts['changed']:,} of {facts['nodes']:,} predictions",
+        milliseconds=f"{facts['milliseconds']:.3g} to remove and predict",
+        history=f"{counted(facts['additions'], 'addition')} so far",
+    )
+    rows = [(row["node"], row["before"], _with_probability(row)) for row in facts["predictions"]]
+    yield from _first_rows("Removed labels", "node", "was labelled", "predicted now", rows=rows)
+    yield from files_written(facts)
+
+
+def label_tables(facts: Mapping[str, Any]) -> Iterator[Table | str]:
+    """The corrected labels, and the new labels that differ from predictions."""
+    if facts["corrections"]:
+        rows = [(row["node"], row["before"], row["label"]) for row in facts["corrections"]]
+        yield from _first_rows("Corrected labels", "node", "was", "is", rows=rows)
+    if facts["conflicts"]:
+        rows = [(row["node"], row["label"], _with_probability(row)) for row in facts["conflicts"]]
+        title = "New labels that differ from the predictions: one of the two is wrong"
+        yield from _first_rows(title, "node", "label", "was predicted", rows=rows)
+
+
+def files_written(facts: Mapping[str, Any]) -> Iterator[str]:
+    others = [name for name in facts["refreshed"] if name != facts["out"]]
+    model = [] if facts["model"] is None else [facts["model"]]
+    yield f"Wrote {', '.join([facts['out'], *others, *model])}"
+    for name in facts["outdated"]:
+        yield f"{name} shows the model as it was trained; a note at its top says so. lggd run writes a new one."
+
+
+def _with_probability(row: Mapping[str, Any]) -> str:
+    return f"{row['predicted']} {100 * row['probability']:.1f} %"
+
+
+def _first_rows(title: str, *columns: str, rows: Sequence[Sequence[str]]) -> Iterator[Table | str]:
+    more = f" (the first {SHOWN} of {len(rows):,})" if len(rows) > SHOWN else ""
+    yield f"{title}{more}:"  # not as the table's title, which would be as narrow as the table
+    yield table(*columns, rows=rows[:SHOWN])

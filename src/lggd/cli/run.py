@@ -1,4 +1,4 @@
-"""lggd run: trains a model on a graph, measures its accuracy, and saves all results."""
+"""lggd run: fits a model to a graph, measures its accuracy, and saves all results."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.table import Table
 from lggd.cli import options
 from lggd.cli.options import folder, option
 from lggd.cli.terminal import Terminal, flags, summary, table
+from lggd.files import write_errors
 
 if TYPE_CHECKING:
     from lggd.memory import Memory
@@ -22,7 +23,7 @@ DEFAULT_PARENT = Path("out")
 LARGE_MEMORY = 2**28
 # The models of lggd.runs.methods. Repeated here because that module imports torch; a test compares them.
 METHODS = (
-    "lggd", "ggd", "lggd-plus", "lggd-solved", "lggd-plus-solved", "kernel-ridge", "gcn", "gat", "chebnet", "jknet",
+    "lggd", "lggd-plus", "kernel-ridge", "ggd", "lggd-trained", "lggd-plus-trained", "gcn", "gat", "chebnet", "jknet",
     "mixup", "dropedge", "gaug-m", "gaug-o", "gdc-ppr", "gdc-heat", "gpr-gnn", "goal", "graphmix", "mlp", "sgc",
     "appnp", "label-propagation", "correct-and-smooth", "scikit-network", "gcn-plus",
 )  # fmt: skip
@@ -30,12 +31,13 @@ METHODS = (
 
 BackboneName = Literal["gcn", "gat", "chebnet", "jknet", "none"]
 MODELS = (
-    f"Model to train: {', '.join(METHODS)}. The first six, label-propagation, correct-and-smooth and scikit-network "
-    "can add labels later without training."
+    f"Model: {', '.join(METHODS)}. The first three are solved in closed form. The first six, label-propagation, "
+    "correct-and-smooth and scikit-network can add labels later without training."
 )
-BACKBONES = "Network of the model; none predicts the nearest class by distance."
+BACKBONES = "Network trained on the distances; none predicts the nearest class by distance."
+REFERENCES = "Network trained on the node features alone, for comparison; none trains none."
 SHARE = "Fraction of the labels to hold out for accuracy, if there is no split column."
-FLAGS = options.GRAPH_FLAGS | flags("method", "backbone", "preset", "epochs", "resume")
+FLAGS = options.GRAPH_FLAGS | flags("method", "backbone", "reference", "preset", "epochs", "resume")
 
 
 @options.command(FLAGS)
@@ -46,7 +48,8 @@ def run_command(
         None, SHARE, show_default=str(options.TEST_SHARE), rich_help_panel=options.TABLES
     ),
     method: str = option(METHODS[0], MODELS, metavar="NAME", autocompletion=lambda: list(METHODS)),
-    backbone: BackboneName | None = option(None, BACKBONES, show_default="gcn"),
+    backbone: BackboneName | None = option(None, BACKBONES, show_default="none for lggd, otherwise gcn"),
+    reference: BackboneName | None = option(None, REFERENCES, show_default="the backbone, or gcn"),
     preset: options.Preset = "default",
     seed: options.Seed = 0,
     epochs: int | None = option(None, "Maximum number of training epochs of the backbone.", min=1, show_default="5000"),
@@ -55,7 +58,7 @@ def run_command(
     resume: bool = option(False, "Resume an interrupted run.", "--resume"),
     no_report: bool = option(False, "Do not write report.html.", "--no-report"),
 ) -> None:
-    """Classify the nodes of a graph: train a model and its backbone alone, and compare their accuracy.
+    """Classify the nodes of a graph, and compare the accuracy with that of a network.
 
     Writes to DIR: predictions.csv, features.parquet, report.html (open it in
     a browser), model/ (for lggd predict and lggd add-labels), settings.json
@@ -82,17 +85,18 @@ def run_command(
     with terminal.working("Loading lggd"):
         from lggd.runs.folder import check_run_folder, write_run
         from lggd.runs.run import RunSettings, UnfinishedTraining, run, settings_of_run
-    settings = RunSettings(method, backbone, preset, seed, epochs, options.chosen_device(device))
+    settings = RunSettings(method, backbone, preset, seed, epochs, options.chosen_device(device), reference)
     if out is not None:
         check_run_folder(out)
     with terminal.working(f"Reading {graph}"):
         run_input = graph.read(test_share)
     terminal.node_names = run_input.ids
-    settings = settings.for_input(run_input)
+    settings.check_input(run_input)
     memory = settings.memory(run_input)
     if out is None:
         out = DEFAULT_PARENT / run_input.name
-        DEFAULT_PARENT.mkdir(exist_ok=True)
+        with write_errors(DEFAULT_PARENT):
+            DEFAULT_PARENT.mkdir(exist_ok=True)
         check_run_folder(out)
     _report_memory(terminal, memory)
     unfinished = UnfinishedTraining(out, settings_of_run(run_input, settings))
@@ -104,7 +108,10 @@ def run_command(
             terminal.say(f"Checkpoints are in {unfinished.folder}. Add --resume to continue.", "yellow")
         raise
     with terminal.working(f"Writing {out}"):
-        facts = write_run(out, result, command=shlex.join(["lggd", *sys.argv[1:]]), report=not no_report)
+        record, folder_name = shlex.join(["lggd", *sys.argv[1:]]), str(out)
+        facts = write_run(
+            out, result, command=record, report=not no_report, on_wait=lambda: terminal.wait_for(folder_name)
+        )
         unfinished.remove()
     terminal.answer(facts, _tables(facts))
 
@@ -135,7 +142,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
             rows.append((title, "unknown" if accuracy[part] is None else f"{accuracy[part]:.1f} %", f"{seconds:.3g}"))
     if accuracy["reference"] is not None and accuracy["model"] is not None:
         rows.append(("difference", f"{accuracy['model'] - accuracy['reference']:+.1f} points", ""))
-    yield table("", "accuracy", "seconds to train", rows=rows)
+    yield table("", "accuracy", "seconds to fit", rows=rows)
     if facts["additions"]:
         steps = ((f"{s['labels']:,}", f"{s['accuracy']:.1f} %", f"{s['milliseconds']:.3g}") for s in facts["additions"])
         yield table("labels", "accuracy", "milliseconds", rows=steps, title="More labels, without training")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import warnings
@@ -16,7 +17,7 @@ from rich.status import Status
 from rich.table import Column, Table
 from rich.text import Text
 
-from lggd.errors import InputError, InputWarning
+from lggd.errors import DiskFullError, InputError, InputWarning
 
 if TYPE_CHECKING:
     from lggd.training import progress as training
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 # Errors about paths, which the user can correct. Other OSErrors, such as a full disk, are failures.
 PATH_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+# Reported by the system when anything is written that `lggd.files` does not write, such as stdout.
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 # Maps hints of library errors (`InputError.hints`) to options.
 HINTS = {
     "symmetrize": "--symmetrize max or mean", "directed": "--directed", "unbounded": "--unbounded", "p": "--p inf",
@@ -66,7 +69,8 @@ class Terminal:
         if self.debug:
             self.err.print_exception()
         self.say(self.message(error), "red")
-        raise typer.Exit(BAD_INPUT if isinstance(error, (InputError, *PATH_ERRORS)) else FAILED) from error
+        is_input = isinstance(error, (InputError, *PATH_ERRORS)) and not isinstance(error, DiskFullError)
+        raise typer.Exit(BAD_INPUT if is_input else FAILED) from error
 
     def message(self, error: Exception) -> str:
         """Returns the message of an error, with options instead of arguments and names instead of node numbers."""
@@ -74,6 +78,8 @@ class Terminal:
             argument = self.flags.get(error.argument, error.argument)
             hints = {name: HINTS.get(name, text) for name, text in error.hints.items()}
             return str(error.replace(argument=argument, hints=hints, nodes=self._names(error.nodes)))
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            return f"There is no space left on the disk{f' for {error.filename}' if error.filename else ''}. Free some."
         if isinstance(error, PATH_ERRORS) or (isinstance(error, MemoryError) and str(error)):
             return str(error)
         hint = "" if self.debug else " Run it again with --debug or LGGD_DEBUG=1 to see the traceback."
@@ -90,6 +96,10 @@ class Terminal:
     def say(self, sentence: str, style: str) -> None:
         """Prints a message to stderr."""
         self.err.print(sentence, style=style, markup=False, highlight=False, soft_wrap=True)
+
+    def wait_for(self, folder: str) -> None:
+        """Says that the command waits for another one."""
+        self.say(f"Waiting for another command that is changing {folder}.", "yellow")
 
     def answer(self, value: Mapping[str, Any], shown: Iterable[Table | str]) -> None:
         """Prints the result: `value` as one JSON object with --json, otherwise the tables and sentences `shown`."""

@@ -8,8 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from typer import Option
 
-from lggd.cli.model import FLAGS, NEW, PREDICTIONS, ModelFolder, open_model
+from lggd.cli.model import (
+    BESIDE,
+    CORRECT,
+    FLAGS,
+    NEW,
+    ModelFolder,
+    files_written,
+    label_tables,
+    open_model,
+    write_model,
+)
 from lggd.cli.options import command, file
 from lggd.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
@@ -27,7 +38,8 @@ def update_command(
     nodes: Path | None = file(None, NODES),
     edges: Path | None = file(None, EDGES),
     labels: Path | None = file(None, LABELS),
-    out: Path | None = file(None, NEW, show_default=f"{PREDICTIONS} next to the model"),
+    correct: bool = Option(False, "--correct", help=CORRECT),
+    out: Path | None = file(None, NEW, show_default=BESIDE),
 ) -> None:
     """Add nodes, edges and labels to a saved model and predict again, without training.
 
@@ -56,33 +68,28 @@ def update_command(
     """
     if nodes is None and edges is None and labels is None:
         raise InputError("--nodes", "be a table, or use --edges or --labels", "none of them", "Nothing would change.")
-    saved, written = open_model(terminal, model, out)
-    from lggd.runs.saved_model import SavedModel
-    from lggd.runs.update import update
+    with open_model(terminal, model, out) as saved:
+        from lggd.runs.update import update
 
-    with terminal.working(f"Updating {model}"):
-        found, probabilities = update(saved, nodes, edges, labels)
-        if not found.is_empty:
-            saved.save()
-            probabilities = SavedModel(model).probabilities()  # those of lggd predict, to the last bit
-        # Written last, because lggd predict can write it again at any time.
-        saved.write(written, probabilities)
-    predicted = [saved.classes[k] for k in probabilities.argmax(1).tolist()]
-    first = len(saved.ids) - found.new_nodes
-    facts = {
-        "dataset": saved.dataset, "nodes": len(saved.ids), "edges": int(saved.model.data_.edge_index.shape[1]) // 2,
-        "labelled": saved.num_labelled, **asdict(found),
-        "predictions": dict(zip(saved.ids[first:], predicted[first:], strict=True)),
-        "model": None if found.is_empty else str(saved.folder), "out": str(written),
-    }  # fmt: skip
+        with terminal.working(f"Updating {model}"):
+            found, probabilities = update(saved, nodes, edges, labels, correct=correct)
+            written = write_model(saved, probabilities, out, changed=not found.is_empty)
+        predicted = [saved.classes[k] for k in probabilities.argmax(1).tolist()]
+        first = len(saved.ids) - found.new_nodes
+        facts = {
+            "dataset": saved.dataset, "nodes": len(saved.ids), "edges": int(saved.model.data_.edge_index.shape[1]) // 2,
+            "labelled": saved.num_labelled, **asdict(found),
+            "predictions": dict(zip(saved.ids[first:], predicted[first:], strict=True)), **written,
+        }  # fmt: skip
     terminal.answer(facts, _updated(facts))
 
 
 def _updated(facts: dict[str, Any]) -> Iterator[Table | str]:
+    corrected = f", {facts['corrected']:,} corrected" if facts["corrected"] else ""
     yield summary(
         nodes=f"{facts['new_nodes']:,} new; {facts['nodes']:,} in total",
         edges=f"{facts['new_edges']:,} new{_known(facts['known_edges'])}; {facts['edges']:,} in total",
-        labels=f"{facts['new_labels']:,} new{_known(facts['known_labels'])}; {facts['labelled']:,} in total",
+        labels=f"{facts['new_labels']:,} new{corrected}{_known(facts['known_labels'])}; {facts['labelled']:,} in total",
         changed=f"{facts['changed']:,} of {facts['nodes'] - facts['new_nodes']:,} predictions",
         milliseconds=f"{facts['milliseconds']:.3g} to add and predict",
     )
@@ -90,7 +97,8 @@ def _updated(facts: dict[str, Any]) -> Iterator[Table | str]:
         rows = list(facts["predictions"].items())[:SHOWN]
         more = len(facts["predictions"]) - len(rows)
         yield table("node", "predicted", rows=rows, title="New nodes" + (f", the first {SHOWN}" if more > 0 else ""))
-    yield f"Wrote {facts['out']}" + (f" and {facts['model']}" if facts["model"] else "")
+    yield from label_tables(facts)
+    yield from files_written(facts)
 
 
 def _known(count: int) -> str:

@@ -82,7 +82,7 @@ class KernelRidge(RidgeUncertainty):
     inducing : int
         Number of inducing points on graphs with many nodes or labels; others are solved exactly.
     growth : float
-        Settings are chosen again when there are this many times as many labels; `math.inf` for never.
+        Settings are chosen again when there are this many times as many labels, or as few; `math.inf` for never.
     pseudo_labels : PseudoLabels or None
         Self-training; None for none.
     seed : int or torch.Generator
@@ -304,7 +304,7 @@ class KernelRidge(RidgeUncertainty):
 
     def _set_labels(self, labels: Tensor) -> None:
         nodes = (labels >= 0).nonzero().squeeze(1)
-        if len(nodes) >= self.growth * self._chosen_with:
+        if len(nodes) >= self.growth * self._chosen_with or len(nodes) * self.growth <= self._chosen_with:
             after = copy.copy(self)  # a choice that fails changes nothing
             after._choose(labels)
             self.__dict__.update(after.__dict__)

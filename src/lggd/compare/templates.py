@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from lggd.backbones import BACKBONES
+from lggd.backbones import BACKBONES, GCN
 from lggd.baselines import (
     APPNP,
     GDC,
@@ -235,7 +235,7 @@ _SOLVED: dict[str, Rule] = {
 _MLP = MLPClassifier(optimization=Optimization())
 _CORRECTED: dict[str, Rule] = {
     **_training("model."),
-    "model": ObjectChoice("model", {"mlp": _MLP, "gcn": LGGDClassifier(None)}),
+    "model": ObjectChoice("model", {"mlp": _MLP, "gcn": LGGDClassifier(None, GCN())}),
     "hidden": FieldPath(("model.hidden", "model.backbone.hidden"), conditional=True),
     "dropout": FieldPath(("model.dropout", "model.backbone.dropout"), conditional=True),
     "scaling": ObjectChoice("scaling", {"auto": AutoScale(), "fixed": FixedScale()}),
@@ -273,10 +273,10 @@ _LGGD = LGGD(
 
 # The methods that files may use. To add a method, define a base object, and short names for long paths.
 TEMPLATES: dict[str, Template] = {
-    "Backbone": Template(LGGDClassifier(None), _training()),
-    "GGD": Template(LGGDClassifier(_GGD), {**_CLASSIFIER, **_distances("features")}),
+    "Backbone": Template(LGGDClassifier(None, GCN()), _training()),
+    "GGD": Template(LGGDClassifier(_GGD, GCN()), {**_CLASSIFIER, **_distances("features")}),
     "LGGD": Template(
-        LGGDClassifier(_LGGD),
+        LGGDClassifier(_LGGD, GCN()),
         {**_CLASSIFIER, **_learned("features"), "mlp_input_dropout": _field("features.initial.input_dropout")},
     ),
     "KernelRidge": Template(KernelRidge(), {"members": _field("members")}, None),
@@ -312,7 +312,7 @@ TEMPLATES: dict[str, Template] = {
         **{name: _field(f"algorithm.{name}", conditional=True) for name in _ALGORITHM_FIELDS},
     ),
     "Backbone+": Template(
-        SelfTraining(Ensemble(LGGDClassifier(None), members=3), fraction=0.3),
+        SelfTraining(Ensemble(LGGDClassifier(None, GCN()), members=3), fraction=0.3),
         {
             **_training("model.model."),
             "members": _field("model.members"),

@@ -206,7 +206,7 @@ class NodeClassifier(ABC):
     def _check_accepts_labels(self) -> None:
         self._check_fitted()
         if not self.accepts_labels:
-            remedy = "Fit it again with all labels, or use distances as features, as in LGGDClassifier(LGGD())."
+            remedy = "Fit it again with all labels, or use distances as features, as LGGDClassifier() does."
             raise InputError("model", "accept labels without training", type(self).__name__, remedy)
 
     def _use(self, labels: Tensor, change: str) -> Self:

@@ -24,6 +24,12 @@ class LabelConflictError(InputError):
     known: int
 
 
+class LastLabelError(InputError):
+    """The class `label` would have no label left."""
+
+    label: int
+
+
 @dataclass(frozen=True, eq=False)
 class Labels:
     """The classes of the training nodes and of the validation nodes, both int64 `[N]` with -1 elsewhere."""
@@ -197,7 +203,10 @@ def _check_every_class(labels: Tensor, num_classes: int) -> None:
     empty = (torch.bincount(labels[labels >= 0], minlength=num_classes) == 0).nonzero()
     if len(empty):
         remedy = "Add another label of that class first, or fit again without it."
-        raise InputError("nodes", "leave at least one label of every class", f"none of class {int(empty[0])}", remedy)
+        value = f"none of class {int(empty[0])}"
+        error = LastLabelError("nodes", "leave at least one label of every class", value, remedy)
+        error.label = int(empty[0])
+        raise error
 
 
 def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -> float:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError, InputFileError, InputTypeError
 from lggd.estimator.fit_task import INPUTS
-from lggd.files import replacing_folder, umask
+from lggd.files import replacing_folder, save_tensors
 from lggd.learning.networks import MLP, Activation, PropagatedMLP
 from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.solvers.scheme import RK4, SSPRK3, Euler
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from lggd.estimator.estimator import NodeClassifier
 
 FORMAT, VERSION = "lggd model", 2
+REPLACED = "Use a copy of the model, or fit and save it again."
+# How often files are read again that another process replaced meanwhile.
+ATTEMPTS = 10
 SETTINGS_FILE, WEIGHTS_FILE, GRAPH_FILE = "model.json", "weights.safetensors", "graph.safetensors"
 
 Kind = TypeVar("Kind", bound=type)
@@ -53,6 +56,16 @@ def saveable(kind: Kind) -> Kind:
 
 def save_model(model: NodeClassifier, folder: str | Path) -> None:
     """Writes a fitted model into a folder; a model already there is replaced."""
+    with replacing_folder(folder, marker=SETTINGS_FILE) as temporary:
+        write_model(model, temporary)
+
+
+def write_model(model: NodeClassifier, folder: Path) -> None:
+    """Writes the files of a fitted model into an empty folder."""
+    tensors = {
+        WEIGHTS_FILE: {"labels": model.labels_, **model._state()},
+        GRAPH_FILE: pack_graph(model.data_),
+    }
     settings = {
         "format": FORMAT,
         "version": VERSION,
@@ -61,11 +74,11 @@ def save_model(model: NodeClassifier, folder: str | Path) -> None:
         "history": to_plain(model.history_, "history"),
         "additions": model.additions_,
         "metadata": model.metadata_,
+        "tensors": {file: describe_tensors(content) for file, content in tensors.items()},
     }
-    with replacing_folder(folder, marker=SETTINGS_FILE) as temporary:
-        write_tensors(temporary / WEIGHTS_FILE, {"labels": model.labels_, **model._state()})
-        write_tensors(temporary / GRAPH_FILE, pack_graph(model.data_))
-        write_json(temporary / SETTINGS_FILE, settings)
+    for file, content in tensors.items():
+        save_tensors(folder / file, content)
+    write_json(folder / SETTINGS_FILE, settings)
 
 
 def load_model(folder: str | Path, **modules: Any) -> Any:
@@ -98,10 +111,10 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
     GGD(times=(1, 2))
     """
     folder = Path(folder)
-    settings, path, graph_path = read_settings(folder), folder / SETTINGS_FILE, folder / GRAPH_FILE
-    kind = settings["model"].get("kind") if isinstance(settings.get("model"), dict) else None
-    if isinstance(kind, str) and kind in _LOADED_BY:
-        return import_module(_LOADED_BY[kind]).restored(folder, settings, modules)
+    settings, graph, weights = _read_files(folder)
+    path, graph_path = folder / SETTINGS_FILE, folder / GRAPH_FILE
+    if graph is None:
+        return import_module(_LOADED_BY[settings["model"]["kind"]]).restored(folder, settings, modules)
     try:
         model = from_plain(settings["model"], "model", modules)
         model.check_settings()
@@ -115,8 +128,6 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
         raise InputError(str(path), "be complete", but=f"it lacks {error}") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(str(path), "be the settings of a saved model", but=str(error).rstrip(".")) from error
-    graph = read_tensors(graph_path, ["edge_index", "num_nodes"])
-    weights = read_tensors(folder / WEIGHTS_FILE, ["labels"])
     try:
         model.data_ = unpack_graph(graph)
     except (ValueError, RuntimeError) as error:
@@ -130,11 +141,59 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
         if int(labels.min()) < -1 or int(labels.max()) >= classes:
             raise InputError("labels", rule, f"{int(labels.min())} to {int(labels.max())}")
         model._restore(model.data_, weights)
-        model.predict_proba()
+        if not bool(model.predict_proba().isfinite().all()):
+            raise InputError("predictions", "be finite", "nan", REPLACED)
     except (KeyError, RuntimeError, ValueError, TypeError, IndexError) as error:
         but = str(error).rstrip(".")
         raise InputError(str(folder), "be a saved model whose files fit together", but=but) from error
     return model
+
+
+def _read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor] | None, dict[str, Tensor]]:
+    """The settings and the tensors of graph and weights, None and {} for a model that another module loads.
+
+    All are of one model, even if another process replaces the folder meanwhile.
+    """
+    for attempt in range(ATTEMPTS):
+        before = _identity(folder)
+        try:
+            settings = read_settings(folder)
+            kind = settings["model"].get("kind") if isinstance(settings.get("model"), dict) else None
+            if isinstance(kind, str) and kind in _LOADED_BY:
+                return settings, None, {}
+            graph, weights = (
+                read_tensors(folder / file, needed, expected_tensors(folder, settings, file))
+                for file, needed in ((GRAPH_FILE, ["edge_index", "num_nodes"]), (WEIGHTS_FILE, ["labels"]))
+            )
+        except InputError:
+            if attempt + 1 == ATTEMPTS or _identity(folder) == before:
+                raise
+            continue
+        if _identity(folder) == before:
+            break
+    return settings, graph, weights
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        found = folder.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns
+
+
+def expected_tensors(folder: Path, settings: Mapping[str, Any], file: str) -> dict[str, Any] | None:
+    """The description of the tensors in a file; None if the model was saved without one."""
+    if "tensors" not in settings:
+        return None
+    try:
+        return {
+            name: {"dtype": str(saved["dtype"]), "shape": list(saved["shape"]), "finite": bool(saved["finite"])}
+            for name, saved in settings["tensors"][file].items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        path = folder / SETTINGS_FILE
+        raise InputError(path, f"describe the tensors of {file}", but="it does not", remedy=REPLACED) from error
 
 
 def check_shape(name: str, value: Tensor, like: Tensor) -> Tensor:
@@ -233,15 +292,24 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return content
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    from safetensors.torch import save_file
+def describe_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What is saved with the settings about tensors, so that others are refused: dtype, shape, and if all are finite.
 
-    save_file({name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}, path)
-    path.chmod(0o666 & ~umask())  # safetensors makes files private; a model gets the usual permissions
+    Modules of users may have infinite buffers, such as masks of attention.
+    """
+    return {
+        name: {"dtype": _dtype(value), "shape": list(value.shape), "finite": bool(_is_finite(value).all())}
+        for name, value in tensors.items()
+    }
 
 
-def read_tensors(path: Path, needed: Sequence[str] = ()) -> dict[str, Tensor]:
-    """Returns all tensors of a file, which must include the needed ones."""
+def read_tensors(
+    path: Path, needed: Sequence[str] = (), expected: Mapping[str, Any] | None = None
+) -> dict[str, Tensor]:
+    """Returns all tensors of a file, which must include the needed ones, and be as `expected` if that is known.
+
+    NaN is refused, and so are infinite numbers, unless the model was saved with some.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -251,11 +319,36 @@ def read_tensors(path: Path, needed: Sequence[str] = ()) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = load_file(path)
     except SafetensorError as error:
         raise InputError(str(path), "be the tensors of a saved model", but=f"it is damaged: {error}") from error
-    missing = [name for name in needed if name not in tensors]
+    missing = [name for name in [*needed, *(expected or ())] if name not in tensors]
     if missing:
         raise InputError(str(path), f"contain the tensor {missing[0]!r}", but="it is missing", remedy="Save it again.")
+    for name, value in tensors.items():
+        _check_tensor(path, name, value, expected)
     # Rounding in matrix products depends on memory alignment: copies are aligned as the saved tensors were.
     return {name: value.clone() for name, value in tensors.items()}
+
+
+def _check_tensor(path: Path, name: str, value: Tensor, expected: Mapping[str, Any] | None) -> None:
+    found = f"{_dtype(value)} {list(value.shape)}"
+    if expected is not None:
+        if name not in expected:
+            raise InputError(str(path), "contain the saved tensors only", f"also {name!r}", REPLACED)
+        saved = f"{expected[name]['dtype']} {expected[name]['shape']}"
+        if found != saved:
+            raise InputError(str(path), f"contain the tensor {name!r} as {saved}", found, REPLACED)
+    wrong = ~_is_finite(value) if expected is None or expected[name]["finite"] else value.isnan()
+    if bool(wrong.any()):
+        place = tuple(wrong.nonzero()[0].tolist())
+        clause = f"{int(wrong.sum())} of its {value.numel()} are not, such as {float(value[place])} at {list(place)}"
+        raise InputError(str(path), f"contain finite numbers in the tensor {name!r}", but=clause, remedy=REPLACED)
+
+
+def _dtype(value: Tensor) -> str:
+    return str(value.dtype).removeprefix("torch.")
+
+
+def _is_finite(value: Tensor) -> Tensor:
+    return value.isfinite() if value.is_floating_point() or value.is_complex() else torch.ones_like(value).bool()
 
 
 def pack_graph(data: Any) -> dict[str, Tensor]:

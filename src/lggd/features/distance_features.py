@@ -123,6 +123,15 @@ class DistanceFeatures(NodeClassifier):
         features = self.features(data)
         return torch.cat([check_node_features(data).to_dense(), features], dim=1) if self.concat else features
 
+    def input_width(self, data: Any, num_classes: int) -> tuple[int, str]:
+        """Return the number of columns of `inputs`, known before the fit, and what they are."""
+        times = len(check_times(self.times))
+        parts = {f"{times} times × {num_classes} classes": times * num_classes}
+        parts |= {"1 for reachable": 1} if self.reachable else {}
+        columns = check_node_features(data).shape[1] if self.concat else 0
+        parts |= {f"{columns} columns of x": columns} if self.concat else {}
+        return sum(parts.values()), " + ".join(parts)
+
     def distances(self, data: Any) -> Tensor:
         """Return the distances behind the features, `[N, T, K]`, unscaled, with all labels on the boundary."""
         return self._solve(data, folds=0)[0].clone()

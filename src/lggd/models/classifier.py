@@ -1,16 +1,17 @@
-"""The LGGD classifier: distances to labelled nodes as features, and a backbone trained on them."""
+"""The LGGD classifier: the nearest class by distance, or a backbone trained on distances as features."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from lggd.backbones import GCN, Backbone, build_seeded
+from lggd.backbones.user_module import check_user_module
 from lggd.errors import InputError
 from lggd.estimator import VALIDATION, FitSteps, FitTask, Labels, NodeClassifier, with_prefix, without_prefix
 from lggd.features import GGD, LGGD, DistanceFeatures
@@ -27,14 +28,19 @@ from lggd.validation import check_instance
 class LGGDClassifier(NodeClassifier):
     """Classify the nodes of a graph from a few labels; further labels can be added without training.
 
+    By default nothing is trained: distances start at the solution of `KernelRidge`, and the nearest class is predicted.
+    `LGGDClassifier.trained()` learns distances with networks and trains a GCN on them, as the paper does.
+
     Parameters
     ----------
     features : LGGD, GGD, Ensemble or None
-        The distance features on which the backbone is trained; None trains it on the node features `x` alone.
+        The distances to the labelled nodes of each class; None trains the backbone on the node features `x` alone.
     backbone : GCN, GAT, ChebNet, JKNet, torch.nn.Module or None
-        The network that predicts classes from features. A module of your own is called as `module(x, edge_index)` and
-        must return logits `[N, K]`. None predicts the nearest class by distance.
+        The network that predicts classes from distances as features. A module of your own is called as
+        `module(x, edge_index)` with x `[N, in_channels]` and must return logits `[N, K]`; `in_channels` computes that
+        width, and one pass before training checks both. None predicts the nearest class by distance.
     optimization : Optimization
+        How the backbone is trained.
     seed : int or torch.Generator
         Of the backbone; features have their own.
 
@@ -47,15 +53,23 @@ class LGGDClassifier(NodeClassifier):
     --------
     >>> import lggd
     >>> data = lggd.load("karate")
-    >>> model = lggd.LGGDClassifier(lggd.GGD(times=(1, 2)), backbone=None).fit(data)
-    >>> model.predict().shape
+    >>> lggd.LGGDClassifier().fit(data).predict().shape
     torch.Size([34])
+    >>> few = lggd.Optimization(epochs=10)
+    >>> model = lggd.LGGDClassifier(lggd.GGD(times=(1, 2)), lggd.GCN(), few).fit(data)
+    >>> list(model.history_)
+    ['backbone']
     """
 
-    features: DistanceFeatures | Ensemble | None = field(default_factory=LGGD)
-    backbone: Backbone | nn.Module | None = GCN()
+    features: DistanceFeatures | Ensemble | None = field(default_factory=LGGD.solved)
+    backbone: Backbone | nn.Module | None = None
     optimization: Optimization = Optimization()
     seed: int | torch.Generator = 0
+
+    @classmethod
+    def trained(cls, **changes: Any) -> Self:
+        """The classifier of the paper: distances learned by networks, and a GCN trained on them."""
+        return cls(**{"features": LGGD(), "backbone": GCN(), **changes})
 
     def __post_init__(self) -> None:
         self.features_: Any  # set by fit
@@ -63,7 +77,7 @@ class LGGDClassifier(NodeClassifier):
 
     def check_settings(self) -> None:
         if self.features is None and self.backbone is None:
-            raise InputError("features", "be set if backbone is None", "None", "Use LGGD() or GGD().")
+            raise InputError("backbone", "be set if features is None", "None", "Use a network such as GCN().")
         if self.features is not None:
             check_instance("features", self.features, (DistanceFeatures, Ensemble), "LGGD(), GGD() or None")
             self.features.check_settings()
@@ -71,6 +85,41 @@ class LGGDClassifier(NodeClassifier):
             description = "a backbone such as GCN(), a torch module or None"
             check_instance("backbone", self.backbone, (Backbone, nn.Module), description)
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
+
+    def in_channels(self, data: Any) -> int:
+        """Return the width of the features that the backbone is trained on, for a module of your own.
+
+        It is T·K for T times and K classes, one more where `features.reachable` is set, and F more where
+        `features.concat` appends the node features `[N, F]`; without features it is F.
+
+        Parameters
+        ----------
+        data : torch_geometric.data.Data
+            The graph and its labels, as for `fit`.
+
+        Returns
+        -------
+        The number of columns of x.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> from torch_geometric.nn import GraphSAGE
+        >>> data, model = lggd.load("karate"), lggd.LGGDClassifier(lggd.GGD(times=(1, 2)))
+        >>> model.in_channels(data)
+        5
+        >>> model.backbone = GraphSAGE(model.in_channels(data), 16, num_layers=2, out_channels=2)
+        >>> model.optimization = lggd.Optimization(epochs=3)
+        >>> model.fit(data).predict().shape
+        torch.Size([34])
+        """
+        return self._input_width(data, Labels.read(data).num_classes)[0]
+
+    def _input_width(self, data: Any, num_classes: int) -> tuple[int, str]:
+        """The width of the backbone's input, and what it consists of."""
+        if self.features is not None:
+            return self.features.input_width(data, num_classes)
+        return check_node_features(data).shape[1], "the columns of x"
 
     @property
     def accepts_labels(self) -> bool:
@@ -88,6 +137,10 @@ class LGGDClassifier(NodeClassifier):
 
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         features_seed, backbone_seed = self._seeds(task, read_seed(seed))
+        if isinstance(self.backbone, nn.Module):
+            width, meaning = self._input_width(task.data, labels.num_classes)
+            edges = task.data.edge_index, read_weight(task.data)
+            check_user_module(self.backbone, width, labels.num_classes, task.data.num_nodes, *edges, width_of=meaning)
         self._start(task.data, labels.num_classes)
         self.features_, self.module_ = copy.copy(self.features), None
         if self.features_ is not None:

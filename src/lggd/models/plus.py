@@ -100,6 +100,10 @@ class Ensemble(_MetaModel):
         """Return the inputs of a backbone averaged over the members, float32 `[N, F]`."""
         return self._average(lambda member: member.inputs(data))
 
+    def input_width(self, data: Any, num_classes: int) -> tuple[int, str]:
+        """Return the number of columns of `inputs`, known before the fit, and what they are."""
+        return self.model.input_width(data, num_classes)  # type: ignore[attr-defined, no-any-return]
+
     def nearness(self, data: Any) -> Tensor:
         """Return softmax(−f) over the classes at each time, averaged over the members, `[N, T, K]`."""
         return self._average(lambda member: member.nearness(data))
@@ -185,6 +189,10 @@ class SelfTraining(_MetaModel):
         """Return the inputs of a backbone, float32 `[N, F]`."""
         self._check_fitted()
         return self.model_.inputs(data)  # type: ignore[no-any-return]
+
+    def input_width(self, data: Any, num_classes: int) -> tuple[int, str]:
+        """Return the number of columns of `inputs`, known before the fit, and what they are."""
+        return self.model.input_width(data, num_classes)  # type: ignore[attr-defined, no-any-return]
 
     def _probabilities(self, data: Any) -> Tensor:
         return self.model_._probabilities(data)  # type: ignore[no-any-return]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ from lggd.data.splits import fingerprint
 from lggd.estimator import storage
 from lggd.estimator.fit_task import read_graph
 from lggd.files import check_folder_writable, replacing_folder
+from lggd.locks import locked_folder
 from lggd.report import page
 from lggd.report.graph_layout import layout_graph
 from lggd.report.run_report import RunReport
+from lggd.runs.refresh import FEATURES, MODEL, PREDICTIONS, REPORT, SETTINGS, SUMMARY
 from lggd.runs.run import RunResult, distance_features, installed_versions
 
-MARKER, SETTINGS, REPORT = "run.json", "settings.json", "report.html"
-PREDICTIONS, FEATURES, MODEL = "predictions.csv", "features.parquet", "model"
+MARKER = SUMMARY
 
 
 def check_run_folder(out: str | Path) -> Path:
@@ -30,11 +32,23 @@ def check_run_folder(out: str | Path) -> Path:
     return check_folder_writable(out, MARKER)
 
 
-def write_run(out: str | Path, result: RunResult, *, command: str = "lggd run", report: bool = True) -> dict[str, Any]:
-    """Writes all files to the folder `out`, replacing an earlier run; returns the summary written to `run.json`."""
+def write_run(
+    out: str | Path,
+    result: RunResult,
+    *,
+    command: str = "lggd run",
+    report: bool = True,
+    on_wait: Callable[[], None] | None = None,
+) -> dict[str, Any]:
+    """Writes all files to the folder `out`, replacing an earlier run; returns the summary written to `run.json`.
+
+    Waits for commands that change the model of the earlier run, and calls `on_wait` if that takes long.
+    """
     run_input, settings = result.input, settings_record(result, command)
     facts = run_facts(result, out, report=report)
-    with replacing_folder(out, MARKER) as folder:
+    earlier = Path(out) / MODEL
+    lock = locked_folder(earlier, on_wait) if earlier.is_dir() else nullcontext()
+    with lock, replacing_folder(out, MARKER) as folder:
         write_predictions(folder / PREDICTIONS, run_input.ids, run_input.classes, result.probabilities, result.labels)
         if result.features is not None:
             names = result.model.metadata_["feature_names"]

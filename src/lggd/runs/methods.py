@@ -41,21 +41,25 @@ PRESETS: dict[str, Callable[[], LGGD]] = {"default": LGGD, "paper": LGGD.paper, 
 class ModelFactory:
     """Builds a model with default settings. `title` is its display name.
 
-    `has_backbone` is whether its backbone can be chosen, `needs_features` whether it needs node features, `is_trained`
-    whether it is trained at all; `network` returns the part of the model that has the settings `backbone` and
-    `optimization`.
+    `backbone` is its default of `BACKBONES`, None if it cannot be chosen; `needs_features` whether it needs node
+    features, `is_trained` whether it is trained without a backbone, too; `network` returns the part of the model that
+    has the settings `backbone` and `optimization`.
     """
 
     title: str
     build: Callable[[], NodeClassifier]
-    has_backbone: bool = True
+    backbone: str | None = "gcn"
     needs_features: bool = True
     is_trained: bool = True
     network: Callable[[Any], Any] = lambda model: model
 
 
 def _without_training(title: str, build: Callable[[], NodeClassifier]) -> ModelFactory:
-    return ModelFactory(title, build, has_backbone=False, needs_features=False, is_trained=False)
+    return ModelFactory(title, build, backbone=None, needs_features=False, is_trained=False)
+
+
+def _networks(model: LGGDPlus) -> Any:
+    return model.readout.readouts[0]  # type: ignore[attr-defined]
 
 
 def _gcn_plus() -> SelfTraining:
@@ -63,34 +67,34 @@ def _gcn_plus() -> SelfTraining:
 
 
 METHODS: Mapping[str, ModelFactory] = {
-    "lggd": ModelFactory("LGGD", LGGDClassifier),
-    "ggd": ModelFactory("GGD", lambda: LGGDClassifier(GGD()), needs_features=False),
-    "lggd-plus": ModelFactory("LGGD+", LGGDPlus, network=lambda model: model.readout.readouts[0]),
-    "lggd-solved": _without_training("LGGD solved", lambda: LGGDClassifier(LGGD.solved(), backbone=None)),
-    "lggd-plus-solved": ModelFactory("LGGD+ solved", LGGDPlus.solved, network=lambda model: model.readout.readouts[0]),
+    "lggd": ModelFactory("LGGD", LGGDClassifier, backbone="none", needs_features=False, is_trained=False),
+    "lggd-plus": ModelFactory("LGGD+", LGGDPlus.solved, network=_networks),
     "kernel-ridge": _without_training("Kernel ridge", KernelRidge),
-    "gcn": ModelFactory("GCN", lambda: LGGDClassifier(None, GCN()), has_backbone=False),
-    "gat": ModelFactory("GAT", lambda: LGGDClassifier(None, GAT()), has_backbone=False),
-    "chebnet": ModelFactory("ChebNet", lambda: LGGDClassifier(None, ChebNet()), has_backbone=False),
-    "jknet": ModelFactory("JKNet", lambda: LGGDClassifier(None, JKNet()), has_backbone=False),
+    "ggd": ModelFactory("GGD", lambda: LGGDClassifier(GGD(), GCN()), needs_features=False),
+    "lggd-trained": ModelFactory("Trained LGGD", LGGDClassifier.trained),
+    "lggd-plus-trained": ModelFactory("Trained LGGD+", LGGDPlus, network=_networks),
+    "gcn": ModelFactory("GCN", lambda: LGGDClassifier(None, GCN()), backbone=None),
+    "gat": ModelFactory("GAT", lambda: LGGDClassifier(None, GAT()), backbone=None),
+    "chebnet": ModelFactory("ChebNet", lambda: LGGDClassifier(None, ChebNet()), backbone=None),
+    "jknet": ModelFactory("JKNet", lambda: LGGDClassifier(None, JKNet()), backbone=None),
     "mixup": ModelFactory("MixUp", MixUp),
     "dropedge": ModelFactory("DropEdge", DropEdge),
     "gaug-m": ModelFactory("GAug-M", GAugM),
     "gaug-o": ModelFactory("GAug-O", GAugO),
     "gdc-ppr": ModelFactory("GDC (PPR)", lambda: GDC(PPR())),
     "gdc-heat": ModelFactory("GDC (heat)", lambda: GDC(Heat())),
-    "gpr-gnn": ModelFactory("GPR-GNN", GPRGNN, has_backbone=False),
-    "goal": ModelFactory("GOAL", GOAL, has_backbone=False),
-    "graphmix": ModelFactory("GraphMix", GraphMix, has_backbone=False),
-    "mlp": ModelFactory("MLP", MLPClassifier, has_backbone=False),
-    "sgc": ModelFactory("SGC", SGC, has_backbone=False),
-    "appnp": ModelFactory("APPNP", APPNP, has_backbone=False),
+    "gpr-gnn": ModelFactory("GPR-GNN", GPRGNN, backbone=None),
+    "goal": ModelFactory("GOAL", GOAL, backbone=None),
+    "graphmix": ModelFactory("GraphMix", GraphMix, backbone=None),
+    "mlp": ModelFactory("MLP", MLPClassifier, backbone=None),
+    "sgc": ModelFactory("SGC", SGC, backbone=None),
+    "appnp": ModelFactory("APPNP", APPNP, backbone=None),
     "label-propagation": _without_training("Label propagation", LabelPropagation),
     "correct-and-smooth": ModelFactory(
-        "Correct and smooth", CorrectAndSmooth, has_backbone=False, network=lambda model: model.model
+        "Correct and smooth", CorrectAndSmooth, backbone=None, network=lambda model: model.model
     ),
     "scikit-network": _without_training("scikit-network", ScikitNetwork),
-    "gcn-plus": ModelFactory("GCN+", _gcn_plus, has_backbone=False, network=lambda model: model.model.model),
+    "gcn-plus": ModelFactory("GCN+", _gcn_plus, backbone=None, network=lambda model: model.model.model),
 }
 
 
@@ -99,22 +103,22 @@ def build_model(
 ) -> NodeClassifier:
     """Returns an unfitted model of `METHODS` with a backbone of `BACKBONES` and a preset of `PRESETS`.
 
-    >>> build_model("lggd", "gat", epochs=5).backbone
+    >>> build_model("lggd-trained", "gat", epochs=5).backbone
     GAT(hidden=32, heads=8, dropout=0.5)
     """
     factory = METHODS[method]
     model = factory.build()
     network = factory.network(model)
     if preset != "default":
-        if method != "lggd":
-            raise InputError("preset", "be omitted for methods other than lggd", preset)
+        if method != "lggd-trained":
+            raise InputError("preset", "be omitted for methods other than lggd-trained", preset)
         model.set_params(features=PRESETS[preset]())
     if backbone is not None:
-        if not factory.has_backbone:
+        if factory.backbone is None:
             raise InputError("backbone", f"be omitted for {method}", backbone, "It defines the network itself.")
         network.backbone = BACKBONES[backbone]
     if epochs is not None:
-        if not factory.is_trained:
+        if not factory.is_trained and (backbone or factory.backbone) in (None, "none"):
             raise InputError("epochs", f"be omitted for {method}, which is not trained", epochs)
         network.optimization = replace(network.optimization, epochs=epochs)
     model.set_params(**{name: seed for name in model.get_params() if name.rpartition("__")[2] == "seed"})

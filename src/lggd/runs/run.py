@@ -8,7 +8,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,7 +20,7 @@ from torch import Tensor
 from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
 from lggd.features.distance_features import DistanceFeatures
-from lggd.files import check_folder_writable, replacing
+from lggd.files import check_folder_writable, replacing, write_errors
 from lggd.memory import Memory
 from lggd.models import Ensemble, SelfTraining
 from lggd.models.memory_estimate import estimate_memory
@@ -33,12 +33,11 @@ from lggd.validation import check_choice
 
 FEWEST_TO_REVEAL = 100  # with fewer held-out nodes, the gain of new labels would be smaller than the noise
 REVEALED, REVEALED_SHARE = 3, 10  # three batches of a tenth of the held-out labels
-DEFAULT_BACKBONE = "gcn"
+DEFAULT_REFERENCE = "gcn"
 # The marker of a folder of checkpoints, the parts of a run, and the seconds between two checkpoints of one.
 UNFINISHED, PARTS, EVERY = "training.json", ("reference", "model"), 2.0
 
-ONLY_GRAPH = "The nodes have no features: only the graph is used, and there is no backbone to compare with."
-NO_BACKBONE = "Without a backbone, the nearest class by distance is predicted; there is nothing to compare it with."
+ONLY_GRAPH = "The nodes have no features: only the graph is used, and there is no network to compare with."
 NO_ADDITIONS = "The method cannot add labels without training: the saved model does not use the held-out labels."
 LABELS_RESTORED = (
     "After accuracy was measured, the held-out labels were added without training: predictions.csv, features.parquet "
@@ -50,7 +49,10 @@ RunCallback = Callable[[str, Progress], None]
 
 @dataclass(frozen=True)
 class RunSettings:
-    """The settings of a run, by name. `backbone` and `epochs` default to those of the method."""
+    """The settings of a run, by name. `backbone` and `epochs` default to those of the method.
+
+    `reference` is the network trained on node features alone, for comparison: by default the backbone or a GCN.
+    """
 
     method: str = "lggd"
     backbone: str | None = None
@@ -58,19 +60,19 @@ class RunSettings:
     seed: int = 0
     epochs: int | None = None
     device: str = "cpu"
+    reference: str | None = None
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, METHODS)
-        if self.backbone is not None:
-            check_choice("backbone", self.backbone, BACKBONES)
+        for name in ("backbone", "reference"):
+            if getattr(self, name) is not None:
+                check_choice(name, getattr(self, name), BACKBONES)
 
-    def for_input(self, run_input: RunInput) -> RunSettings:
-        """Returns settings for this graph: without node features, from which LGGD learns, GGD replaces it."""
-        if run_input.has_features or not METHODS[self.method].needs_features:
-            return self
-        if self.method != "lggd":
-            raise InputError("method", "be ggd for nodes without features", self.method, "Add features, or use ggd.")
-        return replace(self, method="ggd", preset="default")
+    def check_input(self, run_input: RunInput) -> None:
+        """Checks that the method can be fitted to this graph."""
+        if METHODS[self.method].needs_features and not run_input.has_features:
+            rule, remedy = "be one that needs no node features", "Add features, or use lggd, the default."
+            raise InputError("method", rule, self.method, remedy)
 
     def model(self) -> NodeClassifier:
         return build_model(self.method, self.backbone, self.preset, self.epochs, self.seed)
@@ -78,24 +80,25 @@ class RunSettings:
     @property
     def backbone_name(self) -> str | None:
         """The backbone of the method, or None if it has no backbone."""
-        return (self.backbone or DEFAULT_BACKBONE) if METHODS[self.method].has_backbone else None
+        name = self.backbone or METHODS[self.method].backbone
+        return None if name == "none" else name
 
     @property
     def reference_method(self) -> str | None:
-        """The backbone alone, for comparison; None if there is no backbone, or if the model itself is one."""
-        name = self.backbone or DEFAULT_BACKBONE
+        """The network to compare with; None if the model itself is one."""
+        name = self.reference or self.backbone_name or DEFAULT_REFERENCE
         return None if name == "none" or self.method in BACKBONES else name
 
     def titles(self) -> dict[str, str]:
         """Returns the display names of the parts of the run: {"reference": "GCN", "model": "LGGD with GCN"}."""
-        method, reference = METHODS[self.method], self.reference_method
-        if reference is None:
-            return {"model": method.title}
-        ending = f" with {METHODS[reference].title}" if method.has_backbone else ""
-        return {"reference": METHODS[reference].title, "model": f"{method.title}{ending}"}
+        backbone, reference = self.backbone_name, self.reference_method
+        title = METHODS[self.method].title + (f" with {METHODS[backbone].title}" if backbone else "")
+        return {"model": title} if reference is None else {"reference": METHODS[reference].title, "model": title}
 
     def memory(self, run_input: RunInput) -> Memory | None:
         """Estimates the memory needed to learn distances on the device of the run; None without distances."""
+        if not METHODS[self.method].is_trained:
+            return None
         features, models = getattr(self.model(), "features", None), 1
         while isinstance(features, (SelfTraining, Ensemble)):
             models, features = models * getattr(features, "members", 1), features.model
@@ -151,7 +154,8 @@ class UnfinishedTraining:
             self._check_settings()
             return True
         self.remove()
-        self.folder.mkdir()
+        with write_errors(self.folder):
+            self.folder.mkdir()
         with replacing(self.folder / UNFINISHED) as temporary:
             temporary.write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
         return False
@@ -202,7 +206,7 @@ def run(
 ) -> RunResult:
     """Trains and evaluates a model. With checkpoints in `training`, an interrupted run can be resumed."""
     started = time.perf_counter()
-    settings = settings.for_input(run_input)
+    settings.check_input(run_input)
     notes, titles, truth = list(run_input.notes), settings.titles(), run_input.data.y
     held_out = run_input.held_out.nonzero().squeeze(1)
     resumed = training is not None and training.open(resume=resume)
@@ -230,8 +234,6 @@ def run(
     elif settings.reference_method is not None:
         reference = build_model(settings.reference_method, epochs=settings.epochs, seed=settings.seed)
         reference_predicted = fit(reference, "reference").argmax(1)
-    elif settings.backbone == "none":
-        notes.append(NO_BACKBONE)
     model = settings.model()
     measured, measured_labels = fit(model, "model"), model.labels_.cpu()
     if accuracy["model"] is None:

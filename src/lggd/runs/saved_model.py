@@ -1,9 +1,11 @@
-"""A saved model with the names of its nodes and classes, to predict and to add labels from a file."""
+"""A saved model with the names of its nodes and classes, to predict and to change its labels."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +16,42 @@ from lggd.data.graph_files import read_label_file
 from lggd.data.output_files import write_predictions
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.labels import LabelConflictError, merge_labels
+from lggd.estimator.labels import LastLabelError
+from lggd.files import replacing, replacing_folder, restore_folder
+from lggd.locks import locked_folder
 from lggd.models import load_model
+from lggd.runs.refresh import MODEL, WAITING, Refreshed, belongs_to_run, move_beside, write_beside
+from lggd.validation import listed, suggestion
 
 
 @dataclass(frozen=True)
 class AddedLabels:
-    """The numbers of labels in a file, of new and corrected ones and of changed predictions; the time it took."""
+    """The numbers of labels read, of new and corrected ones and of changed predictions; the time it took.
+
+    `conflicts` are new labels that differ from the prediction before, most certain predictions first: node, label,
+    predicted and its probability. `corrections` are node, before and label of those that were wrong.
+    """
 
     labels: int
     new: int
     corrected: int
     changed: int
     milliseconds: float
+    conflicts: list[dict[str, Any]] = field(default_factory=list)
+    corrections: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class RemovedLabels:
+    """The number of labels taken back and of changed predictions; the time it took.
+
+    `nodes` are node, before (the label), predicted (the class without it) and its probability.
+    """
+
+    removed: int
+    changed: int
+    milliseconds: float
+    nodes: list[dict[str, Any]]
 
 
 class SavedModel:
@@ -34,14 +59,25 @@ class SavedModel:
 
     def __init__(self, path: str | Path) -> None:
         path = Path(path)
-        inside = path / "model"
-        self.folder = inside if (inside / storage.SETTINGS_FILE).is_file() else path
+        self.folder = model_folder(path)
         # A classifier of samples makes its graph itself.
-        self.of_samples = self.folder is inside and (path / storage.SETTINGS_FILE).is_file()
+        self.of_samples = self.folder != path and (path / storage.SETTINGS_FILE).is_file()
         self.model = load_model(self.folder)
         self.dataset = str(self.model.metadata_.get("dataset") or path.resolve().name)
         self.ids = self._names("ids", len(self.model.labels_))
         self.classes = self._names("classes", self.model.num_classes_)
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: str | Path, on_wait: Callable[[], None] | None = None) -> Iterator[SavedModel]:
+        """Loads a model in order to change it: until the end no other process can. See `locked_folder`."""
+        folder = model_folder(Path(path))
+        if not (folder / storage.SETTINGS_FILE).is_file():
+            storage.read_settings(folder)  # says what is missing
+        with locked_folder(folder, on_wait):
+            restore_folder(folder, storage.SETTINGS_FILE)
+            move_beside(folder)
+            yield cls(path)
 
     def _names(self, key: str, count: int) -> list[str]:
         """Returns the names saved with the model, or numbers if there are none."""
@@ -56,6 +92,16 @@ class SavedModel:
     @property
     def num_labelled(self) -> int:
         return int((self.model.labels_ >= 0).sum())
+
+    @property
+    def place(self) -> Path:
+        """The folder of the model with a name, which "." is not."""
+        return self.folder if self.folder.name not in ("", "..") else self.folder.resolve()
+
+    @property
+    def beside(self) -> Path:
+        """The folder that the model lies in, with its predictions."""
+        return self.place.parent
 
     def probabilities(self) -> Tensor:
         probabilities: Tensor = self.model.predict_proba()
@@ -77,34 +123,150 @@ class SavedModel:
         classes = {k: [self.classes[c] for c in best.indices[k].tolist()] for k in order}
         return [{"node": self.ids[k], "classes": classes[k], "probabilities": best.values[k].tolist()} for k in order]
 
-    def add_labels(self, path: str | Path, correct: bool = False) -> tuple[AddedLabels, Tensor]:
-        """Adds the labels of a table of ids and classes; returns their effect and the new probabilities.
+    def read_labels(self, sources: Sequence[str | Path]) -> dict[int, int]:
+        """Reads labels from tables of ids and classes, or from texts such as "17=3"; returns the class of each node."""
+        found: dict[int, int] = {}
+        for source in sources:
+            is_pair = isinstance(source, str) and "=" in source and not Path(source).exists()
+            pairs = [self._read_pair(str(source))] if is_pair else _read_table(source, self.ids, self.classes)
+            for node, label in pairs:
+                if found.setdefault(node, label) != label:
+                    rule = f"give the node {self.ids[node]!r} one label"
+                    value = f"{self.classes[label]!r} after {self.classes[found[node]]!r}"
+                    raise InputError(source, rule, value, "Remove one.")
+        return found
+
+    def _read_pair(self, text: str) -> tuple[int, int]:
+        """The node and the class of "NODE=CLASS"; names may contain "=", too."""
+        nodes, classes = ({name: k for k, name in enumerate(names)} for names in (self.ids, self.classes))
+        splits = [(text[:k], text[k + 1 :]) for k, sign in enumerate(text) if sign == "="]
+        for node, label in splits:
+            if node in nodes and label in classes:
+                return nodes[node], classes[label]
+        node, label = splits[0]
+        if node not in nodes:
+            rule = f"name one of the {len(nodes)} nodes before ="
+            raise InputError(text, rule, repr(node), suggestion(node, self.ids, "Write NODE=CLASS."))
+        rule = f"name one of the classes {listed(self.classes)} after ="
+        raise InputError(text, rule, repr(label), suggestion(label, self.classes, "Fit a new model."))
+
+    def add_labels(self, *sources: str | Path, correct: bool = False) -> tuple[AddedLabels, Tensor]:
+        """Adds labels, see `read_labels`; returns their effect and the new probabilities. Save the model afterwards.
 
         Labels that differ from known ones are an error, or with `correct` replace them.
         """
-        nodes, labels = map(torch.from_numpy, read_label_file(path, self.ids, self.classes))
+        read = self.read_labels(sources)
+        nodes, labels = torch.tensor(list(read)), torch.tensor(list(read.values()))
         known = self.model.labels_[nodes]
         new, wrong = known < 0, (known >= 0) & (known != labels)
-        if not correct:
-            self._check_agreement(path, nodes, labels)
-        before = self.probabilities().argmax(1)
+        if bool(wrong.any()) and not correct:
+            raise self._contradiction(sources[0], nodes[wrong], labels[wrong])
+        before = self.probabilities()
+        corrections = [
+            {"node": self.ids[node], "before": self.classes[was], "label": self.classes[label]}
+            for node, was, label in _rows(nodes[wrong], known[wrong], labels[wrong])
+        ]
         start = time.perf_counter()
         if bool(new.any()):
             self.model.add_labels(nodes[new], labels[new])
         if bool(wrong.any()):
-            self.model.change_labels(nodes[wrong], labels[wrong])
+            with self._names_in_errors():
+                self.model.change_labels(nodes[wrong], labels[wrong])
         probabilities = self.probabilities()
         milliseconds = 1000 * (time.perf_counter() - start)
+        changed = int((probabilities.argmax(1) != before.argmax(1)).sum())
+        conflicts = self._conflicts(before, nodes[new], labels[new])
+        counts = len(nodes), int(new.sum()), int(wrong.sum())
+        return AddedLabels(*counts, changed, milliseconds, conflicts, corrections), probabilities
+
+    def remove_labels(self, names: Sequence[str]) -> tuple[RemovedLabels, Tensor]:
+        """Takes the labels of these nodes back; returns the effect and the new probabilities."""
+        numbers = {name: k for k, name in enumerate(self.ids)}
+        for name in names:
+            if name not in numbers:
+                rule = f"name some of the {len(numbers)} nodes"
+                raise InputError("nodes", rule, repr(name), suggestion(name, self.ids, "Check the spelling."))
+        nodes = torch.tensor([numbers[name] for name in dict.fromkeys(names)])
+        before, known = self.probabilities().argmax(1), self.model.labels_[nodes]
+        start = time.perf_counter()
+        with self._names_in_errors():
+            self.model.remove_labels(nodes)
+        probabilities = self.probabilities()
+        milliseconds = 1000 * (time.perf_counter() - start)
+        best = probabilities[nodes].max(1)
+        rows = [
+            {"node": self.ids[node], "before": self.classes[was], "predicted": self.classes[k], "probability": p}
+            for (node, was, k), p in zip(_rows(nodes, known, best.indices), best.values.tolist(), strict=True)
+        ]
         changed = int((probabilities.argmax(1) != before).sum())
-        return AddedLabels(len(nodes), int(new.sum()), int(wrong.sum()), changed, milliseconds), probabilities
+        return RemovedLabels(len(nodes), changed, milliseconds, rows), probabilities
 
-    def _check_agreement(self, path: str | Path, nodes: Tensor, labels: Tensor) -> None:
+    @contextmanager
+    def _names_in_errors(self) -> Iterator[None]:
         try:
-            merge_labels(self.model.labels_, nodes, labels, self.model.num_classes_)
-        except LabelConflictError as error:
-            node, known, label = self.ids[error.node], self.classes[error.known], self.classes[error.label]
-            rule = f"give the node {node!r} its known label {known!r}"
-            raise InputError(path, rule, repr(label), "Remove it, or use --correct to replace known labels.") from error
+            yield
+        except LastLabelError as error:
+            raise error.replace(value=f"none of class {self.classes[error.label]!r}") from error
 
-    def save(self) -> None:
-        self.model.save(self.folder)
+    def _contradiction(self, source: str | Path, nodes: Tensor, labels: Tensor) -> InputError:
+        rows = [
+            (self.ids[node], self.classes[known], self.classes[label])
+            for node, known, label in _rows(nodes, self.model.labels_[nodes], labels)
+        ]
+        (node, known, label), more = rows[0], [f"{name!r} ({known!r}, not {new!r})" for name, known, new in rows[1:]]
+        rule = f"give the node {node!r} its known label {known!r}"
+        value = repr(label) + (f"; nor does it for {listed(more)}" if more else "")
+        return InputError(source, rule, value, "Remove it, or use --correct to replace known labels.")
+
+    def _conflicts(self, before: Tensor, nodes: Tensor, labels: Tensor) -> list[dict[str, Any]]:
+        """The new labels that differ from the prediction before, those of the most certain predictions first."""
+        best = before[nodes].max(1)
+        rows = zip(_rows(nodes, labels, best.indices), best.values.tolist(), strict=True)
+        found = [
+            {
+                "node": self.ids[node],
+                "label": self.classes[label],
+                "predicted": self.classes[predicted],
+                "probability": p,
+            }
+            for (node, label, predicted), p in rows
+            if label != predicted
+        ]
+        return sorted(found, key=lambda row: -row["probability"])
+
+    def save(self, out: str | Path | None = None) -> tuple[Refreshed, Tensor]:
+        """Replaces the saved model and refreshes what lies beside it, all or nothing; see `lggd.runs.refresh`.
+
+        Predictions are written to `out`, too; for a model that belongs to no run, only there. Returns what was written,
+        and the probabilities of the saved model, which are those of lggd predict to the last bit.
+        """
+        with nullcontext() if out is None else replacing(out) as copied:
+            with replacing_folder(self.folder, storage.SETTINGS_FILE) as temporary:
+                storage.write_model(self.model, temporary)
+                saved = load_model(temporary)
+                (temporary / WAITING).mkdir()
+                refreshed = Refreshed([], [])
+                if out is None or belongs_to_run(self.place):
+                    refreshed = write_beside(temporary / WAITING, self.place, saved, self.ids, self.classes)
+                if copied is not None:
+                    self.write(copied, saved.predict_proba())
+            move_beside(self.folder)
+        return refreshed, saved.predict_proba()
+
+
+def model_folder(path: Path) -> Path:
+    """The folder of a model: `path`, or the folder `model` in it."""
+    inside = path / MODEL
+    for folder in (inside, path):
+        if not folder.exists() and folder.resolve().parent.is_dir():
+            restore_folder(folder, storage.SETTINGS_FILE)  # a process may have been killed while it replaced it
+    return inside if (inside / storage.SETTINGS_FILE).is_file() else path
+
+
+def _read_table(path: str | Path, ids: Sequence[str], classes: Sequence[str]) -> Iterator[tuple[int, int]]:
+    nodes, labels = read_label_file(path, ids, classes)
+    return zip(nodes.tolist(), labels.tolist(), strict=True)
+
+
+def _rows(*columns: Tensor) -> Iterator[tuple[int, ...]]:
+    return zip(*(column.tolist() for column in columns), strict=True)

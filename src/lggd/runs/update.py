@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from lggd.data.table import find_column, read_table
 from lggd.errors import InputError
 from lggd.graph.graph import read_weight
 from lggd.runs.run_input import Columns
-from lggd.runs.saved_model import SavedModel
+from lggd.runs.saved_model import AddedLabels, SavedModel
 from lggd.validation import listed
 
 # Weights of the same edge in two tables may differ by rounding.
@@ -28,6 +29,7 @@ class Update:
     """The numbers of new nodes, edges and labels, and of edges and labels in the tables that were known.
 
     `changed` counts the predictions of known nodes that changed, `milliseconds` is the time to add and predict.
+    `corrected`, `conflicts` and `corrections` are those of `AddedLabels`.
     """
 
     new_nodes: int
@@ -37,40 +39,53 @@ class Update:
     known_labels: int
     changed: int
     milliseconds: float
+    corrected: int = 0
+    conflicts: list[dict[str, Any]] = field(default_factory=list)
+    corrections: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
-        return not (self.new_nodes or self.new_edges or self.new_labels)
+        return not (self.new_nodes or self.new_edges or self.new_labels or self.corrected)
 
 
 def update(
-    saved: SavedModel, nodes: Path | None = None, edges: Path | None = None, labels: Path | None = None
+    saved: SavedModel,
+    nodes: Path | None = None,
+    edges: Path | None = None,
+    labels: Path | None = None,
+    *,
+    correct: bool = False,
 ) -> tuple[Update, Tensor]:
     """Adds the nodes, edges and labels of these tables to the model, in this order; returns the new probabilities.
 
-    Nothing is written: save the model afterwards.
+    With `correct`, labels may replace known ones. Nothing is written: save the model afterwards.
     """
     before, spent = saved.probabilities().argmax(1), 0.0
-    new_nodes = new_edges = known_edges = new_labels = known_labels = 0
+    new_nodes = new_edges = known_edges = 0
+    added = AddedLabels(0, 0, 0, 0, 0.0)
     if nodes is not None or edges is not None:
         _check_changeable(saved)
         ids, x = ([], torch.empty(0, 0)) if nodes is None else _read_nodes(saved, nodes)
-        found = _NoEdges if edges is None else _read_edges(saved, edges, [*saved.ids, *ids])
-        new_nodes, new_edges, known_edges = len(ids), found.edge_index.shape[1] // 2, found.known
+        read = _NoEdges if edges is None else _read_edges(saved, edges, [*saved.ids, *ids])
+        new_nodes, new_edges, known_edges = len(ids), read.edge_index.shape[1] // 2, read.known
         start = time.perf_counter()
         if ids:
-            saved.model.add_nodes(x, found.edge_index, found.weight)
+            saved.model.add_nodes(x, read.edge_index, read.weight)
         elif new_edges:
-            saved.model.add_edges(found.edge_index, found.weight)
+            saved.model.add_edges(read.edge_index, read.weight)
         spent = 1000 * (time.perf_counter() - start)
         saved.ids = [*saved.ids, *ids]
         saved.model.metadata_["ids"] = saved.ids
     if labels is not None:
-        added, _ = saved.add_labels(labels)
-        new_labels, known_labels, spent = added.new, added.labels - added.new, spent + added.milliseconds
+        added, _ = saved.add_labels(labels, correct=correct)
     probabilities = saved.probabilities()
     changed = int((probabilities.argmax(1)[: len(before)] != before).sum())
-    return Update(new_nodes, new_edges, new_labels, known_edges, known_labels, changed, spent), probabilities
+    known_labels = added.labels - added.new - added.corrected
+    found = Update(
+        new_nodes, new_edges, added.new, known_edges, known_labels, changed, spent + added.milliseconds,
+        added.corrected, added.conflicts, added.corrections,
+    )  # fmt: skip
+    return found, probabilities
 
 
 def _check_changeable(saved: SavedModel) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from lggd.errors import InputError
-from lggd.files import replacing
+from lggd.files import replacing, save_tensors, write_errors
 
 
 class Checkpoint:
@@ -54,12 +54,10 @@ class Checkpoint:
 
     def save(self, stage: str, state: Mapping[str, Tensor]) -> None:
         """Replaces the saved state of a stage."""
-        from safetensors.torch import save_file
-
-        self.folder.mkdir(parents=True, exist_ok=True)
-        tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+        with write_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         with replacing(self._path(stage)) as temporary:
-            save_file(tensors, temporary, metadata={"key": self.key})
+            save_tensors(temporary, state, {"key": self.key})
         self._last = time.monotonic()
 
     def _path(self, stage: str) -> Path:

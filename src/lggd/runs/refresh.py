@@ -1,0 +1,114 @@
+"""What lies beside a saved model: written anew when the model changes, or marked where it cannot be.
+
+The files are written into the new folder of the model, which replaces the old one in one step; then they are moved to
+their places. A process that is killed leaves all of the change or nothing: files it did not move are still in the
+folder of the model, and whoever opens it next moves them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import html
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from lggd.data.output_files import write_features, write_predictions
+from lggd.errors import InputError
+from lggd.estimator import storage
+from lggd.files import write_errors
+
+# The names of files in the folder of a run, of the model in it, and of the folder of files that are to be moved.
+SUMMARY, SETTINGS, REPORT = "run.json", "settings.json", "report.html"
+PREDICTIONS, FEATURES, MODEL, WAITING = "predictions.csv", "features.parquet", "model", "beside"
+# A page begins with this note once the model has changed.
+NOTE = re.compile(r"<!-- changed -->.*?<!-- /changed -->\n?", re.DOTALL)
+STYLE = "margin:0;padding:.8em 1.2em;background:#fff3cd;color:#4a3800;font:1rem/1.5 system-ui,sans-serif"
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """The names of files beside a model that were written anew, and of those that were only marked as old."""
+
+    files: list[str]
+    marked: list[str]
+
+
+def belongs_to_run(model: Path) -> bool:
+    """Whether the folder of a model is that of a run."""
+    return model.name == MODEL and (model.parent / SUMMARY).is_file()
+
+
+def write_beside(folder: Path, place: Path, model: Any, ids: Sequence[str], classes: Sequence[str]) -> Refreshed:
+    """Writes the files that belong beside a changed model, whose folder will be `place`, into `folder`.
+
+    In the folder of a run these are predictions, features and the summary. The report shows what was measured when the
+    model was trained, with classes of held-out nodes that are not stored: a note in it says that the model changed.
+    """
+    files, marked = [PREDICTIONS], list[str]()
+    probabilities = model.predict_proba().cpu()
+    write_predictions(folder / PREDICTIONS, ids, classes, probabilities, model.labels_.cpu())
+    if not belongs_to_run(place):
+        return Refreshed(files, marked)
+    beside = place.parent
+    if (beside / FEATURES).is_file() and (features := _features(model)) is not None:
+        write_features(folder / FEATURES, ids, model.metadata_["feature_names"], features)
+        files.append(FEATURES)
+    when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    if (beside / REPORT).is_file():
+        page = _marked_page((beside / REPORT).read_text(encoding="utf-8"), when, files)
+        if page is not None:
+            (folder / REPORT).write_text(page, encoding="utf-8", newline="\n")
+        marked.append(REPORT)
+    files.append(SUMMARY)
+    facts = {
+        "when": when, "nodes": len(ids), "edges": int(model.data_.edge_index.shape[1]) // 2,
+        "labelled": int((model.labels_ >= 0).sum()), "changes": len(model.additions_), "refreshed": files,
+        "outdated": marked,
+    }  # fmt: skip
+    storage.write_json(folder / SUMMARY, {**_read_summary(beside / SUMMARY), "updated": facts})
+    return Refreshed(files, marked)
+
+
+def move_beside(folder: Path) -> None:
+    """Moves files that wait in the folder of a model to their places; a process that was killed may have left some."""
+    waiting = folder / WAITING
+    if not waiting.is_dir():
+        return
+    with write_errors(folder.parent, written=waiting):
+        # The summary is last: what it says is then true.
+        for file in sorted(waiting.iterdir(), key=lambda file: (file.name == SUMMARY, file.name)):
+            file.replace(folder.parent / file.name)
+        waiting.rmdir()
+
+
+def _features(model: Any) -> Tensor | None:
+    features = getattr(model, "features_", None)
+    return None if features is None or "feature_names" not in model.metadata_ else features.features(model.data_).cpu()
+
+
+def _read_summary(path: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(facts, dict):
+            raise TypeError("it is not an object")
+    except (ValueError, TypeError) as error:
+        raise InputError(path, "be the summary of a run", but=f"it is damaged: {error}") from error
+    return facts
+
+
+def _marked_page(page: str, when: str, current: Sequence[str]) -> str | None:
+    """The page with a note at its top, instead of an earlier one; None if it is no page."""
+    text = (
+        f"The model has changed since this page was written, last on {when}. The page shows the model as it was "
+        f"trained and measured; {' and '.join(current)} show it as it is now."
+    )
+    note = f'<!-- changed -->\n<p role="note" style="{STYLE}">{html.escape(text)}</p>\n<!-- /changed -->\n'
+    page = NOTE.sub("", page, count=1)
+    body = re.search(r"<body[^>]*>\n?", page)
+    return None if body is None else page[: body.end()] + note + page[body.end() :]
