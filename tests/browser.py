@@ -46,15 +46,19 @@ class Browser:
         *,
         viewport: dict[str, int] | None = None,
         allowed: tuple[str, ...] = (),
+        before: str | None = None,
         **options: Any,
     ) -> Iterator[Any]:
         """Loads a file, or an address; `allowed` are prefixes of further addresses that it may request.
 
+        `before` is a script that runs before those of the page.
         `options` are passed to Playwright's `new_context`, such as color_scheme="dark".
         """
         address = where.resolve().as_uri() if isinstance(where, Path) else where
         context = self._launched.new_context(viewport=viewport or WIDE, **options)
         try:
+            if before is not None:
+                context.add_init_script(before)
             page = context.new_page()
             violations = watch(page, (address, *allowed))
             page.goto(address, wait_until="load")
@@ -81,6 +85,32 @@ def watch(page: Any, allowed: tuple[str, ...]) -> list[str]:
     page.on("pageerror", lambda error: violations.append(f"error: {error}"))
     page.on("request", on_request)
     return violations
+
+
+# The colours of a canvas: how many there are, and a number that changes with any of them.
+LOOK_AT = """canvas => {
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d");
+    copy.drawImage(canvas, 0, 0);
+    const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
+    const whole = new Uint32Array(pixels.buffer), seen = new Set();
+    let sum = 0;
+    for (const pixel of whole) { seen.add(pixel); sum = (Math.imul(sum, 31) + pixel) | 0; }
+    return { colours: seen.size, sum };
+}"""
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+def settle(page: Any) -> None:
+    """Waits for what is drawn with the next picture."""
+    page.evaluate(
+        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))"
+    )
+
+
+def picture(page: Any, selector: str = ".map-picture") -> int:
+    """Returns a number for what a canvas shows, by default the large map."""
+    settle(page)
+    return int(page.locator(selector).first.evaluate(LOOK_AT)["sum"])
 
 
 @contextmanager

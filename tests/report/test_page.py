@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from lggd.report.page import render, write
+from lggd.report.run_report import LabelAddition
 from page_reader import PageReader, text_of
 from sample_reports import HOSTILE, bare, hostile, random_report, small
 
@@ -41,27 +43,44 @@ def test_page_refers_to_no_other_file(digits):
         assert attributes.get("href", "#").startswith(("#", "data:,"))
 
 
-@pytest.mark.parametrize(
-    ("reference", "model", "expected"),
-    [
-        (50.0, 90.0, "LGGD + GCN is better than GCN."),
-        (90.0, 50.0, "LGGD + GCN is worse than GCN."),
-        (50.0, 50.0, "LGGD + GCN and GCN are equal."),
-        (None, 50.0, "there is no comparison"),
-        (None, None, "Accuracy is unknown"),
-    ],
-)
-def test_result_states_the_comparison(reference, model, expected):
-    assert expected in text_of(random_report(1015, 3, accuracy={"reference": reference, "model": model}))
-
-
-def test_insignificant_differences_are_reported():
-    text = text_of(random_report(115, 3, accuracy={"reference": 80.0, "model": 81.0}))
-    assert "each accuracy has an uncertainty of about ±7.7, more than the difference." in text
-
-
 def test_empty_sections_are_omitted():
     text = text_of(bare())
     for heading in ("Training", "Confusion matrix", "Least certain nodes", "Adding labels", "Settings", "Notes"):
         assert heading not in text
         assert heading in text_of(small())
+
+
+def test_nodes_are_called_least_certain_only_if_they_are():
+    certain = np.tile([0.9, 0.1, 0.0], (6, 1))
+    assert "Least certain nodes" not in text_of(small(probabilities=certain, predicted=certain.argmax(1)))
+
+
+def test_marks_of_the_best_epoch_are_explained_only_where_they_are():
+    words = "Dots mark the best validation epoch."
+    assert words in text_of(small())
+    assert words not in text_of(small(curves={"GCN": {"train_loss": [2.0, 1.0]}}))
+
+
+def test_rings_are_explained_only_where_they_are():
+    assert "Rings mark labelled nodes." in text_of(small())
+    assert "Rings mark" not in text_of(small(labels=np.full(6, -1)))
+
+
+def test_report_without_distances_has_a_map_and_no_more():
+    text = text_of(random_report(50, 3, times=0, distances=None))
+    assert "Distance" not in text
+    assert "All 50 nodes." in text
+
+
+def test_two_accuracies_for_the_same_labels_are_explained():
+    report = random_report(115, 3, additions=[LabelAddition(15, 50.0, 1.0, 70), LabelAddition(45, 60.0, 1.0, 70)])
+    text = text_of(report)
+    assert "measured on the 70 test nodes whose labels are never added" in text
+    assert "50.0\u00a0% with 15 labels is not the same number as 66.7\u00a0% on all 100 test nodes" in text
+    same = random_report(115, 3, additions=[LabelAddition(15, 50.0, 1.0, 100)])
+    assert "never added" not in text_of(same)
+
+
+def test_notes_come_before_the_map():
+    text = text_of(small(notes=["The column height was ignored."]))
+    assert text.index("The column height was ignored.") < text.index("A node's distance to a class")

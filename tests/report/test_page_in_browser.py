@@ -2,26 +2,21 @@
 
 import math
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from browser import LOOK_AT, OVERFLOW, picture, settle
 from lggd.report.page import render
 from lggd.report.run_report import LabelAddition
 from sample_reports import HOSTILE, bare, hostile, random_report, small
 
-# The colours of a canvas: how many there are, and a number that changes with any of them.
-LOOK_AT = """canvas => {
-    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-    const whole = new Uint32Array(pixels.buffer), seen = new Set();
-    let sum = 0;
-    for (const pixel of whole) { seen.add(pixel); sum = (Math.imul(sum, 31) + pixel) | 0; }
-    return { colours: seen.size, sum };
-}"""
-
 # A pixel of a node near the middle, from the corner of the window.
 FIND_NODE = """canvas => {
-    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d");
+    copy.drawImage(canvas, 0, 0);
+    const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
     const ratio = canvas.width / canvas.clientWidth, box = canvas.getBoundingClientRect();
     let best = null, least = Infinity;
     for (let y = 0; y < canvas.height; y++) for (let x = 0; x < canvas.width; x++) {
@@ -31,31 +26,17 @@ FIND_NODE = """canvas => {
     return [box.left + best[0] / ratio, box.top + best[1] / ratio];
 }"""
 
-OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-
-
-def settle(page):
-    """Waits for what is drawn with the next picture."""
-    page.evaluate(
-        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))"
-    )
-
-
-def picture(page, selector="#map"):
-    settle(page)
-    return page.locator(selector).first.evaluate(LOOK_AT)["sum"]
-
 
 def find_node(page):
     page.locator("#map").scroll_into_view_if_needed()
     settle(page)
-    return page.locator("#map").evaluate(FIND_NODE)
+    return page.locator(".map-picture").evaluate(FIND_NODE)
 
 
 def test_maps_are_drawn(chromium, digits_page):
     with chromium.page(digits_page) as page:
         settle(page)
-        canvases = page.locator("canvas").all()
+        canvases = page.locator("canvas:not(.map-surface)").all()
         assert len(canvases) == 11
         looks = [canvas.evaluate(LOOK_AT) for canvas in canvases]
         assert min(look["colours"] for look in looks) > 20
@@ -70,10 +51,10 @@ def test_controls_redraw_the_map(chromium, digits_page):
         page.locator("#map-time").fill("0")
         seen.append(picture(page))
         assert page.locator("#map-time-value").inner_text() == "1"
-        for colour in ("predicted", "truth", "correct", "certainty"):
+        for colour in ("predicted", "label", "truth", "correct", "certainty"):
             page.select_option("#map-colour", colour)
             seen.append(picture(page))
-            assert page.locator("#map-class").is_disabled()
+            assert page.locator("#map-class").is_hidden()
         page.uncheck("#map-edges")
         seen.append(picture(page))
         assert len(set(seen)) == len(seen)
@@ -82,24 +63,23 @@ def test_controls_redraw_the_map(chromium, digits_page):
 
 def test_hovering_shows_a_tooltip(chromium, digits_page):
     with chromium.page(digits_page) as page:
-        assert page.locator("#tip").is_hidden()
+        assert page.locator(".map-stage .tip").is_hidden()
         page.mouse.move(*find_node(page))
-        tooltip = page.locator("#tip").inner_text()
+        tooltip = page.locator(".map-stage .tip").inner_text()
         assert re.search(r"node \d+", tooltip)
         for word in ("predicted", "true class", "distances at time 8"):
             assert word in tooltip
         page.mouse.move(5, 5)
-        assert page.locator("#tip").is_hidden()
+        assert page.locator(".map-stage .tip").is_hidden()
 
 
 def test_map_zooms_pans_and_resets(chromium, digits_page):
     with chromium.page(digits_page) as page:
         page.locator("#map").scroll_into_view_if_needed()
-        page.wait_for_timeout(400)
         whole = picture(page)
         box = page.locator("#map").bounding_box()
         middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-        page.mouse.move(*middle)
+        page.mouse.click(*middle)
         page.mouse.wheel(0, -400)
         closer = picture(page)
         page.mouse.down()
@@ -107,25 +87,31 @@ def test_map_zooms_pans_and_resets(chromium, digits_page):
         page.mouse.up()
         page.mouse.move(5, 5)
         moved = picture(page)
-        page.click("#map-in")
+        page.click(".zoom-in")
         by_button = picture(page)
         page.locator("#map").focus()
         page.keyboard.press("ArrowLeft")
         by_key = picture(page)
         assert len({whole, closer, moved, by_button, by_key}) == 5
-        page.keyboard.press("0")
-        page.locator("#map").evaluate("canvas => canvas.blur()")
+        page.keyboard.press("Home")
         assert picture(page) == whole
 
 
-def test_wheel_scrolls_the_page_when_fully_zoomed_out(chromium, digits_page):
+def test_wheel_scrolls_the_page_until_a_click(chromium, digits_page):
     with chromium.page(digits_page) as page:
         page.locator("#map").hover()
-        page.wait_for_timeout(400)
+        whole, before = picture(page), page.evaluate("scrollY")
+        page.mouse.wheel(0, -100)
+        page.wait_for_timeout(300)
+        assert page.evaluate("scrollY") < before
+        assert picture(page) == whole
+        assert "click into the map first" in page.locator(".map-hint.shown").inner_text()
+        page.locator("#map").click()
         before = page.evaluate("scrollY")
-        page.mouse.wheel(0, 300)
-        page.wait_for_timeout(400)
-        assert page.evaluate("scrollY") > before
+        page.mouse.wheel(0, -100)
+        page.wait_for_timeout(300)
+        assert page.evaluate("scrollY") == before
+        assert picture(page) != whole
 
 
 def test_small_maps_and_uncertain_nodes_select_the_large_map(chromium, digits_page):
@@ -137,7 +123,7 @@ def test_small_maps_and_uncertain_nodes_select_the_large_map(chromium, digits_pa
         number = button.inner_text()
         button.click()
         settle(page)
-        assert f"node {number}" in page.locator("#tip").inner_text()
+        assert f"node {number}" in page.locator(".map-stage .tip").inner_text()
 
 
 def test_legend_highlights_a_class(chromium, digits_page):
@@ -162,7 +148,7 @@ def test_charts_show_tooltips(chromium, digits_page):
         assert "90" in tooltip
 
 
-@pytest.mark.parametrize("width", [320, 360, 768])
+@pytest.mark.parametrize("width", [320, 375, 768])
 @pytest.mark.parametrize("kind", ["digits", "hostile"])
 def test_narrow_pages_do_not_scroll_sideways(chromium, digits, written, kind, width):
     path = written(digits if kind == "digits" else hostile())
@@ -205,7 +191,7 @@ def test_layout_is_stable_while_loading(chromium, digits_page):
 
 def test_controls_have_accessible_names(chromium, digits_page):
     nameless = """() => [...document.querySelectorAll("button, select, input, canvas, a")].filter(one =>
-        !(one.getAttribute("aria-label") || one.textContent.trim() || (one.labels && one.labels.length))).length"""
+        !(one.ariaHidden || one.ariaLabel || one.textContent.trim() || (one.labels && one.labels.length))).length"""
     with chromium.page(digits_page) as page:
         assert page.evaluate(nameless) == 0
 
@@ -213,10 +199,10 @@ def test_controls_have_accessible_names(chromium, digits_page):
 def test_hostile_names_are_not_executed(chromium, written):
     with chromium.page(written(hostile())) as page:
         page.on("dialog", lambda dialog: pytest.fail(f"a dialog: {dialog.message}"))
-        for colour in ("distance", "predicted", "truth"):
+        for colour in ("distance", "predicted", "truth", "label"):
             page.select_option("#map-colour", colour)
         page.mouse.move(*find_node(page))
-        assert page.locator("#tip").is_visible()
+        assert page.locator(".map-stage .tip").is_visible()
         assert page.evaluate("window.hacked") is None
         assert page.locator("h1").inner_text() == HOSTILE[0]
 
@@ -234,6 +220,7 @@ def test_hostile_names_are_not_executed(chromium, written):
         lambda: small(additions=[LabelAddition(5, 50.0, 1.0)]),
         lambda: random_report(3_000, 30),
         lambda: random_report(30_000, 4),
+        lambda: random_report(200, 4, times=0, distances=None),
     ],
     ids=[
         "bare",
@@ -246,16 +233,41 @@ def test_hostile_names_are_not_executed(chromium, written):
         "one addition",
         "30 classes",
         "large",
+        "no distances",
     ],
 )
 def test_unusual_reports_render_without_errors(chromium, written, make):
     with chromium.page(written(make())) as page:
-        for colour in ("predicted", "truth", "correct", "certainty", "distance"):
+        for colour in page.eval_on_selector_all("#map-colour option", "all => all.map(one => one.value)"):
             page.select_option("#map-colour", colour)
             settle(page)
         page.mouse.move(*find_node(page))
-        assert page.locator("#tip").is_visible()
+        assert page.locator(".map-stage .tip").is_visible()
         assert page.evaluate(OVERFLOW) <= 0
+
+
+def test_nothing_is_blank_at_375_pixels(chromium, digits_page):
+    """A heading that may break anywhere made a strip as high as its number of letters, most of it out of sight."""
+    heights = """() => [...document.querySelectorAll("section thead tr")].map(row => row.clientHeight)"""
+    with chromium.page(digits_page, viewport={"width": 375, "height": 740}) as page:
+        assert max(page.evaluate(heights)) < 60
+        boxes = [one.bounding_box() for one in page.locator("main > section").all()]
+        assert all(below["y"] - above["y"] - above["height"] < 60 for above, below in pairwise(boxes))
+
+
+def test_search_centres_a_node(chromium, digits_page):
+    with chromium.page(digits_page) as page:
+        whole = picture(page)
+        page.fill("#map-search", "1416")
+        page.press("#map-search", "Enter")
+        settle(page)
+        assert "node 1416" in page.locator(".map-stage .tip").inner_text()
+        assert "node 1416; predicted" in page.locator(".map-live").inner_text()
+        assert picture(page) != whole
+        page.fill("#map-search", "99999")
+        page.press("#map-search", "Enter")
+        page.locator(".map-hint.shown").wait_for()
+        assert page.locator(".map-hint").inner_text() == "No node has this name."
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from sample_reports import bare, small
     [
         ({"y": []}, "`y` must contain at least one node, got none"),
         ({"classes": []}, "`classes` must contain at least one class"),
-        ({"times": []}, "`times` must contain at least one time"),
+        ({"times": []}, "`times` must contain at least one time if there are distances, else none"),
+        ({"distances": None}, "`times` must contain at least one time if there are distances, else none"),
+        ({"reference_predicted": np.full(6, 3)}, r"`reference_predicted` must lie in 0\.\.2, got 3"),
         ({"times": [1.0, math.nan]}, "`times` must be finite"),
         ({"ids": ["a"]}, "`ids` must contain one value per node, 6 in all, got 1"),
         ({"accuracy": {"reference": 1.0}}, '`accuracy` must have the keys "model" and "reference", got'),
@@ -58,7 +60,12 @@ def test_invalid_types_are_rejected(name, value):
 
 @pytest.mark.parametrize(
     ("values", "message"),
-    [((-1, 50, 1), "`labels`"), ((1, 101, 1), "`accuracy`"), ((1, 50, -1), "`milliseconds`")],
+    [
+        ((-1, 50, 1), "`labels`"),
+        ((1, 101, 1), "`accuracy`"),
+        ((1, 50, -1), "`milliseconds`"),
+        ((1, 50, 1, 0), "`tested`"),
+    ],
 )
 def test_invalid_additions_are_rejected(values, message):
     with pytest.raises(InputError, match=message):
@@ -87,19 +94,17 @@ def test_confusion_counts_test_nodes():
     assert bare().confusion().tolist() == [[0]]
 
 
-def test_least_certain_nodes_are_sorted_by_margin_and_label():
+def test_least_certain_nodes_are_sorted_by_margin():
     report = small()
-    # Margins: 3 has 0.02, 1 has 0.1, 5 has 0.6; the labelled 0, 2, 4 have 0.7 each and stay in order.
-    assert report.least_certain() == [3, 1, 5, 0, 2, 4]
-    assert report.least_certain(2) == [3, 1]
+    # Margins: 3 has 0.02, 1 has 0.1, 5 has 0.6, which is certain; 0, 2 and 4 are labelled.
+    assert report.least_certain() == [3, 1]
+    assert report.least_certain(1) == [3]
     assert report.top_two[0][3].tolist() == [0, 1]
     assert report.margin[3] == pytest.approx(0.02, abs=1e-6)
 
 
-def test_labelled_nodes_come_last_even_if_undecided():
-    certain = np.tile([1.0, 0.0, 0.0], (6, 1))
-    certain[0] = [0.5, 0.5, 0.0]
-    assert small(probabilities=certain).least_certain()[3] == 0
+def test_labelled_nodes_are_not_uncertain():
+    assert small(probabilities=np.full((6, 3), 1 / 3)).least_certain() == [1, 3, 5]
 
 
 def test_single_class_has_no_second():

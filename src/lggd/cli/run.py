@@ -145,6 +145,8 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
     yield table("", "accuracy", "seconds to fit", rows=rows)
     if facts["additions"]:
         steps = ((f"{s['labels']:,}", f"{s['accuracy']:.1f} %", f"{s['milliseconds']:.3g}") for s in facts["additions"])
-        yield table("labels", "accuracy", "milliseconds", rows=steps, title="More labels, without training")
+        tested = facts["additions"][0]["tested"]
+        title = f"More labels, without training; accuracy on the {tested:,} held-out nodes that are never added"
+        yield table("labels", "accuracy", "milliseconds", rows=steps, title=title)
     yield from facts["notes"]
     yield f"Wrote {facts['out']}: {', '.join(facts['files'])}"

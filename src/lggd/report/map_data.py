@@ -1,7 +1,7 @@
 """The data of the maps, compressed to be embedded in a page; `page/map_data.js` reads it.
 
 Positions are 0..10000 and distances one byte each, both in base64. If there are more nodes than the screen or the size
-of the page allows, a sample is shown. `pack_graph`, `pack_classes` and `pack_distances` serve any page with a map.
+of the page allows, a sample is shown. The functions `pack_…` serve any page with a map.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def embed(report: RunReport, drawn: DrawnGraph) -> str:
         "names": _names(report, nodes), "numbers": _pack(nodes, "<u4") if is_sample else None,
         **pack_graph(report.positions[nodes], drawn.edges),
         **pack_classes(report.probabilities[nodes], report.predicted[nodes]),
-        **_pack_labels(report, nodes),
+        **pack_labels(report.labels[nodes], report.y[nodes], report.test_mask[nodes]),
         **pack_distances(report.times, report.distances[:, nodes]),
         # The downloads contain all nodes.
         "table": _table(report) if is_sample else None,
@@ -119,6 +119,11 @@ def pack_classes(probabilities: NDArray[Any], predicted: NDArray[np.int64] | Non
     }  # fmt: skip
 
 
+def pack_labels(labels: NDArray[Any], y: NDArray[Any], test_mask: NDArray[np.bool_]) -> dict[str, str]:
+    """Packs the labels known to the model and the true classes `[n]`, -1 if unknown, and which nodes are held out."""
+    return {"label": _pack(labels, "<i2"), "truth": _pack(y, "<i2"), "tested": _pack(test_mask, "u1")}
+
+
 def pack_distances(times: Sequence[float], distances: NDArray[Any]) -> dict[str, Any]:
     """Packs `distances [T, n, K]` at `times`; both may be empty."""
     codes, scales = _encode_distances(distances)
@@ -131,13 +136,6 @@ def _names(report: RunReport, nodes: NDArray[np.int64]) -> list[str] | None:
     return None if report.ids is None else [report.name_of(k) for k in nodes.tolist()]
 
 
-def _pack_labels(report: RunReport, nodes: NDArray[np.int64] | slice) -> dict[str, str]:
-    return {
-        "truth": _pack(report.y[nodes], "<i2"), "label": _pack(report.labels[nodes], "<i2"),
-        "tested": _pack(report.test_mask[nodes], "u1"),
-    }  # fmt: skip
-
-
 def _table(report: RunReport) -> dict[str, Any] | None:
     """What is known about all nodes, also those that are not drawn; None if there are too many."""
     if report.num_nodes > MAX_TABLE:
@@ -145,7 +143,8 @@ def _table(report: RunReport) -> dict[str, Any] | None:
     classes = pack_classes(report.probabilities, report.predicted)
     return {
         "count": report.num_nodes, "names": _names(report, np.arange(report.num_nodes)),
-        "predicted": classes["predicted"], "probability": classes["probability"], **_pack_labels(report, slice(None)),
+        "predicted": classes["predicted"], "probability": classes["probability"],
+        **pack_labels(report.labels, report.y, report.test_mask),
     }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lggd.report.accuracy import wilson_interval
-from lggd.report.formatting import counted, escape_name, number, percent, signed
+from lggd.report.formatting import counted, escape_name, percent, signed
 from lggd.report.html import class_name, columns, section, table
 from lggd.report.run_report import UNKNOWN, RunReport
 
@@ -52,12 +52,12 @@ def _verdict(report: RunReport, kind: str) -> str:
     if test is None:
         return ""
     model, reference = (escape_name(report.titles.get(part, part)) for part in ("model", "reference"))
-    summary = f"{model} is {kind} than {reference}."
+    summary = f"{model} is {kind} than {reference} on these nodes."
     if kind == "unclear":
         summary = f"No clear difference between {model} and {reference}."
     if not test.only_first and not test.only_second:
         return f"<b>{summary}</b> Both classify the same nodes correctly."
-    p = "p &lt; 0.001" if test.p < 0.001 else f"p = {number(test.p)}"
+    p = "p &lt; 0.001" if test.p < 0.001 else f"p = {test.p:.2g}"
     counts = f"Only {model} is correct on {counted(test.only_first, 'node')}, only {reference} on {test.only_second:,}"
     chance = "" if kind != "unclear" else "; chance alone explains such a difference"
     return f"<b>{summary}</b> {counts}{chance} (McNemar's exact test, {p})."

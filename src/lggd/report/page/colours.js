@@ -61,3 +61,9 @@ export function toRGB(colour) {
   }
   return known.get(colour);
 }
+
+// The bytes red, green, blue and 255 as one number.
+export function packedColour(colour) {
+  const [red, green, blue] = toRGB(colour);
+  return (255 << 24 | blue << 16 | green << 8 | red) >>> 0;
+}

@@ -39,12 +39,14 @@ export function shorten(name, most = 80) {
   return name.length <= most ? name : `${name.slice(0, most - 1)}…`;
 }
 
-// Places a tooltip beside a point of its stage, inside it.
+// Places a tooltip beside a point of its stage: to the right, to the left, or on a narrow stage below or above it.
 export function placeTip(tip, stage, x, y) {
-  const [width, height] = [tip.offsetWidth, tip.offsetHeight];
-  const left = x + 16 + width < stage.clientWidth ? x + 16 : x - 16 - width;
-  tip.style.left = `${Math.min(Math.max(left, 4), Math.max(stage.clientWidth - width - 4, 4))}px`;
-  tip.style.top = `${Math.min(Math.max(y - height / 2, 4), Math.max(stage.clientHeight - height - 4, 4))}px`;
+  const { offsetWidth: width, offsetHeight: height } = tip, { clientWidth, clientHeight } = stage;
+  const inside = (at, size, all) => `${Math.min(Math.max(at, 4), Math.max(all - size - 4, 4))}px`;
+  const right = x + 16 + width < clientWidth, left = x - 16 - width > 0;
+  const below = y + 16 + height < clientHeight ? y + 16 : y - 16 - height;
+  tip.style.left = inside(right ? x + 16 : left ? x - 16 - width : x - width / 2, width, clientWidth);
+  tip.style.top = inside(right || left ? y - height / 2 : below, height, clientHeight);
 }
 
 // Rows of cells as CSV (RFC 4180).

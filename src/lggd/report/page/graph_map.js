@@ -9,7 +9,7 @@
 //   lasso             whether nodes can be selected: by the button, by the key L, or by dragging with Shift
 //   tip(node)         the content of the tooltip, an array of elements or a promise of one
 //   neighbours(node)  an array of nodes or a promise of one; by default those of `data.edges`
-//   painter           "webgl" or "canvas"; by default WebGL for all but small graphs, and a canvas where it is missing
+//   painter           "webgl" or "canvas"; by default WebGL for all but small graphs, if there is a graphics processor
 //
 // Events, with their `detail`:
 //   hover { node }    the node under the pointer, -1 for none
@@ -24,7 +24,7 @@
 import { readTheme } from "./colours.js";
 import { button, element, placeTip } from "./dom.js";
 import { CanvasPainter, drawLines, drawRings, fitCanvas } from "./map_canvas.js";
-import { labelledNodes } from "./map_data.js";
+import { labelledNodes, withDefaults } from "./map_data.js";
 import { listenToGestures } from "./map_gestures.js";
 import { describeMap, nodeInWords, tipContent } from "./map_legend.js";
 import { layersOf, modesOf } from "./map_modes.js";
@@ -41,6 +41,7 @@ const STILL = matchMedia("(prefers-reduced-motion: reduce)"), DARK = matchMedia(
 export class GraphMap extends EventTarget {
   constructor(host, data, options = {}) {
     super();
+    data = withDefaults(data);
     Object.assign(this, { data, options, view: new MapView(data), selection: [], hovered: -1, pinned: -1, tool: "pan" });
     this.choice = { mode: modesOf(data)[0], k: 0, time: data.times.length - 1, only: -2 };
     if (modesOf(data).includes(options.mode)) this.choice.mode = options.mode;
@@ -82,7 +83,8 @@ export class GraphMap extends EventTarget {
   // A canvas has one kind of context for ever: another painter needs another canvas.
   usePainter(kind) {
     try {
-      this.painter = kind === "webgl" ? new WebGLPainter(this.picture, this.data) : new CanvasPainter(this.picture);
+      const anyhow = this.options.painter === "webgl";
+      this.painter = kind === "webgl" ? new WebGLPainter(this.picture, this.data, anyhow) : new CanvasPainter(this.picture);
       this.picture.addEventListener("webglcontextlost", () => { this.fallBack(); this.refresh(); }, { once: true });
       this.painter.setEdges(this.data.edges);
     } catch {
@@ -101,13 +103,14 @@ export class GraphMap extends EventTarget {
 
   // -- what is shown
 
-  // Replaces arrays of the data, such as { predicted, probability, margin, label }; returns the nodes whose prediction
-  // changed, and lets them flash.
+  // Replaces arrays of the data, such as { predicted, second, probability, margin, label } or { classes }; returns the
+  // nodes whose prediction changed, and lets them flash. Other nodes or edges need another map.
   update(changes, { flash = true } = {}) {
     const before = this.data.predicted;
     Object.assign(this.data, changes);
     const after = this.data.predicted, changed = [];
     for (let node = 0; node < this.data.count; node++) if (before[node] !== after[node]) changed.push(node);
+    if (changes.classes) this.theme = readTheme(this.data.classes.length);
     this.recolour();
     if (flash) this.flash(changed);
     return changed;
@@ -227,7 +230,7 @@ export class GraphMap extends EventTarget {
     return [
       ring(labelled.filter(isOther), 1.2 * size, 0.6 * size, theme.ink, 0.55),
       ring(labelled.filter((node) => !isOther(node)), 1.5 * size, 1.1 * size, theme.ink),
-      ring(this.selection, 2.5, 1.6, theme.accent),
+      ring(this.selection, 1.5, 1.3, theme.accent),
       ...this.flashMark(ring),
     ].filter((mark) => mark.nodes.length);
   }

@@ -8,6 +8,8 @@
 // probability, margin    of `predicted` (0 to 65535), and before `second` (0 to 255)
 // label, truth, tested   the label known to the model, the true class, and whether it was held out
 // times, distances, scales   codes of distances to classes; empty for methods without distances
+//
+// Fields that a map does not know are left alone.
 
 export const UNREACHABLE = 255, MAX_CODE = 254, MAX_PROBABILITY = 65535;
 
@@ -21,6 +23,16 @@ function unpack(base64, Kind) {
   const bytes = new Uint8Array(text.length);
   for (let k = 0; k < text.length; k++) bytes[k] = text.charCodeAt(k);
   return new Kind(bytes.buffer);
+}
+
+// What a map needs and may be missing, such as predictions before there is any label.
+export function withDefaults(data) {
+  const unknown = () => new Int16Array(data.count).fill(-1);
+  return {
+    edges: [], names: null, numbers: null, edgesAreSampled: false, times: [], distances: [], scales: [],
+    predicted: unknown(), second: unknown(), label: unknown(), truth: unknown(), tested: new Uint8Array(data.count),
+    probability: new Uint16Array(data.count), margin: new Uint8Array(data.count), ...data,
+  };
 }
 
 // Unpacks all fields that are there: those of a whole map, or of a change to one.

@@ -3,7 +3,8 @@
 //   const panel = new MapPanel(element, data, options);   // options of GraphMap, and:
 //     find(text)   nodes for a search, an array or a promise of one; by default by name
 //     missing      what to say if nothing was found
-//   panel.map      the GraphMap; after its `update`, call `panel.refresh()`
+//   panel.map                the GraphMap
+//   panel.update(changes)    that of the map, and brings the legend in step
 
 import { element, formatNumber } from "./dom.js";
 import { GraphMap } from "./graph_map.js";
@@ -13,15 +14,15 @@ import { MODES, modesOf } from "./map_modes.js";
 
 export class MapPanel {
   constructor(host, data, options = {}) {
-    Object.assign(this, { data, options, id: options.id ?? "map" });
+    Object.assign(this, { options, id: options.id ?? "map" });
     const place = element("div", { class: "map-place" });
     this.legend = element("div", { class: "map-legend" });
-    this.controls = element("div", { class: "controls" }, ...this.controlsOf());
-    host.replaceChildren(this.controls, place, this.legend);
+    host.replaceChildren(place, this.legend);
     this.map = new GraphMap(place, data, { ...options, id: this.id });
+    this.data = this.map.data;
+    this.controls = element("div", { class: "controls" }, ...this.controlsOf());
+    host.prepend(this.controls);
     this.map.addEventListener("choice", () => this.refresh());
-    this.field("colour").value = this.map.choice.mode;
-    if (this.field("edges")) this.field("edges").checked = this.map.edgesShown;
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.refresh());
     this.refresh();
   }
@@ -42,15 +43,13 @@ export class MapPanel {
   }
 
   modeControl() {
-    const options = modesOf(this.data).map((name) => element("option", { value: name }, MODES[name].title));
-    const select = element("select", {}, ...options);
+    const select = element("select");
     select.addEventListener("change", () => this.map.choose({ mode: select.value }));
     return this.control("colour", "Colour by", select);
   }
 
   classControl() {
-    const options = this.data.classes.map((name, k) => element("option", { value: k }, name));
-    const select = element("select", {}, ...options);
+    const select = element("select");
     select.addEventListener("change", () => this.map.choose({ k: Number(select.value) }));
     return this.control("class", "to class", select, "of-distance");
   }
@@ -66,6 +65,7 @@ export class MapPanel {
 
   edgesControl() {
     const box = element("input", { type: "checkbox" });
+    box.checked = this.map.edgesShown;
     box.addEventListener("change", () => this.map.showEdges(box.checked));
     return this.control("edges", "edges", box, "check");
   }
@@ -94,6 +94,12 @@ export class MapPanel {
     return this.map.hint(words);
   }
 
+  update(changes, options) {
+    const changed = this.map.update(changes, options);
+    this.refresh();
+    return changed;
+  }
+
   // After the colours of the page changed.
   redraw() {
     this.map.refresh();
@@ -103,9 +109,9 @@ export class MapPanel {
   // Brings controls and legend in step with the map.
   refresh() {
     const { map, data } = this, { mode, k, time } = map.choice, isDistance = mode === "distance";
-    this.field("colour").value = mode;
+    fillSelect(this.field("colour"), modesOf(data).map((name) => [name, MODES[name].title]), mode);
     for (const control of this.controls.querySelectorAll(".of-distance")) control.hidden = !isDistance;
-    if (this.field("class")) this.field("class").value = String(k);
+    if (this.field("class")) fillSelect(this.field("class"), data.classes.map((name, each) => [each, name]), k);
     if (this.field("time")) {
       const text = formatNumber(data.times[time]);
       this.field("time").value = String(time);
@@ -117,4 +123,12 @@ export class MapPanel {
       this.legend.querySelector(`[data-class="${only}"]`)?.focus();
     }));
   }
+}
+
+// Labels may bring new modes and new classes.
+function fillSelect(select, options, chosen) {
+  if (select.options.length !== options.length) {
+    select.replaceChildren(...options.map(([value, name]) => element("option", { value }, name)));
+  }
+  select.value = String(chosen);
 }

@@ -1,6 +1,6 @@
 // Draws a map by WebGL 2: hundreds of thousands of nodes. The same methods as `CanvasPainter`.
 
-import { toRGB } from "./colours.js";
+import { packedColour, toRGB } from "./colours.js";
 import { edgeOpacity, fitCanvas } from "./map_canvas.js";
 
 const POSITION = 0, COLOUR = 1;  // the locations in the shader
@@ -33,10 +33,12 @@ void main() {
 }`;
 
 export class WebGLPainter {
-  // Throws where WebGL 2 is missing.
-  constructor(canvas, { count, x, y }) {
-    const gl = canvas.getContext("webgl2", { antialias: true, preserveDrawingBuffer: true }); // kept for printing
-    if (!gl) throw new Error("WebGL 2 is missing");
+  // Throws where WebGL 2 is missing, or, unless `anyhow`, slower than a canvas: without a graphics processor.
+  constructor(canvas, { count, x, y }, anyhow = false) {
+    const gl = canvas.getContext("webgl2", {
+      antialias: true, preserveDrawingBuffer: true /* for printing */, failIfMajorPerformanceCaveat: !anyhow,
+    });
+    if (!gl || (!anyhow && isSoftware(gl))) throw new Error("WebGL 2 is missing or slow");
     const program = linked(gl);
     Object.assign(this, { canvas, gl, count });
     const named = (names, make) => Object.fromEntries(names.map((name) => [name, make(name)]));
@@ -64,11 +66,11 @@ export class WebGLPainter {
   }
 
   setLayers(layers) {
-    const { gl } = this, colours = new Uint8Array(4 * this.count), order = new Uint32Array(this.count);
+    const { gl } = this, colours = new Uint32Array(this.count), order = new Uint32Array(this.count);
     let place = 0;
     for (const { colour, nodes } of layers) {
-      const rgb = toRGB(colour);
-      for (const node of nodes) colours.set(rgb, 4 * node);
+      const packed = packedColour(colour);
+      for (let k = 0; k < nodes.length; k++) colours[nodes[k]] = packed;
       order.set(nodes, place);
       place += nodes.length;
     }
@@ -84,7 +86,7 @@ export class WebGLPainter {
     gl.uniform3f(this.at.place, ratio * view.scale, ratio * view.left, ratio * view.top);
     gl.uniform2f(this.at.size, this.canvas.width, this.canvas.height);
     gl.disableVertexAttribArray(COLOUR);
-    if (edges) this.draw(gl.LINES, "edges", this.edges.length, -1, 0, edgeOpacity(this.edges), theme.edge);
+    if (edges) this.draw(gl.LINES, "edges", this.edges.length, -1, 0, 0.7 * edgeOpacity(this.edges), theme.edge);
     gl.enableVertexAttribArray(COLOUR);
     this.draw(gl.POINTS, "order", this.count, -1, ratio * radius, 1);
     gl.disableVertexAttribArray(COLOUR);
@@ -108,6 +110,12 @@ export class WebGLPainter {
     gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.buffers[indices]);
     gl.drawElements(kind, count, gl.UNSIGNED_INT, 0);
   }
+}
+
+// Some browsers compute WebGL by the processor without saying so: only the name of the renderer tells.
+function isSoftware(gl) {
+  const known = gl.getExtension("WEBGL_debug_renderer_info");
+  return /swiftshader|llvmpipe|software/i.test(gl.getParameter(known ? known.UNMASKED_RENDERER_WEBGL : gl.RENDERER));
 }
 
 function linked(gl) {
