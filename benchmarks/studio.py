@@ -243,14 +243,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()
     parts, record = chosen.parts or ["active", "latency"], chosen.out / "studio.json"
+    chosen.out.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = json.loads(record.read_text()) if record.exists() else {}
     if "active" in parts:
         found["active"] = measure_active(chosen.runs)
+        record.write_text(json.dumps(found) + "\n")
         draw(found["active"], (DOCS if chosen.out == RESULTS else chosen.out) / "studio-curves.png")
     if "latency" in parts:
         found["latency"] = {name: measure_latency(name) for name in BARS}
         found["machine"] = machine(Run(False, torch.device("cpu")))
-    chosen.out.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(found) + "\n")
     (chosen.out / "studio.md").write_text(page_of(found))
     print(page_of(found))

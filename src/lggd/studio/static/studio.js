@@ -23,12 +23,11 @@ const author = () => encodeURIComponent($("author").value.trim());
 // -- reading
 
 function mapData(graph) {
-  const none = () => new Int16Array(graph.num_nodes).fill(-1), count = graph.num_nodes;
   return {
-    count, x: Uint16Array.from(graph.x), y: Uint16Array.from(graph.y), edges: Uint32Array.from(graph.edges),
-    edgesAreSampled: graph.edges.length / 2 < graph.num_edges, classes: graph.classes, names: graph.ids, numbers: null,
-    predicted: none(), second: none(), label: none(), truth: Int16Array.from(graph.truth), tested: new Uint8Array(count),
-    probability: new Uint16Array(count), margin: new Uint8Array(count), times: [0], ...noDistances(count, graph.classes.length),
+    count: graph.num_nodes, x: Uint16Array.from(graph.x), y: Uint16Array.from(graph.y),
+    edges: Uint32Array.from(graph.edges), edgesAreSampled: graph.edges.length / 2 < graph.num_edges,
+    classes: graph.classes, names: graph.ids, truth: Int16Array.from(graph.truth), times: [0],
+    ...noDistances(graph.num_nodes, graph.classes.length),
   };
 }
 
@@ -41,11 +40,12 @@ async function start() {
   const graph = await get("graph");
   document.title = `${graph.name} · lggd studio`;
   $("title").textContent = graph.name;
-  Object.assign(state, { instance: graph.instance, ids: graph.ids, number: new Map(graph.ids.map((id, k) => [id, k])), data: mapData(graph), numEdges: graph.num_edges });
-  state.panel = new MapPanel($("map-panel"), state.data, {
+  Object.assign(state, { instance: graph.instance, ids: graph.ids, number: new Map(graph.ids.map((id, k) => [id, k])), numEdges: graph.num_edges });
+  state.panel = new MapPanel($("map-panel"), mapData(graph), {
     id: "map", mode: "predicted", lasso: true, tip, neighbours, find, missing: "No node has this id or attribute.",
   });
   const { map } = state.panel;
+  state.data = map.data;
   map.addEventListener("pick", ({ detail }) => select(detail.node < 0 ? [] : [detail.node]));
   map.addEventListener("select", ({ detail }) => select([...detail.nodes]));
   map.addEventListener("choice", ({ detail }) => { if (detail.mode === "distance") loadDistances(detail.k); });
@@ -69,21 +69,15 @@ async function loadPredictions(revision) {
 function apply(found) {
   const { data, panel } = state, isFirst = state.revision < 0;
   if (found.revision < state.revision) return;
-  const hasNewClasses = found.classes.length !== data.classes.length, hadLabels = data.label.some((k) => k >= 0);
+  const hasNewClasses = found.classes.length !== data.classes.length, hadPredictions = data.predicted.some((k) => k >= 0);
   state.revision = found.revision;
   state.versions = found.versions;
-  if (hasNewClasses) {
-    Object.assign(data, { classes: found.classes }, noDistances(data.count, found.classes.length));
-    panel.map.refresh(); // with colours for the new ones, before any node has them
-  }
-  const hadPredictions = data.predicted.some((k) => k >= 0);
-  const changed = panel.map.update({
+  const changed = panel.update({
     predicted: Int16Array.from(found.predicted), label: Int16Array.from(found.labels),
     probability: Uint16Array.from(found.certainty, (p) => Math.round(65535 * p)),
     margin: Uint8Array.from(found.certainty, (p) => Math.round(255 * p)),
+    ...(hasNewClasses ? { classes: found.classes, ...noDistances(data.count, found.classes.length) } : {}),
   }, { flash: hadPredictions && !isFirst });
-  if (hasNewClasses || hadLabels !== data.label.some((k) => k >= 0)) rebuildControls();
-  else panel.refresh();
   if (hasNewClasses) showClasses();
   const labels = found.labels.filter((k) => k >= 0).length;
   $("facts").textContent = `${formatCount(data.count, "node")}, ${formatCount(state.numEdges, "edge")}, ${formatCount(labels, "label")}`;
@@ -96,16 +90,10 @@ function apply(found) {
   pressClass();
 }
 
-function rebuildControls() {
-  const { panel } = state, { mode } = panel.map.choice;
-  panel.map.refresh();
-  panel.controls.replaceChildren(...panel.controlsOf());
-  panel.field("colour").value = mode;
-  panel.refresh();
-}
-
 async function loadDistances(k) {
-  const { data, panel } = state, found = await get(`distances?label=${inPath(data.classes[k])}`);
+  const { data, panel } = state;
+  if (k >= data.classes.length) return;
+  const found = await get(`distances?label=${inPath(data.classes[k])}`);
   const known = found.distances.filter((value) => value !== null), high = Math.max(...known, 1e-9);
   const codes = data.distances[0].subarray(k * data.count, (k + 1) * data.count);
   found.distances.forEach((value, node) => { codes[node] = value === null ? UNREACHABLE : Math.round(MAX_CODE * value / high); });
