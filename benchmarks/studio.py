@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shutil
 import statistics
 import tempfile
 import time
@@ -124,7 +125,7 @@ def measure_latency(name: str) -> dict[str, Any]:
         session = Session(graph, graph.open_store(Path(folder) / "labels.sqlite"))
         with StudioServer(session, Access(port=0)) as server:
             options = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-            browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=options)
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
             try:
                 return clicks(browser.new_page(viewport={"width": 1280, "height": 900}), server, graph)
             finally:
