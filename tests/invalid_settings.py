@@ -47,7 +47,7 @@ OUT_OF_RANGE: list[tuple[str, str, Any, str]] = [
     ("LGGD", "mlp_dropout", 1.5, "`mlp_dropout` must"),
     ("KernelRidge", "members", 0, "`members` must be a whole number from 1, got 0"),
     ("SolvedLGGD", "members", -1, "`members` must be a whole number from 1, got -1"),
-    ("SolvedLGGD+", "confident", 2.0, "`confident` must lie in [0, 1], got 2.0"),
+    ("SolvedLGGD+", "members", 0, "`members` must be a whole number from 1, got 0"),
     ("LGGD+", "members", 0, "`members` must be a whole number from 1, got 0"),
     ("LGGD+", "self_training", 2, "`self_training` must lie in [0, 1], got 2"),
     ("SGC", "hops", 0, "`hops` must be a whole number from 1, got 0"),

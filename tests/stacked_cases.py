@@ -6,7 +6,7 @@ from torch import nn
 
 from backbone_cases import backbone_engine, exported
 from lggd import Optimization
-from lggd.backbones import GAT, GCN, ChebNet, JKNet, build_seeded
+from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet, build_seeded
 from lggd.training.engine import train
 from lggd.training.randomness import draw_keep_mask
 from small_data import CLASSES, WITHOUT_EFFECT, blocks, random
@@ -46,7 +46,7 @@ with torch.random.fork_rng([]):
     OWN = [Own(), Lazy()]
 
 
-OURS = [GCN(hidden=8), GAT(hidden=4, heads=2), ChebNet(hidden=8, terms=3), JKNet(hidden=8)]
+OURS = [GCN(hidden=8), GAT(hidden=4, heads=2), ChebNet(hidden=8, terms=3), JKNet(hidden=8), GPR(8, 3)]
 
 
 every_backbone = pytest.mark.parametrize("backbone", OURS, ids=repr)

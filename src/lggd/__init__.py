@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lggd import diffusion as diffusion
     from lggd import sklearn as sklearn
     from lggd import studio as studio
-    from lggd.backbones import GAT, GCN, ChebNet, JKNet
+    from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet
     from lggd.closed_form import (
         ArcCosine,
         EdgeAgreement,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         MeanReadout,
         NearestClass,
         SelfTraining,
+        WeightedReadout,
         fit_together,
         load_model,
     )
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 
 # Module → the public names that it defines. Type checkers read the imports above instead; a test compares the two.
 _EXPORTS = {
-    "backbones": ("GAT", "GCN", "ChebNet", "JKNet"),
+    "backbones": ("GAT", "GCN", "GPR", "ChebNet", "JKNet"),
     "closed_form": (
         "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "HighPass", "Hops", "KernelRidge", "Linear",
         "PseudoLabels",
@@ -79,7 +80,7 @@ _EXPORTS = {
     "memory": ("Memory",),
     "models": (
         "BackboneReadout", "Ensemble", "LGGDClassifier", "LGGDPlus", "MeanReadout", "NearestClass", "SelfTraining",
-        "fit_together", "load_model",
+        "WeightedReadout", "fit_together", "load_model",
     ),
     "models.memory_estimate": ("estimate_memory",),
     "solvers.dijkstra": ("Dijkstra",),
@@ -101,14 +102,14 @@ except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
 
 __all__ = [
-    "GAT", "GCN", "GGD", "LGGD", "MLP", "RK4", "SSPRK3", "ArcCosine", "BackboneReadout", "ChebNet", "Checkpoint",
-    "DegreePotential", "Depth", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler", "Evolution", "FastIterative",
-    "FastMarching", "FilterKernel", "Gaussian", "Graph", "HighPass", "Hops", "InputError", "JKNet", "KernelRidge",
-    "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale", "Linear",
-    "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier", "Optimization", "Progress",
+    "GAT", "GCN", "GGD", "GPR", "LGGD", "MLP", "RK4", "SSPRK3", "ArcCosine", "BackboneReadout", "ChebNet",
+    "Checkpoint", "DegreePotential", "Depth", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler", "Evolution",
+    "FastIterative", "FastMarching", "FilterKernel", "Gaussian", "Graph", "HighPass", "Hops", "InputError", "JKNet",
+    "KernelRidge", "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale",
+    "Linear", "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier", "Optimization", "Progress",
     "PropagatedMLP", "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution", "Standardize", "Statistics",
-    "Status", "Symmetrize", "TorchDiffEq", "Unscaled", "depth", "distance", "estimate_memory", "evolve",
-    "evolve_to_steady_state", "fit_together", "load", "load_model", "shortest_path",
+    "Status", "Symmetrize", "TorchDiffEq", "Unscaled", "WeightedReadout", "depth", "distance", "estimate_memory",
+    "evolve", "evolve_to_steady_state", "fit_together", "load", "load_model", "shortest_path",
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from sklearn.neighbors import VALID_METRICS, NearestNeighbors
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
 from torch import nn
 
-from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.backbones import Backbone
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import storage
 from lggd.estimator.labels import LabelConflictError, LastLabelError
@@ -43,7 +43,7 @@ from lggd.training.progress import Callback
 from lggd.validation import check_instance, check_int, suggestion
 
 Features = GGD | LGGD | type[GGD] | type[LGGD] | Callable[[], GGD | LGGD]
-Backbone = GCN | GAT | ChebNet | JKNet | nn.Module | type[GCN] | type[GAT] | type[ChebNet] | type[JKNet]
+Network = Backbone | nn.Module | type[Backbone]
 
 # Not with precomputed distances: features are learned from the samples.
 METRICS = sorted({*VALID_METRICS["brute"], *VALID_METRICS["ball_tree"]} - {"precomputed", "pyfunc"})
@@ -71,7 +71,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The distance between samples: a name that `NearestNeighbors` knows, or a function of two samples.
     features : LGGD, GGD or None
         As for `lggd.LGGDClassifier`. A class or a function is called without arguments; `solved` trains nothing.
-    backbone : GCN, GAT, ChebNet, JKNet, torch.nn.Module or None
+    backbone : GCN, GAT, ChebNet, JKNet, GPR, torch.nn.Module or None
         As for `lggd.LGGDClassifier`.
     optimization : Optimization
         How the backbone is trained.
@@ -105,7 +105,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         metric: str | Callable[[Array, Array], float] = "euclidean",
         features: Features | None = solved,
-        backbone: Backbone | None = None,
+        backbone: Network | None = None,
         optimization: Optimization | type[Optimization] = Optimization,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:

@@ -9,9 +9,9 @@ from torch.nn import functional
 from backbone_cases import (
     CLASSES,
     FEATURES,
+    backbones_of_the_paper,
     block_model,
     dense,
-    every_backbone,
     features,
     initialised,
     normalised,
@@ -115,7 +115,7 @@ def through_pyg(module, backbone, x, edge_index, edge_weight):
     return module.last(APPNP(K=1, alpha=0.0)(module.jump([near, torch.relu(far)]), edge_index, edge_weight))
 
 
-@every_backbone
+@backbones_of_the_paper
 @pytest.mark.parametrize("weighted", [False, True])
 def test_logits_and_gradients_equal_pyg(backbone, weighted):
     module, x = initialised(backbone).double().eval(), features(12, torch.float64).requires_grad_()
@@ -141,7 +141,7 @@ def dropped(backbone, nodes, edges):
     }[type(backbone)]
 
 
-@every_backbone
+@backbones_of_the_paper
 @pytest.mark.parametrize("training", [True, False])
 def test_dropout_is_applied_where_the_paper_applies_it(backbone, training, monkeypatch):
     module, edge_index, told = initialised(backbone).train(training), undirected(), []
@@ -155,7 +155,7 @@ def test_dropout_is_applied_where_the_paper_applies_it(backbone, training, monke
     assert told == [(shape, 0.5, training) for shape in dropped(backbone, 20, edge_index.shape[1])]
 
 
-@every_backbone
+@backbones_of_the_paper
 def test_stacked_backbones_apply_the_same_dropout(backbone, monkeypatch):
     told = []
 

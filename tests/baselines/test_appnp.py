@@ -7,8 +7,8 @@ from torch_geometric import nn as pyg
 
 from baseline_cases import EXACT, dense_matrix, graph, identity, networks, weighted_or_not
 from lggd import Optimization
+from lggd.backbones.polynomial import mlp_scores
 from lggd.baselines import APPNP, appnp
-from lggd.baselines.polynomial import mlp_scores
 from lggd.training.randomness import LEVELS
 
 

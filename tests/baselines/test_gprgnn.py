@@ -7,8 +7,8 @@ from torch_geometric.nn import APPNP
 
 from baseline_cases import EXACT, dense_adjacency, graph, identity, networks, weighted_or_not
 from lggd import Optimization
+from lggd.backbones.polynomial import pagerank_coefficients
 from lggd.baselines import GPRGNN, gprgnn
-from lggd.baselines.polynomial import pagerank_coefficients
 from lggd.training.randomness import LEVELS
 
 

@@ -17,7 +17,10 @@ from lggd.estimator.labels import Labels
 from small_data import CLASSES, blocks, changed, garbled, permuted, random, unmasked
 
 # For tests of many fits: few kernels, no search for edge weights.
-QUICK = {"kernels": (FilterKernel((Hops(0), Hops(2)), Linear()),), "topology": (), "agreement": None}
+QUICK = {
+    "kernels": (FilterKernel((Hops(0), Hops(2)), Linear()),),
+    "far": (), "wide": (), "topology": (), "agreement": None,
+}  # fmt: skip
 CLOSE = {"atol": 1e-5, "rtol": 0}
 VARIANTS = {
     "default": {},
@@ -294,7 +297,7 @@ def check_files(model, data, folder):
     model.fit(data).add_labels([20], [2])
     model.save(folder / "model")
     loaded = load_model(folder / "model")
-    assert (loaded.members_, loaded.width_, loaded.ridge_) == (model.members_, model.width_, model.ridge_)
+    assert (loaded.members_, loaded.ridge_) == (model.members_, model.ridge_)
     torch.testing.assert_close(loaded.predict_proba(), model.predict_proba(), **CLOSE)
     loaded.save(folder / "again")
     again = load_model(folder / "again")
@@ -313,6 +316,8 @@ def check_files(model, data, folder):
     [
         ({"kernels": ()}, "kernels"),
         ({"kernels": (Linear(),)}, "kernels"),
+        ({"far": (Hops(16),)}, "far"),
+        ({"wide": (Hops(1),)}, "wide"),
         ({"topology": (Hops(1),)}, "topology"),
         ({"widths": ()}, "widths"),
         ({"widths": (0,)}, "widths"),
@@ -334,7 +339,7 @@ def test_the_chosen_settings_are_among_the_given_ones():
     data = blocks(noise=1.0)
     model = make(members=2, widths=(3, 5), agreement=EdgeAgreement(1)).fit(data)
     assert 1 <= len(model.members_) <= 2
-    assert model.width_ in (3, 5)
+    assert {graph.x.shape[1] for name, graph in model._graphs.items() if name != "topology"} == {3, 5}
     assert model.loss_ < math.log(CLASSES)
     assert model.history_ == {}
 

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import log_softmax
+from scipy.stats import norm
 
 from lggd import FilterKernel, Gaussian, Hops, Linear
 from lggd.closed_form import leave_one_out
@@ -15,9 +16,11 @@ from lggd.closed_form.filters import Propagation
 from lggd.closed_form.kernels import Member, MixtureKernel
 from lggd.closed_form.leave_one_out import (
     COMPARED_RIDGES,
+    DEVIATION,
     INVERSE_TEMPERATURES,
     MOST_COMPARED,
     RIDGES,
+    TYPICAL,
     choose_ridge,
     compared_nodes,
     fit_inverse_temperature,
@@ -28,25 +31,37 @@ from lggd.closed_form.systems import ExactSystem
 from small_data import blocks, random
 
 
-def brute_force(scores, classes):
-    """The loss of each temperature by SciPy."""
+def brute_force(scores, classes, prior=None):
+    """The loss of each temperature by SciPy, without a prior or with a lognormal one."""
     rows = np.arange(len(classes))
-    return [-log_softmax(beta * scores.numpy(), axis=1)[rows, classes].mean() for beta in INVERSE_TEMPERATURES]
+    losses = [-log_softmax(beta * scores.numpy(), axis=1)[rows, classes].mean() for beta in INVERSE_TEMPERATURES]
+    if prior is None:
+        return losses
+    density = norm(math.log(TYPICAL), prior)
+    logs = [density.logpdf(math.log(TYPICAL)) - density.logpdf(math.log(beta)) for beta in INVERSE_TEMPERATURES]
+    return [loss + log / len(classes) for loss, log in zip(losses, logs, strict=True)]
 
 
-def check_temperature(seed, labels, classes, spread):
+def check_temperature(seed, labels, classes, spread, prior=None):
     draws = random(seed)
     scores = spread * torch.randn(labels, classes, generator=draws, dtype=torch.float64)
     given_classes = torch.randint(classes, (labels,), generator=draws)
-    temperature, loss = leave_one_out.fit_inverse_temperature(scores, given_classes)
-    losses = brute_force(scores, given_classes)
+    given_prior = {} if prior is None else {"deviation": prior}
+    temperature, loss = leave_one_out.fit_inverse_temperature(scores, given_classes, **given_prior)
+    losses = brute_force(scores, given_classes, prior)
     assert loss == pytest.approx(min(losses))
     assert losses[INVERSE_TEMPERATURES.index(temperature)] == pytest.approx(min(losses))
 
 
-@given(seed=st.integers(0, 999), labels=st.integers(1, 20), classes=st.integers(1, 5), spread=st.floats(0.01, 2))
-def test_the_temperature_has_the_lowest_loss(seed, labels, classes, spread):
-    check_temperature(seed, labels, classes, spread)
+@given(
+    seed=st.integers(0, 999),
+    labels=st.integers(1, 20),
+    classes=st.integers(1, 5),
+    spread=st.floats(0.01, 2),
+    prior=st.sampled_from([None, 0.3, 2.0]),
+)
+def test_the_temperature_has_the_lowest_loss(seed, labels, classes, spread, prior):
+    check_temperature(seed, labels, classes, spread, prior)
 
 
 def test_the_check_catches_a_temperature_that_is_not_the_best(monkeypatch):
@@ -85,12 +100,12 @@ def kernel():
     return build_kernel(blocks())
 
 
-def losses_at(kernel, nodes, classes, ridges):
+def losses_at(kernel, nodes, classes, ridges, prior=None):
     points = kernel.points(nodes)
     gram = kernel.between(points, points).double()
     for ridge in ridges:
         left_out = solve_dual(gram, class_targets(classes, 3), ridge)[1]
-        yield min(brute_force(left_out, classes)), ridge
+        yield min(brute_force(left_out, classes, prior)), ridge
 
 
 @pytest.mark.parametrize("noise", [0.5, 2.0])
@@ -100,7 +115,7 @@ def test_the_ridge_is_the_one_with_the_lowest_loss(noise):
     system = ExactSystem(kernel)
     system.set_nodes(nodes)
     loss, ridge, temperature = choose_ridge(system, data.y[nodes], 3)
-    expected = min(losses_at(kernel, nodes, data.y[nodes], RIDGES))
+    expected = min(losses_at(kernel, nodes, data.y[nodes], RIDGES, DEVIATION))
     assert loss == pytest.approx(expected[0], rel=1e-4)
     assert ridge == expected[1]
     assert ridge > RIDGES[0]  # or else the first would do

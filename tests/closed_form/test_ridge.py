@@ -106,3 +106,18 @@ def test_the_posterior_is_that_of_a_gaussian_process(seed, weight):
     nodes = torch.tensor([9, 0, 14])
     joint = posterior_covariance(gram, columns, full[nodes], nodes, 10**weight)
     torch.testing.assert_close(joint, torch.tensor(covariance[nodes]), atol=1e-8, rtol=1e-6)
+
+
+def test_a_matrix_that_rounding_made_indefinite_is_solved_with_jitter():
+    features = torch.ones(6, 1, dtype=torch.float64)
+    gram = features @ features.t() - 1e-6 * torch.eye(6)  # smallest eigenvalue below -ridge
+    found = ridge_coefficients(gram, features, 1e-8)
+    assert bool(torch.isfinite(found).all())
+    torch.testing.assert_close(gram @ found, features, rtol=1e-3, atol=1e-3)
+
+
+def test_entries_that_are_not_finite_are_named():
+    gram = torch.eye(3, dtype=torch.float64)
+    gram[0, 0] = torch.nan
+    with pytest.raises(torch.linalg.LinAlgError, match="not finite"):
+        ridge_coefficients(gram, torch.ones(3, 1, dtype=torch.float64), 0.1)

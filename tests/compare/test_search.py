@@ -106,6 +106,8 @@ def test_failures_count_and_record_a_reason(tmp_path, monkeypatch):
             raise MemoryError("12 GiB are needed, 8 GiB are free.\nAnd more.")
         if settings["dropout"] > 0.7:
             raise FloatingPointError("node 3 is not finite")
+        if settings["dropout"] > 0.5:
+            raise torch.linalg.LinAlgError("The kernel matrix is singular.")
         return math.nan if settings["dropout"] < 0.3 else 70.0
 
     replace_training(monkeypatch, accuracy)
@@ -116,6 +118,7 @@ def test_failures_count_and_record_a_reason(tmp_path, monkeypatch):
         "MemoryError: 12 GiB are needed, 8 GiB are free.",
         "FloatingPointError: node 3 is not finite",
         "FloatingPointError: the mean validation accuracy is nan",
+        "_LinAlgError: The kernel matrix is singular.",
     }
     assert found.trials == 20
     assert 0 < found.failed < 20

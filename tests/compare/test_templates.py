@@ -14,7 +14,7 @@ from lggd.compare.templates import BACKBONES, TEMPLATES, build, complete_setting
 from lggd.errors import InputError
 
 OWN_NETWORK = ("GPRGNN", "GOAL", "GraphMix", "MLP", "SGC", "APPNP", "CorrectAndSmooth")
-WITHOUT_TRAINING = ("LabelPropagation", "ScikitNetwork", "KernelRidge", "SolvedLGGD")
+WITHOUT_TRAINING = ("LabelPropagation", "ScikitNetwork", "KernelRidge", "SolvedLGGD", "SolvedLGGD+")
 
 
 # -- settings reach their fields --------------------------------------------------------------------------------------

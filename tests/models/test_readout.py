@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from lggd import GCN, BackboneReadout, Checkpoint, Ensemble, LGGDPlus, MeanReadout, NearestClass
+from lggd import GCN, BackboneReadout, Checkpoint, Ensemble, LGGDPlus, MeanReadout, NearestClass, WeightedReadout
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError, InputTypeError
-from small_data import CLASSES, blocks, same
+from lggd.models.readout import mixture_weights
+from small_data import CLASSES, blocks, changed, random, same
 from small_models import SOME, distances, learned, readout
 
 
@@ -64,6 +65,37 @@ def test_the_mean_is_that_of_its_readouts(data):
     torch.testing.assert_close(both, (one + other) / 2)
 
 
+def test_weights_are_those_of_highest_likelihood_and_prior():
+    likelihoods, prior = torch.rand(40, 3, generator=random(0)).double(), (2.0, 1.0, 0.5)
+    weights = torch.tensor(mixture_weights(likelihoods, prior), dtype=torch.float64)
+
+    def objective(w):
+        return float((likelihoods @ w).log().sum() + (torch.tensor(prior).double() * w.log()).sum())
+
+    assert abs(float(weights.sum()) - 1) < 1e-9
+    for other in torch.rand(200, 3, generator=random(1)).double():
+        assert objective(0.9 * weights + 0.1 * other / other.sum()) <= objective(weights) + 1e-6
+
+
+def test_without_validation_labels_weights_are_those_of_the_prior(data):
+    unvalidated = changed(data, val_mask=torch.zeros_like(data.val_mask))
+    model = fit(WeightedReadout((NearestClass(), readout()), prior=(3.0, 1.0)), unvalidated)
+    assert model.readout_.weights_ == [0.75, 0.25]
+
+
+def test_readouts_that_predict_the_validation_labels_count_more(data):
+    model = fit(WeightedReadout((readout(optimization=SOME), NearestClass()), prior=(1e-3, 1e-3)), data)
+    parts = [part.predict_proba(model.features_, data) for part in model.readout_.readouts_]
+    own = [float(p[data.val_mask, data.y[data.val_mask]].log().sum()) for p in parts]
+    assert (own[0] > own[1]) == (model.readout_.weights_[0] > model.readout_.weights_[1])
+
+
+def test_weights_never_depend_on_test_labels(data):
+    y = torch.where(data.test_mask, (data.y + 1) % CLASSES, data.y)
+    one, other = (fit(WeightedReadout((NearestClass(), readout())), each) for each in (data, changed(data, y=y)))
+    assert one.readout_.weights_ == other.readout_.weights_
+
+
 def test_cross_fitted_features_differ_on_labelled_nodes_only(data):
     model = fit(readout(), data, cross_fit=2)
     plain = model.features_.nearness(data).flatten(1)
@@ -107,6 +139,9 @@ def test_a_readout_of_a_model_is_not_changed(data):
         (BackboneReadout(diffusion=0.1), InputTypeError, "diffusion"),
         (BackboneReadout(diffusion=Heat(1.0)), InputTypeError, "diffusion"),
         (BackboneReadout(use_features=False, use_x=False), InputError, "use_features"),
+        (BackboneReadout(confident=1.5), InputError, "confident"),
+        (WeightedReadout((NearestClass(),), prior=(1.0, 1.0)), InputError, "prior"),
+        (WeightedReadout((NearestClass(),), prior=(0.0,)), InputError, "prior"),
         (MeanReadout(()), InputError, "readouts"),
         (MeanReadout((NearestClass(), "backbone")), InputTypeError, "readouts"),
         (MeanReadout((BackboneReadout(members=0, optimization=SOME),)), InputError, "members"),

@@ -7,7 +7,7 @@ import torch
 
 from lggd import Ensemble, SelfTraining
 from lggd.errors import InputError, InputTypeError
-from lggd.models import plus
+from lggd.estimator import Labels
 from small_data import CLASSES, blocks, changed, same
 from small_models import baseline, classifier, distances, learned
 
@@ -22,13 +22,13 @@ def true_labels(data):
 
 
 def test_the_most_confident_nodes_of_each_class_are_added_and_no_others(monkeypatch):
-    seen, with_confident = [], plus.with_confident
+    seen, with_confident = [], Labels.with_confident
 
     def spy(labels, probabilities, fraction):
         seen.append((labels, probabilities, found := with_confident(labels, probabilities, fraction)))
         return found
 
-    monkeypatch.setattr(plus, "with_confident", spy)
+    monkeypatch.setattr(Labels, "with_confident", spy)
     data = blocks(each=20)
     SelfTraining(distances(), fraction=0.5, rounds=2).fit(data)
     assert len(seen) == 2
@@ -98,7 +98,7 @@ def test_hidden_labels_are_unreachable(data):
 
 def test_the_check_on_hidden_labels_catches_a_leak(data, monkeypatch):
     hidden = iter((data.y, torch.where(data.test_mask, (data.y + 1) % CLASSES, data.y)))
-    monkeypatch.setattr(plus, "with_confident", lambda labels, *_: replace(labels, train=next(hidden)))
+    monkeypatch.setattr(Labels, "with_confident", lambda labels, *_: replace(labels, train=next(hidden)))
     with pytest.raises(AssertionError):
         check_hidden_labels(data)
 

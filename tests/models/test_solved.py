@@ -1,20 +1,25 @@
 """LGGD+ in closed form: what the networks are trained on, how they fade, and graphs that change."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from lggd import (
     GCN,
+    GPR,
     LGGD,
     BackboneReadout,
     KernelRidge,
     LGGDClassifier,
     LGGDPlus,
-    MeanReadout,
     NearestClass,
+    WeightedReadout,
     load_model,
 )
-from lggd.models import plus
+from lggd.diffusion import DiffusionGraph, Heat
+from lggd.estimator import Labels
+from lggd.models.backbone_request import BackboneRequest
 from small_data import blocks
 from small_models import FEW
 
@@ -26,43 +31,60 @@ def data():
     return blocks()
 
 
-def solved(**changes):
-    networks = BackboneReadout(members=1, use_features=False, optimization=FEW)
-    return LGGDPlus.solved(readout=MeanReadout((networks, NearestClass()), fade=True), **changes)
+def solved(confident=0.3, fade=True, **changes):
+    networks = BackboneReadout(GPR(8), 1, use_features=False, optimization=FEW, confident=confident)
+    readout = WeightedReadout((NearestClass(), networks, replace(networks, diffusion=DiffusionGraph())), fade)
+    return LGGDPlus.solved(readout=readout, **changes)
+
+
+def test_the_default_is_the_composition_that_is_documented():
+    default = LGGDPlus.solved()
+    nearest, few, many, far = default.readout.readouts
+    assert isinstance(nearest, NearestClass)
+    assert [part.confident for part in (few, many, far)] == [0.3, 0.6, 0.0]
+    assert [part.diffusion for part in (few, many, far)] == [None, None, DiffusionGraph(Heat(3.0))]
+    assert all(isinstance(part.backbone, GPR) and part.members == 3 for part in (few, many, far))
+    assert default.readout.prior[0] == sum(default.readout.prior[1:])
+    assert default.readout.fade
 
 
 def test_networks_are_trained_on_confident_predictions_too(data, monkeypatch):
     seen = []
-    fit = BackboneReadout.fit
+    train = BackboneRequest.train.__func__
 
-    def spy(self, features, task, labels, *others):
-        seen.append((features, labels))
-        yield from fit(self, features, task, labels, *others)
+    def spy(cls, requests, *others):
+        seen.extend(request.labels for request in requests)
+        return train(cls, requests, *others)
 
-    monkeypatch.setattr(BackboneReadout, "fit", spy)
+    monkeypatch.setattr(BackboneRequest, "train", classmethod(spy))
     for confident in (0.0, 0.5):
-        model = solved(confident=confident).fit(data)
-        features, labels = seen.pop()
+        model = solved(confident).fit(data)
+        labels = seen.pop()
         added = (labels.train >= 0) & ~data.train_mask
         assert torch.equal(labels.train[data.train_mask], data.y[data.train_mask])
         assert bool(added.any()) == (confident > 0)
         assert not bool((added & data.val_mask).any())
-        assert torch.equal(labels.train[added], features.predict()[added])
+        assert torch.equal(labels.train[added], model.features_.predict()[added])
         assert int((model.labels_ >= 0).sum()) == int(data.train_mask.sum())  # never on the boundary
 
 
 @pytest.mark.parametrize("fade", [True, False])
 def test_networks_fade_as_labels_arrive(data, fade):
-    model = solved().fit(data)
-    mean = model.readout_
-    mean.fade = fade
-    trained, nearest = (readout.predict_proba(model.features_, model.data_) for readout in mean.readouts_)
-    assert torch.allclose(model.predict_proba(), (trained + nearest) / 2, atol=1e-6)
+    model = solved(fade=fade).fit(data)
+    weighted = model.readout_
+
+    def parts():
+        return [readout.predict_proba(model.features_, model.data_) for readout in weighted.readouts_]
+
+    def mean(*weights):
+        return sum(w * p for w, p in zip(weights, parts(), strict=True)) / sum(weights)
+
+    closed, *trained = weighted.weights_
+    assert torch.allclose(model.predict_proba(), mean(closed, *trained), atol=1e-6)
     new = (~data.train_mask).nonzero().squeeze(1)[:12]
     model.add_labels(new, data.y[new])
-    weight = 0.5 if fade else 1.0  # the networks have seen 12 of 24 labels
-    nearest = mean.readouts_[1].predict_proba(model.features_, model.data_)
-    assert torch.allclose(model.predict_proba(), (weight * trained + nearest) / (1 + weight), atol=1e-6)
+    share = 0.25 if fade else 1.0  # the networks have seen 12 of 24 labels
+    assert torch.allclose(model.predict_proba(), mean(closed, *(share * w for w in trained)), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +115,8 @@ def test_trained_distances_do_not_take_nodes():
 
 
 def test_labels_and_predictions_that_join_them_are_kept_apart(data):
-    labels = plus.Labels.read(data)
+    labels = Labels.read(data)
     p = torch.eye(3)[data.y]
-    joined = plus.with_confident(labels, p, 1.0)
+    joined = labels.with_confident(p, 1.0)
     assert torch.equal(joined.validation, labels.validation)
     assert bool((joined.train[data.test_mask] == data.y[data.test_mask]).all())

@@ -100,7 +100,8 @@ def test_additions_are_measured_on_nodes_that_are_never_revealed() -> None:
         (RunSettings("ggd", "gat"), {"reference": "GAT", "model": "GGD with GAT"}),
         (RunSettings(reference="none"), {"model": "LGGD"}),
         (RunSettings(reference="jknet"), {"reference": "JKNet", "model": "LGGD"}),
-        (RunSettings("lggd-plus"), {"reference": "GCN", "model": "LGGD+ with GCN"}),
+        (RunSettings("lggd-plus"), {"reference": "GCN", "model": "LGGD+"}),
+        (RunSettings("lggd-plus-trained"), {"reference": "GCN", "model": "Trained LGGD+ with GCN"}),
         (RunSettings("gat"), {"model": "GAT"}),
         (RunSettings("gpr-gnn"), {"reference": "GCN", "model": "GPR-GNN"}),
         (RunSettings("gcn-plus"), {"reference": "GCN", "model": "GCN+"}),
@@ -119,7 +120,7 @@ def test_settings_reach_the_model(method: str) -> None:
     model = build_model(method, epochs=7 if trained else None, seed=5)
     assert {value for name, value in model.get_params().items() if name.split("__")[-1] == "seed"} == {5}
     if trained:
-        assert METHODS[method].network(model).optimization.epochs == 7
+        assert all(network.optimization.epochs == 7 for network in METHODS[method].networks(model))
     else:
         with pytest.raises(InputError, match=f"`epochs` must be omitted for {method}, which is not trained, got 7"):
             build_model(method, epochs=7)

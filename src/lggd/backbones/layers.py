@@ -29,6 +29,19 @@ def batched_linear(x: Tensor, weight: Tensor) -> Tensor:
     return (x @ weight.flatten(0, 1).t()).view(len(x), *weight.shape[:2]).transpose(0, 1)
 
 
+def sparse_linear(x: SparseMatrix, weight: Tensor, drop: Drop) -> Tensor:
+    """dropout(x) · weight[q]ᵀ of sparse x `[N, F]` shared by all, and `[Q, C, F]` → `[Q, N, C]`.
+
+    Only nonzero entries have dropout, as the others stay 0.
+    """
+    entries = drop(x.values.unsqueeze(0))
+    if entries.dim() == 2:  # the same for all networks
+        product = x.with_values(entries[0])(weight.flatten(0, 1).t().contiguous())
+        return product.view(-1, *weight.shape[:2]).transpose(0, 1)
+    pairs = zip(entries.unbind(1)[0], weight.transpose(1, 2), strict=True)
+    return torch.stack([x.with_values(own)(columns.contiguous()) for own, columns in pairs])
+
+
 def gcn_conv(x: Tensor, weight: Tensor, bias: Tensor, adjacency: Propagate) -> Tensor:
     """ÂXW + b, as PyG's GCNConv: `[Q, N, F]` → `[Q, N, C]`."""
     return adjacency(batched_linear(x, weight)) + bias.unsqueeze(1)

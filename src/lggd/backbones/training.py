@@ -14,6 +14,7 @@ from lggd.backbones.convolutions import GAT, GCN, ChebNet
 from lggd.backbones.jknet import JKNet
 from lggd.backbones.layers import Drop
 from lggd.backbones.network import Network, check_sizes
+from lggd.backbones.polynomial import GPR
 from lggd.backbones.user_module import UserModule
 from lggd.errors import InputError, InputTypeError
 from lggd.graph.edge_index import check_edges
@@ -143,7 +144,8 @@ def _check_equal(modules: Sequence[Network]) -> None:
             raise InputError("modules", "have the same backbone and equal sizes", but=found, remedy=remedy)
 
 
-Backbone = GCN | GAT | ChebNet | JKNet
+Backbone = GCN | GAT | ChebNet | JKNet | GPR
+# Those of the paper, by name.
 BACKBONES: dict[str, Backbone] = {"gcn": GCN(), "gat": GAT(), "chebnet": ChebNet(), "jknet": JKNet()}
 
 
@@ -162,7 +164,7 @@ def build_backbone(backbone: Backbone | nn.Module, in_channels: int, num_classes
     if isinstance(backbone, nn.Module):
         return UserModule(backbone, num_classes)
     found = f"the class {backbone.__name__}" if isinstance(backbone, type) else f"a {type(backbone).__name__}"
-    rule = "be GCN(), GAT(), ChebNet(), JKNet() or a torch.nn.Module"
+    rule = "be GCN(), GAT(), ChebNet(), JKNet(), GPR() or a torch.nn.Module"
     raise InputTypeError("backbone", rule, found, "Pass an object instead of a class or a name.")
 
 

@@ -9,8 +9,8 @@ from functools import partial
 from torch import Tensor
 
 from lggd.backbones.layers import Drop, Propagate
+from lggd.backbones.polynomial import ScoringNetwork, mlp_scores, pagerank_coefficients, polynomial
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.baselines.polynomial import ScoringNetwork, mlp_scores, pagerank_coefficients, polynomial
 from lggd.graph.sparse import multiply_each
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback

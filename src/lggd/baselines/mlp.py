@@ -9,8 +9,8 @@ from functools import partial
 from torch import Tensor
 
 from lggd.backbones.layers import Drop, Propagate
+from lggd.backbones.polynomial import ScoringNetwork, mlp_scores
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
-from lggd.baselines.polynomial import ScoringNetwork, mlp_scores
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.validation import check_fraction, check_int

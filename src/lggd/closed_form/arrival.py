@@ -30,7 +30,7 @@ from lggd.closed_form.filters import (
     unit_or_zero,
 )
 from lggd.diffusion import PPR, Heat
-from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
+from lggd.graph.sparse import SparseMatrix, SparsePattern
 
 # An update of more columns than this takes as long as filtering again: at most one column for so many nodes.
 NODES_PER_COLUMN = 8
@@ -82,19 +82,11 @@ class UpdatedPropagation(Propagation):
     def negligible(self) -> float:
         return self._negligible
 
-    def matrix(self, self_loops: bool) -> SparseMatrix:
-        if self_loops not in self._matrices:
-            known = self._patterns.get(self_loops)
-            edges = self.edge_index, self.edge_weight, len(self.x)
-            matrix = normalized_adjacency(*edges, self_loops=self_loops, pattern=known)
-            self._matrices[self_loops], self._patterns[self_loops] = matrix, matrix.pattern
-        return self._matrices[self_loops]
-
-    def rows(self, filter: Filter, nodes: Tensor) -> Tensor:
-        """The rows of these nodes in `block(filter)`, without computing the others."""
-        if filter in self.updates:
+    def rows(self, filter: Filter, nodes: Tensor, unit: bool = True) -> Tensor:
+        """The rows of these nodes in `block(filter, unit)`, with unit length without computing the others."""
+        if unit and filter in self.updates:
             return self.updates[filter].rows(nodes)[0]
-        return self.block(filter)[nodes]
+        return self.block(filter, unit)[nodes]
 
     @cached_property
     def _blocks(self) -> dict[Filter, tuple[Tensor, Tensor]]:
@@ -102,7 +94,7 @@ class UpdatedPropagation(Propagation):
         others = [filter for filter in self.filters if filter not in blocks]
         if others:
             again = Propagation(self.x, self.edge_index, self.edge_weight, others)
-            again._matrices = self._matrices
+            again.share(self._matrices, self._patterns)
             blocks |= again._blocks
         self._before, self._draft, self.__dict__["updates"] = None, None, {}  # frees the blocks before
         return blocks

@@ -39,8 +39,8 @@ class EdgeAgreement:
 # LEAST_AGREEMENT, so that a wrong prediction does not cut a node off.
 FEATURE_BOUNDS = (0.1, 3.0)
 LEAST_AGREEMENT = 0.02
-# Products are computed in parts of this many numbers.
-MOST_ENTRIES = 2**24
+# Products are computed in parts of this many numbers, which stay in the cache of a CPU.
+MOST_ENTRIES = 2**18
 
 
 def edge_cosines(x: Tensor, edge_index: Tensor) -> Tensor:

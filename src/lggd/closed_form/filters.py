@@ -13,7 +13,13 @@ from torch.nn.functional import normalize
 
 from lggd.diffusion import PPR, Heat
 from lggd.estimator.storage import saveable
-from lggd.graph.sparse import SparseMatrix, normalized_adjacency, with_self_loops
+from lggd.graph.sparse import (
+    SparseMatrix,
+    SparsePattern,
+    normalized_adjacency,
+    with_self_loops,
+    without_sparse_warnings,
+)
 from lggd.validation import check_instance, check_int
 
 # Diffusions are truncated where the rest of the series is below this.
@@ -22,6 +28,8 @@ TOLERANCE = 1e-5
 NEGLIGIBLE = 1e-5
 # Each iteration for principal directions squares the ratios of singular values: two suffice where many of them matter.
 SUBSPACE_ITERATIONS = 2
+# Up to this many columns, all principal directions are computed exactly.
+MOST_EXACT_COLUMNS = 1024
 
 
 @saveable
@@ -85,15 +93,31 @@ class Propagation:
     def __init__(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter]) -> None:
         self.x, self.edge_index, self.edge_weight, self.filters = x, edge_index, edge_weight, tuple(filters)
         self._matrices: dict[bool, SparseMatrix] = {}
+        self._patterns: dict[bool, SparsePattern] = {}
+        self._scaled: dict[Filter, Tensor] = {}
         self._roots: dict[bool, Tensor] = {}
 
-    def block(self, filter: Filter) -> Tensor:
-        """The filtered features with rows of unit length, float32 `[N, D]`."""
-        return self._blocks[filter][0]
+    def block(self, filter: Filter, unit: bool = True) -> Tensor:
+        """The filtered features, float32 `[N, D]`: with rows of unit length, or with a mean square length of 1."""
+        if unit:
+            return self._blocks[filter][0]
+        if filter not in self._scaled:
+            unscaled, length = self._blocks[filter]
+            scale = length.square().mean().sqrt()
+            self._scaled[filter] = unscaled * (length / scale)
+        return self._scaled[filter]
 
-    def rows(self, filter: Filter, nodes: Tensor) -> Tensor:
-        """The rows of these nodes in `block(filter)`, `[n, D]`."""
-        return self.block(filter)[nodes]
+    def rows(self, filter: Filter, nodes: Tensor, unit: bool = True) -> Tensor:
+        """The rows of these nodes in `block(filter, unit)`, `[n, D]`."""
+        return self.block(filter, unit)[nodes]
+
+    def extend(self, filters: Sequence[Filter]) -> None:
+        """Adds filters that may be asked for."""
+        new = tuple(filter for filter in dict.fromkeys(filters) if filter not in self.filters)
+        more = Propagation(self.x, self.edge_index, self.edge_weight, new)
+        more.share(self._matrices, self._patterns)
+        self._blocks.update(more._blocks)
+        self.filters += new
 
     def lengths(self, filter: Filter) -> Tensor:
         """The lengths of the filtered features before they were scaled, `[N, 1]`."""
@@ -102,10 +126,16 @@ class Propagation:
     def matrix(self, self_loops: bool) -> SparseMatrix:
         """Â with or without self-loops."""
         if self_loops not in self._matrices:
-            self._matrices[self_loops] = normalized_adjacency(
-                self.edge_index, self.edge_weight, len(self.x), self_loops=self_loops
-            )
+            known = self._patterns.get(self_loops)
+            edges = self.edge_index, self.edge_weight, len(self.x)
+            matrix = normalized_adjacency(*edges, self_loops=self_loops, pattern=known)
+            self._matrices[self_loops], self._patterns[self_loops] = matrix, matrix.pattern
         return self._matrices[self_loops]
+
+    def share(self, matrices: dict[bool, SparseMatrix] | None, patterns: dict[bool, SparsePattern]) -> Propagation:
+        """Uses Â with or without self-loops of graphs with the same edges and, unless None, the same weights."""
+        self._matrices, self._patterns = self._matrices if matrices is None else matrices, patterns
+        return self
 
     def roots(self, self_loops: bool) -> Tensor:
         """The roots of the degrees, 1 where the degree is 0 and Â has no entries, `[N]`."""
@@ -189,18 +219,31 @@ def chebyshev_sums(matrix: SparseMatrix, x: Tensor, series: Sequence[Sequence[fl
 def principal_axes(x: Tensor, width: int, generator: torch.Generator) -> Tensor:
     """The directions in which the rows of x vary most, in descending order, orthonormal `[D, at most width]`.
 
-    Where x is wider, by subspace iteration (Halko et al., 2011) from a random start; x may be sparse.
+    Where x is wide, by subspace iteration (Halko et al., 2011) from a random start; x may be sparse.
     """
-    basis = torch.eye(x.shape[1], device=x.device)
-    if x.shape[1] > width:
-        basis = torch.linalg.qr(torch.randn(x.shape[1], width, generator=generator).to(x.device)).Q
-        for _ in range(SUBSPACE_ITERATIONS):
-            basis = torch.linalg.qr(x.t() @ torch.linalg.qr(x @ basis).Q).Q
+    if x.shape[1] <= max(width, MOST_EXACT_COLUMNS):
+        dense = x.to_dense() if x.layout != torch.strided else x
+        return _eigenvectors(dense.t() @ dense)[:, : min(width, len(x))].contiguous()
+    basis = torch.randn(x.shape[1], width, generator=generator).to(x.device)
+    x, transposed = (x, x.t()) if x.layout == torch.strided else (compressed(x), compressed(x.t()))
+    for _ in range(SUBSPACE_ITERATIONS):
+        basis = torch.linalg.qr(transposed @ (x @ basis)).Q
     projected = x @ basis
-    # On a CPU: with many equal eigenvalues, the GPU's solver may not converge.
-    axes = torch.linalg.eigh((projected.t() @ projected).double().cpu()).eigenvectors.to(basis)
-    principal: Tensor = basis @ axes.flip(1)[:, : x.shape[0]]
+    principal: Tensor = basis @ _eigenvectors(projected.t() @ projected)[:, : len(x)]
     return principal
+
+
+def _eigenvectors(matrix: Tensor) -> Tensor:
+    """The eigenvectors of a symmetric matrix as columns, those of the largest eigenvalues first."""
+    # On a CPU: with many equal eigenvalues, the GPU's solver may not converge.
+    vectors: Tensor = torch.linalg.eigh(matrix.cpu()).eigenvectors
+    return vectors.flip(1).to(matrix.device)
+
+
+def compressed(x: Tensor) -> Tensor:
+    """A sparse matrix as CSR, whose products are faster than those of COO."""
+    with without_sparse_warnings():
+        return x.to_sparse_csr()  # type: ignore[no-untyped-call, no-any-return]
 
 
 def unit_rows(x: Tensor) -> Tensor:

@@ -11,25 +11,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.closed_form.edge_agreement import EdgeAgreement, class_agreement
-from lggd.closed_form.filters import Filter, HighPass, Hops, Propagation
-from lggd.closed_form.graph_update import update_graphs
-from lggd.closed_form.kernels import (
-    ArcCosine,
-    FilterKernel,
-    Gaussian,
-    Linear,
-    Member,
-    MixtureKernel,
-    filter_kernels,
+from lggd.closed_form.default_kernels import (
+    FAR_KERNELS,
+    FAR_REWEIGHTED_KERNELS,
+    FARTHER,
+    KERNELS,
+    NEARER,
+    REWEIGHTED_KERNELS,
+    TOPOLOGY_KERNELS,
+    WIDE_KERNELS,
 )
-from lggd.closed_form.leave_one_out import MOST_COMPARED, choose_ridge, compared_nodes, kernel_loss
+from lggd.closed_form.edge_agreement import EdgeAgreement, class_agreement
+from lggd.closed_form.filters import Propagation
+from lggd.closed_form.graph_update import update_graphs
+from lggd.closed_form.kernels import FilterKernel, Member, MixtureKernel
+from lggd.closed_form.leave_one_out import MOST_COMPARED, best_kernels, choose_ridge, compared_nodes, kernel_loss
 from lggd.closed_form.pseudo_labels import PseudoLabels, probabilities, self_trained
 from lggd.closed_form.ridge import class_targets
-from lggd.closed_form.ridge_inputs import RidgeInputs
+from lggd.closed_form.ridge_inputs import RidgeInputs, filters_of
 from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSystem
 from lggd.closed_form.uncertainty import RidgeUncertainty
-from lggd.diffusion import PPR
 from lggd.errors import InputError
 from lggd.estimator.fit_task import FitTask, same_inputs
 from lggd.estimator.graph_change import GraphChange
@@ -39,22 +40,13 @@ from lggd.estimator.storage import without_prefix
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int, check_real
 
-_X, _FAR, _LOOPLESS = Hops(0), (PPR(0.05), PPR(0.02), Hops(16)), (Hops(1, False), Hops(2, False))
-_SMOOTH: tuple[tuple[Filter, ...], ...] = ((Hops(2),), (PPR(0.1),), (_X, Hops(1), Hops(2), PPR(0.1)))
-# Of node features: near and far neighbourhoods, together with x or not, and differences from the neighbourhood.
-_FILTERS: tuple[tuple[Filter, ...], ...] = ((_X,), *_SMOOTH, *((far,) for far in _FAR), (Hops(2), PPR(0.1)))
-_CONTRASTS: tuple[tuple[Filter, ...], ...] = ((_X, *_LOOPLESS), (_X, HighPass(), _LOOPLESS[1]))
-KERNELS = filter_kernels((*_FILTERS, *_CONTRASTS), (Linear(), ArcCosine(), Gaussian(0.3)))
-# On graphs with changed edge weights: averages over many neighbours.
-REWEIGHTED_KERNELS = filter_kernels((*_SMOOTH, (PPR(0.05),)), (Linear(), ArcCosine()))
-# Of rows of the adjacency: wide neighbourhoods.
-TOPOLOGY_KERNELS = filter_kernels(((PPR(0.1),), (PPR(0.02),), (Hops(32),)), (Linear(), ArcCosine(), Gaussian(0.3)))
+# Far neighbourhoods are tried unless −log p of all labels by FARTHER exceeds that by NEARER by more than this: then
+# looking farther is clearly worse, and takes time.
+CLEARLY = 5.0
 # Beyond this many labels or nodes, inducing points take the place of labelled nodes.
 MOST_EXACT_LABELS, MOST_EXACT_NODES, MOST_INDUCING = 2048, 10_000, 2048
-# Kernels whose loss is at most this many times the lowest are averaged.
-CLOSE = 1.05
 # Edge weights by predicted classes have seen the labels, which makes their losses too low by a few percent.
-OPTIMISM = 1.05
+OPTIMISM = 1.1
 # Where there are more labels, this many of the best kernels are compared once more, on this many labels.
 FINALISTS, MOST_COMPARED_FINALLY = 10, 1536
 
@@ -71,14 +63,18 @@ class KernelRidge(RidgeUncertainty):
     ----------
     kernels : tuple of FilterKernel
         The kernels of node features to choose from. Graphs without node features use rows of the adjacency instead.
+    far : tuple of FilterKernel
+        More of them, tried unless features four hops away predict labels clearly worse than those two hops away.
+    wide : tuple of FilterKernel
+        Kernels of node features in more principal directions.
     topology : tuple of FilterKernel
-        The kernels of rows of the adjacency to choose from.
+        The kernels of rows of the adjacency to choose from, tried where those of `far` are.
     agreement : EdgeAgreement or None
         Also try edges weighed by the agreement of their ends; None uses the given weights only.
     members : int
-        Number of kernels to average: those with the best leave-one-out predictions.
+        The highest number of kernels to average: those with the best leave-one-out predictions, weighted by them.
     widths : tuple of int
-        Numbers of principal directions to choose from.
+        Numbers of principal directions: the largest for the kernels of `wide`, the smallest for all others.
     inducing : int
         Number of inducing points on graphs with many nodes or labels; others are solved exactly.
     growth : float
@@ -91,15 +87,13 @@ class KernelRidge(RidgeUncertainty):
     Attributes
     ----------
     members_ : tuple of Member
-        The chosen kernels.
-    width_ : int
-        The chosen number of principal directions.
+        The chosen kernels and their weights.
     ridge_, inverse_temperature_ : float
         The chosen ridge λ, and β of the probabilities softmax(β · scores).
     pseudo_fraction_ : float
         The fraction of the predictions that are pseudo-labels.
     loss_ : float
-        The mean leave-one-out −log p of the labels that the settings were chosen with.
+        The mean leave-one-out −log p of the labels that the settings were chosen with, and of the temperature.
 
     Examples
     --------
@@ -110,9 +104,11 @@ class KernelRidge(RidgeUncertainty):
     """
 
     kernels: tuple[FilterKernel, ...] = KERNELS
+    far: tuple[FilterKernel, ...] = FAR_KERNELS
+    wide: tuple[FilterKernel, ...] = WIDE_KERNELS
     topology: tuple[FilterKernel, ...] = TOPOLOGY_KERNELS
     agreement: EdgeAgreement | None = EdgeAgreement()
-    members: int = 5
+    members: int = 10
     widths: tuple[int, ...] = (128, 512)
     inducing: int = 512
     growth: float = 1.25
@@ -121,7 +117,6 @@ class KernelRidge(RidgeUncertainty):
 
     def __post_init__(self) -> None:
         self.members_: tuple[Member, ...]  # set by fit
-        self.width_: int
         self.ridge_: float
         self.inverse_temperature_: float
         self.loss_: float
@@ -133,7 +128,7 @@ class KernelRidge(RidgeUncertainty):
         for name in ("kernels", "widths"):
             if not getattr(self, name):
                 raise InputError(name, "not be empty", getattr(self, name))
-        for name in ("kernels", "topology"):
+        for name in ("kernels", "far", "wide", "topology"):
             for kernel in getattr(self, name):
                 check_instance(name, kernel, FilterKernel, "kernels such as FilterKernel((Hops(2),), Linear())")
         for width in self.widths:
@@ -166,17 +161,57 @@ class KernelRidge(RidgeUncertainty):
         """Chooses kernels, edge weights, ridge and temperature by the leave-one-out predictions of these labels."""
         self._chosen_with = int((labels >= 0).sum())
         self._edge_weights: dict[str, Tensor] = {}
-        self._graphs = self._given_graphs(labels)
+        self._graphs: dict[str, Propagation] = {}
         losses: dict[Member, float] = {}
-        for name in self._graphs:
-            losses |= self._losses(labels, [Member(name, kernel) for kernel in self._kernels_on(name)])
+        narrow, *wide = self._inputs.widths
+        kernels = self.kernels if wide else tuple(dict.fromkeys((*self.kernels, *self.wide)))
+        self._compare("x", self._inputs.graph((*kernels, *self._ladder), narrow), kernels, labels, losses)
+        if wide and self.wide:
+            self._compare("wide", self._inputs.graph(self.wide, wide[-1]), self.wide, labels, losses)
+        far = self._far_may_pay(labels, losses)
+        if far or not self._inputs.has_features:
+            # Without node features, x are the rows of the adjacency.
+            kernels = self.far if self._inputs.has_features else (*self.topology, *self.far)
+            self._graphs["x"].extend(filters_of(kernels))
+            losses |= self._losses(labels, [Member("x", kernel) for kernel in kernels])
+        if far and self.topology and self._inputs.has_features:
+            self._compare("topology", self._inputs.topology(self.topology), self.topology, labels, losses)
         if self.agreement is not None and self._inputs.edge_index.shape[1]:
-            self._weigh_edges(self.agreement.rounds, losses, labels)
+            kernels = (*REWEIGHTED_KERNELS, *FAR_REWEIGHTED_KERNELS) if far else REWEIGHTED_KERNELS
+            self._weigh_edges(self.agreement.rounds, kernels, losses, labels)
         self._use_best(losses, labels)
         used = {member.graph for member in self.members_}
         self._edge_weights = {name: weight for name, weight in self._edge_weights.items() if name in used}
 
-    def _weigh_edges(self, rounds: int, losses: dict[Member, float], labels: Tensor) -> None:
+    def _compare(
+        self,
+        name: str,
+        graph: Propagation,
+        kernels: Sequence[FilterKernel],
+        labels: Tensor,
+        losses: dict[Member, float],
+    ) -> None:
+        """Adds a graph, and the losses of these kernels on it."""
+        self._graphs[name] = graph
+        losses |= self._losses(labels, [Member(name, kernel) for kernel in kernels])
+
+    @property
+    def _ladder(self) -> tuple[FilterKernel, ...]:
+        """The kernels that tell whether to look far."""
+        return (*FARTHER, *NEARER) if self.far or self.topology else ()
+
+    def _far_may_pay(self, labels: Tensor, losses: dict[Member, float]) -> bool:
+        """Whether features four hops away do not predict labels clearly worse than those two hops away."""
+        if not self._ladder:
+            return False
+        members = [[Member("x", kernel) for kernel in kernels] for kernels in (FARTHER, NEARER)]
+        known = losses | self._losses(labels, [member for each in members for member in each if member not in losses])
+        farther, nearer = (min(known[member] for member in each) for each in members)
+        return len(compared_nodes(labels, self._drawn_seed)) * (farther - nearer) <= CLEARLY
+
+    def _weigh_edges(
+        self, rounds: int, kernels: Sequence[FilterKernel], losses: dict[Member, float], labels: Tensor
+    ) -> None:
         """Adds graphs whose edges are weighed by the agreement of features and of predictions, and their losses."""
         weight = alike = self._inputs.feature_agreement()
         for round in range(1 + rounds):
@@ -184,39 +219,19 @@ class KernelRidge(RidgeUncertainty):
                 weight = alike * class_agreement(self._preliminary(losses, labels), self._inputs.edge_index)
             name = f"agreement {round}"
             self._edge_weights[name] = weight
-            self._graphs[name] = self._inputs.graph(REWEIGHTED_KERNELS, self._inputs.widths[0], weight)
-            losses |= self._losses(labels, [Member(name, kernel) for kernel in REWEIGHTED_KERNELS])
+            self._compare(name, self._inputs.graph(kernels, self._inputs.widths[0], weight), kernels, labels, losses)
 
     def _preliminary(self, losses: Mapping[Member, float], labels: Tensor) -> Tensor:
         """The probabilities by the best kernels so far; labelled nodes are predicted without their own label."""
         nodes = compared_nodes(labels, self._drawn_seed)
         members = self.members if labels.numel() <= MOST_EXACT_NODES else 1
-        system = ExactSystem(MixtureKernel(self._graphs, _best(losses, members)))
+        narrow = {member: loss for member, loss in losses.items() if member.graph != "wide"}
+        system = ExactSystem(MixtureKernel(self._graphs, best_kernels(narrow, members, len(nodes))))
         system.set_nodes(nodes)
         _, ridge, beta = choose_ridge(system, labels[nodes], self.num_classes_)
         solution = system.solve(class_targets(labels[nodes], self.num_classes_), ridge)
         solution.scores[nodes] = solution.leave_one_out.float()
         return torch.softmax(beta * solution.scores, dim=1)
-
-    def _given_graphs(self, labels: Tensor) -> dict[str, Propagation]:
-        """The node features and the rows of the adjacency on the given graph."""
-        nodes, found = compared_nodes(labels, self._drawn_seed), []
-        for width in self._inputs.widths:
-            graph = self._inputs.graph((*self._kernels_on("x"), *REWEIGHTED_KERNELS), width)
-            kernels = (MixtureKernel({"x": graph}, [Member("x", kernel)]) for kernel in REWEIGHTED_KERNELS)
-            loss = min(kernel_loss(kernel, nodes, labels[nodes], self.num_classes_) for kernel in kernels)
-            found.append((loss, width, graph))
-        _, self.width_, graph = min(found, key=lambda each: each[0])
-        return {"x": graph} | self._topology()
-
-    def _topology(self) -> dict[str, Propagation]:
-        return {"topology": self._inputs.topology(self.topology)} if self._inputs.has_features and self.topology else {}
-
-    def _kernels_on(self, graph: str) -> tuple[FilterKernel, ...]:
-        if graph == "x":
-            # Without node features x are the rows of the adjacency.
-            return self.kernels if self._inputs.has_features else (*self.topology, *self.kernels)
-        return self.topology if graph == "topology" else REWEIGHTED_KERNELS
 
     def _losses(self, labels: Tensor, members: Sequence[Member], most: int = MOST_COMPARED) -> dict[Member, float]:
         """The leave-one-out loss of each kernel."""
@@ -231,8 +246,10 @@ class KernelRidge(RidgeUncertainty):
     def _use_best(self, losses: Mapping[Member, float], labels: Tensor) -> None:
         """Averages the best kernels, and chooses ridge and temperature for their mean."""
         if int((labels >= 0).sum()) > MOST_COMPARED:
-            losses = self._losses(labels, _best(losses, FINALISTS, close=math.inf), MOST_COMPARED_FINALLY)
-        self.members_ = _best(losses, self.members)
+            finalists = sorted(losses, key=losses.__getitem__)[:FINALISTS]
+            losses = self._losses(labels, finalists, MOST_COMPARED_FINALLY)
+        compared = len(compared_nodes(labels, self._drawn_seed, MOST_COMPARED_FINALLY))
+        self.members_ = best_kernels(losses, self.members, compared)
         self._build_system((labels >= 0).nonzero().squeeze(1))
         classes = labels[self._system.nodes]
         self.loss_, self.ridge_, self.inverse_temperature_ = choose_ridge(self._system, classes, self.num_classes_)
@@ -329,15 +346,16 @@ class KernelRidge(RidgeUncertainty):
     # -- files ----------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Tensor]:
-        numbers = [self.width_, self._chosen_with, self._drawn_seed, int(self._exact)]
+        numbers = [self._chosen_with, self._drawn_seed, int(self._exact)]
         members = [self._graph_names.index(m.graph) for m in self.members_]
-        kernels = [self._kernels_on(m.graph).index(m.kernel) for m in self.members_]
+        kernels = [self._all_kernels.index(m.kernel) for m in self.members_]
         state = {
             "numbers": torch.tensor(numbers),
             "settings": torch.tensor(
                 [self.ridge_, self.inverse_temperature_, self.loss_, self.pseudo_fraction_], dtype=torch.float64
             ),
             "members": torch.tensor([members, kernels]),
+            "weights": torch.tensor([m.weight for m in self.members_], dtype=torch.float64),
             "inducing": self._inducing_nodes,
         }
         state |= {f"axes.{name}": axes for name, axes in self._inputs.axes.items()}
@@ -349,25 +367,32 @@ class KernelRidge(RidgeUncertainty):
     def _graph_names(self) -> list[str]:
         """The names of all graphs, also of those that no kernel was chosen on."""
         rounds = 0 if self.agreement is None else 1 + self.agreement.rounds
-        return ["x", "topology", *(f"agreement {k}" for k in range(rounds))]
+        return ["x", "wide", "topology", *(f"agreement {k}" for k in range(rounds))]
+
+    @property
+    def _all_kernels(self) -> list[FilterKernel]:
+        """The kernels to choose from on any graph, each once."""
+        reweighted = (*REWEIGHTED_KERNELS, *FAR_REWEIGHTED_KERNELS)
+        return list(dict.fromkeys((*self.kernels, *self.far, *self.wide, *self.topology, *reweighted)))
+
+    def _graph(self, name: str) -> Propagation:
+        """The graph of this name, with the filters of the members."""
+        kernels = [member.kernel for member in self.members_ if member.graph == name]
+        if name == "topology":
+            return self._inputs.topology(kernels)
+        width = self._inputs.widths[-1 if name == "wide" else 0]
+        return self._inputs.graph(kernels, width, self._edge_weights.get(name))
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        self.width_, self._chosen_with, self._drawn_seed, exact = state["numbers"].tolist()
+        self._chosen_with, self._drawn_seed, exact = state["numbers"].tolist()
         self._exact, self._inducing_nodes = bool(exact), state["inducing"]
         self.ridge_, self.inverse_temperature_, self.loss_, self.pseudo_fraction_ = state["settings"].tolist()
         axes, self._edge_weights = without_prefix("axes.", state), without_prefix("edge_weight.", state)
         self._inputs = RidgeInputs(data, self.widths, self._drawn_seed, axes)
         self._inputs.mean_cosine = float(state["mean_cosine"]) if "mean_cosine" in state else None
-        self._graphs = {"x": self._inputs.graph(self._kernels_on("x"), self.width_)} | self._topology()
-        for name, weight in self._edge_weights.items():
-            self._graphs[name] = self._inputs.graph(REWEIGHTED_KERNELS, self._inputs.widths[0], weight)
-        members = ((self._graph_names[graph], k) for graph, k in zip(*state["members"].tolist(), strict=True))
-        self.members_ = tuple(Member(name, self._kernels_on(name)[k]) for name, k in members)
+        names, kernels, weights = self._graph_names, self._all_kernels, state["weights"].tolist()
+        members = zip(*state["members"].tolist(), weights, strict=True)
+        self.members_ = tuple(Member(names[graph], kernels[k], weight) for graph, k, weight in members)
+        self._graphs = {name: self._graph(name) for name in ("x", *(member.graph for member in self.members_))}
         self._assemble((self.labels_ >= 0).nonzero().squeeze(1))
         self._solve(self.labels_[self._system.nodes])
-
-
-def _best(losses: Mapping[Member, float], count: int, close: float = CLOSE) -> tuple[Member, ...]:
-    """The kernels of lowest loss: at most `count`, and none that is much worse than the best."""
-    best = sorted(losses, key=losses.__getitem__)[:count]
-    return tuple(member for member in best if losses[member] <= close * losses[best[0]])

@@ -1,10 +1,11 @@
-"""Kernels of unit vectors, as functions of their cosine, and mixtures of them."""
+"""Kernels of nodes, as functions of the cosine or the inner product of their features, and mixtures of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,17 +16,31 @@ from lggd.errors import InputError
 from lggd.estimator.storage import saveable
 from lggd.validation import check_instance, check_real
 
+# Numbers of a kernel matrix that are computed at once on a CPU.
+CACHED_ENTRIES = 2**18
+
 
 @saveable
 @dataclass(frozen=True)
 class Linear:
     """k = c: the ridge regression of the features themselves.
 
+    Parameters
+    ----------
+    unit : bool
+        Whether features are scaled to unit length. If not, they keep their lengths, which tell how alike the neighbours
+        are and how many there are; only their mean square is scaled to 1.
+
     Examples
     --------
     >>> Linear()(torch.tensor([0.5]))
     tensor([0.5000])
     """
+
+    unit: bool = True
+
+    def __post_init__(self) -> None:
+        check_instance("unit", self.unit, bool, "True or False")
 
     def __call__(self, cosine: Tensor) -> Tensor:
         """The kernel at these cosines."""
@@ -42,6 +57,8 @@ class ArcCosine:
     >>> ArcCosine()(torch.tensor([1.0]))
     tensor([1.])
     """
+
+    unit: ClassVar[bool] = True
 
     def __call__(self, cosine: Tensor) -> Tensor:
         """The kernel at these cosines."""
@@ -65,6 +82,7 @@ class Gaussian:
     tensor([1.])
     """
 
+    unit: ClassVar[bool] = True
     width: float = 0.3
 
     def __post_init__(self) -> None:
@@ -120,10 +138,11 @@ class Member:
 
     graph: str
     kernel: FilterKernel
+    weight: float = 1.0
 
 
 class MixtureKernel:
-    """The mean of several kernels of nodes, and an intercept.
+    """The weighted mean of several kernels of nodes, and an intercept.
 
     Parameters
     ----------
@@ -142,18 +161,33 @@ class MixtureKernel:
 
     def points(self, nodes: Tensor | None = None) -> list[Tensor]:
         """The features of these nodes, or of all, under each filter of the mixture, `[n, D]` each."""
-        blocks = ((self.graphs[graph], filter) for graph, filter in self._filters())
-        return [graph.block(filter) if nodes is None else graph.rows(filter, nodes) for graph, filter in blocks]
+        blocks = ((self.graphs[graph], filter, unit) for graph, filter, unit in self._filters())
+        if nodes is None:
+            return [graph.block(filter, unit) for graph, filter, unit in blocks]
+        return [graph.rows(filter, nodes, unit) for graph, filter, unit in blocks]
 
     def between(self, rows: Sequence[Tensor], columns: Sequence[Tensor]) -> Tensor:
         """The kernel between points, `[R, C]`."""
-        cosines = {key: one @ other.t() for key, one, other in zip(self._filters(), rows, columns, strict=True)}
-        total = torch.zeros(len(rows[0]), len(columns[0]), dtype=rows[0].dtype, device=rows[0].device)
-        for member in self.members:
-            parts = [cosines[member.graph, filter] for filter in member.kernel.filters]
-            total += member.kernel.kernel(sum(parts[1:], start=parts[0]) / len(parts))
-        return total.div_(len(self.members)).add_(INTERCEPT)
+        kernel = rows[0].new_empty(len(rows[0]), len(columns[0]))
+        # In parts that stay in the cache of a CPU; a GPU computes all at once.
+        size = len(kernel) if kernel.is_cuda else CACHED_ENTRIES // max(1, kernel.shape[1])
+        transposed = [block.t() for block in columns]
+        for start in range(0, len(kernel), max(1, size)):
+            part = slice(start, start + max(1, size))
+            kernel[part] = self._part([block[part] for block in rows], transposed)
+        return kernel
 
-    def _filters(self) -> list[tuple[str, Filter]]:
-        pairs = ((member.graph, filter) for member in self.members for filter in member.kernel.filters)
-        return list(dict.fromkeys(pairs))
+    def _part(self, rows: Sequence[Tensor], columns: Sequence[Tensor]) -> Tensor:
+        products = {key: one @ other for key, one, other in zip(self._filters(), rows, columns, strict=True)}
+        total = torch.full((len(rows[0]), columns[0].shape[1]), INTERCEPT, dtype=rows[0].dtype, device=rows[0].device)
+        weights = sum(member.weight for member in self.members)
+        for member in self.members:
+            kernel = member.kernel.kernel
+            parts = [products[member.graph, filter, kernel.unit] for filter in member.kernel.filters]
+            mean = parts[0] if len(parts) == 1 else torch.stack(parts).mean(0)
+            total.add_(kernel(mean), alpha=member.weight / weights)
+        return total
+
+    def _filters(self) -> list[tuple[str, Filter, bool]]:
+        keys = ((m.graph, filter, m.kernel.kernel.unit) for m in self.members for filter in m.kernel.filters)
+        return list(dict.fromkeys(keys))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from lggd.closed_form.kernels import MixtureKernel
+from lggd.closed_form.kernels import Member, MixtureKernel
 from lggd.closed_form.ridge import class_targets, solve_dual
 from lggd.closed_form.systems import RidgeSystem
 
@@ -16,19 +18,33 @@ RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 MOST_COMPARED, COMPARED_RIDGES = 512, (0.01, 0.1, 1.0)
 # Inverse temperatures to choose from. Scores of ridge regression differ by about 1, hence none below 1/2.
 INVERSE_TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 25))
+# Before any label is seen, log β is normal around log TYPICAL with this deviation: a few labels say little about it.
+TYPICAL, DEVIATION = 6.0, 0.35
+# A kernel weighs exp(−n · (its loss − the lowest) / this), where n labels are compared: their −log p is not
+# independent of the choice, nor are kernels of each other. Those that weigh less than LEAST_WEIGHT are left out.
+TEMPERING, LEAST_WEIGHT = 3.0, 0.05
 
 
-def fit_inverse_temperature(scores: Tensor, classes: Tensor) -> tuple[float, float]:
+def fit_inverse_temperature(
+    scores: Tensor,
+    classes: Tensor,
+    temperatures: Sequence[float] = INVERSE_TEMPERATURES,
+    deviation: float = math.inf,
+) -> tuple[float, float]:
     """The inverse temperature β for which softmax(β·scores) has the lowest mean −log p of `classes`, and that loss.
+
+    It includes −log of the prior of β, if that has a finite `deviation`, divided by the number of labels.
 
     >>> fit_inverse_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([0, 1]))[0]
     64.0
     """
-    beta = torch.tensor(INVERSE_TEMPERATURES, dtype=scores.dtype, device=scores.device)
+    beta = torch.tensor(temperatures, dtype=scores.dtype, device=scores.device)
     own = scores.gather(1, classes[:, None])
+    prior = (beta / TYPICAL).log().div(deviation).square() / 2
     # −log p of the own class is log Σₖ exp(β (sₖ − s)).
-    loss, best = torch.logsumexp(beta[:, None, None] * (scores - own), dim=2).mean(1).min(0)
-    return INVERSE_TEMPERATURES[int(best)], float(loss)
+    losses = torch.logsumexp(beta[:, None, None] * (scores - own), dim=2).mean(1) + prior / len(classes)
+    loss, best = losses.min(0)
+    return temperatures[int(best)], float(loss)
 
 
 def compared_nodes(labels: Tensor, seed: int, most: int = MOST_COMPARED) -> Tensor:
@@ -45,16 +61,24 @@ def kernel_loss(kernel: MixtureKernel, nodes: Tensor, classes: Tensor, num_class
     points = kernel.points(nodes)
     gram, targets = kernel.between(points, points), class_targets(classes, num_classes).float()
     left_out = (solve_dual(gram, targets, ridge)[1] for ridge in COMPARED_RIDGES)
-    return min(fit_inverse_temperature(scores, classes)[1] for scores in left_out)
+    return min(fit_inverse_temperature(scores, classes, INVERSE_TEMPERATURES[::2])[1] for scores in left_out)
 
 
 def choose_ridge(
     system: RidgeSystem, classes: Tensor, num_classes: int, ridges: Sequence[float] = RIDGES
 ) -> tuple[float, float, float]:
-    """The lowest leave-one-out loss, and its ridge and inverse temperature."""
+    """The lowest leave-one-out loss, with the prior of the temperature, and its ridge and inverse temperature."""
     path = system.path(class_targets(classes, num_classes), ridges)
     found = []
     for scores, ridge in zip(path, ridges, strict=True):
-        beta, loss = fit_inverse_temperature(scores, classes)
+        beta, loss = fit_inverse_temperature(scores, classes, deviation=DEVIATION)
         found.append((loss, ridge, beta))
     return min(found)
+
+
+def best_kernels(losses: Mapping[Member, float], count: int, compared: int) -> tuple[Member, ...]:
+    """The kernels of lowest loss on so many compared labels, with their weights: at most `count`."""
+    best = sorted(losses, key=losses.__getitem__)[:count]
+    weights = [math.exp(-compared * (losses[member] - losses[best[0]]) / TEMPERING) for member in best]
+    pairs = zip(best, weights, strict=True)
+    return tuple(replace(member, weight=weight) for member, weight in pairs if weight >= LEAST_WEIGHT)

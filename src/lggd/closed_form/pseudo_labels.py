@@ -10,6 +10,7 @@ from torch import Tensor
 from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.systems import RidgeSystem
 from lggd.errors import InputError
+from lggd.estimator.labels import most_confident
 from lggd.estimator.storage import saveable
 from lggd.validation import check_int
 
@@ -80,16 +81,10 @@ def self_trained(
 
 
 def with_confident(labels: Tensor, probabilities: Tensor, fraction: float) -> Tensor:
-    """The labels and, for each class, the most confident `fraction` of the predictions, int64 `[N]`."""
-    confidence, predicted = probabilities.max(1)
-    joined, added = labels.clone(), []
-    for k in range(probabilities.shape[1]):
-        nodes = ((predicted == k) & (labels < 0)).nonzero().squeeze(1)
-        order = confidence[nodes].argsort(descending=True, stable=True)
-        added.append(nodes[order[: int(fraction * len(nodes))]])
-    chosen = torch.cat(added)
-    if len(chosen) > MOST_PSEUDO_LABELS:
-        drawn = torch.randperm(len(chosen), generator=torch.Generator().manual_seed(0))[:MOST_PSEUDO_LABELS]
-        chosen = chosen[drawn.to(chosen.device)]
-    joined[chosen] = predicted[chosen]
-    return joined
+    """The labels and the most confident `fraction` of the predictions, at most `MOST_PSEUDO_LABELS`, int64 `[N]`."""
+    nodes, classes = most_confident(probabilities, labels < 0, fraction)
+    if len(nodes) > MOST_PSEUDO_LABELS:
+        drawn = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))[:MOST_PSEUDO_LABELS]
+        drawn = drawn.to(nodes.device)
+        nodes, classes = nodes[drawn], classes[drawn]
+    return labels.index_copy(0, nodes, classes)

@@ -15,6 +15,9 @@ from torch.nn.functional import one_hot
 
 # Added to kernels: a constant feature with a coefficient of its own, which is the intercept.
 INTERCEPT = 1.0
+# Rounding makes the kernel of nearly equal points singular. The first of these, relative to the diagonal, that makes
+# it positive definite is added.
+JITTERS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
 
 
 def class_targets(classes: Tensor, num_classes: int) -> Tensor:
@@ -86,7 +89,28 @@ def whitened(matrix: Tensor, rows: Tensor, ridge: float) -> Tensor:
 
 
 def _cholesky(matrix: Tensor, ridge: float) -> Tensor:
+    """The Cholesky factor of M + λ, with as little of `JITTERS` on its diagonal as it needs."""
     shifted = matrix.clone()
     shifted.diagonal().add_(ridge)
-    factor: Tensor = torch.linalg.cholesky(shifted)
-    return factor
+    factor: Tensor
+    factor, failed = torch.linalg.cholesky_ex(shifted)
+    return regular_cholesky(shifted) if bool(failed) else factor
+
+
+def regular_cholesky(matrix: Tensor) -> Tensor:
+    """The Cholesky factor of a positive semidefinite matrix with as little of `JITTERS` on its diagonal as it needs.
+
+    In float64: what rounding took from the smallest eigenvalues is far less than the first jitter there.
+    """
+    double = matrix.double()
+    if not bool(torch.isfinite(double).all()):
+        raise torch.linalg.LinAlgError("The kernel matrix has entries that are not finite.")  # type: ignore[attr-defined]
+    scale = double.diagonal().mean()
+    factor: Tensor
+    for jitter in JITTERS:
+        shifted = double + torch.diag_embed((jitter * scale).expand(len(double)))
+        factor, failed = torch.linalg.cholesky_ex(shifted)
+        if not bool(failed):
+            return factor.to(matrix.dtype)
+    factor = torch.linalg.cholesky(shifted)  # raises the error
+    return factor.to(matrix.dtype)

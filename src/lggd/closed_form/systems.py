@@ -16,15 +16,12 @@ from lggd.closed_form.ridge import (
     leave_one_out_path,
     posterior_covariance,
     posterior_variance,
+    regular_cholesky,
     ridge_coefficients,
     solve_dual,
     solve_primal,
     whitened,
 )
-
-# Rounding makes the kernel of nearly equal points singular. The first of these, relative to the diagonal, that makes
-# it positive definite is added.
-JITTERS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +116,7 @@ class InducedSystem(RidgeSystem):
     def __init__(self, kernel: MixtureKernel, inducing: Sequence[Tensor]) -> None:
         self.kernel, self.inducing = kernel, inducing
         points = kernel.points()
-        factor = _regular_cholesky(kernel.between(inducing, inducing).double()).float()
+        factor = regular_cholesky(kernel.between(inducing, inducing).double()).float()
         columns: Tensor = torch.linalg.solve_triangular(factor, kernel.between(points, inducing).t(), upper=False)
         self.features = columns.t().contiguous()
         self.nodes = torch.empty(0, dtype=torch.int64, device=self.features.device)
@@ -131,8 +128,7 @@ class InducedSystem(RidgeSystem):
             self._normal = None
         if self._normal is not None:
             for sign, changed in ((1, new), (-1, gone)):
-                rows = self.features[changed]
-                self._normal.add_((rows.t() @ rows).double(), alpha=sign)
+                self._normal.add_(_gram(self.features[changed].t()), alpha=sign)
         self.nodes, self._labelled = nodes, self.features[nodes]
 
     def fork(self) -> Self:
@@ -146,13 +142,12 @@ class InducedSystem(RidgeSystem):
 
     def _gram(self) -> Tensor:
         """ΦΦᵀ of the labelled nodes, float64 `[n, n]`."""
-        gram: Tensor = (self._labelled @ self._labelled.t()).double()
-        return gram
+        return _gram(self._labelled)
 
     def _normal_matrix(self) -> Tensor:
         """ΦᵀΦ, float64 `[m, m]`; accumulated from the first time that it is needed."""
         if self._normal is None:
-            self._normal = (self._labelled.t() @ self._labelled).double()
+            self._normal = _gram(self._labelled.t())
         return self._normal
 
     def scores(self, targets: Tensor, ridge: float) -> Tensor:
@@ -205,15 +200,9 @@ def _diagonal(kernel: MixtureKernel, points: Sequence[Tensor]) -> Tensor:
     return torch.cat([kernel.between(chunk, chunk).diagonal() for chunk in chunks]).double()
 
 
-def _regular_cholesky(matrix: Tensor) -> Tensor:
-    """The Cholesky factor of a positive semidefinite matrix with as little of `JITTERS` on its diagonal as it needs."""
-    scale = matrix.diagonal().mean()
-    factor: Tensor
-    for jitter in JITTERS:
-        shifted = matrix + torch.diag_embed((jitter * scale).expand(len(matrix)))
-        factor, failed = torch.linalg.cholesky_ex(shifted)
-        if not bool(failed):
-            break
-    else:
-        factor = torch.linalg.cholesky(shifted)  # raises the error
-    return factor
+def _gram(rows: Tensor) -> Tensor:
+    """The products of all rows with each other, float64 `[n, n]`.
+
+    In float64 on a GPU, where float32 may stand for TF32: with three digits, the result need not be positive definite.
+    """
+    return rows.double() @ rows.double().t() if rows.is_cuda else (rows @ rows.t()).double()

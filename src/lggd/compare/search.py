@@ -26,7 +26,12 @@ from lggd.validation import check_int
 JOURNALS = "sweeps"
 DEFAULT_SPLITS = 3
 # Errors that count as a failed trial: the method cannot be run with these settings on this machine.
-FAILURES = (MemoryError, torch.OutOfMemoryError, FloatingPointError)
+FAILURES = (
+    MemoryError,
+    torch.OutOfMemoryError,
+    FloatingPointError,
+    torch.linalg.LinAlgError,  # type: ignore[attr-defined]
+)
 DIGITS = 12  # significant digits of settings, so that 0.1 · 3 is 0.3
 PAUSE = 0.5  # seconds between two checks for the trials of other workers
 

@@ -221,17 +221,6 @@ _PLUS: dict[str, Rule] = {
     ),
     **_READOUT,
 }
-_SOLVED: dict[str, Rule] = {
-    **_training(f"{_NETWORKS}."),
-    **_DIFFUSION,
-    "p": FieldPath(("features.p",), float),
-    "members": _field(f"{_NETWORKS}.members"),
-    "confident": _field("confident"),
-    "inputs": Modification(
-        _NETWORKS, {"contents": _same, "both": lambda networks: replace(networks, use_features=True)}
-    ),
-    **_READOUT,
-}
 _MLP = MLPClassifier(optimization=Optimization())
 _CORRECTED: dict[str, Rule] = {
     **_training("model."),
@@ -281,7 +270,7 @@ TEMPLATES: dict[str, Template] = {
     ),
     "KernelRidge": Template(KernelRidge(), {"members": _field("members")}, None),
     "SolvedLGGD": Template(LGGD.solved(), {"members": _field("initial.members")}, None),
-    "SolvedLGGD+": Template(LGGDPlus.solved(), _SOLVED, f"{_NETWORKS}.backbone"),
+    "SolvedLGGD+": Template(LGGDPlus.solved(), {"members": _field("features.initial.members")}, None),
     "LGGD+": Template(LGGDPlus(), _PLUS, f"{_NETWORKS}.backbone"),
     "MixUp": _baseline(MixUp()),
     "DropEdge": _baseline(DropEdge()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,30 @@ class Labels:
             chosen = nodes[order[: max(1, int(fraction * len(nodes)))]]
             train[chosen], validation[chosen] = UNLABELLED, k
         return Labels(train, validation, self.num_classes, held_out=True)
+
+    def with_confident(self, probabilities: Tensor, fraction: float) -> Labels:
+        """Labels that also train on the most confident `fraction` of the predictions of each class.
+
+        Nodes with a label of either kind keep it.
+        """
+        free = (self.train < 0) & (self.validation < 0)
+        nodes, classes = most_confident(probabilities, free, fraction)
+        return replace(self, train=self.train.index_copy(0, nodes, classes))
+
+
+def most_confident(probabilities: Tensor, free: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
+    """The most confident `fraction` of the predictions of each class among `free` nodes, bool `[N]`.
+
+    Returns the nodes, class by class, and their predicted classes, int64 `[n]` each.
+    """
+    confidence, predicted = probabilities.max(1)
+    chosen = []
+    for k in range(probabilities.shape[1]):
+        nodes = ((predicted == k) & free).nonzero().squeeze(1)
+        order = confidence[nodes].argsort(descending=True, stable=True)
+        chosen.append(nodes[order[: int(fraction * len(nodes))]])
+    nodes = torch.cat(chosen)
+    return nodes, predicted[nodes]
 
 
 def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Tensor:

@@ -5,9 +5,9 @@ from lggd.estimator import load_model
 from lggd.models.batching import fit_together
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
-from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass
+from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass, WeightedReadout
 
 __all__ = [
     "BackboneReadout", "Ensemble", "LGGDClassifier", "LGGDPlus", "MeanReadout", "NearestClass", "SelfTraining",
-    "fit_together", "load_model",
+    "WeightedReadout", "fit_together", "load_model",
 ]  # fmt: skip

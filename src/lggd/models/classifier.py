@@ -35,7 +35,7 @@ class LGGDClassifier(NodeClassifier):
     ----------
     features : LGGD, GGD, Ensemble or None
         The distances to the labelled nodes of each class; None trains the backbone on the node features `x` alone.
-    backbone : GCN, GAT, ChebNet, JKNet, torch.nn.Module or None
+    backbone : GCN, GAT, ChebNet, JKNet, GPR, torch.nn.Module or None
         The network that predicts classes from distances as features. A module of your own is called as
         `module(x, edge_index)` with x `[N, in_channels]` and must return logits `[N, K]`; `in_channels` computes that
         width, and one pass before training checks both. None predicts the nearest class by distance.

@@ -10,15 +10,19 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from lggd.backbones import GPR
 from lggd.closed_form import KernelRidge, PseudoLabels
-from lggd.diffusion import PPR, DiffusionGraph
+from lggd.diffusion import DiffusionGraph, Heat
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, in_parallel, with_prefix, without_prefix
 from lggd.features import LGGD, DistanceFeatures
 from lggd.learning.networks import PropagatedMLP
 from lggd.models.backbone_request import member_curves
-from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass, Readout
+from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass, Readout, WeightedReadout
+from lggd.training.optimization import Optimization
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int, check_real
+
+DECAY = Optimization(weight_decay=5e-4)  # of the networks of `LGGDPlus.solved`
 
 
 class _MetaModel(NodeClassifier):
@@ -168,7 +172,7 @@ class SelfTraining(_MetaModel):
         for number in range(1 + (self.rounds if self.fraction else 0)):
             targets, stage = labels, task
             if number:
-                targets = with_confident(labels, self.model_._probabilities(self.data_), self.fraction)
+                targets = labels.with_confident(self.model_._probabilities(self.data_), self.fraction)
                 stage = replace(task, prefix=f"{task.prefix}self-training {number} ")
             if isinstance(seed, torch.Generator):
                 seed.set_state(initial)  # type: ignore[arg-type]
@@ -218,13 +222,10 @@ class LGGDPlus(NodeClassifier):
     Parameters
     ----------
     features : SelfTraining, Ensemble, LGGD or GGD
-    readout : MeanReadout, NearestClass or BackboneReadout
+    readout : MeanReadout, WeightedReadout, NearestClass or BackboneReadout
         How to predict classes from the distances.
     seed : int or torch.Generator
         Random seed, from which all other seeds are drawn.
-    confident : float
-        The fraction of the most confident predictions of the features that the networks of the readout are trained on,
-        besides the labels.
 
     Attributes
     ----------
@@ -243,18 +244,23 @@ class LGGDPlus(NodeClassifier):
     features: NodeClassifier = field(default_factory=_default_features)
     readout: Readout = field(default_factory=MeanReadout)
     seed: int | torch.Generator = 0
-    confident: float = 0.0
 
     @classmethod
     def solved(cls, **changes: Any) -> Self:
-        """LGGD+ in closed form: self-trained kernel ridge regression, distances from there, and three GCNs.
+        """LGGD+ in closed form: self-trained kernel ridge regression, distances from there, and networks that pay.
 
-        The GCNs are trained with the most confident predictions of the closed form as additional labels.
+        Nine networks (`GPR`) in three groups are trained: with the most confident 30 % and 60 % of the predictions of
+        the closed form as additional labels, and on the graph of a heat diffusion without them. Validation labels
+        decide how much each group and the closed form count. Without any, the closed form counts as much as all groups.
         """
         features = LGGD.solved(initial=KernelRidge(pseudo_labels=PseudoLabels()))
-        networks = BackboneReadout(use_features=False, diffusion=DiffusionGraph(PPR(0.1)))
-        readout = MeanReadout((networks, NearestClass()), fade=True)
-        return cls(**{"features": features, "readout": readout, "confident": 0.3, **changes})
+        few, many = (
+            BackboneReadout(GPR(), use_features=False, optimization=DECAY, confident=part) for part in (0.3, 0.6)
+        )
+        # Two hops suffice on a graph that reaches far already, and are cheaper.
+        far = replace(few, backbone=GPR(hops=2), diffusion=DiffusionGraph(Heat(3.0)), confident=0.0)
+        readout = WeightedReadout((NearestClass(), few, many, far), prior=(1.5, 0.5, 0.5, 0.5), fade=True)
+        return cls(**{"features": features, "readout": readout, **changes})
 
     def __post_init__(self) -> None:
         self.features_: Any  # set by fit
@@ -264,7 +270,6 @@ class LGGDPlus(NodeClassifier):
         kinds = (SelfTraining, Ensemble, DistanceFeatures)
         check_instance("features", self.features, kinds, "SelfTraining(), Ensemble(), LGGD() or GGD()")
         check_instance("readout", self.readout, Readout, "a readout such as NearestClass()")
-        check_real("confident", self.confident, 0, 1, remedy="0 adds no predictions.")
         self.features.check_settings()
         self.readout.check_settings()
 
@@ -282,8 +287,7 @@ class LGGDPlus(NodeClassifier):
         self.features_, self.readout_ = copy.copy(self.features), copy.copy(self.readout)
         yield from self.features_._fit_to(task, labels, generator)
         self.history_ |= self.features_.history_
-        targets = with_confident(labels, self.features_._probabilities(self.data_), self.confident)
-        yield from self.readout_.fit(self.features_, task, targets, generator, self.history_)
+        yield from self.readout_.fit(self.features_, task, labels, generator, self.history_)
         self.labels_ = labels.train.clone()
 
     def _parts(self) -> dict[str, NodeClassifier]:
@@ -299,14 +303,3 @@ class LGGDPlus(NodeClassifier):
         self.features_ = self._restored(self.features, data, without_prefix("features.", state))
         self.readout_ = copy.copy(self.readout)
         self.readout_.restore(self.features_, data, without_prefix("readout.", state))
-
-
-def with_confident(labels: Labels, probabilities: Tensor, fraction: float) -> Labels:
-    """The labels and, for each class, the most confident `fraction` of the predictions."""
-    confidence, predicted = probabilities.max(1)
-    train, free = labels.train.clone(), (labels.train < 0) & (labels.validation < 0)
-    for k in range(labels.num_classes):
-        nodes = ((predicted == k) & free).nonzero().squeeze(1)
-        order = confidence[nodes].argsort(descending=True, stable=True)
-        train[nodes[order[: int(fraction * len(nodes))]]] = k
-    return replace(labels, train=train)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,11 @@ from lggd.models.backbone_request import BackboneRequest
 from lggd.training.optimization import Optimization
 from lggd.training.progress import History
 from lggd.training.randomness import read_seed
-from lggd.validation import check_instance, check_int
+from lggd.validation import check_instance, check_int, check_positive, check_real
+
+# A prediction that is certain and wrong counts as this probable: it must not decide alone.
+LEAST_LIKELIHOOD = 1e-4
+MIXTURE_ITERATIONS = 200
 
 
 class Readout(ABC):
@@ -67,7 +71,7 @@ class BackboneReadout(Readout):
 
     Parameters
     ----------
-    backbone : GCN, GAT, ChebNet or JKNet
+    backbone : GCN, GAT, ChebNet, JKNet or GPR
     members : int
         Number of networks to train, with different seeds.
     use_features, use_x : bool
@@ -76,6 +80,9 @@ class BackboneReadout(Readout):
     diffusion : DiffusionGraph or None
         The graph on which the networks operate; None uses that of the data.
     optimization : Optimization
+    confident : float
+        The fraction of the most confident predictions of the features that the networks are trained on, besides the
+        labels.
     """
 
     backbone: Backbone = GCN()
@@ -84,15 +91,17 @@ class BackboneReadout(Readout):
     use_x: bool = True
     diffusion: DiffusionGraph | None = None
     optimization: Optimization = Optimization()
+    confident: float = 0.0
 
     def __post_init__(self) -> None:
         self.modules_: list[nn.Module]  # set by fit
         self.x_scale_: float
 
     def check_settings(self) -> None:
-        check_instance("backbone", self.backbone, Backbone, "GCN(), GAT(), ChebNet() or JKNet()")
+        check_instance("backbone", self.backbone, Backbone, "GCN(), GAT(), ChebNet(), JKNet() or GPR()")
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
         check_int("members", self.members, minimum=1)
+        check_real("confident", self.confident, 0, 1, remedy="0 adds no predictions.")
         if self.diffusion is not None:
             check_instance("diffusion", self.diffusion, DiffusionGraph, "a DiffusionGraph() or None")
         if not (self.use_features or self.use_x):
@@ -105,10 +114,11 @@ class BackboneReadout(Readout):
         data, earlier = features.data_, sum(stage.endswith("backbone") for stage in history)
         if earlier:  # curves and checkpoints of every readout need different names
             task = replace(task, prefix=f"{task.prefix}readout {earlier + 1} ")
+        labels = labels.with_confident(features._probabilities(data), self.confident)
         self.x_scale_ = float(features.features(data).norm(dim=1).mean())
         request = BackboneRequest(
             self.backbone, self._inputs(features, data), *self._edges(data), labels, self.optimization, seeds, task,
-            graph_key=self.diffusion,
+            shared_x=not self.use_features, graph_key=self.diffusion,
         )  # fmt: skip
         ((self.modules_, history[request.stage]),) = yield [request]
 
@@ -150,7 +160,8 @@ class MeanReadout(Readout):
     ----------
     readouts : tuple of readouts
     fade : bool
-        When labels are added, weigh trained networks by the fraction of the labels that they have seen.
+        When labels are added, weigh trained networks by the square of the fraction of the labels that they have seen:
+        few of them say little beside many new labels.
     """
 
     readouts: tuple[Readout, ...] = field(default_factory=lambda: (BackboneReadout(), NearestClass()))
@@ -176,10 +187,15 @@ class MeanReadout(Readout):
             yield from readout.fit(features, task, labels, generator, history)
 
     def predict_proba(self, features: Any, data: Any) -> Tensor:
-        seen = min(1.0, self.labels_seen_ / int((features.labels_ >= 0).sum())) if self.fade else 1.0
-        weights = [seen if isinstance(readout, BackboneReadout) else 1.0 for readout in self.readouts_]
+        seen = min(1.0, self.labels_seen_ / int((features.labels_ >= 0).sum())) ** 2 if self.fade else 1.0
+        trained = (isinstance(readout, BackboneReadout) for readout in self.readouts_)
+        weights = [own * seen if fades else own for own, fades in zip(self._weights(), trained, strict=True)]
         parts = [readout.predict_proba(features, data) * w for readout, w in zip(self.readouts_, weights, strict=True)]
         return sum(parts[1:], start=parts[0]) / sum(weights)
+
+    def _weights(self) -> list[float]:
+        """The weight of each readout, before networks fade."""
+        return [1.0] * len(self.readouts_)
 
     def state(self) -> dict[str, Tensor]:
         parts = {f"{k}.{name}": value for k, own in enumerate(self.readouts_) for name, value in own.state().items()}
@@ -189,3 +205,83 @@ class MeanReadout(Readout):
         self.readouts_, self.labels_seen_ = [copy.copy(own) for own in self.readouts], int(state["labels_seen"])
         for k, readout in enumerate(self.readouts_):
             readout.restore(features, data, without_prefix(f"{k}.", state))
+
+
+@dataclass(eq=False)
+class WeightedReadout(MeanReadout):
+    """Average the probabilities of several readouts, weighed by how well they predict the validation labels.
+
+    The weights are the most probable ones of a mixture of the readouts: those of highest validation likelihood, and
+    without validation labels those of `prior`.
+
+    Parameters
+    ----------
+    readouts : tuple of readouts
+    fade : bool
+        As in `MeanReadout`.
+    prior : tuple of float
+        For each readout, the number of labels that it is taken to have predicted before; the fewer, the more the
+        validation labels decide. Empty for 1 each.
+
+    Attributes
+    ----------
+    weights_ : list of float
+        The weight of each readout; they sum to 1.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> networks = lggd.BackboneReadout(members=1, use_features=False, optimization=lggd.Optimization(epochs=5))
+    >>> readout = lggd.WeightedReadout((lggd.NearestClass(), networks), prior=(3.0, 1.0))
+    >>> model = lggd.LGGDPlus(lggd.LGGD.solved(), readout).fit(lggd.load("karate"))
+    >>> model.readout_.weights_  # no validation labels
+    [0.75, 0.25]
+    """
+
+    prior: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.weights_: list[float]
+
+    def check_settings(self) -> None:
+        super().check_settings()
+        if self.prior and len(self.prior) != len(self.readouts):
+            raise InputError("prior", f"contain a number for each of the {len(self.readouts)} readouts", self.prior)
+        for count in self.prior:
+            check_positive("prior", count)
+
+    def fit(
+        self, features: Any, task: FitTask, labels: Labels, generator: torch.Generator, history: dict[str, History]
+    ) -> FitSteps:
+        yield from super().fit(features, task, labels, generator, history)
+        nodes = (labels.validation >= 0).nonzero()
+        classes = labels.validation[nodes]
+        own = [readout.predict_proba(features, features.data_)[nodes, classes] for readout in self.readouts_]
+        self.weights_ = mixture_weights(torch.cat(own, dim=1).cpu().double(), self.prior or (1.0,) * len(own))
+
+    def _weights(self) -> list[float]:
+        return self.weights_
+
+    def state(self) -> dict[str, Tensor]:
+        return {**super().state(), "weights": torch.tensor(self.weights_, dtype=torch.float64)}
+
+    def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:
+        super().restore(features, data, state)
+        self.weights_ = state["weights"].tolist()
+
+
+def mixture_weights(likelihoods: Tensor, prior: Sequence[float]) -> list[float]:
+    """The weights w of highest Σᵢ log Σₖ wₖ · likelihoods[i, k] + Σₖ prior[k] · log wₖ, by expectation maximization.
+
+    >>> [round(weight, 3) for weight in mixture_weights(torch.tensor([[0.9, 0.1], [0.8, 0.2]]), (1.0, 1.0))]
+    [0.717, 0.283]
+    """
+    counts = torch.tensor(prior, dtype=likelihoods.dtype)
+    weights = counts / counts.sum()
+    likelihoods = likelihoods.clamp(min=LEAST_LIKELIHOOD)
+    for _ in range(MIXTURE_ITERATIONS):
+        shares = weights * likelihoods
+        shares = (shares / shares.sum(1, keepdim=True)).sum(0) + counts
+        weights = shares / shares.sum()
+    return weights.tolist()  # type: ignore[no-any-return]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from lggd.estimator.estimator import NodeClassifier
 from lggd.features import GGD, LGGD
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
+from lggd.models.readout import BackboneReadout
 
 BACKBONES: dict[str, Backbone | None] = {**backbones.BACKBONES, "none": None}
 PRESETS: dict[str, Callable[[], LGGD]] = {"default": LGGD, "paper": LGGD.paper, "release": LGGD.release}
@@ -42,8 +43,8 @@ class ModelFactory:
     """Builds a model with default settings. `title` is its display name.
 
     `backbone` is its default of `BACKBONES`, None if it cannot be chosen; `needs_features` whether it needs node
-    features, `is_trained` whether it is trained without a backbone, too; `network` returns the part of the model that
-    has the settings `backbone` and `optimization`.
+    features, `is_trained` whether it is trained without a backbone, too; `networks` returns the parts of the model that
+    have the settings `backbone` and `optimization`.
     """
 
     title: str
@@ -51,15 +52,15 @@ class ModelFactory:
     backbone: str | None = "gcn"
     needs_features: bool = True
     is_trained: bool = True
-    network: Callable[[Any], Any] = lambda model: model
+    networks: Callable[[Any], Sequence[Any]] = lambda model: (model,)
 
 
 def _without_training(title: str, build: Callable[[], NodeClassifier]) -> ModelFactory:
     return ModelFactory(title, build, backbone=None, needs_features=False, is_trained=False)
 
 
-def _networks(model: LGGDPlus) -> Any:
-    return model.readout.readouts[0]  # type: ignore[attr-defined]
+def _networks(model: LGGDPlus) -> list[BackboneReadout]:
+    return [part for part in model.readout.readouts if isinstance(part, BackboneReadout)]  # type: ignore[attr-defined]
 
 
 def _gcn_plus() -> SelfTraining:
@@ -68,11 +69,11 @@ def _gcn_plus() -> SelfTraining:
 
 METHODS: Mapping[str, ModelFactory] = {
     "lggd": ModelFactory("LGGD", LGGDClassifier, backbone="none", needs_features=False, is_trained=False),
-    "lggd-plus": ModelFactory("LGGD+", LGGDPlus.solved, network=_networks),
+    "lggd-plus": ModelFactory("LGGD+", LGGDPlus.solved, backbone=None, networks=_networks),
     "kernel-ridge": _without_training("Kernel ridge", KernelRidge),
     "ggd": ModelFactory("GGD", lambda: LGGDClassifier(GGD(), GCN()), needs_features=False),
     "lggd-trained": ModelFactory("Trained LGGD", LGGDClassifier.trained),
-    "lggd-plus-trained": ModelFactory("Trained LGGD+", LGGDPlus, network=_networks),
+    "lggd-plus-trained": ModelFactory("Trained LGGD+", LGGDPlus, networks=_networks),
     "gcn": ModelFactory("GCN", lambda: LGGDClassifier(None, GCN()), backbone=None),
     "gat": ModelFactory("GAT", lambda: LGGDClassifier(None, GAT()), backbone=None),
     "chebnet": ModelFactory("ChebNet", lambda: LGGDClassifier(None, ChebNet()), backbone=None),
@@ -91,10 +92,10 @@ METHODS: Mapping[str, ModelFactory] = {
     "appnp": ModelFactory("APPNP", APPNP, backbone=None),
     "label-propagation": _without_training("Label propagation", LabelPropagation),
     "correct-and-smooth": ModelFactory(
-        "Correct and smooth", CorrectAndSmooth, backbone=None, network=lambda model: model.model
+        "Correct and smooth", CorrectAndSmooth, backbone=None, networks=lambda model: (model.model,)
     ),
     "scikit-network": _without_training("scikit-network", ScikitNetwork),
-    "gcn-plus": ModelFactory("GCN+", _gcn_plus, backbone=None, network=lambda model: model.model.model),
+    "gcn-plus": ModelFactory("GCN+", _gcn_plus, backbone=None, networks=lambda model: (model.model.model,)),
 }
 
 
@@ -108,7 +109,6 @@ def build_model(
     """
     factory = METHODS[method]
     model = factory.build()
-    network = factory.network(model)
     if preset != "default":
         if method != "lggd-trained":
             raise InputError("preset", "be omitted for methods other than lggd-trained", preset)
@@ -116,11 +116,13 @@ def build_model(
     if backbone is not None:
         if factory.backbone is None:
             raise InputError("backbone", f"be omitted for {method}", backbone, "It defines the network itself.")
-        network.backbone = BACKBONES[backbone]
+        for network in factory.networks(model):
+            network.backbone = BACKBONES[backbone]
     if epochs is not None:
         if not factory.is_trained and (backbone or factory.backbone) in (None, "none"):
             raise InputError("epochs", f"be omitted for {method}, which is not trained", epochs)
-        network.optimization = replace(network.optimization, epochs=epochs)
+        for network in factory.networks(model):
+            network.optimization = replace(network.optimization, epochs=epochs)
     model.set_params(**{name: seed for name in model.get_params() if name.rpartition("__")[2] == "seed"})
     model.check_settings()
     return model

@@ -1,0 +1,129 @@
+"""MLPs that score nodes, and polynomials of Â that propagate the scores, for many problems at once; GPR-GNN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lggd.backbones.convolutions import GCN
+from lggd.backbones.layers import Drop, Propagate, batched_linear, sparse_linear
+from lggd.backbones.network import BackboneChoice, Network
+from lggd.estimator.storage import saveable
+from lggd.graph.sparse import SparseMatrix, normalized_adjacency
+from lggd.training.cache import Cache, identity_key
+
+# Node features with a smaller fraction of nonzero entries are multiplied as a sparse matrix on a CPU.
+SPARSE = 0.15
+# The restart probability of the PageRank that a learned polynomial starts from.
+RESTART = 0.1
+
+
+class ScoringModel(Protocol):
+    """The settings of an MLP."""
+
+    @property
+    def hidden(self) -> int: ...
+
+    @property
+    def dropout(self) -> float: ...
+
+
+class ScoringNetwork(Network):
+    """A network whose first step is an MLP with one hidden layer, the two linear layers `first` and `second`."""
+
+    def __init__(self, model: ScoringModel, in_channels: int, num_classes: int) -> None:
+        # GCN provides the settings that stacking needs: the dropout rate, and whether two networks are equal.
+        super().__init__(GCN(model.hidden, model.dropout), normalized_adjacency)
+        self.first, self.second = nn.Linear(in_channels, model.hidden), nn.Linear(model.hidden, num_classes)
+
+
+def mlp_scores(parameters: Mapping[str, Tensor], x: Tensor, drop: Drop) -> Tensor:
+    """H = W₂ dropout(ReLU(W₁ dropout(x) + b₁)) + b₂, `[Q, N, K]`, of the layers of a `ScoringNetwork`."""
+    return _scores(parameters, batched_linear(drop(x), parameters["first.weight"]), drop)
+
+
+def _scores(parameters: Mapping[str, Tensor], projected: Tensor, drop: Drop) -> Tensor:
+    """The scores from W₁ dropout(x) `[Q, N, C]`."""
+    hidden = drop(functional.relu(projected + parameters["first.bias"].unsqueeze(1)))
+    return batched_linear(hidden, parameters["second.weight"]) + parameters["second.bias"].unsqueeze(1)
+
+
+def polynomial(scores: Tensor, gamma: Tensor, adjacency: Propagate) -> Tensor:
+    """Σ_k γ_k Â^k H, from H `[Q, N, K]` and γ `[Q, hops + 1]`, or `[1, hops + 1]` for all."""
+    first, *others = gamma[:, :, None, None].unbind(1)
+    total = first * scores
+    for coefficient in others:
+        scores = adjacency(scores)
+        total = total + coefficient * scores
+    return total
+
+
+def pagerank_coefficients(alpha: float, hops: int) -> Tensor:
+    """The coefficients of truncated personalized PageRank, which sum to 1: float32 `[hops + 1]`.
+
+    >>> pagerank_coefficients(0.5, 2)
+    tensor([0.5000, 0.2500, 0.2500])
+    """
+    return torch.tensor([alpha * (1 - alpha) ** k for k in range(hops)] + [(1 - alpha) ** hops], dtype=torch.float32)
+
+
+class _GPRNetwork(Network):
+    def __init__(self, choice: GPR, in_channels: int, num_classes: int) -> None:
+        super().__init__(choice, normalized_adjacency)
+        self.first, self.second = nn.Linear(in_channels, choice.hidden), nn.Linear(choice.hidden, num_classes)
+        self.gamma = nn.Parameter(pagerank_coefficients(RESTART, choice.hops))
+        self._sparse: Cache[SparseMatrix] = Cache(capacity=1)
+
+    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagate, drop: Drop) -> Tensor:
+        scores = _scores(parameters, self._project(x, parameters["first.weight"], drop), drop)
+        return polynomial(drop(scores), parameters["gamma"], graph)
+
+    def _project(self, x: Tensor, weight: Tensor, drop: Drop) -> Tensor:
+        """W₁ dropout(x) `[Q, N, C]`."""
+        if x.dim() == 3 or x.is_cuda:
+            return batched_linear(drop(x), weight)
+        sparse = self._sparse(identity_key(x), lambda: _nonzero_entries(x))
+        if sparse.pattern.order.numel() > SPARSE * x.numel():
+            return batched_linear(drop(x), weight)
+        return sparse_linear(sparse, weight, drop)
+
+
+def _nonzero_entries(x: Tensor) -> SparseMatrix:
+    rows, columns = x.nonzero().unbind(1)
+    return SparseMatrix.from_entries(rows, columns, x.detach()[rows, columns], (x.shape[0], x.shape[1]))
+
+
+@saveable
+@dataclass(frozen=True)
+class GPR(BackboneChoice):
+    """Generalized PageRank, the network of GPR-GNN (Chien et al., 2021): Σ_k γ_k Â^k H, k = 0, …, `hops`.
+
+    H = W₂ dropout(ReLU(W₁ dropout(x) + b₁)) + b₂ scores each node by its own features; the learned γ, which starts at
+    personalized PageRank, spreads the scores over near and far neighbours. Scores have dropout, too. Edge weights are
+    the entries of A.
+
+    Parameters
+    ----------
+    hidden : int
+        Width of the hidden layer.
+    hops : int
+        Degree of the polynomial.
+    dropout : float
+        Dropout rate of inputs, hidden layer and scores, in [0, 1).
+
+    Examples
+    --------
+    >>> module = GPR(hops=2).build(in_channels=5, num_classes=3)
+    >>> module(torch.ones(2, 5), torch.tensor([[0, 1], [1, 0]])).shape
+    torch.Size([2, 3])
+    """
+
+    hidden: int = 64
+    hops: int = 10
+    dropout: float = 0.5
+    network = _GPRNetwork
