@@ -145,8 +145,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
     yield table("", "accuracy", "seconds to fit", rows=rows)
     if facts["additions"]:
         steps = ((f"{s['labels']:,}", f"{s['accuracy']:.1f} %", f"{s['milliseconds']:.3g}") for s in facts["additions"])
-        tested = facts["additions"][0]["tested"]
-        title = f"More labels, without training; accuracy on the {tested:,} held-out nodes that are never added"
-        yield table("labels", "accuracy", "milliseconds", rows=steps, title=title)
+        yield table("labels", "accuracy", "milliseconds", rows=steps, title="More labels, without training")
+        yield f"Measured on the {facts['additions'][0]['tested']:,} held-out nodes whose labels are never added."
     yield from facts["notes"]
     yield f"Wrote {facts['out']}: {', '.join(facts['files'])}"

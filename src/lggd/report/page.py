@@ -210,7 +210,7 @@ def _additions(report: RunReport) -> str:
         for step in steps
     )
     content = table("additions", columns("labels", "accuracy (%)", "change", "ms"), rows)
-    lead = f"New labels update the predictions immediately. Nothing is retrained.{_explain_additions(report, steps[0])}"
+    lead = f"New labels change the predictions without training.{_explain_additions(report, steps[0])}"
     return section("additions", "Adding labels", f'<div class="card beside">{chart}{content}</div>', lead)
 
 
