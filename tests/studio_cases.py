@@ -60,12 +60,13 @@ def small_studio(
 
 
 def settle(session: Session, seconds: float = 120.0) -> None:
-    """Waits until settings are chosen and the curves are measured."""
+    """Waits until settings are chosen, the curves measured and nodes suggested."""
     wait_for(lambda: not session.snapshot.choosing and session.curve and is_measured(session), seconds)
 
 
 def is_measured(session: Session) -> bool:
-    return session.curve[-1].revision == session.snapshot.revision
+    snapshot = session.snapshot
+    return session.curve[-1].revision == snapshot.revision and "suggestions" in snapshot._cache
 
 
 def wait_for(condition: Any, seconds: float = 60.0) -> None:

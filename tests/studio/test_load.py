@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import numpy as np
 
-import lggd
-from lggd.estimator.fit_task import without_labels
-from lggd.studio.security import Access
-from lggd.studio.studio_graph import StudioGraph
-from studio_cases import small_graph, small_studio
+from command_line import environment, program
+from lggd.studio import Client
+from studio_cases import small_studio
 
 SECONDS = float(os.environ.get("LGGD_LOAD_SECONDS", "3"))
 READERS, WRITERS = 50, 5
@@ -24,32 +25,35 @@ PAUSE = 0.1  # a person does not read more often
 READS = ("predictions", "progress", "suspicious", "labels", "history", "nodes/{node}", "suggestions", "health")
 
 
-def load_graph() -> StudioGraph:
-    """Digits for a long run, because small graphs are no load; a small one otherwise."""
+@contextmanager
+def service(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """The address, ids and classes of a service. For a long run it is a process of its own, with digits."""
     if SECONDS < 30:
-        return small_graph()
-    data = lggd.load("digits")
-    truth = data.y.numpy()
-    labels = np.where(data.train_mask.numpy(), truth, -1)
-    names = [str(k) for k in range(data.num_nodes)]
-    return StudioGraph(
-        "digits", without_labels(data), names, tuple(data.class_names), labels, truth, data.test_mask.numpy()
-    )
+        with small_studio(path) as server:
+            yield server.url, server.session.graph.ids, list(server.session.snapshot.classes)
+        return
+    arguments = program("studio", "digits", "--port", 0, "--no-browser", "--json", "--store", path / "labels.sqlite")
+    with subprocess.Popen(arguments, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        client = Client(json.loads(process.stdout.readline())["address"])
+        while client.predictions()["choosing"]:
+            time.sleep(0.2)
+        yield f"{client.url}/", client.graph()["ids"], client.graph()["classes"]
+        process.terminate()
 
 
 def test_readers_and_writers_at_once(tmp_path: Path) -> None:
-    graph = load_graph()
     acknowledged: list[dict[str, str]] = [{} for _ in range(WRITERS)]
     times: list[float] = []
     errors: list[str] = []
-    with small_studio(tmp_path, graph, Access(port=0)) as server:
+    with service(tmp_path) as (url, ids, classes):
         end = time.monotonic() + SECONDS
 
         def read(seed: int) -> None:
             draws = random.Random(seed)
-            with httpx.Client(base_url=server.url, timeout=30) as http:
+            with httpx.Client(base_url=url, timeout=30, verify=False) as http:
                 while time.monotonic() < end:
-                    path = draws.choice(READS).format(node=draws.choice(graph.ids))
+                    path = draws.choice(READS).format(node=draws.choice(ids))
                     began = time.perf_counter()
                     answer = http.get(f"/api/{path}")
                     times.append(time.perf_counter() - began)
@@ -59,9 +63,9 @@ def test_readers_and_writers_at_once(tmp_path: Path) -> None:
 
         def write(number: int) -> None:
             draws = random.Random(number)
-            with httpx.Client(base_url=server.url, timeout=30) as http:
+            with httpx.Client(base_url=url, timeout=30, verify=False) as http:
                 while time.monotonic() < end:
-                    batch = {draws.choice(graph.ids[number::WRITERS]): draws.choice(graph.classes)}
+                    batch = {draws.choice(ids[number::WRITERS]): draws.choice(classes)}
                     body = {"labels": [{"node": node, "label": label} for node, label in batch.items()]}
                     answer = http.post("/api/labels", params={"author": str(number)}, json=body)
                     if answer.status_code == 200:
@@ -76,7 +80,9 @@ def test_readers_and_writers_at_once(tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        present = {each["node"]: each["label"] for each in httpx.get(f"{server.url}api/labels", timeout=30).json()}
+        present = {
+            each["node"]: each["label"] for each in httpx.get(f"{url}api/labels", timeout=30, verify=False).json()
+        }
     assert errors == []
     wanted = {node: label for own in acknowledged for node, label in own.items()}
     assert wanted

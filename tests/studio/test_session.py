@@ -166,3 +166,25 @@ def test_a_closed_session_takes_no_labels(tmp_path: Path) -> None:
         pass
     with pytest.raises(RuntimeError, match="closing"):
         session.label(edits(n13="red"), "ada").result()
+
+
+def test_suggestions_do_not_wait_and_skip_what_was_labelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with small_session(tmp_path) as session:
+        before = [each.node for each in session.suggestions(5)]
+        gate = threading.Event()
+        monkeypatch.setattr(KernelRidge, "suggest", lambda *_: gate.wait(30))
+        session.label([LabelEdit(before[0], "red")], "ada").result()
+        assert [each.node for each in session.suggestions(4)] == before[1:]
+        monkeypatch.undo()
+        gate.set()
+
+
+def test_a_long_curve_loses_every_other_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST_POINTS", 4)
+    with small_session(tmp_path) as session:
+        for node in range(13, 25):
+            session.label([LabelEdit(node, "red")], "ada").result()
+            settle(session)
+        assert len(session.curve) <= 5
+        assert session.curve[-1].revision == session.snapshot.revision
+        assert session.curve[0].labels == 12

@@ -114,7 +114,8 @@ def node_answer(session: Session, node: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def suggestions_answer(snapshot: Snapshot, count: int) -> list[dict[str, Any]]:
+def suggestions_answer(session: Session, count: int) -> list[dict[str, Any]]:
+    snapshot = session.snapshot
     return [
         {
             "node": snapshot.graph.ids[s.node], "number": s.node, "version": int(snapshot.versions[s.node]),
@@ -122,7 +123,7 @@ def suggestions_answer(snapshot: Snapshot, count: int) -> list[dict[str, Any]]:
             "second": None if s.second is None else snapshot.classes[s.second], "margin": s.margin,
             "variance": s.variance,
         }
-        for s in analysis.suggestions(snapshot, count)
+        for s in session.suggestions(count)
     ]  # fmt: skip
 
 

@@ -217,7 +217,7 @@ def _add_reading(app: FastAPI, session: Session, streams: EventStreams) -> None:
     @app.get("/api/suggestions", response_model=list[schemas.SuggestionAnswer], responses=error_answers(422))
     async def suggestions(count: Count = 10) -> Response:
         """Nodes worth labelling next, the best first, each with a reason."""
-        return await _computed(answers.suggestions_answer, session.snapshot, count)
+        return await _computed(answers.suggestions_answer, session, count)
 
     @app.get("/api/suspicious", response_model=list[schemas.SuspiciousAnswer], responses=error_answers(422))
     async def suspicious(count: Count = 10) -> Response:
@@ -265,7 +265,7 @@ def _add_reading(app: FastAPI, session: Session, streams: EventStreams) -> None:
         responses=error_answers() | {200: {"content": {"text/event-stream": {}}}},
     )
     async def events() -> Response:
-        """Server-sent events: `labels` after every change, `curve` when it has been measured."""
+        """Server-sent events: `labels` after a change, `curve` when it is measured, `queue` for new suggestions."""
         return StreamingResponse(streams.open(), media_type="text/event-stream")
 
 

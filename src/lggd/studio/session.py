@@ -19,7 +19,7 @@ from lggd.closed_form import KernelRidge
 from lggd.closed_form.relabelling import rechosen, relabelled
 from lggd.errors import InputError
 from lggd.estimator.fit_task import without_labels
-from lggd.studio.analysis import quality, suggestions
+from lggd.studio.analysis import MAX_SUGGESTIONS, Suggestion, quality, suggestions
 from lggd.studio.snapshot import FEWEST_CLASSES, Integers, Snapshot, active_classes
 from lggd.studio.store import LabelChange, LabelEdit, LabelStore
 from lggd.studio.studio_graph import StudioGraph
@@ -27,6 +27,8 @@ from lggd.validation import suggestion
 
 # Settings are chosen again when there are this many times as many labels.
 GROWTH = 1.25
+# A longer curve loses every other point.
+MOST_POINTS = 1000
 log = logging.getLogger(__name__)
 
 
@@ -78,6 +80,7 @@ class Session:
         self.graph, self.positions = graph, graph.positions(store)
         self.curve: list[CurvePoint] = []
         self.history = list(store.changes)  # all of them, the oldest first
+        self._suggested: list[Suggestion] | None = None
         self._store, self._listeners = store, list[Listener]()
         self._tasks: queue.SimpleQueue[_Request | _Choice | None] = queue.SimpleQueue()
         self._work = threading.Event()
@@ -147,6 +150,13 @@ class Session:
             remedy = suggestion(name[:100], classes, "Add the class first.")
             raise InputError("label", "be a known class", repr(name[:100]), remedy)
         return classes.index(name)
+
+    def suggestions(self, count: int) -> list[Suggestion]:
+        """The nodes to label next. They may be those of an earlier snapshot: nobody waits for the newest ones."""
+        snapshot, found = self.snapshot, self._suggested
+        if found is None:
+            found = suggestions(snapshot, MAX_SUGGESTIONS)
+        return [each for each in found if snapshot.labels[each.node] < 0][:count]
 
     # -- the writer -----------------------------------------------------------------------------------------------
 
@@ -240,7 +250,11 @@ class Session:
             self._work.clear()
             if self._closing:
                 return
-            for step in (self._measure, self._choose, self._suggest):
+            predicts = self.snapshot.model is not None  # first of all there should be predictions
+            for step in (
+                self._measure,
+                *((self._suggest, self._choose) if predicts else (self._choose, self._suggest)),
+            ):
                 try:
                     step()
                 except Exception:  # the labels are safe, and the next change tries again
@@ -252,7 +266,7 @@ class Session:
             return
         found = quality(snapshot)
         point = CurvePoint(snapshot.revision, snapshot.num_labels, found.accuracy, found.held_out, found.certainty)
-        self.curve.append(point)
+        self.curve = [*(self.curve[::2] if len(self.curve) >= MOST_POINTS else self.curve), point]
         self._announce("curve", vars(point))
 
     def _choose(self) -> None:
@@ -272,7 +286,9 @@ class Session:
         return KernelRidge(growth=math.inf).fit(data)
 
     def _suggest(self) -> None:
-        suggestions(self.snapshot, 1)
+        snapshot = self.snapshot
+        self._suggested = suggestions(snapshot, MAX_SUGGESTIONS)
+        self._announce("queue", {"revision": snapshot.revision})
 
     # -- listeners ------------------------------------------------------------------------------------------------
 
