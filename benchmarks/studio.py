@@ -1,8 +1,8 @@
 """`python -m benchmarks.studio [active] [latency] [--runs 5] [--out FOLDER]`: the label studio, into results/studio.md.
 
-active: from nothing, 50 labels from the studio's queue beside 50 random ones; the accuracy (%) after every label, on the
-nodes that neither way has labelled. latency: from a key press in a real browser until every node has its new colour, 50 times.
-Both are kept in results/studio.json; the page contains what was measured last.
+active: from nothing, 50 labels from the studio's queue beside 50 random ones; the accuracy (%) after every label, on
+the nodes that neither way has labelled. latency: from a key press in a real browser until every node has its new
+colour, 50 times. Both are kept in results/studio.json; the page contains what was measured last.
 """
 
 from __future__ import annotations
@@ -114,14 +114,12 @@ def both_curves(job: tuple[str, int]) -> dict[str, list[float | None]]:
     ways = {way: labelled_by(graph, way == "queue", run) for way in ("queue", "random")}
     rest = np.logical_and.reduce([labels < 0 for labels, _ in ways.values()])
     right = {way: (predicted == graph.truth)[:, rest] for way, (_, predicted) in ways.items()}
-    has = {way: predicted[:, 0] >= 0 for way, (_, predicted) in ways.items()}
-    return {
-        way: [
-            round(100 * float(row.mean()), 3) if known else None
-            for row, known in zip(right[way], has[way], strict=True)
-        ]
-        for way in ways
-    }
+    found = {way: np.where(predicted[:, :1] < 0, np.nan, right[way]) for way, (_, predicted) in ways.items()}
+    return {way: [_percent(row) for row in rows] for way, rows in found.items()}
+
+
+def _percent(right: np.ndarray) -> float | None:
+    return None if np.isnan(right).any() else round(100 * float(right.mean()), 3)
 
 
 # -- from a key press to new colours ------------------------------------------------------------------------------
@@ -194,8 +192,8 @@ def page_of(found: dict[str, Any]) -> str:
     if found.get("active"):
         lines += [
             "## Labels from the queue beside random ones", "",
-            f"From nothing; accuracy (%) on the nodes that neither way has labelled, mean of runs; each run starts with one node at "
-            f"random. The aim: at least {GAIN:g} points ahead after {LABELS} labels.", "",
+            "From nothing; accuracy (%) on the nodes that neither way has labelled, mean of runs; each run starts with one "
+            f"node at random. The aim: at least {GAIN:g} points ahead after {LABELS} labels.", "",
             "| dataset | runs | " + " | ".join(f"{way}, {n} labels" for n, way in CELLS) + " | ahead |",
             "|---" * 9 + "|",
         ]  # fmt: skip

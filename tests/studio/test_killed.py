@@ -27,14 +27,21 @@ CLASSES = ("red", "green", "blue")
 # Starts whole services, on labels alone: settings are never chosen, so that only writing is tested. Each is a fork of a
 # process that has imported everything, which takes much longer than the rest.
 SERVE = """
-import os, signal, sys
+import os, signal, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from lggd.studio import session
 from lggd.studio.security import Access, Limits
 from lggd.studio.server import StudioServer
+from lggd.studio.store import LabelStore
 from studio_cases import small_graph
 session.Session._needs_choice = lambda *_: False
+set_labels = LabelStore.set_labels
+def slowly(*arguments, **options):  # so that many kills come between a change and its commit
+    change = set_labels(*arguments, **options)
+    time.sleep(0.003)
+    return change
+LabelStore.set_labels = slowly
 graph = small_graph()
 access = Access(port=0, limits=Limits(reads=1e9, writes=1e9))
 for line in sys.stdin:

@@ -80,9 +80,7 @@ def test_readers_and_writers_at_once(tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        present = {
-            each["node"]: each["label"] for each in httpx.get(f"{url}api/labels", timeout=30, verify=False).json()
-        }
+        present = Client(url).labels()
     assert errors == []
     wanted = {node: label for own in acknowledged for node, label in own.items()}
     assert wanted

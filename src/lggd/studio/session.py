@@ -250,11 +250,9 @@ class Session:
             self._work.clear()
             if self._closing:
                 return
-            predicts = self.snapshot.model is not None  # first of all there should be predictions
-            for step in (
-                self._measure,
-                *((self._suggest, self._choose) if predicts else (self._choose, self._suggest)),
-            ):
+            # First of all there should be predictions.
+            order = [self._choose, self._suggest]
+            for step in (self._measure, *(order if self.snapshot.model is None else order[::-1])):
                 try:
                     step()
                 except Exception:  # the labels are safe, and the next change tries again
