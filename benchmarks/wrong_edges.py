@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import lggd
-from lggd.compare.runner import machine
+from lggd.comparison.runner import machine
 from lggd.runs.methods import METHODS, build_model
 
 RESULTS = Path(__file__).parent.parent / "results"

@@ -34,21 +34,20 @@ def change(run: Path, node: str, label: str, acknowledged: int) -> None:
 
 def look(run: Path, node: str, acknowledged: str) -> str:
     """Describes what is wrong, "" if nothing is."""
+    wrong = []
     with SavedModel.open(run) as saved:
         is_labelled = bool(saved.model.labels_[saved.ids.index(node)] >= 0)
-        count = saved.num_labelled
+        with (run / "predictions.csv").open(newline="", encoding="utf-8") as file:
+            rows = {row["node"]: row["labelled"] for row in csv.DictReader(file)}
+        if bool(rows[node]) != is_labelled:
+            wrong.append(f"predictions.csv says {rows[node]!r}")
+        if json.loads((run / "run.json").read_text())["updated"]["labelled"] != saved.num_labelled:
+            wrong.append("run.json counts other labels")
+        # Each killed process may have done one more than it acknowledged.
+        changes = len(saved.model.additions_)
+        if not len(acknowledged) <= changes <= len(acknowledged) + TIMES:
+            wrong.append(f"{changes} changes of {len(acknowledged)} acknowledged")
         saved.save()  # clears up
-    wrong = []
-    with (run / "predictions.csv").open(newline="", encoding="utf-8") as file:
-        rows = {row["node"]: row["labelled"] for row in csv.DictReader(file)}
-    if bool(rows[node]) != is_labelled:
-        wrong.append(f"predictions.csv says {rows[node]!r}")
-    if json.loads((run / "run.json").read_text())["updated"]["labelled"] != count:
-        wrong.append("run.json counts other labels")
-    # The killed process may have done one more than it acknowledged.
-    changes = len(json.loads((run / "model" / "model.json").read_text())["additions"])
-    if not len(acknowledged) <= changes <= len(acknowledged) + TIMES:
-        wrong.append(f"{changes} changes of {len(acknowledged)} acknowledged")
     left = [entry.name for entry in run.iterdir() if entry.name.startswith(".")]
     return "; ".join([*wrong, *left])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 HOLD = """
 import sys
-from lggd.compare.results import Claims
+from lggd.comparison.results import Claims
 with Claims(sys.argv[1]).on(sys.argv[2], wait=True):
     print("claimed", flush=True)
     sys.stdin.readline()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lggd.compare.results import Results
+from lggd.comparison.results import Results
 from lggd.paper.measurements import BASE_VARIANT, Measurements, read_measurements
 from lggd.paper.published import DATASETS, ROWS
 

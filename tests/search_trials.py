@@ -10,11 +10,11 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from lggd.compare import search
-from lggd.compare.methods import Categorical, Method, Range
-from lggd.compare.runner import Scores
-from lggd.compare.search import SearchConfig
-from lggd.compare.study import REASON, open_journal
+from lggd.comparison import search
+from lggd.comparison.methods import Categorical, Method, Range
+from lggd.comparison.runner import Scores
+from lggd.comparison.search import SearchConfig
+from lggd.comparison.study import REASON, open_journal
 
 SEARCH = {"dropout": Range(0.1, 0.9, 0.1), "lr": Range(1e-3, 1e-1, log=True), "hidden": Categorical((4, 8))}
 METHOD = Method("01", "GCN", "Backbone", "gcn", {"max_epochs": 15, "weight_decay": 0.001}, SEARCH)

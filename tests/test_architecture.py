@@ -30,7 +30,7 @@ ROOMS = (
     ("samples", "sklearn"),
     ("data", "report"),
     ("runs",),
-    ("compare",),
+    ("comparison",),
     ("paper",),
     ("studio",),
     ("lggd",),

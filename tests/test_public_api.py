@@ -30,7 +30,9 @@ PUBLIC = {
     **{f"lggd.Graph.{name}": getattr(lggd.Graph, name) for name in CONSTRUCTORS},
 }
 # Types that functions return and that people read, but do not construct.
-RESULTS = {"lggd.Depth", "lggd.Graph", "lggd.Memory", "lggd.Progress", "lggd.Solution", "lggd.Statistics"}
+RESULTS = {
+    "lggd.Comparison", "lggd.Depth", "lggd.Graph", "lggd.Memory", "lggd.Progress", "lggd.Solution", "lggd.Statistics",
+}  # fmt: skip
 # What every baseline has, documented at `Baseline`.
 SHARED = {"optimization", "seed"}
 # Parameters whose strings are free text, or names of the user's or of another package, not one of our choices.
@@ -127,6 +129,18 @@ def test_modules_are_documented_and_their_examples_run(name: str) -> None:
     module = importlib.import_module(name)
     assert module.__doc__ or Path(str(module.__file__)).stat().st_size == 0
     assert doctest.testmod(module).failed == 0
+
+
+def missing_from_docs(pages: str) -> list[str]:
+    """The public names that the text of no page contains as a whole word."""
+    names = [*lggd.__all__, *baselines.__all__, *lggd._SUBMODULES]
+    return [name for name in names if not re.search(rf"(?<![\w-]){name}(?![\w-])", pages)]
+
+
+def test_every_public_name_appears_in_the_docs() -> None:
+    pages = "\n".join(page.read_text() for page in sorted((ROOT / "docs").glob("*.md")))
+    assert missing_from_docs(pages) == [], "Add a line to docs/api.md."
+    assert missing_from_docs(pages.replace("depth", "dep_th")) == ["depth"]
 
 
 # -- rules --------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Linear,
         PseudoLabels,
     )
+    from lggd.comparison.comparison import Comparison, compare
     from lggd.data.datasets import load
     from lggd.distances import Depth, depth, distance, shortest_path
     from lggd.equation.potential import DegreePotential
@@ -67,6 +68,7 @@ _EXPORTS = {
         "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "HighPass", "Hops", "KernelRidge", "Linear",
         "PseudoLabels",
     ),
+    "comparison.comparison": ("Comparison", "compare"),
     "data.datasets": ("load",),
     "distances": ("Depth", "depth", "distance", "shortest_path"),
     "equation.potential": ("DegreePotential",),
@@ -103,13 +105,14 @@ except PackageNotFoundError:  # a source tree that was never installed
 
 __all__ = [
     "GAT", "GCN", "GGD", "GPR", "LGGD", "MLP", "RK4", "SSPRK3", "ArcCosine", "BackboneReadout", "ChebNet",
-    "Checkpoint", "DegreePotential", "Depth", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler", "Evolution",
-    "FastIterative", "FastMarching", "FilterKernel", "Gaussian", "Graph", "HighPass", "Hops", "InputError", "JKNet",
-    "KernelRidge", "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale",
-    "Linear", "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier", "Optimization", "Progress",
-    "PropagatedMLP", "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution", "Standardize", "Statistics",
-    "Status", "Symmetrize", "TorchDiffEq", "Unscaled", "WeightedReadout", "depth", "distance", "estimate_memory",
-    "evolve", "evolve_to_steady_state", "fit_together", "load", "load_model", "shortest_path",
+    "Checkpoint", "Comparison", "DegreePotential", "Depth", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler",
+    "Evolution", "FastIterative", "FastMarching", "FilterKernel", "Gaussian", "Graph", "HighPass", "Hops",
+    "InputError", "JKNet", "KernelRidge", "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential",
+    "LearnedTimeScale", "Linear", "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier",
+    "Optimization", "Progress", "PropagatedMLP", "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution",
+    "Standardize", "Statistics", "Status", "Symmetrize", "TorchDiffEq", "Unscaled", "WeightedReadout", "compare",
+    "depth", "distance", "estimate_memory", "evolve", "evolve_to_steady_state", "fit_together", "load",
+    "load_model", "shortest_path",
 ]  # fmt: skip
 
 

@@ -33,7 +33,8 @@ def distance(
     ----------
     graph : Graph
     sources : node ids, mask [N], mask [N, K] or list of K sets
-        The nodes from which distances are measured.
+        The nodes from which distances are measured. On a directed graph f(i) is the length of a walk from i along the
+        edges to a source; for walks from a source to i, build the graph from the reversed edges.
     p : float
         The exponent, in [1, inf]: 1 is the most robust, `math.inf` the shortest path.
     potential : Tensor [N] or [N, K], or callable, optional
@@ -64,7 +65,8 @@ def distance(
 def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, column: int = 0) -> Tensor:
     """The geodesic from the boundary to `target`, found by steepest descent along √w(f(i) − f(j)).
 
-    For p = ∞ its length is the distance itself.
+    For p = ∞ its length is the distance itself. On a directed graph the edges lead from the target to the boundary, so
+    that they point backwards along the result.
 
     Parameters
     ----------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
 _MISSING = object()
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 class InputError(ValueError):
@@ -76,7 +78,9 @@ class InputError(ValueError):
         ending = "" if clause.endswith(("?", ".")) else "."
         text = f"must {self.rule}{clause}{ending} {self.remedy}".rstrip()
         if self.nodes or self.hints:
-            text = text.format(*self.nodes, **self.hints)
+            known = {**self.hints, **{str(k): str(node) for k, node in enumerate(self.nodes)}}
+            # Only these placeholders: names in a file may contain braces too.
+            text = _PLACEHOLDER.sub(lambda found: known.get(found[1], found[0]), text)
         return f"{f'{self.context}: ' if self.context else ''}`{self.argument}` {text}"
 
     def replace(self, **changes: Any) -> Self:

@@ -37,7 +37,9 @@ def test_modules_of_the_right_width_pass_unchanged(module):
     check(module)
     assert torch.equal(torch.get_rng_state(), state)
     assert module.training
-    assert all(torch.equal(module.state_dict()[name], value) for name, value in before.items())
+    # A bias beside a lazy weight is uninitialized memory, which may read as NaN.
+    after = module.state_dict()
+    assert all(torch.equal(after[name].nan_to_num(), value.nan_to_num()) for name, value in before.items())
 
 
 @pytest.mark.parametrize("width", [1, 4, 6, 64])

@@ -41,6 +41,8 @@ def test_distance_answer(roads: Path) -> None:
         "sources": ["home"],
         "out": None,
         "path": ["home", "mill", "work"],
+        "direction": "from the sources",
+        "notes": [],
         "distances": {"home": 0.0, "mill": 1.0, "work": 3.0, "isle": None, "cape": None},
     }
 
@@ -72,7 +74,11 @@ def test_directed_paths_follow_the_edges(roads: Path) -> None:
     found = answer("distance", roads, "--source", "work", "--directed", "--p", "inf")
     assert found["directed"] is True
     assert found["edges"] == 4
-    assert found["distances"] == {"home": 3.0, "mill": 2.0, "work": 0.0, "isle": None, "cape": None}
+    assert found["distances"] == {"home": 10.0, "mill": 11.0, "work": 0.0, "isle": None, "cape": None}
+    back = answer("distance", roads, "--source", "work", "--directed", "--reverse", "--p", "inf", "--path-to", "home")
+    assert back["distances"] == {"home": 3.0, "mill": 2.0, "work": 0.0, "isle": None, "cape": None}
+    assert back["path"] == ["home", "mill", "work"]
+    assert "`--reverse` must be used with --directed" in refused("distance", roads, "--source", "work", "--reverse")
 
 
 def test_unbounded_and_mean(tmp_path: Path) -> None:
@@ -101,8 +107,8 @@ def test_long_tables_are_cut(tmp_path: Path) -> None:
         ("", [], "must contain at least one edge, got an empty file"),
         ("a,b,1\nb,c,heavy\n", [], "column 3` must be a positive weight, got 'heavy'"),
         ("a,b\nb,c\n", [], "`EDGES` must be symmetric, got (a, b) without (b, a). Pass --symmetrize max or mean"),
-        ("a,b,3\nb,a,3\n", [], "`weight` must lie in (0, 1], got 3 on edge (a, b)."),
-        ("a,b,3\nb,a,3\n", [], "pass --unbounded"),
+        ("a,b,3\nb,a,3\n", [], "`--weight` must lie in (0, 1], got 3 on edge (a, b)."),
+        ("a,b,3\nb,a,3\n", [], "pass --unbounded to allow any positive weight, or --length COLUMN for lengths."),
         ("a,b\nb,a\n", ["--p", "0.5"], "`--p` must lie in [1, inf], got 0.5. Use --p inf for shortest paths."),
         ("a,b\nb,a\n", ["--p", "nan"], "`--p` must lie in [1, inf], got nan."),
         ("a,b\nb,a\n", ["--source", "z"], "`--source` must be one of the 2 nodes, got 'z'."),

@@ -263,7 +263,7 @@ def test_help_lists_datasets_and_methods() -> None:
     [
         (["digts"], "`DATASET` must be one of digits, moons, karate, cora, citeseer, pubmed, computers, photo, actor"),
         (["digts"], "Did you mean 'digits'?"),
-        ([], "`DATASET` must be a name, or use --edges, got none. Try digits"),
+        ([], "`DATASET` must be a name, or use --edges, --file or --pyg, got none. Try digits"),
         (["--nodes", "n.csv"], "got --nodes alone"),
         (["digits", "--edges", "e.csv"], "`--edges` must be omitted with the dataset digits"),
         (["digits", "--label", "kind"], "`--label` must be omitted with the dataset digits"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from command_line import answer, command, refused
-from lggd.compare.methods import load_methods
+from lggd.comparison.methods import load_methods
 from lggd.paper.published import DATASETS
 
 REPOSITORY = Path(__file__).parents[2]

@@ -155,7 +155,11 @@ def test_parquet_with_many_batches(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"u": ["a"], "v": ["b"]}, "must have a column named source and one named target, got u, v. Rename them."),
+        (
+            {"p": ["a"], "q": ["b"]},
+            "must have a column named source and one named target, got p, q. "
+            "Add source_column='p' target_column='q', or name the columns source and target.",
+        ),
         ({"source": ["a", "b"], "target": ["b", None]}, "row 2, column 'target'` must name a node, got an empty cell"),
         (
             {"source": ["a"], "target": ["b"], "weight": [-1.0]},

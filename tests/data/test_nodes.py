@@ -13,6 +13,8 @@ from lggd.data.nodes import read_node_file
 from lggd.errors import InputError
 from table_files import parquet, written
 
+RULE = "have numbers, or texts of few categories, in its columns of features"
+
 
 def rejected(path: Path, message: str, **options: object) -> None:
     """Reading fails with this message after the file's name."""
@@ -100,11 +102,13 @@ def test_graphml_attributes_are_columns(tmp_path: Path) -> None:
     nx.write_graphml(graph, tmp_path / "nodes.graphml")
     table = read_node_file(tmp_path / "nodes.graphml", label="kind", ignore=["id"])
     assert (table.ids, table.x.tolist(), table.labels) == (["007", "b"], [[3], [4]], ["red", None])
-    rejected(tmp_path / "nodes.graphml", "`nodes.graphml, node '007', column 'kind'` must be a number, got 'red'")
+    assert read_node_file(tmp_path / "nodes.graphml", ignore=["id", "age"], missing="drop").feature_names == [
+        "kind=red"
+    ]
     rejected(tmp_path / "nodes.graphml", "`id_column` must be None for `nodes.graphml`", id_column="id")
     graph.add_node("c", kind="red", id="")
     nx.write_graphml(graph, tmp_path / "nodes.graphml")
-    message = "`nodes.graphml, node 'c', column 'age'` must be a number, got an empty cell."
+    message = f"`nodes.graphml` must {RULE}, but age: 1 cell is missing, in node 'c'."
     rejected(tmp_path / "nodes.graphml", message, label="kind", ignore=["id"])
 
 
@@ -123,17 +127,26 @@ def test_graphml_attributes_are_columns(tmp_path: Path) -> None:
         ),
         (
             "id,size,age\na,1,2\nb,1,abc\n",
-            "`nodes.csv, line 3, column 'age'` must be a number, got 'abc'. "
-            "Remove the column or convert it to numbers.",
+            f"`nodes.csv` must {RULE}, but age: 1 cell is no number, 'abc' in line 3. "
+            "Correct these cells, or add ignore=['age'].",
         ),
         (
             "id,size,age\na,1,2\nb,,2\n",
-            "`nodes.csv, line 3, column 'size'` must be a number, got an empty cell. "
-            "Fill it in, or exclude the column with `ignore`.",
+            f"`nodes.csv` must {RULE}, but size: 1 cell is missing, in line 3. "
+            "Add missing='mean' or missing='drop' (without these nodes), or fill them in.",
         ),
-        ("id,age\na,nan\n", "`nodes.csv, line 2, column 'age'` must be a number, got 'nan'. Fill it in"),
-        ("id,age\na,-inf\n", "`nodes.csv, line 2, column 'age'` must be a number below 3.4e38 in size, got '-inf'."),
-        ("id,age\na,1e39\n", "`nodes.csv, line 2, column 'age'` must be a number below 3.4e38 in size, got '1e39'."),
+        (
+            "id,age\na,nan\n",
+            f"`nodes.csv` must {RULE}, but age: all cells are empty. Correct these cells, or add ignore",
+        ),
+        (
+            "id,age\na,-inf\n",
+            f"`nodes.csv` must {RULE}, but age: 1 cell is not below 3.4e38 in size, '-inf' in line 2.",
+        ),
+        (
+            "id,age\na,1e39\n",
+            f"`nodes.csv` must {RULE}, but age: 1 cell is not below 3.4e38 in size, '1e39' in line 2.",
+        ),
         ('id,age\na,"1\n', "`nodes.csv, line 2` must be a row of cells"),
     ],
 )
@@ -142,11 +155,12 @@ def test_errors_report_the_position(tmp_path: Path, text: str, message: str) -> 
 
 
 def test_errors_in_parquet_report_the_position(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "nodes.parquet", id=["a", "b", "c"], age=[1, None, 3])
+    rejected(path, f"`nodes.parquet` must {RULE}, but age: 1 cell is missing, in row 2.")
     path = parquet(tmp_path / "nodes.parquet", id=["a", "b", "a"], age=[1, None, 3])
-    rejected(path, "`nodes.parquet, row 2, column 'age'` must be a number, got an empty cell.")
     rejected(path, "`nodes.parquet, row 3, column 'id'` must be a unique id, got 'a', which is in row 1", label="age")
     dates = parquet(tmp_path / "nodes.parquet", id=["a"], born=pa.array([0], pa.date32()))
-    rejected(dates, "`nodes.parquet, row 1, column 'born'` must be a number, got '1970-01-01'.")
+    rejected(dates, f"`nodes.parquet` must {RULE}, but born: 1 cell is a date, '1970-01-01' in row 1; convert")
     rejected(
         parquet(tmp_path / "nodes.parquet", id=pa.array([], pa.string())), "`nodes.parquet` must contain at least one"
     )

@@ -21,7 +21,7 @@ def test_missing_files_folders_and_unknown_extensions(tmp_path: Path, read: Call
     with pytest.raises(OSError, match="got a folder"):
         read(tmp_path)
     last = r", \.graphml or \.npz" if read is read_edge_file else r" or \.graphml"
-    with pytest.raises(InputError, match=rf"must end in \.csv, \.tsv, \.parquet{last}, got '\.xlsx'"):
+    with pytest.raises(InputError, match=rf"must end in \.csv, \.tsv, \.txt, \.parquet{last}, got '\.xlsx'"):
         read(written(tmp_path / "table.xlsx", "a,b\n"))
 
 

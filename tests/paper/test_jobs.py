@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from command_line import answer
-from lggd.compare import templates
-from lggd.compare.methods import load_methods
-from lggd.compare.protocol import load_splits
-from lggd.compare.results import Results
+from lggd.comparison import templates
+from lggd.comparison.jobs import JobOptions, run_jobs
+from lggd.comparison.methods import load_methods
+from lggd.comparison.protocol import load_splits
+from lggd.comparison.results import Results
 from lggd.errors import InputError
 from lggd.paper import experiments, jobs
-from lggd.paper.jobs import JobOptions, NewLabelsJob, reproduce
+from lggd.paper.jobs import NewLabelsJob
 from result_lines import lines_of
 
 
@@ -37,13 +38,13 @@ def test_new_labels_are_added_or_trained_with(configs: Path, tmp_path: Path, mon
         NewLabelsJob("dynamic", learned, learned.settings, "karate", retrained=False),
         NewLabelsJob("dynamic", gcn, gcn.settings, "karate", retrained=True),
     ]
-    result = reproduce(planned, options)
+    result = run_jobs(planned, options)
     assert result.failures == []
     assert [(line["row"], line["additions"]) for line in result.lines] == [
         (row, additions) for row in ("09", "01 retrained") for additions in range(4)
     ]
     assert result.lines[-1]["name"] == "GCN, retrained"
-    assert reproduce(planned, options).reused == 8
+    assert run_jobs(planned, options).reused == 8
     # The same as fitting each split alone.
     for split, data in enumerate(dynamic_karate("karate", range(2), device="cpu")):
         model = templates.build("LGGD", learned.settings, "gcn", split).fit(data)

@@ -15,8 +15,8 @@ import pytest
 
 import lggd
 from command_line import ONE_THREAD, answer, command, refused
-from lggd.compare.protocol import load_splits
-from lggd.compare.results import Results
+from lggd.comparison.protocol import load_splits
+from lggd.comparison.results import Results
 from lggd.data.splits import fingerprint
 from lggd.paper import jobs
 from other_process import claimed_elsewhere

@@ -10,13 +10,14 @@ import pytest
 
 from command_line import command, refused
 from invalid_settings import OF_ANOTHER_TYPE, OUT_OF_RANGE
-from lggd.compare.methods import Method, load_methods
-from lggd.compare.results import Results
-from lggd.compare.templates import complete_settings
+from lggd.comparison.jobs import JobOptions
+from lggd.comparison.methods import Method, load_methods
+from lggd.comparison.results import Results
+from lggd.comparison.templates import complete_settings
 from lggd.errors import InputError
 from lggd.paper import jobs
 from lggd.paper.experiments import Selection, plan
-from lggd.paper.jobs import CellJob, JobOptions, NewLabelsJob
+from lggd.paper.jobs import CellJob, NewLabelsJob
 
 RESULTS = Path(__file__).parents[2] / "results"
 EXPERIMENTS = ("table1", "backbones", "dynamic", "ablation", "all")

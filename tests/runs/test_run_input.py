@@ -61,8 +61,8 @@ def test_a_split_column_decides_what_is_held_out(tmp_path: Path) -> None:
 def test_weights_are_divided_by_the_largest(tmp_path: Path, weights: str, largest: float) -> None:
     found = path_input(tmp_path, ["a", "b", "a"], weights)
     assert found.data.edge_weight.tolist() == [1] * 4
-    assert f"divided by the largest, {largest:g}," in found.notes[0]
-    assert path_input(tmp_path, ["a", "b", "a"], ",1").notes == ()
+    assert any(f"divided by the largest, {largest:g}," in note for note in found.notes)
+    assert not any("divided" in note for note in path_input(tmp_path, ["a", "b", "a"], ",1").notes)
 
 
 def test_fingerprints_differ_with_anything_in_the_data() -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lggd.cli.compare import compare_command
 from lggd.cli.distance import distance_command
 from lggd.cli.features import features_command
 from lggd.cli.figure import figure_app
@@ -32,6 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("run")(run_command)
+app.command("compare")(compare_command)
 app.command("predict")(predict_command)
 app.command("add-labels")(add_labels_command)
 app.command("remove-labels")(remove_labels_command)

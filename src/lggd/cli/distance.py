@@ -11,53 +11,66 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table
 from typer import Argument
 
-from lggd.cli.options import command, file, option
+from lggd.cli.options import EDGE_FLAGS, EDGES, EdgeTableOptions, command, file, option
 from lggd.cli.terminal import Terminal, flags, json_exponent, summary, table
 from lggd.errors import InputError
 
 if TYPE_CHECKING:
     from lggd.data.edges import EdgeTable
+    from lggd.graph import Graph
 
 ROWS_SHOWN = 10
-FLAGS = flags("p", "solver", "directed", "symmetrize", edges="EDGES", target="--path-to", potential="degree^alpha")
-
-
-SYMMETRIZE = "Make edges undirected; if the two directions differ in weight, use the max or mean."
+FLAGS = EDGE_FLAGS | flags("p", "solver", "directed", edges="EDGES", target="--path-to", potential="degree^alpha")
 SOLVERS = "auto uses dijkstra for p = inf and marching otherwise; all are exact."
 
 
 @command(FLAGS)
 def distance_command(
     terminal: Terminal,
-    edges: Path = Argument(..., metavar="EDGES", help="A .csv, .tsv or .npz file of edges.", show_default=False),
+    reading: EdgeTableOptions,
+    edges: Path = Argument(..., metavar="EDGES", help=EDGES, show_default=False),
     source: list[str] | None = option(
         None, "Node to measure distances from. Can be repeated.", metavar="ID", show_default=False
     ),
     sources_file: Path | None = file(None, "Text file with further sources, one name per line."),
     p: float = option(1, "Exponent from 1 (most robust to wrong edges) to inf (shortest paths)."),
     alpha: float | None = option(None, "Use the potential degree^alpha; below 0, dense regions take longer to cross."),
-    symmetrize: Literal["max", "mean"] | None = option(None, SYMMETRIZE),
-    directed: bool = option(False, "Keep edges directed: paths follow them from a node to a source.", "--directed"),
+    directed: bool = option(False, "Keep edges directed: paths follow them from a source to a node.", "--directed"),
+    reverse: bool = option(False, "With --directed: distances to the sources instead, along the edges.", "--reverse"),
     unbounded: bool = option(False, "Allow edge weights above 1.", "--unbounded"),
     solver: Literal["auto", "marching", "dijkstra", "iterative"] = option("auto", SOLVERS),
     out: Path | None = file(None, "Write the distances to this CSV file."),
-    path_to: str | None = option(None, "Also print the geodesic to this node.", metavar="ID"),
+    path_to: str | None = option(None, "Also print the geodesic to this node; with --reverse, from it.", metavar="ID"),
 ) -> None:
     """Compute the distance of every node from one or more sources.
 
     EDGES has one edge per line: source,target or source,target,weight; a
     header line is optional. Weights are in (0, 1]; the length of an edge is
-    1/sqrt(weight), so that larger weights mean shorter edges. An .npz file
-    is one saved by scipy.sparse.save_npz; its nodes are named 0, 1, 2, ...
+    1/sqrt(weight), so that larger weights mean shorter edges. A column of
+    lengths is named by --length; with --p inf, distances are their sums.
+    Other columns are not used, and named. A .npz file is one saved by
+    scipy.sparse.save_npz; its nodes are named 0, 1, 2, ...
+
+    Edges are undirected: listed in both directions, or --symmetrize max.
+    With --directed, distances are those from the sources along the edges,
+    as in networkx; with --reverse too, those to the sources.
 
     Example: distances along roads that are listed once each:
 
         lggd distance roads.csv --source home --symmetrize max --out far.csv
 
-    Example: a shortest path along roads listed in both directions:
+    Example: a shortest path in kilometers, along roads listed once each:
 
-        lggd distance roads.csv --source home --path-to work --p inf
+        lggd distance roads.csv --source home --path-to work --p inf --length km --symmetrize min
+
+    Example: one-way streets, distances from home, and to home:
+
+        lggd distance streets.csv --source home --directed
+
+        lggd distance streets.csv --source home --directed --reverse
     """
+    if reverse and not directed:
+        raise InputError("--reverse", "be used with --directed", remedy="Undirected distances have no direction.")
     with terminal.working("Loading lggd"):
         import lggd
         from lggd.data.edges import read_edge_file
@@ -66,18 +79,18 @@ def distance_command(
     if out is not None:
         check_writable(out)
     with terminal.working(f"Reading {edges}"):
-        edge_table = read_edge_file(edges)
+        edge_table = read_edge_file(edges, format=reading.edge_format)
         sources = _read_sources(edge_table, source or [], sources_file)
         goal = None if path_to is None else edge_table.number(path_to, "--path-to")
         terminal.node_names = edge_table.ids
-        kind: dict[str, Any] = {"directed": directed, "symmetrize": symmetrize, "unbounded": unbounded}
-        graph = lggd.Graph.from_edges(edge_table.edges, edge_table.weight, num_nodes=len(edge_table.ids), **kind)
+        edge_table, graph = _build_graph(edge_table, reading.symmetrize, directed, reverse, unbounded)
     with terminal.working("Computing distances"):
         potential = None if alpha is None else lggd.DegreePotential(alpha)
         solvers = {"marching": lggd.FastMarching, "dijkstra": lggd.Dijkstra, "iterative": lggd.FastIterative}
         chosen: Any = solvers[solver]() if solver in solvers else None
         solution = lggd.distance(graph, list(sources.values()), p=p, potential=potential, solver=chosen)
         path = None if goal is None else lggd.shortest_path(graph, solution, goal).tolist()
+        path = path[::-1] if path is not None and reverse else path  # along the edges, to the source
     values = solution.value.tolist()
     if out is not None:
         write_distances(out, edge_table.ids, values)
@@ -90,6 +103,7 @@ def distance_command(
         "seconds": solution.statistics.seconds, "reachable": len(reached), "max": max(reached),
         "sources": list(sources), "out": None if out is None else str(out),
         "path": None if path is None else [edge_table.ids[node] for node in path],
+        "direction": ("to" if reverse else "from") + " the sources", "notes": list(edge_table.notes),
     }  # fmt: skip
     if solution.status not in (lggd.Status.EXACT, lggd.Status.UNREACHABLE):
         terminal.say("The solver did not converge: some distances are too large. Use --solver marching.", "yellow")
@@ -99,6 +113,22 @@ def distance_command(
         {name: value if math.isfinite(value) else None for name, value in distances.items()} if out is None else None
     )
     terminal.answer(facts | {"distances": finite}, _tables(facts, distances))
+
+
+def _build_graph(
+    table: EdgeTable, symmetrize: str | None, directed: bool, reverse: bool, unbounded: bool
+) -> tuple[EdgeTable, Graph]:
+    """Returns the graph whose distances are asked for, and the table with notes about its edges."""
+    import lggd
+    from lggd.data.edge_directions import join_directions
+
+    if symmetrize is not None and not directed:
+        table = join_directions(table, symmetrize)
+    # f(i) is the length of walking from i along the edges to a source: turned around, it is that from the source to i.
+    edges = table.edges[::-1] if directed and not reverse else table.edges
+    joined = "max" if symmetrize is not None else None  # by now only the missing direction is added
+    kind: dict[str, Any] = {"directed": directed, "symmetrize": joined, "unbounded": unbounded or table.is_length}
+    return table, lggd.Graph.from_edges(edges, table.weight, num_nodes=len(table.ids), **kind)
 
 
 def _read_sources(edge_table: EdgeTable, names: list[str], more: Path | None) -> dict[str, int]:
@@ -120,6 +150,7 @@ def _tables(facts: dict[str, Any], distances: dict[str, float]) -> Iterator[Tabl
         seconds=f"{facts['seconds']:.3g}",
         reachable=f"{facts['reachable']:,} of {facts['nodes']:,} nodes",
         max=f"{facts['max']:.6g}",
+        **({"direction": f"along the edges, {facts['direction']}"} if facts["directed"] else {}),
     )
     first = islice(distances.items(), ROWS_SHOWN)
     rows = ((name, "unreachable" if math.isinf(value) else f"{value:.6g}") for name, value in first)
@@ -129,5 +160,6 @@ def _tables(facts: dict[str, Any], distances: dict[str, float]) -> Iterator[Tabl
         yield f"… and {more:,} more{'' if facts['out'] else '; write all of them with --out FILE'}"
     if facts["path"] is not None:
         yield "path  " + " → ".join(facts["path"])
+    yield from facts["notes"]
     if facts["out"] is not None:
         yield f"Wrote {facts['out']}"

@@ -15,14 +15,16 @@ from lggd.cli.terminal import Terminal, flags
 from lggd.errors import InputError
 
 if TYPE_CHECKING:
+    from lggd.data.edge_columns import EdgeFormat
     from lggd.runs.run_input import RunInput
 
 TEST_SHARE = 0.3
 TABLES = "Your own tables"
 # Maps arguments named by the library's errors about a graph to options.
-GRAPH_FLAGS = flags(
-    "nodes", "label", "id_column", "split_column", "ignore", "test_share", "split", "labels_per_class", "seed",
-    name="DATASET",
+EDGE_FLAGS = flags("source_column", "target_column", "weight", "length", "ignore", "delimiter", "header", "symmetrize")
+GRAPH_FLAGS = EDGE_FLAGS | flags(
+    "nodes", "label", "id_column", "split_column", "test_share", "split", "labels_per_class", "seed", "category",
+    "missing", "unlabelled", "pyg", "file", name="DATASET", root="--data",
 ) | {"data.y": "--label"}  # fmt: skip
 
 
@@ -115,8 +117,8 @@ def command(known: Mapping[str, str]) -> Callable[[Callable[..., None]], Callabl
     return decorate
 
 
-def _in_tables(metavar: str, help: str) -> Any:
-    return Option(metavar=metavar, help=help, rich_help_panel=TABLES)
+def _in_tables(metavar: str | None, help: str, *names: str) -> Any:
+    return Option(*names, metavar=metavar, help=help, rich_help_panel=TABLES)
 
 
 DATASET = (
@@ -124,56 +126,141 @@ DATASET = (
     "chameleon, squirrel, tolokers or minesweeper, which are read from the folder LGGD_DATA or downloaded once."
 )
 LABELS = "Labels per class of digits, moons and karate."
+EDGES = "Table of edges: .csv, .tsv, .txt, .parquet, .npz or .graphml."
+NODES = "Table of nodes: .csv, .tsv, .txt or .parquet. Omit it for GraphML."
+UNLABELLED = (
+    "Value that means unlabelled, besides an empty cell. Can be repeated. By default -1, NA, NaN, null, none, unknown "
+    "and ?; use '' if all of these are classes."
+)
+PYG = "Dataset of PyG whose files are in LGGD_DATA or --data, such as Planetoid/Cora; nothing is downloaded."
+WEIGHT = "Column of edge weights: similarities, larger means closer. By default the column weight or w."
+LENGTH = "Column of edge lengths: distances, longer means farther."
+JOIN = "Which weight or length counts if an edge has several, in either direction: the closest, unless you choose."
+IGNORE = "Column that is not used. Can be repeated."
+SEPARATOR = "What separates columns: comma, semicolon, tab, bar or space. By default it is detected."
 
 
 @dataclass(frozen=True)
-class GraphOptions:
-    """The graph that a command works on: a dataset by name, or the user's own tables."""
+class EdgeTableOptions:
+    """How a table of edges is read."""
+
+    weight: Annotated[str | None, _in_tables("COLUMN", WEIGHT)]
+    length: Annotated[str | None, _in_tables("COLUMN", LENGTH)]
+    source_column: Annotated[str | None, _in_tables("COLUMN", "Column of the nodes where edges start.")]
+    target_column: Annotated[str | None, _in_tables("COLUMN", "Column of the nodes where edges end.")]
+    symmetrize: Annotated[Literal["max", "mean", "min", "sum"] | None, _in_tables(None, JOIN)]
+    ignore: Annotated[list[str] | None, _in_tables("COLUMN", IGNORE)]
+    delimiter: Annotated[str | None, _in_tables("TEXT", SEPARATOR)]
+    header: Annotated[
+        bool | None,
+        _in_tables(None, "Whether the first line of the edges names columns; detected.", "--header/--no-header"),
+    ]
+
+    @property
+    def edge_format(self) -> EdgeFormat:
+        from lggd.data.edge_columns import EdgeFormat
+
+        names = ("weight", "length", "source_column", "target_column", "delimiter", "header")
+        return EdgeFormat(ignore=tuple(self.ignore or ()), **{name: getattr(self, name) for name in names})
+
+
+@dataclass(frozen=True)
+class GraphOptions(EdgeTableOptions):
+    """The graph that a command works on: a dataset by name, or the user's own tables or file."""
 
     dataset: Annotated[str | None, Argument(metavar="DATASET", help=DATASET, show_default=False)]
-    edges: Annotated[Path | None, _in_tables("FILE", "Table of edges: .csv, .tsv, .parquet, .npz or .graphml.")]
-    nodes: Annotated[Path | None, _in_tables("FILE", "Table of nodes: .csv, .tsv or .parquet. Omit it for GraphML.")]
-    label: Annotated[str | None, _in_tables("COLUMN", "Column of classes; empty means unlabelled.")]
+    edges: Annotated[Path | None, _in_tables("FILE", EDGES)]
+    nodes: Annotated[Path | None, _in_tables("FILE", NODES)]
+    label: Annotated[str | None, _in_tables("COLUMN", "Column of classes; see --unlabelled for cells without one.")]
     id_column: Annotated[
         str | None, _in_tables("COLUMN", "Column of node ids; by default id, node, name or the first.")
     ]
     split_column: Annotated[str | None, _in_tables("COLUMN", "Column with the values train, val, test or empty.")]
-    ignore: Annotated[list[str] | None, _in_tables("COLUMN", "Column to exclude from the features. Can be repeated.")]
+    unlabelled: Annotated[list[str] | None, _in_tables("VALUE", UNLABELLED)]
+    missing: Annotated[
+        Literal["error", "mean", "drop"] | None,
+        _in_tables(None, "Missing features: an error, the mean of the column, or drop these nodes."),
+    ]
+    category: Annotated[
+        list[str] | None, _in_tables("COLUMN", "Column of numbers that are categories. Can be repeated.")
+    ]
+    file: Annotated[Path | None, _in_tables("FILE", "Graph in one file instead of tables: .pt (PyG) or .npz (arrays).")]
+    pyg: Annotated[str | None, Option(metavar="NAME", help=PYG)]
+    data: Annotated[Path | None, Option(metavar="DIR", help="Folder of datasets.", show_default=DATA)]
     split: Annotated[int | None, Option(min=0, help="Number of the random split.", show_default="0")]
     labels_per_class: Annotated[int | None, Option(min=1, help=LABELS, show_default="5")]
 
+    @property
+    def _table_options(self) -> dict[str, Any]:
+        """The options that apply to tables alone, by flag."""
+        names = (
+            "edges", "nodes", "label", "id_column", "split_column", "unlabelled", "missing", "category", "weight",
+            "length", "source_column", "target_column", "symmetrize", "ignore", "delimiter", "header",
+        )  # fmt: skip
+        return {f"--{name.replace('_', '-')}": getattr(self, name) for name in names}
+
     def check(self, test_share: float | None = None) -> None:
         """Raises if options cannot be combined."""
-        if self.dataset is not None:
-            names = ("edges", "nodes", "label", "id_column", "split_column", "ignore")
-            values = {GRAPH_FLAGS.get(name, "--edges"): getattr(self, name) for name in names}
-            for flag, value in (values | {"--test-share": test_share}).items():
-                if value is not None:
-                    rule = f"be omitted with the dataset {self.dataset}: it applies to tables"
-                    raise InputError(flag, rule, remedy="Use one or the other.")
-        elif self.edges is None:
+        one_of = {"DATASET": self.dataset, "--edges": self.edges, "--file": self.file, "--pyg": self.pyg}
+        given = [flag for flag, value in one_of.items() if value is not None]
+        if not given:
             found = "none" if self.nodes is None else "--nodes alone"
-            raise InputError("DATASET", "be a name, or use --edges", found, "Try digits, or --edges FILE --nodes FILE.")
-        elif self.label is None:
+            remedy = "Try digits, or --edges FILE --nodes FILE."
+            raise InputError("DATASET", "be a name, or use --edges, --file or --pyg", found, remedy)
+        if given[0] != "--edges":
+            what = "the dataset " + str(self.dataset) if given[0] == "DATASET" else given[0]
+            options = {**self._table_options, **{flag: value for flag, value in one_of.items() if flag != given[0]}}
+            if given[0] == "DATASET":
+                options["--test-share"] = test_share
+            for flag, value in options.items():
+                if value is not None:
+                    rule = f"be omitted with {what}: it applies to tables"
+                    raise InputError(flag, rule, remedy="Use one or the other.")
+        if self.labels_per_class is not None and given[0] != "DATASET":
+            rule = f"be omitted with {given[0]}: it applies to datasets"
+            raise InputError("--labels-per-class", rule, remedy="Leave labels empty in the table.")
+        if self.data is not None and given[0] not in ("DATASET", "--pyg"):
+            raise InputError("--data", f"be omitted with {given[0]}: it is the folder of datasets")
+        if given[0] == "--edges":
+            self._check_tables(test_share)
+
+    def _check_tables(self, test_share: float | None) -> None:
+        for flag, value in (("--file", self.file), ("--pyg", self.pyg)):
+            if value is not None:
+                raise InputError(flag, "be omitted with --edges", remedy="Use one or the other.")
+        if self.label is None:
             rule = f"name the column of classes in {self.edges if self.nodes is None else self.nodes}"
             raise InputError("--label", rule, "none", "Add --label COLUMN.")
-        elif self.labels_per_class is not None:
-            rule = "be omitted with --edges: it applies to datasets"
-            raise InputError("--labels-per-class", rule, remedy="Leave labels empty in the table.")
-        elif self.split_column is not None:
-            for flag, value in (("--test-share", test_share), ("--split", self.split)):
-                if value is not None:
+        if self.split_column is not None:
+            for flag, option_value in (("--test-share", test_share), ("--split", self.split)):
+                if option_value is not None:
                     raise InputError(flag, "be omitted with --split-column, which defines the test nodes")
 
     def __str__(self) -> str:
-        return self.dataset or str(self.edges)
+        return self.dataset or self.pyg or str(self.file or self.edges)
 
-    def read(self, test_share: float | None = None) -> RunInput:
-        """Reads the graph; holds out `test_share` of the labels of tables without a split column."""
+    def read(self, test_share: float | None = None, fewest_classes: int = 2) -> RunInput:
+        """Reads the graph; holds out `test_share` of the labels if neither a column nor masks define test nodes.
+
+        Tables with fewer than `fewest_classes` are refused.
+        """
         from lggd.runs.run_input import RunInput
 
+        share, split = TEST_SHARE if test_share is None else test_share, self.split or 0
         if self.dataset is not None:
-            return RunInput.from_dataset(self.dataset, self.split or 0, self.labels_per_class)
-        columns = {name: getattr(self, name) for name in ("label", "id_column", "split_column")}
-        share, ignore = TEST_SHARE if test_share is None else test_share, tuple(self.ignore or ())
-        return RunInput.from_tables(self.edges, self.nodes, share, self.split or 0, ignore=ignore, **columns)  # type: ignore[arg-type]
+            return RunInput.from_dataset(self.dataset, split, self.labels_per_class, self.data)
+        if self.pyg is not None:
+            return RunInput.from_pyg(self.pyg, share, split, self.data)
+        if self.file is not None:
+            return RunInput.from_file(self.file, share, split)
+        edge_format = self.edge_format
+        names = ("label", "id_column", "split_column", "symmetrize", "missing")
+        columns: dict[str, Any] = {name: getattr(self, name) for name in names}
+        columns |= {name: tuple(getattr(self, name) or ()) for name in ("category", "ignore")}
+        columns["unlabelled"] = None if self.unlabelled is None else tuple(self.unlabelled)
+        always = ("label", "id_column", "split_column", "ignore")
+        given = {name: value for name, value in columns.items() if name in always or value not in (None, ())}
+        if fewest_classes != 2:
+            given["fewest_classes"] = fewest_classes
+        edges: Any = self.edges
+        return RunInput.from_tables(edges, self.nodes, share, split, format=edge_format, **given)

@@ -19,7 +19,7 @@ from lggd.cli.terminal import FAILED, Terminal, flags, table
 from lggd.report.formatting import counted
 
 if TYPE_CHECKING:
-    from lggd.paper.jobs import Job, JobListener
+    from lggd.comparison.jobs import Job, JobListener
     from lggd.training import progress as training
 
 SPLITS, QUICK_SPLITS = 10, 3
@@ -60,15 +60,15 @@ def reproduce_command(
         lggd reproduce table1 --rows 09 --datasets cora,photo
     """
     with terminal.working("Loading lggd"):
-        from lggd.compare.results import Results
+        from lggd.comparison.jobs import JobOptions, run_jobs
+        from lggd.comparison.results import Results
         from lggd.paper.experiments import Selection, plan
-        from lggd.paper.jobs import JobOptions, reproduce
     count = splits or (QUICK_SPLITS if quick else SPLITS)
     job_options = JobOptions(Results(results), count, options.chosen_device(device), seed, data)
     options.use_fast_products(job_options.device)
     jobs = plan(experiment, Selection(options.named(rows), options.named(datasets), configs, quick))
     with _progress_bars(terminal) as listener:
-        result = reproduce(jobs, job_options, again=again, listener=listener)
+        result = run_jobs(jobs, job_options, again=again, listener=listener)
     facts = {
         "results": str(results), "measured": len(result.lines) - result.reused, "reused": result.reused,
         "failed": [{"job": title, "error": terminal.message(error)} for title, error in result.failures],

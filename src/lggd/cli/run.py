@@ -73,6 +73,18 @@ def run_command(
 
         lggd run --edges edges.csv --nodes nodes.csv --label kind
 
+    Columns, separators and values that are read in a special way are said;
+    what has two meanings is refused with the option that decides. Roads with
+    a column of kilometers, nodes with missing values:
+
+        lggd run --edges roads.csv --length km --nodes towns.csv --label region --missing mean
+
+    Example with a graph in one file, or a dataset of PyG:
+
+        lggd run --file graph.pt
+
+        lggd run --pyg Planetoid/Cora --data datasets
+
     Example with another model:
 
         lggd run digits --method gdc-ppr --out out/gdc

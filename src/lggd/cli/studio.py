@@ -28,7 +28,7 @@ def studio_command(
     terminal: Terminal,
     graph: GraphOptions,
     test_share: float | None = option(None, SHARE, show_default="0", rich_help_panel=TABLES),
-    unlabelled: bool = option(False, "Start without the labels of the graph.", "--unlabelled"),
+    start_empty: bool = option(False, "Start without the labels of the graph.", "--start-empty"),
     store: Path | None = file(None, STORE, show_default="out/studio/NAME.sqlite"),
     host: str = option("127.0.0.1", HOST),
     port: int = option(8765, "Port to listen on; 0 takes a free one.", min=0, max=65535),
@@ -63,7 +63,7 @@ def studio_command(
     access = Access(host, port, token, tuple(allow_host))
     access.check()
     with terminal.working("Reading the graph"):
-        read = _read(graph, test_share, unlabelled)
+        read = _read(graph, test_share, start_empty)
     path = _store(read.name) if store is None else store
     with terminal.working(f"Opening {path}"):
         session = Session(read, read.open_store(path))
@@ -80,29 +80,22 @@ def studio_command(
     server.run()
 
 
-def _read(options: GraphOptions, test_share: float | None, unlabelled: bool) -> StudioGraph:
-    from lggd.runs.run_input import RunInput
+def _read(options: GraphOptions, test_share: float | None, start_empty: bool) -> StudioGraph:
     from lggd.studio.studio_graph import StudioGraph
 
     if options.dataset is not None and Path(options.dataset).is_dir():
         return StudioGraph.from_model(options.dataset)
-    if options.edges is None:
-        if options.nodes is not None:
-            raise InputError("--edges", "be a table, because --nodes is one", "none", "Add --edges FILE.")
-        chosen = GraphOptions(**{**vars(options), "dataset": options.dataset or "digits"})
-        chosen.check(test_share)
-        return StudioGraph.from_run_input(chosen.read(), unlabelled=unlabelled)
-    GraphOptions(**{**vars(options), "label": options.label or "-"}).check(test_share)
-    if options.label is None and (options.split_column is not None or test_share):
-        raise InputError(
-            "--label", "name the column of classes, because some are held out", "none", "Add --label COLUMN."
-        )
-    given = RunInput.from_tables(
-        options.edges, options.nodes, test_share or 0.0, options.split or 0, label=options.label,
-        id_column=options.id_column, split_column=options.split_column, ignore=tuple(options.ignore or ()),
-        fewest_classes=0,
-    )  # fmt: skip
-    return StudioGraph.from_run_input(given, unlabelled=unlabelled)
+    if options.edges is None and options.nodes is not None:
+        raise InputError("--edges", "be a table, because --nodes is one", "none", "Add --edges FILE.")
+    if options.edges is None and options.file is None and options.pyg is None:
+        options = GraphOptions(**{**vars(options), "dataset": options.dataset or "digits"})
+    if options.edges is None or options.label is not None:
+        options.check(test_share)
+    elif options.split_column is not None or test_share:
+        rule = "name the column of classes, because some are held out"
+        raise InputError("--label", rule, "none", "Add --label COLUMN.")
+    given = options.read(0.0 if test_share is None else test_share, fewest_classes=0)
+    return StudioGraph.from_run_input(given, unlabelled=start_empty)
 
 
 def _store(name: str) -> Path:

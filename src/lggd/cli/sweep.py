@@ -16,7 +16,7 @@ from lggd.errors import InputError
 from lggd.validation import check_name
 
 if TYPE_CHECKING:
-    from lggd.compare.methods import Choice, Method
+    from lggd.comparison.methods import Choice, Method
 
 FLAGS = flags("rows", "datasets", "trials", "splits", "batch_size", "seed", "results", "configs", root="--data")
 
@@ -57,8 +57,8 @@ def sweep_command(
     """
     with terminal.working("Loading lggd"):
         _check_optuna()
-        from lggd.compare.methods import load_methods, select_methods
-        from lggd.compare.search import SearchConfig, search_settings
+        from lggd.comparison.methods import load_methods, select_methods
+        from lggd.comparison.search import SearchConfig, search_settings
         from lggd.data.datasets import DATASETS, PAPER
     paper, chosen = ranges == "paper", options.chosen_device(device)
     config = SearchConfig(trials, splits, batch_size, chosen, seed=seed, results=results, root=data, paper_ranges=paper)
@@ -91,7 +91,7 @@ def _check_optuna() -> None:
 
 
 def _write(methods: Sequence[Method], choices: Sequence[Choice]) -> list[Path]:
-    from lggd.compare.methods import write_chosen
+    from lggd.comparison.methods import write_chosen
 
     found = {m.chosen_file: [choice for choice in choices if choice.slug == m.slug and choice.trials] for m in methods}
     found = {path: chosen for path, chosen in found.items() if chosen}
@@ -132,7 +132,7 @@ def _settings(choice: Choice) -> str:
 
 
 def _as_json(choice: Choice) -> dict[str, Any]:
-    from lggd.compare.runner import json_setting
+    from lggd.comparison.runner import json_setting
 
     settings = None if choice.settings is None else {name: json_setting(v) for name, v in choice.settings.items()}
     return asdict(choice) | {"settings": settings}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import json
 import math
+import shlex
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -30,13 +32,28 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 # Maps hints of library errors (`InputError.hints`) to options.
 HINTS = {
     "symmetrize": "--symmetrize max or mean", "directed": "--directed", "unbounded": "--unbounded", "p": "--p inf",
-    "solver": "--solver marching", "resume": "--resume",
+    "solver": "--solver marching", "resume": "--resume", "lengths": "--length COLUMN",
 }  # fmt: skip
 
 
 def flags(*names: str, **others: str) -> dict[str, str]:
     """Maps arguments of the library to options: `flags("test_share", name="DATASET")`."""
     return {name: f"--{name.replace('_', '-')}" for name in names} | others
+
+
+def as_flags(hint: str) -> str:
+    """Turns an argument into options.
+
+    >>> as_flags("weight='travel time'"), as_flags("ignore=['km', 'cost']"), as_flags("header=False")
+    ("--weight 'travel time'", '--ignore km --ignore cost', '--no-header')
+    """
+    name, _, value = hint.partition("=")
+    flag = name.replace("_", "-")
+    parsed = ast.literal_eval(value)
+    if isinstance(parsed, bool):
+        return f"--{flag}" if parsed else f"--no-{flag}"
+    values = parsed if isinstance(parsed, list) else [parsed]
+    return " ".join(f"--{flag} {shlex.quote(str(each))}" for each in values)
 
 
 class Terminal:
@@ -76,7 +93,7 @@ class Terminal:
         """Returns the message of an error, with options instead of arguments and names instead of node numbers."""
         if isinstance(error, InputError):
             argument = self.flags.get(error.argument, error.argument)
-            hints = {name: HINTS.get(name, text) for name, text in error.hints.items()}
+            hints = {name: HINTS.get(name) or self._as_flags(text) for name, text in error.hints.items()}
             return str(error.replace(argument=argument, hints=hints, nodes=self._names(error.nodes)))
         if isinstance(error, OSError) and error.errno in DISK_FULL:
             return f"There is no space left on the disk{f' for {error.filename}' if error.filename else ''}. Free some."
@@ -84,6 +101,10 @@ class Terminal:
             return str(error)
         hint = "" if self.debug else " Run it again with --debug or LGGD_DEBUG=1 to see the traceback."
         return f"Failed unexpectedly with {type(error).__name__}: {str(error).rstrip('.') or 'no message'}.{hint}"
+
+    def _as_flags(self, hint: str) -> str:
+        """Turns an argument of the library into an option, if the command has it."""
+        return as_flags(hint) if hint.partition("=")[0] in self.flags else hint
 
     def _warning(self, message: Warning | str, *_: Any) -> None:
         if isinstance(message, InputWarning):

@@ -71,7 +71,7 @@ class RawDataset:
         from torch_geometric.io import read_npz, read_planetoid_data
 
         rule, remedy = f"contain {self.title} as it was published", "Download the files again."
-        with reading(folder, rule, Exception, remedy=remedy), _silence():  # a truncated pickle may raise anything
+        with reading(folder, rule, Exception, remedy=remedy), silence():  # a truncated pickle may raise anything
             if self.family == "Planetoid":
                 return read_planetoid_data(str(folder), self.title)
             path = folder / self.files[0]
@@ -110,7 +110,7 @@ class RawDataset:
         import torch_geometric.datasets
 
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".download-") as temporary, _silence():
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".download-") as temporary, silence():
             downloaded = Path(temporary)
             if self.family == HETEROPHILOUS:
                 torch_geometric.data.download_url(f"{HETEROPHILOUS_URL}/{self.files[0]}", temporary)
@@ -131,7 +131,7 @@ def _read_heterophilous(path: Path) -> Data:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Hides PyG's output, and warnings that users cannot act on."""
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")

@@ -4,36 +4,49 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from lggd.data.edge_columns import (
+    LIKELY_PAIRS,
+    SHORT_PAIRS,
+    EdgeFormat,
+    column_hints,
+    end_columns,
+    find_columns,
+    first_line_is_header,
+)
 from lggd.data.table import (
     GRAPHML,
-    TABLES,
-    WEIGHT_NAMES,
+    READ_TABLES,
     Table,
-    as_number,
     as_text,
     check_extension,
-    find_column,
-    find_pair,
+    is_frame,
+    is_networkx,
     read_graphml,
     read_table,
     reading,
+    tables_of_networkx,
 )
 from lggd.errors import InputError
 from lggd.files import check_readable
-from lggd.validation import listed, suggestion
+from lggd.validation import suggestion
 
 MATRIX = ".npz"
-# A first line with one name of each group is a header; case and "_" do not matter.
-END_NAMES = ("source", "src", "from", "node1"), ("target", "dst", "to", "node2")
+# Lengths whose squares are finite and not zero.
+SHORTEST, LONGEST = 1e-150, 1e150
+WEIGHT_RULE, LENGTH_RULE = "be a positive weight", "be a positive length"
+AS_DETECTED = EdgeFormat()
+FIRST_LINE = "The first line of the edges was read as an edge; the option `header` says that it names columns."
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +54,15 @@ class EdgeTable:
     """Edges by node number, and the name of each node.
 
     `ids` are in order of first appearance, `edges` is int64 `[2, E]`, `weight` is float64 `[E]`, or None if the file
-    has no weights. Pass the last two to `Graph.from_edges` with `num_nodes=len(ids)`.
+    has no weights. Pass the last two to `Graph.from_edges` with `num_nodes=len(ids)`. If `is_length`, the file has
+    lengths ℓ and weights are 1/ℓ², because an edge of weight w is 1/√w long. `notes` are sentences about the reading.
     """
 
     ids: list[str]
     edges: NDArray[np.int64]
     weight: NDArray[np.float64] | None
+    is_length: bool = False
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -61,42 +77,114 @@ class EdgeTable:
         return found
 
 
-def read_edge_file(path: str | Path, ids: Sequence[str] | None = None) -> EdgeTable:
-    """Reads edges from a `.csv`, `.tsv`, `.parquet`, `.graphml` or `.npz` file.
+def read_edge_file(
+    source: Any, ids: Sequence[str] | None = None, format: EdgeFormat = AS_DETECTED, *, refuse_unused: bool = True
+) -> EdgeTable:
+    """Reads edges from a `.csv`, `.tsv`, `.txt`, `.parquet`, `.graphml` or `.npz` file.
 
     A text file has one edge per line: source, target and optionally weight. Surrounding whitespace is stripped from
-    names. The first line is a header if it names a source and a target (`source,target`, `src,dst`, `from,to` or
-    `node1,node2`). With a header, columns may be in any order; a column `weight` or `w` is read, and others are
-    ignored. Without a header, the columns are source, target, weight.
+    names. The first line is a header if it names a source and a target (`source,target`, `src,dst`, `from,to`,
+    `start,end` and others), and an edge if it has numbers or names of nodes that occur again; where neither is
+    clear, an error asks. With a header, columns may be in any order; a column `weight` or `w` is read. Others are named
+    in `notes`, or raise an error if their names suggest a weight or a length. Without a header, the columns are source,
+    target, weight. `format` names columns, the separator and whether there is a header.
 
     A Parquet file has columns of the same names. A GraphML file lists its nodes, including isolated ones, and its edges
-    may have an attribute `weight`. An `.npz` file contains a square matrix saved by `scipy.sparse.save_npz`; its nodes
-    are named "0".."N-1".
+    may have attributes. An `.npz` file contains a square matrix saved by `scipy.sparse.save_npz`; its nodes are named
+    "0".."N-1". A pandas DataFrame, a networkx graph and a SciPy sparse matrix are read as these files are.
 
     If `ids` is not None, it defines the nodes and their order, and any other name raises an `InputError` with its
     position in the file.
     """
-    path = check_readable(path)
-    extension = check_extension(path, (*TABLES, GRAPHML, MATRIX))
     numbers = None if ids is None else {name: k for k, name in enumerate(ids)}
-    if extension == MATRIX:
-        return _read_matrix(path, numbers)
-    if extension == GRAPHML:
-        nodes, table = read_graphml(path)
-        if numbers is None:
-            return _number_nodes(table, {as_text(cells[0]): k for k, (_, cells) in enumerate(nodes)}, complete=False)
+    if sp.issparse(source):
+        return _read_matrix(source, Path("matrix"), numbers)
+    if is_networkx(source):
+        nodes, table = tables_of_networkx(source)
+    elif is_frame(source):
+        nodes, table = None, read_table(source)
     else:
-        table = read_table(path, lambda names: find_pair(names, *END_NAMES) is not None)
-    return _number_nodes(table, numbers or {}, complete=ids is not None)
+        path = check_readable(source)
+        extension = check_extension(path, (*READ_TABLES, GRAPHML, MATRIX))
+        if extension == MATRIX:
+            return _load_matrix(path, numbers)
+        nodes, table = read_graphml(path) if extension == GRAPHML else (None, _read_text(path, format, numbers))
+    if nodes is not None and numbers is None:
+        known = {as_text(cells[0]): k for k, (_, cells) in enumerate(nodes)}
+        return _number_nodes(table, known, False, format, refuse_unused)
+    return _number_nodes(table, numbers or {}, ids is not None, format, refuse_unused)
 
 
-def _number_nodes(table: Table, numbers: dict[str, int], complete: bool) -> EdgeTable:
+def _read_text(path: Path, format: EdgeFormat, known: Mapping[str, int] | None) -> Table:
+    """Reads the table after deciding whether its first line is a header."""
+    undecided: list[list[str]] = []
+
+    def is_header(cells: list[str]) -> bool:
+        verdict = first_line_is_header(cells, format)
+        if verdict is None:
+            undecided.append(cells)
+        return bool(verdict)
+
+    def read(header: bool | None) -> Table:
+        decide = is_header if header is None else lambda _: bool(header)
+        return read_table(path, decide, delimiter=format.delimiter, blanks=True)
+
+    table = read(None)
+    if undecided:
+        table = read(_decide_header(table, undecided[0], known))
+    if table.names is None and table.width and format.header is None:
+        return replace(table, notes=(*table.notes, FIRST_LINE))
+    return table
+
+
+def _decide_header(table: Table, first: list[str], known: Mapping[str, int] | None) -> bool:
+    """Whether a first line without numbers is a header: names of nodes occur again, names of columns do not."""
+    if len(first) < 2:
+        return False  # the error is about the number of columns
+    likely, short = end_columns(first, LIKELY_PAIRS), end_columns(first, SHORT_PAIRS)
+    ends = likely or short or (0, 1)
+    names = {first[k] for k in ends}
+    again, lines, similar = any(name in known for name in names) if known is not None else False, 0, False
+    for _, cells in islice(table, 1, None):
+        lines += 1
+        found = [cells[k] for k in ends]
+        if known is not None or again:
+            break
+        if "" in found:
+            return False  # the error is about this line
+        again = any(name in names for name in found)
+        similar = similar or any(len(name) <= 2 and not name.isdigit() for name in found)
+    is_named = likely is not None or (short is not None and not similar)
+    if again and likely is None:
+        return False
+    if not again and is_named and lines:
+        return True
+    if not lines and (known is None or again):
+        return False
+    hints = column_hints([first[k] for k in ends]) | {"header": "header=False"}
+    if again:
+        value = f"{_cells(first)}, which may name columns or nodes, because nodes have these names"
+    else:
+        value = f"{_cells(first)}, which are neither known names of columns nor nodes that occur again"
+    raise InputError(
+        f"{table.path}, line 1", "name the columns or be an edge", value,
+        "Add {source_column} {target_column} if it names columns, or {header} if it is an edge.", hints=hints,
+    )  # fmt: skip
+
+
+def _cells(cells: Sequence[str]) -> str:
+    return ", ".join(map(repr, cells[:4])) + (" …" if len(cells) > 4 else "")
+
+
+def _number_nodes(
+    table: Table, numbers: dict[str, int], complete: bool, format: EdgeFormat, refuse_unused: bool
+) -> EdgeTable:
     """Replaces names by numbers; unknown nodes are added, unless `numbers` is complete."""
-    ends_columns, weight_column = _find_columns(table)
+    columns = find_columns(table, format, refuse_unused=refuse_unused)
     ends: list[int] = []
-    weights: list[float] = []
+    values: list[float] = []
     for row, cells in table:
-        for column in ends_columns:
+        for column in columns.ends:
             name = as_text(cells[column])
             node = numbers.get(name)
             if node is None:
@@ -107,34 +195,55 @@ def _number_nodes(table: Table, numbers: dict[str, int], complete: bool) -> Edge
                     raise table.error(row, column, f"be one of the {len(numbers)} nodes", repr(name), remedy)
                 node = numbers[name] = len(numbers)
             ends.append(node)
-        if weight_column is not None:
-            cell = cells[weight_column]
-            weights.append(as_number(cell))
-            if not 0 < weights[-1] < math.inf:
-                remedy = "Remove edges without a weight."
-                raise table.error(row, weight_column, "be a positive weight", repr(as_text(cell)), remedy)
+        if columns.value is not None:
+            values.append(_read_value(table, row, columns.value, cells[columns.value], columns.is_length))
     if not ends:
         raise table.empty_error("edge", "Write lines such as a,b or a,b,0.5.")
     edges = np.array(ends, np.int64).reshape(-1, 2).T
-    return EdgeTable(list(numbers), edges, None if weight_column is None else np.array(weights))
+    _check_repeated_header(table, columns.ends, numbers, edges)
+    weight = None if columns.value is None else np.array(values)
+    if weight is not None and columns.is_length:
+        weight = 1 / weight**2
+    notes = (*table.notes, *columns.notes, *table.number_notes())
+    return EdgeTable(list(numbers), edges, weight, columns.is_length, notes)
 
 
-def _find_columns(table: Table) -> tuple[tuple[int, int], int | None]:
-    if table.names is None:
-        if table.width not in (0, 2, 3):
-            remedy = "Name the columns in a first line such as source,target,weight, or check the delimiter."
-            raise InputError(table.path, "have 2 or 3 columns (source, target, weight)", table.width, remedy)
-        return (0, 1), 2 if table.width == 3 else None
-    ends = find_pair(table.names, *END_NAMES)
-    if ends is None:
-        rule = "have a column named source and one named target"
-        raise InputError(table.path, rule, listed(table.names), "Rename them.")
-    return ends, find_column(table.names, WEIGHT_NAMES)
+def _read_value(table: Table, row: int | str, column: int, cell: Any, is_length: bool) -> float:
+    """A weight or a length; both must be positive."""
+    value = table.numbers.read(cell)
+    if is_length:
+        if not SHORTEST < value < LONGEST:
+            remedy = "Remove edges without a length."
+            if value == 0:
+                remedy = "An edge of length 0 makes two nodes one: merge them, or use a small length."
+            elif value < 0:
+                remedy = "There are no negative distances; shift or rescale the lengths."
+            raise table.error(row, column, LENGTH_RULE, repr(as_text(cell)), remedy)
+    elif not 0 < value < math.inf:
+        remedy = "Remove edges without a weight."
+        raise table.error(row, column, WEIGHT_RULE, repr(as_text(cell)), remedy)
+    return value
 
 
-def _read_matrix(path: Path, numbers: dict[str, int] | None) -> EdgeTable:
+def _check_repeated_header(
+    table: Table, ends: tuple[int, int], numbers: Mapping[str, int], edges: NDArray[np.int64]
+) -> None:
+    """Raises if the header is among the rows, as in files that were joined."""
+    if table.names is None or table.unit != "line":
+        return
+    pair = [numbers.get(table.names[k]) for k in ends]
+    if None not in pair and bool((edges == np.array(pair)[:, None]).all(0).any()):
+        value = f"an edge from {table.names[ends[0]]!r} to {table.names[ends[1]]!r}"
+        raise InputError(table.path, "name its columns only once", value, "Remove the repeated header.")
+
+
+def _load_matrix(path: Path, numbers: dict[str, int] | None) -> EdgeTable:
     with reading(path, "be written by scipy.sparse.save_npz", ValueError, KeyError, EOFError, zipfile.BadZipFile):
         matrix = sp.load_npz(path)
+    return _read_matrix(matrix, path, numbers)
+
+
+def _read_matrix(matrix: Any, path: Path, numbers: dict[str, int] | None) -> EdgeTable:
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InputError(path, "hold a square matrix", f"shape {matrix.shape}", "Save the N x N weights.")
     if matrix.dtype.kind not in "buif":

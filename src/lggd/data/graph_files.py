@@ -14,8 +14,8 @@ a label for cyd.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lggd.data.edges import EdgeTable, read_edge_file
-from lggd.data.nodes import ID_NAMES, NodeTable, read_node_file
-from lggd.data.table import GRAPHML, as_text, find_pair, read_table, reading
+from lggd.data.edge_columns import EdgeFormat
+from lggd.data.edge_directions import Join, join_directions
+from lggd.data.edges import AS_DETECTED, EdgeTable, read_edge_file
+from lggd.data.labels import LabelReader, sorted_classes
+from lggd.data.node_features import Missing
+from lggd.data.nodes import ID_NAMES, NodeTable, node_columns, read_node_file
+from lggd.data.table import GRAPHML, as_text, column_names, find_pair, is_networkx, read_table, reading
 from lggd.errors import InputError
 from lggd.files import check_readable
 from lggd.graph import Graph
@@ -43,51 +47,106 @@ class NamedGraph:
     directions, `edge_weight` float32 `[E]` unless all weights are 1, and `y` int64 `[N]`, the index of the class in
     `classes`, -1 if unlabelled. With a split column it has `train_mask`, `test_mask` and, unless it is empty,
     `val_mask`, all bool `[N]`.
+
+    `categories` and `fill` tell how columns became features, `unit_weight` is the weight of the file that became 1, and
+    `notes` are sentences about the reading.
     """
 
     data: Any
     ids: list[str]
     classes: list[str]
     feature_names: list[str]
+    categories: Mapping[str, list[str]] = field(default_factory=dict)
+    fill: Mapping[str, float] = field(default_factory=dict)
+    unit_weight: float = 1.0
+    notes: tuple[str, ...] = ()
 
 
 def read_graph_files(
-    edges: str | Path,
-    nodes: str | Path | None = None,
+    edges: Any,
+    nodes: Any = None,
     *,
     label: str | None,
     id_column: str | None = None,
     split_column: str | None = None,
     ignore: Sequence[str] = (),
+    category: Sequence[str] = (),
+    missing: Missing | str = Missing.ERROR,
+    unlabelled: Sequence[str] | None = None,
+    format: EdgeFormat = AS_DETECTED,
+    symmetrize: Join | str | None = None,
     fewest_classes: int = 2,
 ) -> NamedGraph:
     """Reads a graph from a file of edges and a file of nodes, or from one GraphML file with both.
 
-    `read_edge_file` and `read_node_file` describe the formats. Nodes are numbered as in the node file, and may be
-    isolated. Edges are undirected and may be listed once or twice; of several weights the largest is used. Weights are
-    not scaled: pass `unbounded=True` to `Graph.from_pyg` if some exceed 1. Self-loops are dropped with a warning.
+    `read_edge_file` and `read_node_file` describe the formats and options; `ignore` names columns of either file, and
+    the separator of `format` is that of both. Nodes are numbered as in the node file, and may be
+    isolated. Edges are undirected and may be listed once or twice; what becomes of different weights is described in
+    `join_directions`. Weights are not scaled: pass `unbounded=True` to `Graph.from_pyg` if some exceed 1. Lengths ℓ
+    become weights (ℓ₀/ℓ)², where ℓ₀ is the shortest, so that they lie in (0, 1] and distances are multiples of ℓ₀.
+    Self-loops are dropped with a warning.
 
     Classes are sorted, numerically if all are numbers. Test nodes without a label are in no mask. Fewer classes than
     `fewest_classes` are an error; where they may be none, `label` may be None.
     """
-    if nodes is None and Path(edges).suffix.lower() != GRAPHML:
+    if nodes is None and not is_networkx(edges) and Path(edges).suffix.lower() != GRAPHML:
         raise InputError("nodes", f"be a file, because `{edges}` has only edges", remedy="Only GraphML has both.")
     node_path = edges if nodes is None else nodes
-    table = read_node_file(node_path, label=label, id_column=id_column, split_column=split_column, ignore=ignore)
-    classes = _sorted_classes(node_path, label, table, fewest_classes)
-    edge_table = read_edge_file(edges, table.ids)
-    return NamedGraph(_to_data(node_path, table, edge_table, classes), table.ids, classes, table.feature_names)
+    in_edges = _only_of_edges(edges, nodes, ignore, label, format)
+    table = read_node_file(
+        node_path, label=label, id_column=id_column, split_column=split_column, category=category, missing=missing,
+        ignore=[name for name in ignore if name not in in_edges], unlabelled=unlabelled, delimiter=format.delimiter,
+    )  # fmt: skip
+    classes = sorted_classes({name for name in table.labels or () if name is not None})
+    if len(classes) < fewest_classes:
+        (table.label_reader or LabelReader()).check_classes(f"{_name(node_path)}, column {label!r}", classes)
+    edge_table = read_edge_file(edges, [*table.ids, *table.dropped], replace(format, ignore=tuple(ignore)))
+    edge_table, dropped = _without_nodes(edge_table, len(table.ids))
+    edge_table = join_directions(_without_loops(edge_table), symmetrize)
+    edge_table, unit, scaled = _scale_lengths(edge_table)
+    data = _to_data(_name(node_path), table, edge_table, classes)
+    notes = (*table.notes, *edge_table.notes, *dropped, *scaled)
+    categories, fill = dict(table.categories or {}), dict(table.fill or {})
+    return NamedGraph(data, table.ids, classes, table.feature_names, categories, fill, unit, notes)
 
 
-def _sorted_classes(path: str | Path, label: str | None, table: NodeTable, fewest: int) -> list[str]:
-    found = {name for name in table.labels or () if name is not None}
-    if len(found) < fewest:
-        value = f"only {found.pop()!r}" if found else "no label at all"
-        raise InputError(f"{path}, column {label!r}", "name at least two classes", value, "Label more nodes.")
-    try:
-        return sorted(found, key=lambda name: (float(name), name))
-    except ValueError:
-        return sorted(found)
+def _name(source: Any) -> str | Path:
+    return source if isinstance(source, (str, Path)) else type(source).__name__
+
+
+def _only_of_edges(edges: Any, nodes: Any, ignore: Sequence[str], label: str | None, format: EdgeFormat) -> set[str]:
+    """The columns to ignore that only the table of edges has."""
+    if nodes is None or not ignore:
+        return set()
+    of_nodes = node_columns(nodes, [] if label is None else [label], format.delimiter)
+    return {name for name in column_names(edges, delimiter=format.delimiter) if name not in of_nodes}
+
+
+def _without_nodes(table: EdgeTable, count: int) -> tuple[EdgeTable, tuple[str, ...]]:
+    """The edges between the first `count` nodes, without the others; the second part is a sentence about them."""
+    if len(table.ids) == count:
+        return table, ()
+    inside = (table.edges < count).all(0)
+    weight = None if table.weight is None else table.weight[inside]
+    kept = replace(table, ids=table.ids[:count], edges=table.edges[:, inside], weight=weight)
+    return kept, (f"{int((~inside).sum()):,} edges to nodes that were left out were left out too.",)
+
+
+def _scale_lengths(table: EdgeTable) -> tuple[EdgeTable, float, tuple[str, ...]]:
+    """Lengths in units of the shortest; also returns the weight that became 1, and a sentence."""
+    if not table.is_length or table.weight is None or not len(table.weight):
+        return table, 1.0, ()
+    largest, smallest = float(table.weight.max()), float(table.weight.min())
+    shortest, longest = largest**-0.5, smallest**-0.5
+    weight = table.weight / largest
+    if np.float32(weight.min()) == 0:
+        remedy = "Remove edges that are far too short or too long."
+        raise InputError("length", "vary by less than a factor of 1e19", f"{shortest:g} and {longest:g}", remedy)
+    note = (
+        f"Lengths from {shortest:g} to {longest:g} became weights (shortest/length)², from 1 down to "
+        f"{smallest / largest:.3g}: an edge of weight w is 1/√w long."
+    )
+    return replace(table, weight=weight), largest, (note,)
 
 
 def _to_data(path: str | Path, table: NodeTable, edges: EdgeTable, classes: list[str]) -> Any:
@@ -112,22 +171,31 @@ def _to_data(path: str | Path, table: NodeTable, edges: EdgeTable, classes: list
     return data
 
 
-def read_undirected_edges(path: str | Path, ids: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Reads edges between these nodes as `read_graph_files` does: int64 `[2, E]` in both directions, and weights."""
-    table = read_edge_file(path, ids)
-    graph = _undirected_graph(table)
-    return graph.edge_index, None if table.weight is None else graph.weight.float()
+def read_undirected_edges(
+    path: str | Path, ids: Sequence[str], format: EdgeFormat = AS_DETECTED, symmetrize: Join | str | None = None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Reads edges between these nodes as `read_graph_files` does: int64 `[2, E]` in both directions, and weights.
+
+    Lengths ℓ become weights 1/ℓ². Columns that are not used are no error.
+    """
+    table = read_edge_file(path, ids, format, refuse_unused=False)
+    graph = _undirected_graph(join_directions(_without_loops(table), symmetrize))
+    return graph.edge_index, None if table.weight is None else graph.weight
+
+
+def _without_loops(table: EdgeTable) -> EdgeTable:
+    edges, weight = table.edges, table.weight
+    loops = edges[0] == edges[1]
+    if not loops.any():
+        return table
+    first = table.ids[edges[0, loops][0]]
+    message = f"Self-loops dropped: {int(loops.sum())}, the first at node {first!r}. They change no distance."
+    warnings.warn(message, UserWarning, stacklevel=3)  # the caller of read_graph_files
+    return replace(table, edges=edges[:, ~loops], weight=None if weight is None else weight[~loops])
 
 
 def _undirected_graph(table: EdgeTable) -> Graph:
-    edges, weight = table.edges, table.weight
-    loops = edges[0] == edges[1]
-    if loops.any():
-        first = table.ids[edges[0, loops][0]]
-        message = f"Self-loops dropped: {int(loops.sum())}, the first at node {first!r}. They change no distance."
-        warnings.warn(message, UserWarning, stacklevel=4)  # the caller of read_graph_files
-        edges, weight = edges[:, ~loops], None if weight is None else weight[~loops]
-    return Graph.from_edges(edges, weight, num_nodes=len(table.ids), symmetrize="max", unbounded=True)
+    return Graph.from_edges(table.edges, table.weight, num_nodes=len(table.ids), symmetrize="max", unbounded=True)
 
 
 def _check_split(path: str | Path, table: NodeTable, classes: list[str]) -> None:

@@ -1,25 +1,29 @@
-"""Tables in text, Parquet and GraphML files. Errors report the position in the file."""
+"""Tables in text, Parquet and GraphML files, and pandas tables. Errors report the position in the file."""
 
 from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from lggd.data.dialect import TEXT_TABLES, Dialect, find_dialect
+from lggd.data.numbers import Numbers
 from lggd.errors import InputError
 from lggd.files import check_readable, check_writable
 
+# Formats that are written. Those that are read besides: .txt, and .graphml for nodes and edges.
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 PARQUET, GRAPHML = ".parquet", ".graphml"
 TABLES = (*DELIMITERS, PARQUET)
+READ_TABLES = (*TEXT_TABLES, PARQUET)
 # Name of the column of node ids in a table read from GraphML; no attribute can have this name.
 GRAPHML_ID = "<node>"
-WEIGHT_NAMES = ("weight", "w")
 # Rows of a Parquet file that are converted to Python objects at a time.
 BATCH_SIZE = 4096
 # Integers up to this size are exact in float64, in which pandas stores integers with missing values.
@@ -28,6 +32,8 @@ EXACT_INTEGERS = 2**53
 # Text, a number, a boolean, or None for an empty cell. Files may contain other types, such as dates.
 Cell = Any
 Row = tuple[int | str, list[Cell]]
+# A path, or a pandas DataFrame.
+TableSource = Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +41,8 @@ class Table:
     """The rows of a file, which can be iterated once.
 
     `names` are the names of the `width` columns, or None if the file has no header. Each row comes with its position:
-    the line of a text file, the row of a Parquet file, a node id or an edge number, according to `unit`.
+    the line of a text file, the row of a Parquet file, a node id or an edge number, according to `unit`. `notes` are
+    sentences about how the file was read.
     """
 
     path: Path
@@ -43,6 +50,8 @@ class Table:
     names: list[str] | None
     width: int
     rows: Iterator[Row]
+    notes: tuple[str, ...] = ()
+    numbers: Numbers = field(default_factory=Numbers)
 
     def __iter__(self) -> Iterator[Row]:
         for row, cells in self.rows:
@@ -60,25 +69,44 @@ class Table:
         found = "an empty file" if self.names is None else "no rows"
         return InputError(self.path, f"contain at least one {item}", found, remedy)
 
+    def number_notes(self) -> tuple[str, ...]:
+        """Sentences about decimal commas, once all numbers are read; raises if it is unclear what they mean."""
+        return self.numbers.notes(self.path)
 
-def read_table(path: str | Path, is_header: Callable[[list[str]], bool] = bool) -> Table:
-    """Reads a `.csv`, `.tsv` or `.parquet` file, or the nodes of a `.graphml` file.
 
-    Empty lines and surrounding whitespace are ignored in text. Its first line is a header if `is_header` returns True
-    for the cells; by default it always is.
+def read_table(
+    source: TableSource, is_header: Callable[[list[str]], bool] = bool, *, delimiter: str | None = None,
+    blanks: bool = False,
+) -> Table:  # fmt: skip
+    """Reads a `.csv`, `.tsv`, `.txt` or `.parquet` file, a pandas DataFrame, or the nodes of a `.graphml` file.
+
+    In text, the separator is detected unless `delimiter` is one (see `find_dialect`, also for `blanks`); empty lines
+    and surrounding whitespace are ignored. Its first line is a header if `is_header` returns True for the cells; by
+    default it always is.
     """
-    path = check_readable(path)
-    extension = check_extension(path, (*TABLES, GRAPHML))
+    if is_frame(source):
+        return _read_frame(source)
+    path = check_readable(source)
+    extension = check_extension(path, (*READ_TABLES, GRAPHML))
     if extension == GRAPHML:
         return read_graphml(path)[0]
     if extension == PARQUET:
         return _read_parquet(path)
-    rows = _text_rows(path, DELIMITERS[extension])
+    with reading(path, ""):
+        dialect = find_dialect(path, delimiter, blanks=blanks)
+    rows = _text_rows(path, dialect)
     first = next(rows, None)
     names = first[1] if first else []
     if first and is_header(names):
-        return Table(path, "line", names, len(names), rows)
-    return Table(path, "line", None, len(names), chain([first] if first else [], rows))
+        return Table(path, "line", names, len(names), rows, dialect.notes)
+    return Table(path, "line", None, len(names), chain([first] if first else [], rows), dialect.notes)
+
+
+def column_names(source: TableSource, *, delimiter: str | None = None) -> list[str]:
+    """The names of the columns of a table if its first line has them; none of other files."""
+    if is_networkx(source) or (not is_frame(source) and Path(source).suffix.lower() == ".npz"):
+        return []
+    return read_table(source, delimiter=delimiter, blanks=True).names or []
 
 
 def check_extension(path: str | Path, allowed: Sequence[str]) -> str:
@@ -97,10 +125,15 @@ def check_table_writable(path: str | Path) -> Path:
     return check_writable(path)
 
 
+def normalized(name: str) -> str:
+    """The name of a column without case, spaces and punctuation."""
+    return re.sub(r"[\W_]+", "", str(name).lower())
+
+
 def find_column(names: Sequence[str], known: Sequence[str]) -> int | None:
-    """Returns the index of the column with the first `known` name that occurs, ignoring case and underscores."""
-    normalized = [str(name).lower().replace("_", "") for name in names]
-    return next((normalized.index(name) for name in known if name in normalized), None)
+    """Returns the index of the column with the first `known` name that occurs, ignoring case and punctuation."""
+    found = [normalized(name) for name in names]
+    return next((found.index(name) for name in known if name in found), None)
 
 
 def find_pair(names: Sequence[str], *known: Sequence[str]) -> tuple[int, int] | None:
@@ -119,14 +152,6 @@ def as_text(cell: Cell) -> str:
     return str(int(cell) if is_whole else cell)
 
 
-def as_number(cell: Cell) -> float:
-    """Returns a cell as a number, 1 and 0 for true and false, NaN for anything else."""
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return {"true": 1.0, "false": 0.0}.get(as_text(cell).lower(), math.nan)
-
-
 @contextmanager
 def reading(path: Path | str, rule: str, *kinds: type[Exception], remedy: str = "") -> Iterator[None]:
     """Turns errors of these kinds, and otherwise of text that is not UTF-8, into one about the file."""
@@ -139,17 +164,17 @@ def reading(path: Path | str, rule: str, *kinds: type[Exception], remedy: str = 
         raise InputError(path, "be UTF-8 text", byte, "Save it in that encoding.") from error
 
 
-def _text_rows(path: Path, delimiter: str) -> Iterator[Row]:
+def _text_rows(path: Path, dialect: Dialect) -> Iterator[Row]:
     with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.reader(file, delimiter=delimiter, skipinitialspace=True, strict=True)
+        rows = dialect.reader(file)
         try:
             with reading(path, ""):
                 for row in rows:
                     cells = [cell.strip() for cell in row]
                     if any(cells):
-                        yield rows.line_num, cells
+                        yield dialect.skipped + rows.line_num, cells
         except csv.Error as error:
-            place = f"{path}, line {rows.line_num}"
+            place = f"{path}, line {dialect.skipped + rows.line_num}"
             raise InputError(place, "be a row of cells", but=f"reading it failed: {error}") from error
 
 
@@ -180,25 +205,57 @@ def _read_parquet(path: Path) -> Table:
     return Table(path, "row", [schema.names[k] for k in order], len(order), rows())
 
 
-def read_graphml(path: Path) -> tuple[Table, Table]:
-    """Reads the nodes and the edges of a `.graphml` file.
+def is_networkx(source: Any) -> bool:
+    """Whether this is a networkx graph."""
+    return hasattr(source, "adj") and hasattr(source, "nodes")
 
-    The columns of the nodes are their id and every attribute that some node has; those of the edges are source, target
-    and, if some edge has that attribute, weight.
-    """
+
+def is_frame(source: TableSource) -> bool:
+    """Whether this is a pandas DataFrame."""
+    return hasattr(source, "itertuples") and hasattr(source, "columns")
+
+
+def _read_frame(frame: Any) -> Table:
+    """A pandas DataFrame; its index is the first column, unless it only numbers the rows."""
+    numbered = type(frame.index).__name__ == "RangeIndex"
+    names = ([] if numbered else [str(frame.index.name or "")]) + [str(name) for name in frame.columns]
+    rows = enumerate(([_plain(cell) for cell in row] for row in frame.itertuples(index=not numbered, name=None)), 1)
+    return Table(Path("DataFrame"), "row", names, len(names), rows)
+
+
+def _plain(cell: Any) -> Cell:
+    """A cell of a DataFrame as a Python object: None for pandas' NA and NaT, numbers without NumPy's type."""
+    if type(cell).__name__ in ("NAType", "NaTType"):
+        return None
+    return cell.item() if hasattr(cell, "item") and not hasattr(cell, "__len__") else cell
+
+
+def read_graphml(path: Path) -> tuple[Table, Table]:
+    """Reads the nodes and the edges of a `.graphml` file as `tables_of_networkx` does."""
     from xml.etree.ElementTree import ParseError
 
     import networkx as nx
 
     with reading(path, "be a GraphML file", ParseError, nx.NetworkXException, ValueError, KeyError):
         graph = nx.read_graphml(path)
+    return tables_of_networkx(graph, path)
+
+
+def tables_of_networkx(graph: Any, path: Path = Path("networkx graph")) -> tuple[Table, Table]:
+    """The nodes and the edges of a networkx graph.
+
+    The columns of the nodes are their id and every attribute that some node has; those of the edges are source, target
+    and every attribute that some edge has.
+    """
     nodes, edges = list(graph.nodes(data=True)), list(graph.edges(data=True))
     attributes = list(dict.fromkeys(name for _, values in nodes for name in values))
-    weight = [name for name in dict.fromkeys(k for *_, values in edges for k in values) if name.lower() in WEIGHT_NAMES]
+    values_of_edges = list(dict.fromkeys(k for *_, values in edges for k in values))
+    names = ["source", "target", *map(str, values_of_edges)]
     node_rows = ((repr(node), [node, *map(values.get, attributes)]) for node, values in nodes)
-    edge_rows = ((number, [*ends, *map(values.get, weight[:1])]) for number, (*ends, values) in enumerate(edges, 1))
-    width = 3 if weight else 2
+    edge_rows = (
+        (number, [*ends, *map(values.get, values_of_edges)]) for number, (*ends, values) in enumerate(edges, 1)
+    )
     return (
-        Table(path, "node", [GRAPHML_ID, *attributes], 1 + len(attributes), node_rows),
-        Table(path, "edge", ["source", "target", "weight"][:width], width, edge_rows),
+        Table(path, "node", [GRAPHML_ID, *map(str, attributes)], 1 + len(attributes), node_rows),
+        Table(path, "edge", names, len(names), edge_rows),
     )

@@ -18,7 +18,10 @@ from lggd.graph.csr import CSR, merge_duplicates
 Ids = NDArray[np.int32]
 Weights = NDArray[np.floating]
 # Python expressions that error messages refer to by name; the command line replaces them by flags.
-HINTS = {"symmetrize": 'symmetrize="max" or "mean"', "directed": "directed=True", "unbounded": "unbounded=True"}
+HINTS = {
+    "symmetrize": 'symmetrize="max" or "mean"', "directed": "directed=True", "unbounded": "unbounded=True",
+    "lengths": "weight=1/length**2 with unbounded=True",
+}  # fmt: skip
 # Relative difference up to which the weights of the two directions differ by rounding alone; they are averaged.
 ROUNDING = 1e-5
 
@@ -178,7 +181,9 @@ def _read_weight(
     invalid, rule, remedy = ~(np.isfinite(values) & (values > 0)), "be positive and finite", "Omit edges of weight 0."
     if not invalid.any() and not unbounded:
         invalid, rule = values > 1, "lie in (0, 1]"
-        remedy = "Divide by the largest weight, or pass {unbounded} to allow any positive weight."
+        remedy = (
+            "Divide by the largest weight, pass {unbounded} to allow any positive weight, or {lengths} for lengths."
+        )
     if invalid.any():
         e = int(np.flatnonzero(invalid)[0])
         received, nodes = f"{values[e]:g} on edge ({{0}}, {{1}})", (int(rows[e]), int(columns[e]))

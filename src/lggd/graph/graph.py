@@ -66,12 +66,13 @@ class Graph:
         edges : array-like [2, E] or sequence of pairs
             PyG's `edge_index`, or pairs (i, j).
         weight : array-like [E], optional
-            None sets all weights to 1.
+            Similarities; None sets all weights to 1. Lengths ℓ are weights 1/ℓ², with `unbounded=True`.
         num_nodes : int, optional
             None infers it from the largest id; required for a graph without edges.
         directed : bool
             Keeps edge directions: f(i) depends on f(j) through the edge (i, j), so that distances are those of paths
-            from i along the edges to the boundary. Otherwise edges must be symmetric, or `symmetrize` makes them so.
+            from i along the edges to the boundary; reverse the edges for paths from the boundary. Otherwise edges must
+            be symmetric, or `symmetrize` makes them so.
         symmetrize : Symmetrize or {"max", "mean"}, optional
             How to join the two directions of an edge; a missing one counts as weight 0.
         unbounded : bool

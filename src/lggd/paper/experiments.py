@@ -9,15 +9,16 @@ from typing import Any, TypeVar
 
 from matplotlib.figure import Figure
 
-from lggd.compare.configs import check_keys, configs_folder, read_settings, read_table, read_toml
-from lggd.compare.methods import Method, load_methods, select_methods
-from lggd.compare.templates import build, supports_backbone
+from lggd.comparison.configs import check_keys, configs_folder, read_settings, read_table, read_toml
+from lggd.comparison.jobs import Job
+from lggd.comparison.methods import Method, load_methods, select_methods
+from lggd.comparison.results import Line
+from lggd.comparison.templates import build, supports_backbone
 from lggd.data.datasets import PAPER
 from lggd.errors import InputError
 from lggd.paper.figures import draw_geodesic, draw_robustness
 from lggd.paper.geodesic import DRAGON, geodesic, read_image
-from lggd.paper.jobs import CellJob, FigureJob, Job, NewLabelsJob
-from lggd.paper.measurements import Line
+from lggd.paper.jobs import CellJob, FigureJob, NewLabelsJob
 from lggd.paper.robustness import robustness
 from lggd.training.progress import Callback, Progress
 from lggd.validation import check_name

@@ -1,82 +1,45 @@
-"""Jobs: the units of work of an experiment. Each measures one or more lines of results, unless they exist."""
+"""The jobs of the paper: cells of its tables, labels that are added in steps, and figures."""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from matplotlib.figure import Figure
 
-from lggd.compare import runner
-from lggd.compare.configs import Settings
-from lggd.compare.methods import Method
-from lggd.compare.protocol import load_splits
-from lggd.compare.results import Claims, Results
-from lggd.compare.runner import measure
-from lggd.compare.templates import build, complete_settings
+from lggd.comparison import runner
+from lggd.comparison.configs import Settings
+from lggd.comparison.jobs import Job, JobOptions
+from lggd.comparison.methods import Method
+from lggd.comparison.protocol import load_splits
+from lggd.comparison.results import Line
+from lggd.comparison.runner import measure
+from lggd.comparison.templates import build, complete_settings
 from lggd.data.splits import fingerprint
 from lggd.errors import InputError, error_context
 from lggd.estimator import NodeClassifier
-from lggd.features.distance_problems import reuse_distances
-from lggd.memory import release_memory
 from lggd.paper.figures import save
-from lggd.paper.measurements import ADDITIONS, RETRAINED, Line
+from lggd.paper.measurements import ADDITIONS, RETRAINED
 from lggd.training.progress import Callback
 
 DOTS_PER_INCH = 80  # keeps figures of 80,000 points small enough to be committed
 HASH_LENGTH = 12
-# Keys that identify a cell of a table, of which the last line is used, and those that identify a measurement. Most
-# lines have no `additions` and no `variant`.
+# Most lines have no `additions` and no `variant`.
 CELL = ("experiment", "row", "dataset", "backbone", "splits", "additions", "variant")
 IDENTITY = (*CELL, "config", "seed")
 
 
-@dataclass(frozen=True)
-class JobOptions:
-    """Options of all jobs of a command. `splits` is the number of splits, `root` the folder of the datasets."""
-
-    results: Results
-    splits: int = 10
-    device: str = "cpu"
-    seed: int = 0
-    root: Path | None = None
-
-
-class Job(ABC):
-    """A unit of work that measures one or more lines of results."""
-
-    experiment: str
-
-    @property
-    @abstractmethod
-    def title(self) -> str: ...
-
-    @property
-    def group(self) -> str:
-        """Jobs of one group run in the same process, for example because they share learned distances."""
-        return self.title
-
-    @abstractmethod
-    def identities(self, options: JobOptions) -> list[Line]:
-        """Returns the identity of each line. Reads the data and checks the settings, before long computations start."""
-
-    @abstractmethod
-    def lines(self, options: JobOptions, missing: Sequence[Line], callback: Callback | None) -> Iterator[Line]:
-        """Yields the lines with the identities in `missing`, each as soon as it is measured."""
-
-    def has_outputs(self, options: JobOptions) -> bool:
-        """Returns whether its output files exist, besides lines of results."""
-        return True
+class _PaperJob(Job):
+    CELL: ClassVar = CELL
+    IDENTITY: ClassVar = IDENTITY
 
 
 @dataclass(frozen=True)
-class _RowJob(Job):
+class _RowJob(_PaperJob):
     experiment: str
     row: Method
     settings: Settings
@@ -180,7 +143,7 @@ class NewLabelsJob(_RowJob):
 
 
 @dataclass(frozen=True)
-class FigureJob(Job):
+class FigureJob(_PaperJob):
     """A figure and its numbers, returned by `draw(seed, callback, **config)`."""
 
     experiment: str
@@ -209,77 +172,3 @@ class FigureJob(Job):
     @property
     def _file(self) -> str:
         return f"figures/{self.experiment}.png"
-
-
-# Called when a job starts, with its index and the number of jobs; returns the callback of its training.
-JobListener = Callable[[Job, int, int], Callback]
-
-
-@dataclass(frozen=True)
-class ReproductionResult:
-    """The lines of all jobs, the number of lines that existed before, and the titles and errors of failed jobs."""
-
-    lines: list[Line]
-    reused: int
-    failures: list[tuple[str, Exception]]
-
-
-def reproduce(
-    jobs: Sequence[Job], options: JobOptions, *, again: bool = False, listener: JobListener | None = None
-) -> ReproductionResult:
-    """Runs the jobs that have not been finished before and appends their lines to the results.
-
-    Every line is written to disk as soon as it is measured, so that an interruption loses nothing. A failing job does
-    not stop the others; invalid settings and missing data raise before the first job. Processes that run the same jobs
-    share the work, and each returns all lines. With `again`, lines measured before this call are ignored.
-    """
-    identities = [job.identities(options) for job in jobs]
-    options.results.prepare()
-    ignored = {job.experiment: len(options.results.lines(job.experiment)[0]) if again else 0 for job in jobs}
-    results: dict[int, ReproductionResult] = {}
-    groups: dict[str, list[int]] = {}
-    for number, job in enumerate(jobs):
-        name = f"{job.experiment} {job.group}, {options.splits} splits from seed {options.seed}"
-        groups.setdefault(name, []).append(number)
-    with reuse_distances(), closing(Claims(options.results.folder)) as claims:
-        for wait in (False, True):  # at last for other processes: reads their lines, and runs what they did not finish
-            for name in list(groups):
-                with claims.on(name, wait) as claimed:
-                    for number in groups.pop(name) if claimed else ():
-                        callback = None if listener is None else listener(jobs[number], number, len(jobs))
-                        known = ignored[jobs[number].experiment]
-                        results[number] = _run(jobs[number], identities[number], options, known, callback)
-    ordered = [results[number] for number in range(len(jobs))]
-    lines = [line for result in ordered for line in result.lines]
-    failures = [failure for result in ordered for failure in result.failures]
-    return ReproductionResult(lines, sum(result.reused for result in ordered), failures)
-
-
-def _run(
-    job: Job, identities: Sequence[Line], options: JobOptions, ignored: int, callback: Callback | None
-) -> ReproductionResult:
-    """Measures the missing lines of a job; returns them with the existing ones after the first `ignored` lines."""
-    # Reads them again for every job: another process may have measured it by now.
-    existing = options.results.lines(job.experiment)[0][ignored:] if job.has_outputs(options) else []
-    lines, missing, failures = [], [], []
-    for identity in identities:
-        same, cell = _agreeing(existing, identity, IDENTITY), _agreeing(existing, identity, CELL)
-        if not same:
-            missing.append(identity)
-            continue
-        lines.append(same[-1])
-        if cell[-1] is not same[-1]:
-            options.results.append(job.experiment, same[-1])  # tables use the settings requested last
-    reused = len(lines)
-    try:
-        for line in job.lines(options, missing, callback) if missing else ():
-            options.results.append(job.experiment, line)
-            lines.append(line)
-    except Exception as error:
-        failures.append((job.title, error))
-        release_memory()
-    return ReproductionResult(lines, reused, failures)
-
-
-def _agreeing(lines: Sequence[Line], wanted: Line, names: Sequence[str]) -> list[Line]:
-    return [line for line in lines if all(line.get(name) == wanted.get(name) for name in names)]

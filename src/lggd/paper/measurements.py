@@ -9,12 +9,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from lggd.compare.results import Results
-from lggd.compare.statistics import PairedTest, holm_corrected, mean_of, paired_differences, paired_test
+from lggd.comparison.results import Line, Results
+from lggd.comparison.statistics import PairedTest, holm_corrected, mean_of, paired_differences, paired_test
 from lggd.errors import InputError
 from lggd.paper.published import DATASETS, PUBLISHED, ROWS, Published
 
-Line = dict[str, Any]
 Accuracies = dict[Hashable, float]
 BACKBONES = {"gcn": "GCN", "gat": "GAT", "chebnet": "ChebNet", "jknet": "JKNet"}
 BASE_VARIANT = "LGGD+ as chosen"  # the other variants of the ablation are compared with this one

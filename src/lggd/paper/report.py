@@ -10,14 +10,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from lggd.compare.configs import CHOSEN, configs_folder, read_toml
-from lggd.compare.methods import read_chosen
-from lggd.compare.statistics import SIGNIFICANCE_LEVEL, PairedTest
+from lggd.comparison.configs import CHOSEN, configs_folder, read_toml
+from lggd.comparison.methods import read_chosen
+from lggd.comparison.results import Line
+from lggd.comparison.statistics import SIGNIFICANCE_LEVEL, PairedTest
 from lggd.errors import InputError, InputFileError
 from lggd.files import replacing
 from lggd.paper import measurements
 from lggd.paper.figures import BACKBONE_ROWS, FIGURES, draw_results
-from lggd.paper.measurements import BASE_VARIANT, KEYS, Line, Measurement, Measurements, deviations, paired_tests
+from lggd.paper.measurements import BASE_VARIANT, KEYS, Measurement, Measurements, deviations, paired_tests
 from lggd.paper.published import BASELINES, DATASETS, PUBLISHED, ROWS
 from lggd.report.formatting import counted, signed
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from lggd.data.data_files import MASKS, checked_data, read_data_file
 from lggd.data.datasets import load
-from lggd.data.graph_files import read_graph_files
+from lggd.data.edge_columns import EdgeFormat
+from lggd.data.edges import AS_DETECTED
+from lggd.data.graph_files import NamedGraph, read_graph_files
+from lggd.data.pyg_datasets import read_pyg_dataset
+from lggd.errors import InputError
 from lggd.estimator.storage import pack_graph
-from lggd.validation import check_int, check_real
+from lggd.validation import check_int, check_real, listed
 
 FEWEST_HELD_OUT = 2  # accuracy is not reported for fewer nodes
 SPARSE_BELOW = 0.2  # features with a smaller fraction of nonzero entries, such as word counts, are not standardized
@@ -23,9 +28,11 @@ SPARSE_BELOW = 0.2  # features with a smaller fraction of nonzero entries, such 
 class Columns:
     """How tables were read, so that nodes and edges that arrive later are read in the same way.
 
-    `features` are the columns of node features, `ignored` those that were not read as features (labels and splits
-    included), `id_column` the column of ids or None. Features have `mean` subtracted and are divided by `deviation`,
-    unless these are None; weights are divided by `largest_weight`. A model stores it as JSON.
+    `features` are the names of node features, `ignored` the columns that were not read as features (labels and splits
+    included), `id_column` the column of ids or None. Each value of a column of text in `categories` is a feature, and
+    missing values are replaced by `fill`. Features have `mean` subtracted and are divided by `deviation`, unless these
+    are None; weights are divided by `largest_weight`. `edges` are the parts of the format of edges that are not
+    detected, and `symmetrize` joins different weights of an edge. A model stores it as JSON.
     """
 
     features: list[str]
@@ -34,6 +41,20 @@ class Columns:
     mean: list[float] | None = None
     deviation: list[float] | None = None
     largest_weight: float = 1.0
+    categories: dict[str, list[str]] = field(default_factory=dict)
+    fill: dict[str, float] = field(default_factory=dict)
+    edges: dict[str, Any] = field(default_factory=dict)
+    symmetrize: str | None = None
+
+    @property
+    def table_columns(self) -> list[str]:
+        """The columns of a table that features are read from."""
+        encoded = {f"{name}={value}": name for name, values in self.categories.items() for value in values}
+        return list(dict.fromkeys(encoded.get(name, name) for name in self.features))
+
+    @property
+    def edge_format(self) -> EdgeFormat:
+        return EdgeFormat(**{**self.edges, "ignore": tuple(self.edges.get("ignore", ()))})
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +77,11 @@ class RunInput:
     columns: Columns | None = None
 
     @classmethod
-    def from_dataset(cls, name: str, split: int = 0, labels_per_class: int | None = None) -> RunInput:
+    def from_dataset(
+        cls, name: str, split: int = 0, labels_per_class: int | None = None, root: str | Path | None = None
+    ) -> RunInput:
         """Loads a dataset by name; its test nodes are held out."""
-        data = load(name, split=split, labels_per_class=labels_per_class)
+        data = load(name, split=split, labels_per_class=labels_per_class, root=root)
         classes = getattr(data, "class_names", None) or [str(k) for k in range(data.num_classes)]
         origin = {"dataset": data.name, "split": split, "labels_per_class": labels_per_class}
         return cls(data.name, data, [str(k) for k in range(data.num_nodes)], list(classes), origin)
@@ -72,26 +95,63 @@ class RunInput:
         split: int = 0,
         *,
         split_column: str | None = None,
+        format: EdgeFormat = AS_DETECTED,
         **columns: Any,
     ) -> RunInput:
-        """Reads a graph from tables; `columns` are further arguments of `read_graph_files`.
+        """Reads a graph from tables; `format` and `columns` are further arguments of `read_graph_files`.
 
         Weights are scaled to (0, 1], and dense features are standardized. Without a split column, the fraction
         `test_share` of the labels of each class is held out, drawn with the seed `split`, but never its last label.
         """
-        check_real("test_share", test_share, 0, 1, closed="left", remedy="Some labels must remain to train on.")
-        check_int("split", split, minimum=0)
-        table = read_graph_files(edges, nodes, split_column=split_column, **columns)
+        _check_hold_out(test_share, split)
+        table = read_graph_files(edges, nodes, split_column=split_column, format=format, **columns)
         data, drawn = table.data, split_column is None
-        read = _columns(data, table.feature_names, split_column, **columns)
-        notes = [*_scale_weights(data), *_standardize(data), *(_hold_out(data, test_share, split) if drawn else ())]
+        record = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(format).items()}
+        format_record = {name: value for name, value in record.items() if value not in (None, [])}
+        read = _columns(table, format_record, split_column, **columns)
+        notes = [*table.notes, *_scale_weights(data), *_standardize(data)]
+        notes += _hold_out(data, test_share, split) if drawn else ()
         origin = {
             "edges": str(edges), "nodes": None if nodes is None else str(nodes), "split_column": split_column,
             **{name: list(value) if isinstance(value, tuple) else value for name, value in columns.items()},
+            **({"format": format_record} if format_record else {}),
             "test_share": test_share if drawn else None, "split": split if drawn else None,
         }  # fmt: skip
         name = Path(edges if nodes is None else nodes).stem
         return cls(name, data, table.ids, table.classes, origin, drawn, tuple(notes), read)
+
+    @classmethod
+    def from_file(cls, path: str | Path, test_share: float = 0.3, split: int = 0) -> RunInput:
+        """Reads a graph from a `.pt` or `.npz` file; dense features are standardized.
+
+        The masks of the file tell which nodes are held out, those of number `split` if there are several; without masks
+        the fraction `test_share` of the labels of each class is held out, as for tables.
+        """
+        data, notes = checked_data(read_data_file(path), path)
+        return cls._from_data(Path(path).stem, data, {"file": str(path)}, test_share, split, notes, _standardize(data))
+
+    @classmethod
+    def from_pyg(cls, name: str, test_share: float = 0.3, split: int = 0, root: str | Path | None = None) -> RunInput:
+        """Reads a dataset of PyG by name, as in `read_pyg_dataset`; nodes are held out as in `from_file`."""
+        data, notes = checked_data(read_pyg_dataset(name, root), name)
+        title = name.replace("/", "-").lower()
+        return cls._from_data(title, data, {"pyg": name}, test_share, split, notes)
+
+    @classmethod
+    def _from_data(
+        cls, name: str, data: Any, origin: dict[str, Any], test_share: float, split: int, *notes: Any
+    ) -> RunInput:
+        _check_hold_out(test_share, split)
+        said, drawn = [note for group in notes for note in group], data.get("train_mask") is None
+        said += _scale_weights(data)
+        said += _hold_out(data, test_share, split) if drawn else _choose_masks(data, split)
+        y = data.y
+        data.num_classes = int(y.max()) + 1
+        classes = [str(k) for k in range(data.num_classes)]
+        counts = [f"{int((y == k).sum()):,} {name}" for k, name in enumerate(classes)]
+        labels = f"Labels: {listed(counts)}; {int((y < 0).sum()):,} of {len(y):,} nodes are unlabelled."
+        origin = {**origin, "test_share": test_share if drawn else None, "split": split}
+        return cls(name, data, [str(k) for k in range(len(y))], classes, origin, drawn, (labels, *said))
 
     @property
     def held_out(self) -> Tensor:
@@ -119,23 +179,42 @@ class RunInput:
         return digest.hexdigest()
 
 
+def _check_hold_out(test_share: float, split: int) -> None:
+    check_real("test_share", test_share, 0, 1, closed="left", remedy="Some labels must remain to train on.")
+    check_int("split", split, minimum=0)
+
+
+def _choose_masks(data: Any, split: int) -> list[str]:
+    """Takes one of several splits, and leaves unlabelled nodes out of the masks; returns notes."""
+    several = data.train_mask.dim() == 2
+    if several and split >= data.train_mask.shape[1]:
+        raise InputError("split", f"be below {data.train_mask.shape[1]}, the number of splits of the data", split)
+    if data.get("test_mask") is None:
+        data.test_mask = ~data.train_mask if data.get("val_mask") is None else ~(data.train_mask | data.val_mask)
+    for name in MASKS:
+        mask = data.get(name)
+        if mask is not None:
+            data[name] = (mask[:, split] if mask.dim() == 2 else mask) & (data.y >= 0)
+    counts = ", ".join(f"{int(data[name].sum()):,} {name}" for name in MASKS if data.get(name) is not None)
+    return [f"The masks of the data{f' of split {split}' if several else ''} are used: {counts}."]
+
+
 def _columns(
-    data: Any,
-    features: list[str],
-    split: str | None,
-    label: str | None,
-    id_column: str | None = None,
-    ignore: Any = (),
-    fewest_classes: int = 2,
-) -> Columns:
+    table: NamedGraph, format: dict[str, Any], split: str | None, label: str | None, id_column: str | None = None,
+    ignore: Any = (), symmetrize: str | None = None, **_: Any,
+) -> Columns:  # fmt: skip
     """What `_scale_weights` and `_standardize` will do to these data, and the names of their columns."""
-    weight, x = getattr(data, "edge_weight", None), getattr(data, "x", None)
-    ignored = [name for name in (label, split, *ignore) if name is not None]
-    largest = 1.0 if weight is None else float(weight.max())
-    if x is None or not _is_dense(x):
-        return Columns(features, ignored, id_column, largest_weight=largest)
-    mean, deviation = _moments(x)
-    return Columns(features, ignored, id_column, mean.tolist(), deviation.tolist(), largest)
+    weight, x = getattr(table.data, "edge_weight", None), getattr(table.data, "x", None)
+    largest = table.unit_weight * (1.0 if weight is None else float(weight.max()))
+    scale: dict[str, Any] = {}
+    if x is not None and _is_dense(x):
+        mean, deviation = _moments(x)
+        scale = {"mean": mean.tolist(), "deviation": deviation.tolist()}
+    return Columns(
+        table.feature_names, [name for name in (label, split, *ignore) if name is not None], id_column,
+        largest_weight=largest, categories=dict(table.categories), fill=dict(table.fill), edges=format,
+        symmetrize=symmetrize, **scale,
+    )  # fmt: skip
 
 
 def _scale_weights(data: Any) -> list[str]:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from lggd.data.graph_files import read_undirected_edges
-from lggd.data.nodes import ID_NAMES, read_node_file
-from lggd.data.table import find_column, read_table
+from lggd.data.nodes import ID_NAMES, node_columns, read_node_file
+from lggd.data.table import find_column
 from lggd.errors import InputError
 from lggd.graph.graph import read_weight
 from lggd.runs.run_input import Columns
@@ -122,10 +122,18 @@ def _columns(saved: SavedModel) -> Columns:
 def _read_nodes(saved: SavedModel, path: Path) -> tuple[list[str], Tensor]:
     """The ids of new nodes, and their features as in training."""
     columns = _columns(saved)
-    names = [name for name in read_table(path).names or () if name is not None]
+    names = node_columns(path, columns.table_columns)
     id_name = _check_columns(path, names, columns)
-    others = [name for name in names if name != id_name and name not in columns.features]
-    table = read_node_file(path, id_column=id_name, ignore=others)
+    others = [name for name in names if name != id_name and name not in columns.table_columns]
+    missing = "mean" if columns.fill else "error"
+    encoding: dict[str, Any] = {"categories": columns.categories, "fill": columns.fill, "missing": missing}
+    try:
+        table = read_node_file(path, id_column=id_name, ignore=others, **encoding)
+    except InputError as error:
+        if not error.hints:
+            raise
+        # What is missing or ignored was decided in training.
+        raise error.replace(remedy="Fill in or correct these cells.", hints={}) from error
     known = set(saved.ids)
     repeated = [name for name in table.ids if name in known]
     if repeated:
@@ -139,17 +147,18 @@ def _read_nodes(saved: SavedModel, path: Path) -> tuple[list[str], Tensor]:
 
 def _check_columns(path: Path, names: Sequence[str], columns: Columns) -> str:
     """Returns the column of ids; raises an error that names all columns that are missing or unknown."""
-    free = [name for name in names if name not in columns.features and name not in columns.ignored]
+    used = columns.table_columns
+    free = [name for name in names if name not in used and name not in columns.ignored]
     place = find_column(free, ID_NAMES)
     id_name = columns.id_column if columns.id_column in names else free[place or 0] if free else None
-    missing = [name for name in columns.features if name not in names]
+    missing = [name for name in used if name not in names]
     unknown = [name for name in free if name != id_name]
     clauses = [f"it lacks {listed(missing)}"] if missing else []
     clauses += (
         [f"it has {listed(unknown)}, which {'was' if len(unknown) == 1 else 'were'} not there"] if unknown else []
     )
     if clauses:
-        features = listed(columns.features) if columns.features else "none"
+        features = listed(used) if used else "none"
         rule = f"have an id and the features of training ({features})"
         raise InputError(path, rule, but=" and ".join(clauses), remedy="Rename, add or remove columns.")
     if id_name is None:
@@ -159,16 +168,24 @@ def _check_columns(path: Path, names: Sequence[str], columns: Columns) -> str:
 
 def _read_edges(saved: SavedModel, path: Path, ids: Sequence[str]) -> _NewEdges:
     """The edges of a table between these nodes, without those that the model has."""
-    edges, weight = read_undirected_edges(path, ids)
+    columns = _columns(saved)
+    edges, weight = read_undirected_edges(path, ids, columns.edge_format, columns.symmetrize)
     data, count = saved.model.data_, len(ids)
-    known, known_weight, largest = data.edge_index, read_weight(data), _columns(saved).largest_weight
+    known, known_weight, largest = data.edge_index, read_weight(data), columns.largest_weight
     if weight is None and known_weight is not None:
         remedy = "Add a third column, weight."
         raise InputError(path, "have weights, because the edges of the model have weights", "none", remedy)
-    weight = None if weight is None or (known_weight is None and bool((weight == 1).all())) else weight / largest
-    if weight is not None and largest != 1 and float(weight.max()) > 1:
+    weight = None if weight is None else (weight / largest).float()
+    if weight is not None and columns.edges.get("length") and float(weight.max()) > 1 + SAME_WEIGHT:
+        rule = f"have lengths from {largest**-0.5:g}, the shortest of training"
+        value = f"{(largest * float(weight.max())) ** -0.5:g}"
+        raise InputError(path, rule, value, "Use longer edges, or train again.")
+    if weight is not None and largest != 1 and float(weight.max()) > 1 + SAME_WEIGHT:
         rule = f"have weights up to {largest:g}, the largest of training"
         raise InputError(path, rule, f"{largest * float(weight.max()):g}", "Use smaller weights, or train again.")
+    if weight is not None:
+        weight = weight.clamp(max=1) if largest != 1 else weight
+        weight = None if known_weight is None and bool((weight == 1).all()) else weight
     keys, known_keys = edges[0] * count + edges[1], known[0] * count + known[1]
     order = known_keys.argsort()
     position = torch.searchsorted(known_keys[order], keys).clamp(max=max(len(order) - 1, 0))

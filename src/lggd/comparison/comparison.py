@@ -1,0 +1,285 @@
+"""Comparing methods on one graph: the same splits and labels for all, a table, and a recommendation."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lggd.comparison import label_splits, summary
+from lggd.comparison.candidates import Candidate, read_candidates
+from lggd.comparison.defaults import CURVE_SPLITS, SHARES, SPLITS
+from lggd.comparison.fit_job import ERROR, EXPERIMENT, FitJob
+from lggd.comparison.jobs import Job, JobOptions, run_jobs
+from lggd.comparison.results import Line, Results
+from lggd.comparison.summary import MethodSummary
+from lggd.errors import InputError, InputTypeError
+from lggd.validation import check_int
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+POLL = 0.5  # seconds between two looks at what the workers have measured
+
+# Called with the number of finished fits, the total, and the title of the current one.
+ComparisonCallback = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Methods compared on one graph, as `lggd.compare` returns it.
+
+    Attributes
+    ----------
+    lines : list of dict
+        Every measurement: method, split, accuracy, time, memory and all that identifies it.
+    splits : int
+        Number of random splits.
+    labels : int or float
+        Training labels per class, or the fraction of all labels.
+    failed : dict of str to str
+        Methods that failed on some split, and why.
+    skipped : dict of str to str
+        Methods that could not take part, and why.
+    seconds : float
+        Duration of the comparison, without what was measured before.
+    facts : dict
+        Numbers of nodes, edges, classes, training, validation and test nodes.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> found = lggd.compare(lggd.load("karate"), ["label-propagation", "kernel-ridge"], splits=2, labels=2)
+    >>> sorted(row["method"] for row in found.rows)
+    ['kernel-ridge', 'label-propagation']
+    """
+
+    lines: list[Line]
+    splits: int
+    labels: int | float
+    failed: Mapping[str, str] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    facts: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def methods(self) -> list[MethodSummary]:
+        """The methods measured on all splits, most accurate first."""
+        return summary.summarize(self.lines, self.splits)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The table as a list of dicts."""
+        return [method.row() for method in self.methods]
+
+    @property
+    def table(self) -> DataFrame:
+        """The table as a pandas DataFrame: one row per method, most accurate first."""
+        if find_spec("pandas") is None:
+            raise ImportError("`table` needs pandas. Install it with: pip install pandas. `rows` has the same numbers.")
+        from pandas import DataFrame
+
+        return DataFrame(self.rows, columns=summary.COLUMNS).set_index("method")
+
+    @property
+    def best(self) -> str | None:
+        """The method with the highest mean accuracy; None if all failed."""
+        return self.methods[0].name if self.methods else None
+
+    @property
+    def recommended(self) -> str | None:
+        """The fastest method that is as accurate as the best for practical purposes."""
+        choice = summary.recommended(self.methods)
+        return None if choice is None else choice.name
+
+    @property
+    def recommendation(self) -> str:
+        """Which method to use and why, in sentences."""
+        return summary.recommend(self.methods)
+
+    def plot(self) -> Figure:
+        """Return a figure of accuracy, learning curves, calibration, and time against accuracy."""
+        from lggd.comparison.plots import draw_comparison
+
+        return draw_comparison(self)
+
+
+def compare(
+    data: Any,
+    methods: Sequence[Any] | Mapping[str, Any] | None = None,
+    *,
+    splits: int = SPLITS,
+    labels: int | float | None = None,
+    trials: int = 0,
+    curve: bool = True,
+    folder: str | Path | None = None,
+    jobs: int = 1,
+    seed: int = 0,
+    callback: ComparisonCallback | None = None,
+) -> Comparison:
+    """Compare methods on your own graph: the same splits, labels and effort for all.
+
+    For every split, a method sees the training and validation labels alone; its predictions are compared with all other
+    labels. A method that fails leaves its reason and stops nothing.
+
+    Parameters
+    ----------
+    data : torch_geometric.data.Data
+        A graph with classes `y`, -1 where unknown, and possibly node features `x` and `edge_weight`. Its masks are not
+        used: splits are drawn from all labels.
+    methods : sequence or mapping, optional
+        Names of methods, as of `lggd run --method`; or a mapping from names to objects: a `NodeClassifier` or another
+        model with `fit(data)` and `predict_proba()`, a torch module called as `module(x, edge_index)`, or a classifier
+        of scikit-learn, which sees `x` alone. A list may have both. By default about nine methods take part, those of
+        scikit-network and scikit-learn where installed, and plug-ins: entry points of the group "lggd.methods".
+    splits : int, default=10
+        Number of random splits.
+    labels : int or float, optional
+        Training labels of every class: a number such as 5, or a fraction such as 0.025. As many are for validation
+        (of a fraction at most half of the rest), and the rest is for testing. The default is 0.6, or that of the
+        paper's table for its datasets.
+    trials : int, default=0
+        For every method and split, choose settings by validation accuracy among so many trials, the first of which has
+        the defaults. 0 uses the defaults. Methods that choose settings themselves, by leaving one label out, need none.
+    curve : bool, default=True
+        Also fit with a quarter and half of the labels of three splits, for learning curves.
+    folder : str or Path, optional
+        Where every measurement is kept as a line of JSON. The same call continues after an interruption, and several
+        processes with the same folder share the work. None keeps nothing.
+    jobs : int, default=1
+        Number of processes to start.
+    seed : int, default=0
+        The models of split s have the seed `seed + s`.
+    callback : callable, optional
+        Called with the number of finished fits, the total and the title of the current one.
+
+    Returns
+    -------
+    Comparison
+        With `table`, `best`, `recommendation` and `plot()`.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, or a class has too few labels.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> found = lggd.compare(lggd.load("karate"), ["label-propagation", "kernel-ridge"], splits=2, labels=2)
+    >>> found.table.shape
+    (2, 12)
+    """
+    start = time.perf_counter()
+    labels = label_splits.check_labels(label_splits.default_labels(data) if labels is None else labels)
+    for name, value, minimum in (("splits", splits, 1), ("trials", trials, 0), ("jobs", jobs, 1), ("seed", seed, 0)):
+        check_int(name, value, minimum)
+    if trials and find_spec("optuna") is None:
+        raise InputError("trials", "be 0 without the package optuna", trials, "Install it with: pip install optuna.")
+    candidates, datas = read_candidates(methods), label_splits.draw_splits(_check_data(data), labels, splits)
+    reasons = {each.name: each.reason_to_skip(getattr(data, "x", None) is not None) for each in candidates}
+    skipped = {name: reason for name, reason in reasons.items() if reason is not None}
+    taking_part = [each for each in candidates if each.name not in skipped]
+    planned = _plan(taking_part, data, datas, labels, trials, SHARES if curve else ())
+    with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as kept:
+        options = JobOptions(Results(kept), splits, str(data.y.device), seed, reuse=False)
+        lines = _measure(planned, options, jobs, callback)
+    facts = {
+        "nodes": int(data.num_nodes), "edges": int(data.edge_index.shape[1]) // 2, "classes": int(data.y.max()) + 1,
+        "training labels": int(datas[0].train_mask.sum()), "test nodes": int(datas[0].test_mask.sum()),
+    }  # fmt: skip
+    failed = {line["method"]: line[ERROR] for line in reversed(lines) if ERROR in line}
+    return Comparison(lines, splits, labels, failed, skipped, time.perf_counter() - start, facts)
+
+
+def _check_data(data: Any) -> Any:
+    y, edges = getattr(data, "y", None), getattr(data, "edge_index", None)
+    if not isinstance(y, torch.Tensor) or not isinstance(edges, torch.Tensor):
+        rule = "be a PyG Data with edge_index and y"
+        raise InputTypeError("data", rule, type(data).__name__, "Use lggd.load, or torch_geometric.data.Data.")
+    return data
+
+
+def _plan(
+    candidates: Sequence[Candidate], data: Any, datas: Sequence[Any], labels: Any, trials: int, shares: Sequence[float]
+) -> list[FitJob]:
+    """Returns all jobs, split by split, so that methods can be compared early; the learning curve is last."""
+    problem = label_splits.problem_fingerprint(data)
+    planned = [
+        FitJob(candidate, own, problem, labels, split, trials=trials)
+        for split, own in enumerate(datas)
+        for candidate in candidates
+    ]
+    for share in label_splits.curve_shares(datas[0], shares):
+        for split, own in enumerate(datas[:CURVE_SPLITS]):
+            fewer = label_splits.with_fewer_labels(own, share, split)
+            planned += [FitJob(each, fewer, problem, labels, split, share, trials) for each in candidates]
+    return planned
+
+
+def _measure(
+    planned: Sequence[FitJob], options: JobOptions, jobs: int, callback: ComparisonCallback | None
+) -> list[Line]:
+    if jobs > 1:
+        return _in_workers(planned, options, jobs, callback)
+
+    def listen(job: Job, number: int, total: int) -> None:
+        if callback is not None:
+            callback(number, total, job.title)
+
+    return run_jobs(planned, options, listener=listen).lines
+
+
+def _in_workers(
+    planned: Sequence[FitJob], options: JobOptions, jobs: int, callback: ComparisonCallback | None
+) -> list[Line]:
+    """Runs the jobs in several processes, which share them as separate commands would; each returns all lines."""
+    from joblib import Parallel, delayed, parallel_config
+
+    threads = max(1, torch.get_num_threads() // jobs)
+    work = (delayed(_work)(planned, options, os.getpid()) for _ in range(jobs))
+    with _watching(planned, options, callback), parallel_config("loky", inner_max_num_threads=threads):
+        return Parallel(n_jobs=jobs)(work)[0]  # type: ignore[no-any-return]
+
+
+def _work(planned: Sequence[FitJob], options: JobOptions, parent: int) -> list[Line]:
+    def listen(*_: Any) -> None:
+        if os.getppid() != parent:  # it was killed, and nobody waits for the rest
+            raise SystemExit
+
+    return run_jobs(planned, options, listener=listen).lines
+
+
+@contextmanager
+def _watching(planned: Sequence[FitJob], options: JobOptions, callback: ComparisonCallback | None) -> Iterator[None]:
+    """Calls back with the number of lines that workers have measured so far."""
+    stop = threading.Event()
+    wanted = {_key(job.identities(options)[0]) for job in planned} if callback else set()
+
+    def watch() -> None:
+        while callback is not None and not stop.wait(POLL):
+            measured = {_key(line) for line in options.results.lines(EXPERIMENT)[0]}
+            callback(len(measured & wanted), len(planned), "Fitting")
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _key(line: Line) -> tuple[Any, ...]:
+    return tuple(line.get(name) for name in FitJob.IDENTITY)

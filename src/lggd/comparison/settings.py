@@ -1,0 +1,161 @@
+"""Settings of models by name: the field of nested dataclasses that each sets, and its value in files.
+
+A setting is a path such as "features.initial.hidden"; its default and its type are those of the field in a template's
+base object. `FieldPath`, `ObjectChoice` and `Modification` define short names for paths.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lggd.comparison.configs import Setting, Settings, toml_line
+from lggd.errors import InputError
+from lggd.validation import check_name
+
+KINDS = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a text"}
+# These settings may be infinite. Result lines write "inf", as JSON has no infinity.
+EXPONENTS = ("p",)
+
+
+@dataclass(frozen=True)
+class FieldPath:
+    """The field at a path, or several fields with the same value, which `decode` makes of that in a file.
+
+    If an `ObjectChoice` has replaced the owner by an object without the field, the value must be 0; a `conditional`
+    value is ignored instead.
+    """
+
+    paths: tuple[str, ...]
+    decode: Callable[[Any], Any] = lambda value: value
+    encode: Callable[[Any], Any] = lambda value: value
+    conditional: bool = False
+
+    def read(self, model: Any) -> Setting:
+        return self.encode(get_at(model, self.paths[0]))  # type: ignore[no-any-return]
+
+    def apply(self, model: Any, name: str, value: Setting) -> Any:
+        for path in self.paths:
+            owner, _, field = path.rpartition(".")
+            if has(model, path):
+                model = replace_at(model, path, self.decode(value))
+            elif value and not self.conditional:
+                kind = type(get_at(model, owner)).__name__
+                raise InputError(name, f"be 0 here: {kind} has no {field}", repr(value), "Choose another object.")
+        return model
+
+
+@dataclass(frozen=True)
+class ObjectChoice:
+    """A choice among several objects by name, applied before fields are set."""
+
+    path: str
+    options: Mapping[str, Any]
+
+    def read(self, model: Any) -> Setting:
+        value = get_at(model, self.path)
+        equal = [name for name, option in self.options.items() if option == value]
+        return (equal or [name for name, option in self.options.items() if type(option) is type(value)])[0]
+
+    def apply(self, model: Any, name: str, value: Setting) -> Any:
+        return replace_at(model, self.path, self.options[check_name(name, value, self.options)])
+
+
+@dataclass(frozen=True)
+class Modification:
+    """A choice among functions by name, by default the first, applied to the object at a path after fields are set."""
+
+    path: str
+    options: Mapping[str, Callable[[Any], Any]]
+
+    def read(self, model: Any) -> Setting:
+        return next(iter(self.options))
+
+    def apply(self, model: Any, name: str, value: Setting) -> Any:
+        modify = self.options[check_name(name, value, self.options)]
+        return replace_at(model, self.path, modify(get_at(model, self.path)))
+
+
+Rule = FieldPath | ObjectChoice | Modification
+
+
+def default_of(rule: Rule, base: Any, rules: Mapping[str, Rule]) -> Setting:
+    """Returns the value in the base object, or in one with another `ObjectChoice` if the base has no such field."""
+    for model in _alternatives(base, rules):
+        with suppress(LookupError):
+            return rule.read(model)
+    raise LookupError(f"no field {rule}")
+
+
+def apply_settings(base: Any, rules: Mapping[str, Rule], settings: Settings) -> Any:
+    """Returns a copy of the model with these settings: first object choices, then fields, then modifications."""
+    model, order = base, (ObjectChoice, FieldPath, Modification)
+    known = [(rules.get(name) or FieldPath((name,)), name, value) for name, value in settings.items()]
+    for rule, name, value in sorted(known, key=lambda each: order.index(type(each[0]))):
+        with renamed_arguments({name: rule}):
+            model = rule.apply(model, name, value)
+            if isinstance(rule, FieldPath) and rule.conditional:  # invalid values raise even if ignored
+                for other in _alternatives(base, rules):
+                    rule.apply(other, name, value)
+    return model
+
+
+def _alternatives(base: Any, rules: Mapping[str, Rule]) -> Iterator[Any]:
+    """The base object, and copies with every option of every `ObjectChoice`."""
+    yield base
+    for choice in (rule for rule in rules.values() if isinstance(rule, ObjectChoice)):
+        yield from (replace_at(base, choice.path, option) for option in choice.options.values())
+
+
+@contextmanager
+def renamed_arguments(rules: Mapping[str, Rule]) -> Iterator[None]:
+    """Context in which errors name the setting instead of its field."""
+    paths = ((path, name) for name, rule in rules.items() for path in getattr(rule, "paths", ()))
+    names = {re.sub(r"\.(\d+)$", r"[\1]", path).rpartition(".")[2]: name for path, name in paths}
+    try:
+        yield
+    except InputError as error:
+        raise error.replace(argument=names.get(error.argument, error.argument)) from error
+
+
+def get_at(model: Any, path: str) -> Any:
+    """Returns the value at a path of fields and tuple indices."""
+    for name in path.split("."):
+        if isinstance(model, tuple):
+            model = model[int(name)]
+        elif name in getattr(model, "__dataclass_fields__", ()):
+            model = getattr(model, name)
+        else:
+            raise LookupError(f"{type(model).__name__} has no field {name}")
+    return model
+
+
+def has(model: Any, path: str) -> bool:
+    with suppress(LookupError):
+        get_at(model, path)
+        return True
+    return False
+
+
+def replace_at(model: Any, path: str, value: Any) -> Any:
+    """Returns a copy of the model with another value at a path; every dataclass along the path is validated again."""
+    name, _, rest = path.partition(".")
+    if rest:
+        value = replace_at(get_at(model, name), rest, value)
+    if isinstance(model, tuple):
+        return (*model[: int(name)], value, *model[int(name) + 1 :])
+    return replace(model, **{name: value})
+
+
+def check_kind(name: str, value: Setting, default: Setting) -> None:
+    """Raises if the type of a value is not that of the default: 5 * "1" would be "11111", and "no" is truthy."""
+    kind, infinite = type(default), name in EXPONENTS and value in (math.inf, "inf")
+    finite = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    same = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
+    if not (infinite or (finite if kind is float else same)):
+        rule = f"be {KINDS[kind]}" + " or inf" * (name in EXPONENTS)
+        raise InputError(name, rule, repr(value), f"Write for example {toml_line(name, default)}.")

@@ -1,0 +1,197 @@
+"""A study: the trials of one method on one dataset, in a journal that several processes and machines may share.
+
+All readers see its entries, and thus the trials, in the same order: a trial with enough others before it is withdrawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from lggd.comparison.methods import SearchSpace
+from lggd.errors import InputError
+
+# Seconds between two heartbeats, and without one until a trial is considered lost; compilation may block a process.
+HEARTBEAT, GRACE = 10.0, 90.0
+COMPLETE_BEFORE_PRUNING = 5
+# Attributes of a trial: number of heartbeats, reason of failure, validation accuracy by split, duration, and the number
+# of the earlier trial with the same settings whose value was reused.
+BEATS, REASON, VALIDATION, SECONDS, SAME_AS = "beats", "reason", "validation", "seconds", "same_as"
+ABOUT = "about"  # attribute of a study: everything that its values depend on
+UNFINISHED = (TrialState.RUNNING, TrialState.WAITING)
+
+
+def open_journal(path: str | Path) -> JournalStorage:
+    """Opens the journal in a file, which is created if necessary. Its lock also works on network disks.
+
+    An incomplete last entry, left by a full disk or a killed process, is removed: nothing could be read after it.
+    """
+    path = Path(path).resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = JournalFileOpenLock(str(path))
+    lock.acquire()
+    try:
+        with path.open("ab+") as file:
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+    finally:
+        lock.release()
+    return JournalStorage(JournalFileBackend(str(path), lock))
+
+
+class SharedStudy:
+    """The trials of one study. Settings are sampled from `space`; the first trial uses those in `first`.
+
+    `about` is everything else that a trial's value depends on, and must be the same when a study is continued. Entries
+    that are None are taken from the earlier trials, or from `defaults`.
+    Trials count when they have finished: complete, pruned, or failed with a reason. Trials whose workers sent no
+    heartbeat for `grace` seconds fail without a reason and are run again.
+    """
+
+    def __init__(
+        self,
+        journal: JournalStorage,
+        name: str,
+        *,
+        space: Mapping[str, SearchSpace],
+        first: Mapping[str, Any],
+        about: Mapping[str, Any],
+        defaults: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        grace: float = GRACE,
+    ) -> None:
+        self.name, self.space, self.first, self.seed, self.grace = name, dict(space), dict(first), seed, grace
+        pruner = optuna.pruners.MedianPruner(n_startup_trials=COMPLETE_BEFORE_PRUNING)
+        options: dict[str, Any] = {"study_name": name, "storage": journal, "pruner": pruner}
+        try:  # reading must not modify the journal
+            self._study = optuna.load_study(**options)
+        except KeyError:  # another process may create it at the same moment
+            self._study = optuna.create_study(**options, direction="maximize", load_if_exists=True)
+        self.about = self._check_about(about, defaults or {})
+        self._last_beats: dict[int, tuple[int, float]] = {}
+
+    def claim(self, wanted: int) -> Trial | None:
+        """Returns a trial to run, with sampled settings, or None if `wanted` trials are finished or running."""
+        self._give_up_silent_trials()
+        if sum(_counts(trial, TrialState.RUNNING) for trial in self._trials()) >= wanted:
+            return None
+        trial = self._study.ask()
+        rank = sum(_counts(other, *UNFINISHED) for other in self._trials()[: trial.number])
+        if rank >= wanted:  # another worker was faster
+            self._study.tell(trial, state=TrialState.FAIL)
+            return None
+        self._study.sampler = self._sampler(trial.number, is_first=rank == 0)
+        for name, values in self.space.items():
+            values.suggest(trial, name)
+        return trial
+
+    def counted(self, wanted: int | None = None) -> list[FrozenTrial]:
+        """Returns the finished trials that count: the first `wanted` by number, or all."""
+        return [trial for trial in self._trials() if _counts(trial)][:wanted]
+
+    def same_as(self, trial: Trial) -> FrozenTrial | None:
+        """Returns the first complete trial with the same settings, if any: small search spaces repeat settings."""
+        complete = (other for other in self._trials() if other.state is TrialState.COMPLETE)
+        return next((other for other in complete if other.params == trial.params), None)
+
+    def finish(self, trial: Trial, state: TrialState, value: float | None = None) -> bool:
+        """Ends a trial; returns False if another worker had ended it."""
+        try:
+            self._study.tell(trial, value, state=state)
+        except (UpdateFinishedTrialError, ValueError):
+            if not self._trials()[trial.number].state.is_finished():
+                raise
+            return False
+        return True
+
+    def abandon(self, trial: Trial | FrozenTrial) -> None:
+        """Gives up a trial, so that another worker runs it again."""
+        # Queues the settings before the trial fails: otherwise another worker could start with other settings.
+        before, given_up = self._trials()[: trial.number], self._trials()[trial.number]
+        is_first = not any(_counts(other, *UNFINISHED) for other in before)
+        settings = self.first if is_first else given_up.params
+        if settings and not given_up.state.is_finished():
+            self._study.enqueue_trial(settings)
+        with suppress(UpdateFinishedTrialError, ValueError):  # another worker gave it up, or it has finished meanwhile
+            self._study.tell(trial.number, state=TrialState.FAIL)
+
+    def abandon_running(self) -> None:
+        """Gives up all running trials; only for the one process that may run trials now: the others were killed."""
+        for trial in self._trials():
+            if trial.state is TrialState.RUNNING:
+                self.abandon(trial)
+
+    @contextmanager
+    def alive(self, trial: Trial) -> Iterator[None]:
+        """Sends heartbeats of a trial while the context lasts."""
+        stop = threading.Event()
+
+        def beat() -> None:
+            beats = count(1)
+            with suppress(UpdateFinishedTrialError):  # another worker ended it; `finish` will return False
+                while not stop.wait(min(HEARTBEAT, self.grace / 5)):
+                    trial.set_user_attr(BEATS, next(beats))
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def _trials(self) -> list[FrozenTrial]:
+        return self._study.get_trials(deepcopy=False)
+
+    def _check_about(self, about: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+        before = self._study.user_attrs.get(ABOUT)
+        recorded = (before or {}) if self._trials() else {}  # without trials, it may be replaced
+        known = {**defaults, **recorded}
+        about = {name: known.get(name) if value is None else value for name, value in about.items()}
+        if not recorded and about != before:
+            self._study.set_user_attr(ABOUT, about)
+        for name in [*about, *recorded] if recorded else ():
+            if about.get(name) != recorded.get(name):
+                rule = f"be {recorded.get(name)!r} as in the trials of {self.name} so far"
+                remedy = "Use that, or start again in another results folder."
+                raise InputError(name, rule, repr(about.get(name)), remedy)
+        return about
+
+    def _sampler(self, number: int, *, is_first: bool) -> optuna.samplers.BaseSampler:
+        """Returns a sampler seeded by the trial's unique number, so that trials of a single worker are reproducible."""
+        digest = hashlib.sha256(f"{self.seed}/{self.name}/{number}".encode()).digest()
+        sampler = optuna.samplers.TPESampler(seed=int.from_bytes(digest[:4], "big"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            return optuna.samplers.PartialFixedSampler(self.first, sampler) if is_first else sampler
+
+    def _give_up_silent_trials(self) -> None:
+        """Ends trials without a heartbeat for `grace` seconds by the clock of this machine; clocks may differ."""
+        now = time.monotonic()
+        for trial in self._trials():
+            if trial.state is TrialState.RUNNING:
+                beats = trial.user_attrs.get(BEATS, 0)
+                last, since = self._last_beats.get(trial.number, (None, now))
+                if last != beats:
+                    self._last_beats[trial.number] = (beats, now)
+                elif now - since > self.grace:
+                    self.abandon(trial)
+
+
+def _counts(trial: FrozenTrial, *also: TrialState) -> bool:
+    """Whether a trial has finished by itself, or is in one of these states."""
+    has_reason = trial.state is TrialState.FAIL and REASON in trial.user_attrs
+    return has_reason or trial.state in (TrialState.COMPLETE, TrialState.PRUNED, *also)

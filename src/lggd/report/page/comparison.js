@@ -1,0 +1,3 @@
+// Starts the page of a comparison: the line charts show values under the pointer.
+
+for (const chart of document.querySelectorAll(".chart:not(.points)")) startChart(chart);

@@ -1,0 +1,203 @@
+"""From settings to models: every setting reaches its field, and what a fit would refuse is refused before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import lggd
+from invalid_settings import OF_ANOTHER_TYPE, OUT_OF_RANGE
+from lggd.comparison.templates import BACKBONES, TEMPLATES, build, complete_settings, supports_backbone
+from lggd.errors import InputError
+
+OWN_NETWORK = ("GPRGNN", "GOAL", "GraphMix", "MLP", "SGC", "APPNP", "CorrectAndSmooth")
+WITHOUT_TRAINING = ("LabelPropagation", "ScikitNetwork", "KernelRidge", "SolvedLGGD", "SolvedLGGD+")
+
+
+# -- settings reach their fields --------------------------------------------------------------------------------------
+
+
+def test_settings_reach_the_distances() -> None:
+    model = build("LGGD", {"time": 0.2, "alpha": -0.3, "mlp_hidden": "64", "step": 0.1, "p": "inf"}, "gat", seed=5)
+    assert isinstance(model, lggd.LGGDClassifier)
+    features = model.features
+    assert isinstance(features, lggd.LGGD)
+    assert features.times == pytest.approx((0.2, 0.4, 0.6, 0.8, 1.0))
+    assert features.potential == lggd.DegreePotential(-0.3)
+    assert features.initial == lggd.MLP(hidden=(64,))
+    assert features.scheme == lggd.RK4(step=0.1)
+    assert features.p == float("inf")
+    assert isinstance(model.backbone, lggd.GAT)
+    assert (model.seed, features.seed) == (5, 5)
+
+
+def test_input_dropout_reaches_the_plain_network_and_no_other() -> None:
+    model = build("LGGD", {"mlp_input_dropout": 0.5}, "gcn", seed=0)
+    assert model.features.initial == lggd.MLP(input_dropout=0.5)  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="`mlp_input_dropout` must be 0 here: PropagatedMLP has no input_dropout"):
+        build("LGGD", {"mlp_input_dropout": 0.5, "initial": "propagated"}, "gcn", seed=0)
+
+
+def test_common_settings_reach_the_training() -> None:
+    model = build("Backbone", {"lr": 0.1, "weight_decay": 0.2, "hidden": 7, "dropout": 0.3, "max_epochs": 9}, "gcn", 0)
+    assert isinstance(model, lggd.LGGDClassifier)
+    assert model.backbone == lggd.GCN(7, 0.3)
+    assert model.optimization == lggd.Optimization(0.1, 0.2, epochs=9)
+
+
+def test_settings_of_objects_that_are_not_chosen_are_ignored() -> None:
+    """A search may vary the kernel together with the parameters of each."""
+    kernels = {kernel: build("GDC", {"kernel": kernel, "alpha": 0.3, "t": 2.0}, "gcn", 0) for kernel in ("ppr", "heat")}
+    assert kernels["ppr"].kernel == lggd.baselines.PPR(0.3)  # type: ignore[union-attr]
+    assert kernels["heat"].kernel == lggd.baselines.Heat(2.0)  # type: ignore[union-attr]
+
+
+def test_settings_reach_the_model_that_is_corrected() -> None:
+    mlp, gcn = (
+        build("CorrectAndSmooth", {"model": model, "hidden": 7, "dropout": 0.3, "lr": 0.1}, "gcn", seed=4).model  # type: ignore[attr-defined]
+        for model in ("mlp", "gcn")
+    )
+    assert (mlp.hidden, mlp.dropout, mlp.optimization.lr) == (7, 0.3, 0.1)
+    assert (gcn.backbone, gcn.optimization.lr) == (lggd.GCN(7, 0.3), 0.1)
+    scaled = build("CorrectAndSmooth", {"scaling": "fixed", "scale": 0.5, "iterations": 3}, "gcn", seed=4)
+    assert (scaled.scaling, scaled.iterations) == (lggd.baselines.FixedScale(0.5), 3)  # type: ignore[attr-defined]
+
+
+def test_settings_reach_the_members_of_self_training() -> None:
+    settings = {"members": 2, "self_training": 0.1, "rounds": 2, "dropout": 0.3, "hidden": 7}
+    model = build("Backbone+", settings, "jknet", seed=4)
+    assert isinstance(model, lggd.SelfTraining)
+    assert (model.seed, model.fraction, model.rounds, model.model.members) == (4, 0.1, 2, 2)  # type: ignore[attr-defined]
+    assert model.model.model.backbone == lggd.JKNet(hidden=7, dropout=0.3)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [
+        ("diffusion", lggd.baselines.Diffusion(30)),
+        ("pagerank", lggd.baselines.PageRank(0.5, 30)),
+        ("votes", lggd.baselines.MajorityVote(30)),
+        ("neighbours", lggd.baselines.NearestNeighbours(2, 9)),
+    ],
+)
+def test_settings_reach_the_algorithm(name: str, algorithm: object) -> None:
+    settings = {"algorithm": name, "iterations": 30, "damping": 0.5, "neighbours": 2, "dimension": 9}
+    model = build("ScikitNetwork", settings, "gcn", 0)
+    assert model.algorithm == algorithm  # type: ignore[attr-defined]
+
+
+def test_any_field_can_be_set_by_its_path() -> None:
+    settings = {"features.initial.normalize": True, "initial": "mlp"}
+    model = build("LGGD", settings, "gcn", 0)
+    assert model.features.initial == lggd.MLP(normalize=True)  # type: ignore[union-attr]
+    complete = complete_settings("LGGD", settings, "gcn")
+    assert complete == {**complete_settings("LGGD", {}, "gcn"), **settings}
+    with pytest.raises(InputError, match=r"`features.initial.normalize` must be true or false, got 3"):
+        build("LGGD", {"features.initial.normalize": 3}, "gcn", 0)
+    for path in ("features.initial", "features.nothing", "features.fit", "nothing.at.all"):
+        with pytest.raises(InputError, match="`settings` must be settings of"):
+            build("LGGD", {path: 1}, "gcn", 0)
+
+
+POTENTIAL = lggd.DegreePotential(-0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "potential"),
+    [
+        ("learned", lggd.LearnedPotential(POTENTIAL)),
+        ("time", lggd.LearnedTimeScale(POTENTIAL)),
+        ("edges", lggd.LearnedEdgeWeights(POTENTIAL)),
+        ("both", lggd.LearnedEdgeWeights(lggd.LearnedPotential(POTENTIAL))),
+    ],
+)
+def test_potentials_can_be_learned(name: str, potential: object) -> None:
+    model = build("LGGD", {"potential": name, "alpha": -0.5}, "gcn", 0)
+    assert model.features.potential == potential  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_complete_settings_hold_all_and_build_the_same(template: str) -> None:
+    complete = complete_settings(template, {}, "gcn")
+    training = {"lr", "weight_decay", "max_epochs", "patience"}
+    assert "contents" in complete
+    assert complete.keys() & training == (set() if template in WITHOUT_TRAINING else training)
+    assert complete_settings(template, complete, "gcn") == complete
+    assert repr(build(template, complete, "gcn", 0)) == repr(build(template, {}, "gcn", 0))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"time": 2}, {"p": 2}, {"p": "inf"}, {"p": math.inf}, {"alpha": 0}, {"reachable": True}, {"step": 0}]
+)
+def test_complete_settings_keep_what_is_written(settings: dict[str, Any]) -> None:
+    """Otherwise finished measurements would not be recognized."""
+    for template in ("GGD", "LGGD"):
+        found = complete_settings(template, settings, "gcn")
+        for name, value in settings.items():
+            assert (type(found[name]), found[name]) == (type(value), value)
+        build(template, settings, "gcn", 0)
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("template", "name", "value", "message"), OF_ANOTHER_TYPE)
+def test_values_of_another_type_are_refused(template: str, name: str, value: Any, message: str) -> None:
+    for check in (complete_settings, lambda *arguments: build(*arguments, 0)):
+        with pytest.raises(InputError) as error:
+            check(template, {name: value}, "gcn")
+        assert f"`{name}` must be {message}" in str(error.value)
+
+
+@pytest.mark.parametrize(("template", "name", "value", "message"), OUT_OF_RANGE)
+def test_what_a_fit_would_refuse_is_not_built(template: str, name: str, value: Any, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        build(template, {name: value}, "gcn", 0)
+    assert message in str(error.value)
+
+
+def test_invalid_settings_are_tested_for_every_template() -> None:
+    assert {template for template, *_ in OF_ANOTHER_TYPE + OUT_OF_RANGE} == set(TEMPLATES)
+
+
+@pytest.mark.parametrize(
+    ("template", "settings", "backbone", "message"),
+    [
+        ("LGDG", {}, "gcn", "`method` must be one of .*Did you mean 'L?GGD'"),
+        ("GDC", {"alhpa": 0.1}, "gcn", "`settings` must be settings of GDC: .*got 'alhpa'. Did you mean 'alpha'"),
+        ("GOAL", {"dropout": 0.1}, "gcn", "`settings` must be settings of GOAL: .*got 'dropout'"),
+        ("Backbone", {"contents": "row"}, "gcn", "`contents` must be one of raw, sum, length, got 'row'"),
+        ("Backbone", {}, "gnc", "`backbone` must be one of .*Did you mean 'gcn'"),
+        ("GPRGNN", {}, "gat", "`backbone` must be gcn for GPRGNN"),
+        ("LGGD", {"scale": "maximum"}, "gcn", "`scale` must be one of max, standard"),
+        ("LGGD", {"mlp_hidden": "a-b"}, "gcn", '`mlp_hidden` must be sizes such as "512-128"'),
+        ("GDC", {"kernel": "hot"}, "gcn", "`kernel` must be one of ppr, heat"),
+    ],
+)
+def test_unknown_names_are_refused(template: str, settings: dict[str, Any], backbone: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build(template, settings, backbone, 0)
+
+
+@pytest.mark.parametrize(
+    ("template", "allowed"),
+    [
+        *(
+            (template, tuple(BACKBONES))
+            for template in ("Backbone", "Backbone+", "GGD", "LGGD", "LGGD+", "GDC", "GAugM")
+        ),
+        ("DropEdge", ("gcn", "chebnet", "jknet")),
+        *((template, ("gcn",)) for template in ("MixUp", "GAugO", *OWN_NETWORK, *WITHOUT_TRAINING)),
+    ],
+)
+def test_templates_are_built_on_the_backbones_that_they_support(template: str, allowed: Sequence[str]) -> None:
+    for backbone in BACKBONES:
+        assert supports_backbone(template, backbone) == (backbone in allowed)
+        if backbone in allowed:
+            build(template, {}, backbone, 0)
+        else:
+            with pytest.raises(InputError, match="`backbone` must be"):
+                build(template, {}, backbone, 0)
