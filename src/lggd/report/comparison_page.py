@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,20 +15,18 @@ from lggd.report.charts import Line, line_chart
 from lggd.report.comparison_charts import accuracy_rows, colour, swatch, time_chart
 from lggd.report.comparison_report import ComparedMethod, ComparisonReport
 from lggd.report.formatting import escape_name, escape_text, number, signed, timestamp
-from lggd.report.page import _columns, _section, _table, page_file
+from lggd.report.html import columns, section, table
+from lggd.report.page_files import inline_script, page_file, script_hash
 
-# In order of dependence: a script uses only names defined by earlier ones.
-SCRIPTS = ("data.js", "legend.js", "charts.js", "comparison.js")
-STYLES = ("page.css", "comparison.css")
+SCRIPT, STYLES = "comparison.js", ("colours.css", "page.css", "comparison.css")
 
 
 def render_comparison(report: ComparisonReport) -> str:
     """Returns the page; the same report gives the same text."""
     parts = (_recommendation, _methods, _accuracy, _times, _curves, _calibration, _missing, _notes)
-    main = "\n".join(part for part in (section(report) for section in parts) if part)
+    main = "\n".join(text for text in (part(report) for part in parts) if text)
     headings = re.findall(r'<section id="(\w+)" .*?<h2[^>]*>(.*?)</h2>', main)
-    script = "(() => {\n'use strict';\n" + "\n".join(map(page_file, SCRIPTS)) + "\n})();"
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    script = inline_script(SCRIPT)
     texts = {
         "dataset": report.dataset, "protocol": report.protocol, "created": report.created,
         "timestamp": timestamp(report.created), "version": report.version, "machine": report.machine,
@@ -38,7 +34,7 @@ def render_comparison(report: ComparisonReport) -> str:
     facts = report.facts.items()
     return Template(page_file("comparison.html")).substitute(
         # The browser may run only the script with this hash, and load nothing.
-        policy=f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:",
+        policy=f"default-src 'none'; script-src {script_hash(script)}; style-src 'unsafe-inline'; img-src data:",
         style="\n".join(map(page_file, STYLES)),
         facts="".join(f"<div><dt>{escape_text(term)}</dt><dd>{escape_text(value)}</dd></div>" for term, value in facts),
         contents="".join(f'<a href="#{key}">{title}</a>' for key, title in headings),
@@ -57,13 +53,13 @@ def write_comparison(report: ComparisonReport, path: str | Path) -> None:
 
 def _recommendation(report: ComparisonReport) -> str:
     text = f'<p class="card recommendation">{escape_text(report.recommendation)}</p>'
-    return _section("recommendation", "Recommendation", text)
+    return section("recommendation", "Recommendation", text)
 
 
 def _methods(report: ComparisonReport) -> str:
     if not report.methods:
         return ""
-    columns = _columns(
+    names = columns(
         "method", "accuracy (%)", "difference", "corrected p", "macro F1 (%)", "calibration error", "seconds", "memory"
     )
     rows = (_row(method, k, method.name == report.recommended) for k, method in enumerate(report.methods))
@@ -72,8 +68,8 @@ def _methods(report: ComparisonReport) -> str:
         "p-value of Wilcoxon's signed-rank test after Holm's correction; seconds and memory are those of one fit and "
         "its predictions (medians)."
     )
-    table = _table("methods", columns, rows, "Methods by accuracy")
-    return _section("methods", "Methods", f'<div class="card">{table}</div>', lead)
+    shown = table("methods", names, rows, "Methods by accuracy")
+    return section("methods", "Methods", f'<div class="card">{shown}</div>', lead)
 
 
 def _row(method: ComparedMethod, k: int, is_recommended: bool) -> str:
@@ -98,7 +94,7 @@ def _accuracy(report: ComparisonReport) -> str:
     if not report.methods:
         return ""
     lead = "Every dot is a split. The bar is one standard deviation around the mean."
-    return _section("accuracy", "Accuracy", f'<div class="card">{accuracy_rows(report.methods)}</div>', lead)
+    return section("accuracy", "Accuracy", f'<div class="card">{accuracy_rows(report.methods)}</div>', lead)
 
 
 def _times(report: ComparisonReport) -> str:
@@ -106,7 +102,7 @@ def _times(report: ComparisonReport) -> str:
         return ""
     content = f"{time_chart(report.methods, report.recommended)}{_legend(range(len(report.methods)), report)}"
     lead = "Up and to the left is better."
-    return _section("times", "Time and accuracy", f'<div class="card">{content}</div>', lead)
+    return section("times", "Time and accuracy", f'<div class="card">{content}</div>', lead)
 
 
 def _curves(report: ComparisonReport) -> str:
@@ -141,7 +137,7 @@ def _lines(
         lines.append(Line(report.methods[k].name, x, y, colour(k)))
     ends = "; ".join(f"{line.name} from {line.y[0]:.1f} to {line.y[-1]:.1f} %" for line in lines)
     chart = line_chart([*lines, *more], x_label, "accuracy (%)", f"{title}: {ends}.", dots=True)
-    return _section(key, title, f'<div class="card">{chart}{_legend(shown, report)}</div>', lead)
+    return section(key, title, f'<div class="card">{chart}{_legend(shown, report)}</div>', lead)
 
 
 def _legend(shown: Sequence[int], report: ComparisonReport) -> str:
@@ -159,10 +155,10 @@ def _missing(report: ComparisonReport) -> str:
     ]
     if not rows:
         return ""
-    table = _table("missing", _columns("method", "", "reason"), rows, "Methods without numbers")
-    return _section("missing", "Not measured", f'<div class="card">{table}</div>')
+    shown = table("missing", columns("method", "", "reason"), rows, "Methods without numbers")
+    return section("missing", "Not measured", f'<div class="card">{shown}</div>')
 
 
 def _notes(report: ComparisonReport) -> str:
     items = "".join(f"<li>{escape_text(note)}</li>" for note in report.notes)
-    return _section("notes", "Notes", f'<ul class="card notes">{items}</ul>') if items else ""
+    return section("notes", "Notes", f'<ul class="card notes">{items}</ul>') if items else ""
