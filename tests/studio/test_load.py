@@ -16,8 +16,9 @@ import httpx
 import numpy as np
 
 from command_line import environment, program
+from lggd.errors import InputError
 from lggd.studio import Client
-from studio_cases import small_studio
+from studio_cases import small_studio, wait_for
 
 SECONDS = float(os.environ.get("LGGD_LOAD_SECONDS", "3"))
 READERS, WRITERS = 50, 5
@@ -34,12 +35,20 @@ def service(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
         return
     arguments = program("studio", "digits", "--port", 0, "--no-browser", "--json", "--store", path / "labels.sqlite")
     with subprocess.Popen(arguments, env=environment(), stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        client = Client(json.loads(process.stdout.readline())["address"])
-        while client.predictions()["choosing"]:
-            time.sleep(0.2)
-        yield f"{client.url}/", client.graph()["ids"], client.graph()["classes"]
-        process.terminate()
+        try:
+            assert process.stdout is not None
+            client = Client(json.loads(process.stdout.readline())["address"])
+            wait_for(lambda: is_ready(client))
+            yield f"{client.url}/", client.graph()["ids"], client.graph()["classes"]
+        finally:
+            process.terminate()
+
+
+def is_ready(client: Client) -> bool:
+    try:
+        return not client.predictions()["choosing"]
+    except InputError:  # it does not listen yet
+        return False
 
 
 def test_readers_and_writers_at_once(tmp_path: Path) -> None:
