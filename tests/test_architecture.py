@@ -32,6 +32,7 @@ ROOMS = (
     ("runs",),
     ("comparison",),
     ("paper",),
+    ("studio",),
     ("lggd",),
     ("cli",),
     ("__main__",),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lggd import baselines as baselines
     from lggd import diffusion as diffusion
     from lggd import sklearn as sklearn
+    from lggd import studio as studio
     from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet
     from lggd.closed_form import (
         ArcCosine,
@@ -95,7 +96,7 @@ _EXPORTS = {
     "training.progress": ("Progress",),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
-_SUBMODULES = ("baselines", "diffusion", "sklearn")
+_SUBMODULES = ("baselines", "diffusion", "sklearn", "studio")
 
 try:
     __version__ = version("lggd")

@@ -12,7 +12,10 @@ import pytest
 import lggd
 from command_line import environment, program
 
-HEAVY = ("torch", "numba", "scipy", "sklearn", "torch_geometric", "matplotlib", "pandas", "pyarrow", "networkx")
+HEAVY = (
+    "torch", "numba", "scipy", "sklearn", "torch_geometric", "matplotlib", "pandas", "pyarrow", "networkx", "fastapi",
+    "uvicorn",
+)  # fmt: skip
 # Runs the command line, then prints which packages it has imported and what it did to the environment.
 LOOK = """
 import atexit, json, os, sys
@@ -33,7 +36,9 @@ def look(*arguments: str, **changes: str) -> tuple[str, list[str], bool]:
     return done.stdout, packages, unchanged
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["figure", "--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["run", "--help"], ["figure", "--help"], ["studio", "--help"], ["--version"]]
+)
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     shown, packages, unchanged = look(*arguments)
     assert "lggd" in shown

@@ -16,6 +16,7 @@ from lggd.cli.model import add_labels_command, predict_command, remove_labels_co
 from lggd.cli.report import report_command
 from lggd.cli.reproduce import reproduce_command
 from lggd.cli.run import run_command
+from lggd.cli.studio import studio_command
 from lggd.cli.sweep import sweep_command
 from lggd.cli.update import update_command
 
@@ -37,6 +38,7 @@ app.command("predict")(predict_command)
 app.command("add-labels")(add_labels_command)
 app.command("remove-labels")(remove_labels_command)
 app.command("update")(update_command)
+app.command("studio")(studio_command)
 app.command("features")(features_command)
 app.command("distance")(distance_command)
 app.add_typer(figure_app, name="figure")

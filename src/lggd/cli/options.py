@@ -239,8 +239,11 @@ class GraphOptions(EdgeTableOptions):
     def __str__(self) -> str:
         return self.dataset or self.pyg or str(self.file or self.edges)
 
-    def read(self, test_share: float | None = None) -> RunInput:
-        """Reads the graph; holds out `test_share` of the labels if neither a column nor masks define test nodes."""
+    def read(self, test_share: float | None = None, fewest_classes: int = 2) -> RunInput:
+        """Reads the graph; holds out `test_share` of the labels if neither a column nor masks define test nodes.
+
+        Tables with fewer than `fewest_classes` are refused.
+        """
         from lggd.runs.run_input import RunInput
 
         share, split = TEST_SHARE if test_share is None else test_share, self.split or 0
@@ -257,5 +260,7 @@ class GraphOptions(EdgeTableOptions):
         columns["unlabelled"] = None if self.unlabelled is None else tuple(self.unlabelled)
         always = ("label", "id_column", "split_column", "ignore")
         given = {name: value for name, value in columns.items() if name in always or value not in (None, ())}
+        if fewest_classes != 2:
+            given["fewest_classes"] = fewest_classes
         edges: Any = self.edges
         return RunInput.from_tables(edges, self.nodes, share, split, format=edge_format, **given)

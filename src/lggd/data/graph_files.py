@@ -66,7 +66,7 @@ def read_graph_files(
     edges: Any,
     nodes: Any = None,
     *,
-    label: str,
+    label: str | None,
     id_column: str | None = None,
     split_column: str | None = None,
     ignore: Sequence[str] = (),
@@ -75,6 +75,7 @@ def read_graph_files(
     unlabelled: Sequence[str] | None = None,
     format: EdgeFormat = AS_DETECTED,
     symmetrize: Join | str | None = None,
+    fewest_classes: int = 2,
 ) -> NamedGraph:
     """Reads a graph from a file of edges and a file of nodes, or from one GraphML file with both.
 
@@ -85,7 +86,8 @@ def read_graph_files(
     become weights (ℓ₀/ℓ)², where ℓ₀ is the shortest, so that they lie in (0, 1] and distances are multiples of ℓ₀.
     Self-loops are dropped with a warning.
 
-    Classes are sorted, numerically if all are numbers. Test nodes without a label are in no mask.
+    Classes are sorted, numerically if all are numbers. Test nodes without a label are in no mask. Fewer classes than
+    `fewest_classes` are an error; where they may be none, `label` may be None.
     """
     if nodes is None and not is_networkx(edges) and Path(edges).suffix.lower() != GRAPHML:
         raise InputError("nodes", f"be a file, because `{edges}` has only edges", remedy="Only GraphML has both.")
@@ -96,7 +98,8 @@ def read_graph_files(
         ignore=[name for name in ignore if name not in in_edges], unlabelled=unlabelled, delimiter=format.delimiter,
     )  # fmt: skip
     classes = sorted_classes({name for name in table.labels or () if name is not None})
-    (table.label_reader or LabelReader()).check_classes(f"{_name(node_path)}, column {label!r}", classes)
+    if len(classes) < fewest_classes:
+        (table.label_reader or LabelReader()).check_classes(f"{_name(node_path)}, column {label!r}", classes)
     edge_table = read_edge_file(edges, [*table.ids, *table.dropped], replace(format, ignore=tuple(ignore)))
     edge_table, dropped = _without_nodes(edge_table, len(table.ids))
     edge_table = join_directions(_without_loops(edge_table), symmetrize)
@@ -111,11 +114,11 @@ def _name(source: Any) -> str | Path:
     return source if isinstance(source, (str, Path)) else type(source).__name__
 
 
-def _only_of_edges(edges: Any, nodes: Any, ignore: Sequence[str], label: str, format: EdgeFormat) -> set[str]:
+def _only_of_edges(edges: Any, nodes: Any, ignore: Sequence[str], label: str | None, format: EdgeFormat) -> set[str]:
     """The columns to ignore that only the table of edges has."""
     if nodes is None or not ignore:
         return set()
-    of_nodes = node_columns(nodes, [label], format.delimiter)
+    of_nodes = node_columns(nodes, [] if label is None else [label], format.delimiter)
     return {name for name in column_names(edges, delimiter=format.delimiter) if name not in of_nodes}
 
 
@@ -150,7 +153,8 @@ def _to_data(path: str | Path, table: NodeTable, edges: EdgeTable, classes: list
     from torch_geometric.data import Data
 
     number = {name: k for k, name in enumerate(classes)}
-    y = torch.tensor([-1 if name is None else number[name] for name in table.labels or ()])
+    labels = table.labels or [None] * len(table.ids)
+    y = torch.tensor([-1 if name is None else number[name] for name in labels])
     graph = _undirected_graph(edges)
     data = Data(edge_index=graph.edge_index, y=y, num_nodes=len(table.ids))
     data.num_classes, data.class_names = len(classes), classes

@@ -96,7 +96,7 @@ def embed(report: RunReport, drawn: DrawnGraph) -> str:
 
 def pack_graph(positions: NDArray[Any], edges: NDArray[np.int64]) -> dict[str, Any]:
     """Packs `positions [n, 2]` (y upwards) and `edges [2, m]`, each undirected edge once."""
-    x, y = _encode_positions(positions)
+    x, y = encode_positions(positions)
     wide = len(positions) > 2**16
     return {
         "count": len(positions), "x": _pack(x, "<u2"), "y": _pack(y, "<u2"),
@@ -156,7 +156,7 @@ def _pack(array: NDArray[Any], dtype: str) -> str:
     return base64.b64encode(array.astype(dtype).tobytes()).decode("ascii")
 
 
-def _encode_positions(positions: NDArray[np.float32]) -> NDArray[np.float64]:
+def encode_positions(positions: NDArray[np.float32]) -> NDArray[np.float64]:
     """Returns x and y `[2, n]` in 0..10000 with a common scale; y increases downwards, as on a screen."""
     at = positions.astype(np.float64) * [1, -1]
     low, high = at.min(0), at.max(0)

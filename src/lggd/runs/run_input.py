@@ -200,7 +200,7 @@ def _choose_masks(data: Any, split: int) -> list[str]:
 
 
 def _columns(
-    table: NamedGraph, format: dict[str, Any], split: str | None, label: str, id_column: str | None = None,
+    table: NamedGraph, format: dict[str, Any], split: str | None, label: str | None, id_column: str | None = None,
     ignore: Any = (), symmetrize: str | None = None, **_: Any,
 ) -> Columns:  # fmt: skip
     """What `_scale_weights` and `_standardize` will do to these data, and the names of their columns."""

@@ -1,0 +1,24 @@
+"""The label studio: add a label, and watch the whole graph change its mind.
+
+`lggd studio` on the command line starts one. `Client` talks to it from Python; `open_studio` starts one from Python.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lggd.studio.client import Client, StudioError
+    from lggd.studio.opening import open_studio
+
+# The client needs the standard library alone; the service needs the extra `studio`.
+_MODULE_OF = {"Client": "client", "StudioError": "client", "open_studio": "opening"}
+__all__ = ["Client", "StudioError", "open_studio"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name on first use (PEP 562)."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'lggd.studio' has no attribute {name!r}")
+    return getattr(import_module(f"lggd.studio.{_MODULE_OF[name]}"), name)

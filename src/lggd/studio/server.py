@@ -1,0 +1,110 @@
+"""Serves a studio with uvicorn, in this thread or beside it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from lggd.errors import InputError
+
+try:
+    import uvicorn
+except ModuleNotFoundError as error:
+    if error.name != "uvicorn":
+        raise
+    rule, remedy = "import uvicorn", "Run: pip install 'lggd[studio]'"
+    raise InputError("lggd studio", rule, but="it is not installed", remedy=remedy) from error
+
+from lggd.studio.app import build_app
+from lggd.studio.events import EventStreams
+from lggd.studio.security import Access
+from lggd.studio.session import Session
+
+GRACE_SECONDS = 2
+
+
+class StudioServer:
+    """A running studio; as a context manager it is served beside the caller, and closed at the end.
+
+    Parameters
+    ----------
+    session : Session
+        Closed with the server.
+    access : Access
+        Where to listen; port 0 takes a free one.
+    """
+
+    def __init__(self, session: Session, access: Access) -> None:
+        self.session = session
+        access.check()
+        self._socket = _listen(access.host, access.port)
+        self.access = replace(access, port=self._socket.getsockname()[1])
+        self._app = build_app(session, self.access)
+        config = uvicorn.Config(
+            self._app, log_level="warning", access_log=False, server_header=False, proxy_headers=False,
+            timeout_graceful_shutdown=GRACE_SECONDS, timeout_keep_alive=30, lifespan="on",
+        )  # fmt: skip
+        self._server = _Server(config, self._app.state.streams)
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """The address for browsers of this machine."""
+        host = "127.0.0.1" if self.access.host in ("0.0.0.0", "::") else self.access.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.access.port}/"
+
+    def run(self) -> None:
+        """Serves until the process is told to end."""
+        try:
+            self._server.run([self._socket])
+        finally:
+            self.session.close()
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            time.sleep(0.005)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all connections, and closes the session."""
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+            self.session.close()
+
+
+class _Server(uvicorn.Server):
+    """Ends event streams first: a server that waits for them to end would wait for ever."""
+
+    def __init__(self, config: uvicorn.Config, streams: EventStreams) -> None:
+        super().__init__(config)
+        self._streams = streams
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._streams.stop()
+        await super().shutdown(sockets)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        remedy = "Choose another with --port, or 0 for any."
+        raise InputError("port", f"be free on {host}", f"{port}: {error.strerror}", remedy) from error
+    return listening

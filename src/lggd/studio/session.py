@@ -1,0 +1,322 @@
+"""A studio without HTTP: one thread writes labels and solves, another looks for better settings, readers never wait."""
+
+from __future__ import annotations
+
+import logging
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from lggd.closed_form import KernelRidge
+from lggd.closed_form.relabelling import rechosen, relabelled
+from lggd.errors import InputError
+from lggd.estimator.fit_task import without_labels
+from lggd.studio.analysis import MAX_SUGGESTIONS, Suggestion, quality, suggestions
+from lggd.studio.snapshot import FEWEST_CLASSES, Integers, Snapshot, active_classes
+from lggd.studio.store import LabelChange, LabelEdit, LabelStore
+from lggd.studio.studio_graph import StudioGraph
+from lggd.validation import suggestion
+
+# Settings are chosen again when there are this many times as many labels.
+GROWTH = 1.25
+# A longer curve loses every other point.
+MOST_POINTS = 1000
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a request has led to: its change, None if it changed nothing, and the snapshot that contains it."""
+
+    change: LabelChange | None
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One point of the curves, after a change of labels or of settings."""
+
+    revision: int
+    labels: int
+    accuracy: float | None
+    held_out: bool
+    certainty: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Choice:
+    """A model with settings that were chosen for some labels, on its way to the writer."""
+
+    model: KernelRidge
+    num_labels: int
+    active: Integers
+    adopted: threading.Event
+
+
+Task = Callable[[LabelStore], LabelChange | None]
+_Request = tuple[Task, Future[Outcome]]
+Listener = Callable[[str, dict[str, Any]], None]
+
+
+class Session:
+    """A graph, its labels and a model that follows them.
+
+    Parameters
+    ----------
+    graph : StudioGraph
+    store : LabelStore
+        Its labels; closed by `close`.
+    """
+
+    def __init__(self, graph: StudioGraph, store: LabelStore) -> None:
+        self.graph, self.positions = graph, graph.positions(store)
+        self.curve: list[CurvePoint] = []
+        self.history = list(store.changes)  # all of them, the oldest first
+        self._suggested: list[Suggestion] | None = None
+        self._store, self._listeners = store, list[Listener]()
+        self._tasks: queue.SimpleQueue[_Request | _Choice | None] = queue.SimpleQueue()
+        self._work = threading.Event()
+        self._closing = False
+        # Only the writer changes these.
+        self._model: KernelRidge | None = None
+        self._chosen_with, self._chosen_for = 0, np.empty(0, np.int64)
+        self.snapshot = self._first()
+        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._write, self._improve)]
+        for thread in self._threads:
+            thread.start()
+        self._work.set()
+
+    def _first(self) -> Snapshot:
+        """The labels of the store, with the settings of a saved model, or without predictions for the moment."""
+        snapshot = self._state(0)
+        if self.graph.model is None or len(snapshot.active) < FEWEST_CLASSES:
+            return replace(snapshot, choosing=self._needs_choice(snapshot))
+        self._model = relabelled(self.graph.model, snapshot.compact())
+        self._chosen_with, self._chosen_for = snapshot.num_labels, snapshot.active
+        return replace(snapshot, model=self._model)
+
+    # -- changes --------------------------------------------------------------------------------------------------
+
+    def label(self, edits: Sequence[LabelEdit], author: str, *, new_classes: bool = False) -> Future[Outcome]:
+        """Sets and removes labels, all or none; with `new_classes` unknown classes are added."""
+        return self.submit(lambda store: store.set_labels(edits, author, new_classes=new_classes))
+
+    def undo(self, author: str) -> Future[Outcome]:
+        """Takes back the author's last change."""
+        return self.submit(lambda store: store.undo(author))
+
+    def redo(self, author: str) -> Future[Outcome]:
+        """Makes the author's last undone change again."""
+        return self.submit(lambda store: store.redo(author))
+
+    def keep(self, node: int, author: str) -> Future[Outcome]:
+        """Confirms a suspicious label."""
+        return self.submit(lambda store: store.keep(node, author))
+
+    def add_class(self, name: str) -> Future[Outcome]:
+        """Adds a class without labels."""
+
+        def task(store: LabelStore) -> None:
+            store.add_class(name)
+
+        return self.submit(task)
+
+    def submit(self, task: Task) -> Future[Outcome]:
+        """Lets the writer run a task on the store; the future is done when its change is durable and solved for."""
+        future: Future[Outcome] = Future()
+        if self._closing:
+            future.set_exception(RuntimeError("The studio is closing."))
+        else:
+            self._tasks.put((task, future))
+        return future
+
+    def node_number(self, node: str) -> int:
+        if node not in self.graph.numbers:
+            rule = f"be one of the {self.graph.num_nodes:,} nodes"
+            raise InputError("node", rule, repr(node[:100]), "Check its spelling.")
+        return self.graph.numbers[node]
+
+    def class_number(self, name: str) -> int:
+        classes = self.snapshot.classes
+        if name not in classes:
+            remedy = suggestion(name[:100], classes, "Add the class first.")
+            raise InputError("label", "be a known class", repr(name[:100]), remedy)
+        return classes.index(name)
+
+    def suggestions(self, count: int) -> list[Suggestion]:
+        """The nodes to label next. They may be those of an earlier snapshot: nobody waits for the newest ones."""
+        snapshot, found = self.snapshot, self._suggested
+        if found is None:
+            found = suggestions(snapshot, MAX_SUGGESTIONS)
+        return [each for each in found if snapshot.labels[each.node] < 0][:count]
+
+    # -- the writer -----------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        while True:
+            waiting = [self._tasks.get()]
+            while not self._tasks.empty():  # what has come in meanwhile is written and solved for together
+                waiting.append(self._tasks.get())
+            requests = [each for each in waiting if isinstance(each, tuple)]
+            choices = [each for each in waiting if isinstance(each, _Choice)]
+            self._process(requests, choices)
+            if None in waiting:
+                return
+
+    def _process(self, requests: list[_Request], choices: list[_Choice]) -> None:
+        try:
+            done = self._commit(requests)
+        except Exception as error:
+            log.exception("The studio could not write.")
+            for _, future in requests:
+                future.set_exception(error)
+            done = []
+        for choice in choices:
+            self._model, self._chosen_with, self._chosen_for = choice.model, choice.num_labels, choice.active
+        new_classes = len(self._store.classes) != len(self.snapshot.classes)
+        if choices or new_classes or any(change is not None for change, _ in done):
+            self._publish()
+        for change, future in done:
+            future.set_result(Outcome(change, self.snapshot))
+        for choice in choices:
+            choice.adopted.set()
+
+    def _commit(self, requests: list[_Request]) -> list[tuple[LabelChange | None, Future[Outcome]]]:
+        """Runs all tasks in one transaction. A task that is refused has changed nothing."""
+        done: list[tuple[LabelChange | None, Future[Outcome]]] = []
+        refused: list[tuple[Exception, Future[Outcome]]] = []
+        if not requests:
+            return done
+        with self._store.transaction():
+            for task, future in requests:
+                try:
+                    done.append((task(self._store), future))
+                except Exception as error:
+                    refused.append((error, future))
+        for reason, future in refused:
+            future.set_exception(reason)
+        return done
+
+    def _state(self, revision: int) -> Snapshot:
+        store, labels = self._store, self._store.labels.copy()
+        return Snapshot(
+            self.graph, revision, tuple(store.classes), labels, store.versions.copy(), store.kept.copy(),
+            active_classes(labels),
+        )  # fmt: skip
+
+    def _publish(self) -> None:
+        """Solves for the labels of the store with the settings at hand, and shows the result to readers."""
+        began, before = time.perf_counter(), self.snapshot
+        after = self._state(before.revision + 1)
+        if len(after.active) >= FEWEST_CLASSES and self._model is not None:
+            if self._model is not before.model or not np.array_equal(after.labels, before.labels):
+                self._model = self._relabelled(self._model, after)
+            after = replace(after, model=self._model)
+        changed = np.flatnonzero(after.predicted != before.predicted)
+        milliseconds = 1e3 * (time.perf_counter() - began)
+        choosing = self._needs_choice(after)
+        self.history = list(self._store.changes)
+        self.snapshot = replace(after, changed=changed, milliseconds=milliseconds, choosing=choosing)
+        self._announce("labels", describe(self.snapshot))
+        self._work.set()
+
+    def _relabelled(self, model: KernelRidge, snapshot: Snapshot) -> KernelRidge | None:
+        try:
+            return relabelled(model, snapshot.compact())
+        except Exception:  # the labels are safe; the background starts over with new settings
+            log.exception("The studio could not solve with its settings.")
+            return None
+
+    def _needs_choice(self, snapshot: Snapshot) -> bool:
+        if len(snapshot.active) < FEWEST_CLASSES:
+            return False
+        grown = snapshot.num_labels >= GROWTH * self._chosen_with
+        return self._model is None or grown or not np.array_equal(snapshot.active, self._chosen_for)
+
+    # -- the background -------------------------------------------------------------------------------------------
+
+    def _improve(self) -> None:
+        """After every change: a point of the curves, better settings where labels have grown, nodes to label next."""
+        while True:
+            self._work.wait()
+            self._work.clear()
+            if self._closing:
+                return
+            # First of all there should be predictions.
+            order = [self._choose, self._suggest]
+            for step in (self._measure, *(order if self.snapshot.model is None else order[::-1])):
+                try:
+                    step()
+                except Exception:  # the labels are safe, and the next change tries again
+                    log.exception("The studio could not compute something in the background.")
+
+    def _measure(self) -> None:
+        snapshot = self.snapshot
+        if self.curve and self.curve[-1].revision == snapshot.revision:
+            return
+        found = quality(snapshot)
+        point = CurvePoint(snapshot.revision, snapshot.num_labels, found.accuracy, found.held_out, found.certainty)
+        self.curve = [*(self.curve[::2] if len(self.curve) >= MOST_POINTS else self.curve), point]
+        self._announce("curve", vars(point))
+
+    def _choose(self) -> None:
+        snapshot = self.snapshot
+        if not self._needs_choice(snapshot):
+            return
+        labels, known = snapshot.compact(), self._model or self.graph.model
+        model = self._fit(labels) if known is None else rechosen(known, labels)
+        choice = _Choice(model, snapshot.num_labels, snapshot.active, threading.Event())
+        self._tasks.put(choice)
+        while not choice.adopted.wait(0.1) and not self._closing:
+            pass
+
+    def _fit(self, labels: torch.Tensor) -> KernelRidge:
+        data = without_labels(self.graph.data)
+        data.y = labels
+        return KernelRidge(growth=math.inf).fit(data)
+
+    def _suggest(self) -> None:
+        snapshot = self.snapshot
+        self._suggested = suggestions(snapshot, MAX_SUGGESTIONS)
+        self._announce("queue", {"revision": snapshot.revision})
+
+    # -- listeners ------------------------------------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Calls `listener(kind, values)` after changes, from other threads; returns a function that ends it."""
+        self._listeners = [*self._listeners, listener]
+
+        def unsubscribe() -> None:
+            self._listeners = [each for each in self._listeners if each is not listener]
+
+        return unsubscribe
+
+    def _announce(self, kind: str, values: dict[str, Any]) -> None:
+        for listener in self._listeners:
+            listener(kind, values)
+
+    def close(self) -> None:
+        """Waits for what was submitted, and closes the store."""
+        self._closing = True
+        self._tasks.put(None)
+        self._work.set()
+        for thread in self._threads:
+            thread.join()
+        self._store.close()
+
+
+def describe(snapshot: Snapshot) -> dict[str, Any]:
+    """A snapshot in numbers."""
+    return {
+        "revision": snapshot.revision, "labels": snapshot.num_labels, "classes": list(snapshot.classes),
+        "changed": len(snapshot.changed), "milliseconds": round(snapshot.milliseconds, 3),
+        "predicts": snapshot.model is not None, "choosing": snapshot.choosing,
+    }  # fmt: skip

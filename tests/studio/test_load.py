@@ -1,0 +1,99 @@
+"""Many readers and some writers at once. LGGD_LOAD_SECONDS sets for how long; three seconds in an ordinary run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from command_line import environment, program
+from lggd.errors import InputError
+from lggd.studio import Client
+from studio_cases import small_studio, wait_for
+
+SECONDS = float(os.environ.get("LGGD_LOAD_SECONDS", "3"))
+READERS, WRITERS = 50, 5
+PAUSE = 0.1  # a person does not read more often
+READS = ("predictions", "progress", "suspicious", "labels", "history", "nodes/{node}", "suggestions", "health")
+
+
+@contextmanager
+def service(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """The address, ids and classes of a service. For a long run it is a process of its own, with digits."""
+    if SECONDS < 30:
+        with small_studio(path) as server:
+            yield server.url, server.session.graph.ids, list(server.session.snapshot.classes)
+        return
+    arguments = program("studio", "digits", "--port", 0, "--no-browser", "--json", "--store", path / "labels.sqlite")
+    with subprocess.Popen(arguments, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            client = Client(json.loads(process.stdout.readline())["address"])
+            wait_for(lambda: is_ready(client))
+            yield f"{client.url}/", client.graph()["ids"], client.graph()["classes"]
+        finally:
+            process.terminate()
+
+
+def is_ready(client: Client) -> bool:
+    try:
+        return not client.predictions()["choosing"]
+    except InputError:  # it does not listen yet
+        return False
+
+
+def test_readers_and_writers_at_once(tmp_path: Path) -> None:
+    acknowledged: list[dict[str, str]] = [{} for _ in range(WRITERS)]
+    times: list[float] = []
+    errors: list[str] = []
+    with service(tmp_path) as (url, ids, classes):
+        end = time.monotonic() + SECONDS
+
+        def read(seed: int) -> None:
+            draws = random.Random(seed)
+            with httpx.Client(base_url=url, timeout=30, verify=False) as http:
+                while time.monotonic() < end:
+                    path = draws.choice(READS).format(node=draws.choice(ids))
+                    began = time.perf_counter()
+                    answer = http.get(f"/api/{path}")
+                    times.append(time.perf_counter() - began)
+                    if answer.status_code != 200:
+                        errors.append(f"{path}: {answer.status_code} {answer.text[:100]}")
+                    time.sleep(draws.uniform(0, 2 * PAUSE))
+
+        def write(number: int) -> None:
+            draws = random.Random(number)
+            with httpx.Client(base_url=url, timeout=30, verify=False) as http:
+                while time.monotonic() < end:
+                    batch = {draws.choice(ids[number::WRITERS]): draws.choice(classes)}
+                    body = {"labels": [{"node": node, "label": label} for node, label in batch.items()]}
+                    answer = http.post("/api/labels", params={"author": str(number)}, json=body)
+                    if answer.status_code == 200:
+                        acknowledged[number].update(batch)
+                    else:
+                        errors.append(f"labels: {answer.status_code} {answer.text[:100]}")
+                    time.sleep(draws.uniform(0, 2 * PAUSE))
+
+        threads = [threading.Thread(target=read, args=(k,)) for k in range(READERS)]
+        threads += [threading.Thread(target=write, args=(k,)) for k in range(WRITERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        present = Client(url).labels()
+    assert errors == []
+    wanted = {node: label for own in acknowledged for node, label in own.items()}
+    assert wanted
+    assert {node: present.get(node) for node in wanted} == wanted, "an acknowledged label is lost"
+    p50, p99 = (round(1e3 * float(np.quantile(times, q)), 1) for q in (0.5, 0.99))
+    found = {"seconds": SECONDS, "reads": len(times), "labels": len(wanted), "p50 ms": p50, "p99 ms": p99}
+    print(json.dumps(found))  # noqa: T201
