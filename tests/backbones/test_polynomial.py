@@ -1,6 +1,7 @@
 """Scores and their propagation against dense NumPy."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from lggd.backbones import GPR, build_seeded, trainable_backbones
 from lggd.backbones import polynomial as module
 from lggd.backbones.polynomial import ScoringNetwork, mlp_scores, pagerank_coefficients, polynomial
 from lggd.baselines import MLPClassifier
+from lggd.errors import InputError
 from lggd.graph.sparse import normalized_adjacency
 from small_data import random
 
@@ -88,3 +90,56 @@ def test_dropout_of_sparse_node_features_keeps_their_mean(monkeypatch):
     assert not torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0, 0] / weight[0].norm(), drawn[0, 1] / weight[1].norm())
     torch.testing.assert_close(drawn.mean(0), network._project(data.x, weight, identity), rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("limit", [0.0, 1.0], ids=["dense", "sparse"])
+def test_node_features_may_be_differentiated(limit, monkeypatch):
+    monkeypatch.setattr(module, "SPARSE", limit)
+    data, network = graph(), build_seeded(GPR(5, hops=2), 6, 3, seed=0).eval()
+    x = data.x.clone().requires_grad_()
+    network(x, data.edge_index)[0].sum().backward()
+    step = 1e-2 * torch.randn(x.shape, generator=random())
+    with torch.no_grad():
+        ahead, behind = (network(data.x + sign * step, data.edge_index)[0].sum() for sign in (1, -1))
+    assert float((x.grad * step).sum()) == pytest.approx(float(ahead - behind) / 2, rel=0.05, abs=1e-5)
+
+
+def test_sparse_node_features_that_change_in_place_are_read_again(monkeypatch):
+    monkeypatch.setattr(module, "SPARSE", 1.0)
+    data, network = graph(), build_seeded(GPR(5, hops=2), 6, 3, seed=0).eval()
+    x = data.x.clone()
+    with torch.no_grad():
+        network(x, data.edge_index)
+        x[0] = 0
+        found = network(x, data.edge_index)
+    monkeypatch.setattr(module, "SPARSE", 0.0)
+    torch.testing.assert_close(found, network(x, data.edge_index).detach(), **EXACT)
+
+
+def test_a_network_that_predicted_in_inference_mode_can_be_trained(monkeypatch):
+    monkeypatch.setattr(module, "SPARSE", 1.0)
+    data, network = graph(), build_seeded(GPR(5, hops=2, dropout=0.0), 6, 3, seed=0)
+    with torch.inference_mode():
+        network(data.x, data.edge_index)
+    network(data.x, data.edge_index).square().sum().backward()
+    fresh = build_seeded(GPR(5, hops=2, dropout=0.0), 6, 3, seed=0)
+    fresh(data.x, data.edge_index).square().sum().backward()
+    for one, other in zip(network.parameters(), fresh.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_the_network_of_gpr_gnn_starts_at_personalized_pagerank():
+    data, network = graph(), build_seeded(GPR(5, hops=4), 6, 3, seed=0).eval()
+    assert network.gamma.tolist() == pytest.approx([0.1, 0.09, 0.081, 0.0729, 0.6561], rel=1e-5)
+    assert sum(network.gamma.tolist()) == pytest.approx(1)
+    loaded = build_seeded(GPR(5, hops=4), 6, 3, seed=1).eval()
+    loaded.load_state_dict(network.state_dict())
+    with torch.no_grad():
+        one, other = (each(data.x, data.edge_index, data.edge_weight) for each in (network, loaded))
+    assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("wrong", [{"hidden": 0}, {"hops": 0}, {"hops": 1.5}, {"dropout": 1.0}, {"dropout": -0.1}])
+def test_wrong_settings_are_refused(wrong):
+    with pytest.raises(InputError, match=f"`{next(iter(wrong))}`"):
+        GPR(**wrong)

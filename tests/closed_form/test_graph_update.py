@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 import lggd
+from dense_kernels import dense_mixture, dense_weights
 from lggd.closed_form import (
     EdgeAgreement,
     FilterKernel,
@@ -25,12 +28,14 @@ from lggd.closed_form import (
     kernel_ridge,
 )
 from lggd.closed_form.edge_agreement import FEATURE_BOUNDS, LEAST_AGREEMENT
+from lggd.closed_form.kernels import MixtureKernel
 from lggd.closed_form.systems import InducedSystem
 from lggd.diffusion import PPR, Heat
 
 # Every kind of filter, alone and mixed.
 FILTERS = ((Hops(0),), (Hops(1, False),), (Hops(2), PPR(0.1)), (HighPass(), Hops(3, False)), (PPR(0.05),), (Heat(2.0),))
 KERNELS = tuple(FilterKernel(filters, kernel) for filters in FILTERS for kernel in (Linear(), Gaussian(0.5)))
+LENGTHS = tuple(FilterKernel(filters, Linear(unit=False)) for filters in FILTERS)
 TOPOLOGY = (FilterKernel((PPR(0.1),), Linear()), FilterKernel((Hops(4),), Linear()))
 
 
@@ -51,7 +56,7 @@ def random_graph(seed: int, features: int | None = 5, nodes: int = 20, weighted:
 
 
 def fitted(data: Data, **changes) -> KernelRidge:
-    options = {"kernels": KERNELS, "topology": TOPOLOGY} | changes
+    options = {"kernels": (*KERNELS, *LENGTHS), "topology": TOPOLOGY} | changes
     return KernelRidge(**options).fit(data)
 
 
@@ -105,8 +110,12 @@ def way(request, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def every_kernel(monkeypatch):
-    """All kernels on all graphs are members, instead of the best."""
-    monkeypatch.setattr(kernel_ridge, "best_kernels", lambda losses, *_, **__: tuple(losses))
+    """All kernels on all graphs are members with different weights, instead of the best."""
+
+    def all_kernels(losses, *_, **__):
+        return tuple(replace(member, weight=1 / (1 + k % 4)) for k, member in enumerate(losses))
+
+    monkeypatch.setattr(kernel_ridge, "best_kernels", all_kernels)
 
 
 @settings(max_examples=12, deadline=None)
@@ -137,6 +146,72 @@ def test_settings_from_before_the_arrival_give_the_same_on_the_new_graph(seed, f
     assert_same(model, restored(before, model.data_, state))
     assert torch.equal(model.labels_[:-2], labels)
     assert (model.labels_[-2:] == -1).all()
+
+
+@pytest.mark.parametrize("filters", FILTERS, ids=str)
+@pytest.mark.parametrize("kind", ["nodes", "edges", "removal"])
+def test_lengths_are_relative_to_their_mean_square_after_a_change(filters, kind):
+    # A mean over more nodes: kept from before, it would scale all rows wrongly.
+    kernel = FilterKernel(filters, Linear(unit=False))
+    options = {"kernels": (kernel,), "far": (), "wide": (), "topology": (), "agreement": None}
+    model = KernelRidge(**options).fit(random_graph(11))
+    some_change(model, kind, torch.Generator().manual_seed(1), 5)
+    graph, weights, x = model._graphs["x"], dense_weights(model.data_), model.data_.x.double()
+    unit = torch.nn.functional.normalize(x).numpy()
+    members = model.members_
+    expected = dense_mixture({"x": (weights, unit)}, members)
+    mixture = MixtureKernel({"x": graph}, members)
+    np.testing.assert_allclose(mixture.between(mixture.points(), mixture.points()), expected, rtol=1e-3, atol=1e-3)
+    for filter in filters:
+        assert float(graph.block(filter, unit=False).square().sum(1).mean()) == pytest.approx(1, rel=1e-4)
+    assert_same(model, restored(model))
+
+
+def test_lengths_of_new_nodes_are_part_of_the_first_solution():
+    # New edges weigh by predicted classes, which need rows of members with lengths before all blocks are computed.
+    model = fitted(random_graph(12), agreement=EdgeAgreement(1))
+    before = copy.copy(model)
+    some_change(model, "nodes", torch.Generator().manual_seed(2), 6)
+    assert_same(model, restored(model))
+    assert before.data_.num_nodes == 20
+    assert_same(before, restored(before))
+
+
+def loaded_without_topology(data, folder, monkeypatch):
+    """A loaded model that has compared rows of the adjacency but has no member on them, and the saved one."""
+    monkeypatch.setattr(
+        kernel_ridge, "best_kernels", lambda losses, *_, **__: tuple(m for m in losses if m.graph == "x")[:3]
+    )
+    monkeypatch.setattr(kernel_ridge, "CLEARLY", 1e9)
+    model = fitted(data)
+    model.save(folder / "model")
+    return model, lggd.load_model(folder / "model")
+
+
+def test_a_loaded_model_may_look_at_rows_of_the_adjacency_that_no_member_uses(tmp_path, monkeypatch):
+    models = loaded_without_topology(random_graph(13), tmp_path, monkeypatch)
+    monkeypatch.undo()  # topology may be a member of the next choice
+    monkeypatch.setattr(kernel_ridge, "CLEARLY", 1e9)
+    for model in models:
+        some_change(model, "nodes", torch.Generator().manual_seed(0), 4)
+        model.add_labels([model.data_.num_nodes - 1, model.data_.num_nodes - 2], [0, 1])
+        assert "topology" in model._graphs
+    assert models[0].members_ == models[1].members_
+    torch.testing.assert_close(models[0].predict_proba(), models[1].predict_proba(), rtol=0, atol=1e-4)
+
+
+def test_copies_of_a_model_look_at_rows_of_the_adjacency_of_their_own(monkeypatch):
+    monkeypatch.setattr(kernel_ridge, "CLEARLY", -1e9)
+    model = fitted(random_graph(14))
+    assert "topology" not in model._inputs.axes
+    other = copy.copy(model)
+    monkeypatch.setattr(kernel_ridge, "CLEARLY", 1e9)
+    for each, new in ((model, 2), (other, 1)):
+        x = torch.randn(new, 5, generator=torch.Generator().manual_seed(new))
+        each.add_nodes(x, torch.stack([torch.arange(20, 20 + new), torch.arange(new)]))
+        each.add_labels((each.labels_ < 0).nonzero().squeeze(1)[:4], [0, 1, 2, 0])
+        assert len(each._inputs.axes["topology"]) == 20 + new
+        assert_same(each, restored(each))
 
 
 def test_a_removed_edge_that_returns_changes_nothing():

@@ -71,3 +71,13 @@ def test_classes_without_a_label_are_refused(model: KernelRidge, make) -> None:
     labels = torch.where(model.labels_ == 1, -1, model.labels_)
     with pytest.raises(InputError, match="every class"):
         make(model, labels)
+
+
+def test_settings_chosen_again_elsewhere_leave_the_rule_of_new_edges(model: KernelRidge) -> None:
+    edges = torch.tensor([[0, 0, 0, 3, 3], [1, 4, 7, 1, 4]])
+    present = {tuple(edge) for edge in model.data_.edge_index.t().tolist()}
+    model.add_edges(torch.tensor([edge for edge in edges.t().tolist() if tuple(edge) not in present]).t())
+    mean = model._inputs.mean_cosine
+    other = rechosen(model, model.labels_)
+    assert model._inputs.mean_cosine == mean  # the mean agreement of the edges that its settings were chosen with
+    assert other._inputs.mean_cosine != mean

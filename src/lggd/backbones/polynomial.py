@@ -85,7 +85,7 @@ class _GPRNetwork(Network):
 
     def _project(self, x: Tensor, weight: Tensor, drop: Drop) -> Tensor:
         """W₁ dropout(x) `[Q, N, C]`."""
-        if x.dim() == 3 or x.is_cuda:
+        if x.dim() == 3 or x.is_cuda or x.requires_grad:  # sparse entries are constants
             return batched_linear(drop(x), weight)
         sparse = self._sparse(identity_key(x), lambda: _nonzero_entries(x))
         if sparse.pattern.order.numel() > SPARSE * x.numel():

@@ -40,14 +40,15 @@ from lggd.estimator.storage import without_prefix
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int, check_real
 
-# Far neighbourhoods are tried unless −log p of all labels by FARTHER exceeds that by NEARER by more than this: then
-# looking farther is clearly worse, and takes time.
+# Far neighbourhoods are tried unless −log p of the compared labels by the best of FARTHER exceeds that by the best of
+# NEARER by more than this in all: then looking farther is clearly worse, and takes time.
 CLEARLY = 5.0
 # Beyond this many labels or nodes, inducing points take the place of labelled nodes.
 MOST_EXACT_LABELS, MOST_EXACT_NODES, MOST_INDUCING = 2048, 10_000, 2048
 # Edge weights by predicted classes have seen the labels, which makes their losses too low by a few percent.
 OPTIMISM = 1.1
-# Where there are more labels, this many of the best kernels are compared once more, on this many labels.
+# Where there are more than MOST_COMPARED labels, at least this many of the best kernels are compared once more, on this
+# many labels.
 FINALISTS, MOST_COMPARED_FINALLY = 10, 1536
 
 
@@ -64,7 +65,8 @@ class KernelRidge(RidgeUncertainty):
     kernels : tuple of FilterKernel
         The kernels of node features to choose from. Graphs without node features use rows of the adjacency instead.
     far : tuple of FilterKernel
-        More of them, tried unless features four hops away predict labels clearly worse than those two hops away.
+        More of them, tried unless features four hops away predict labels clearly worse than those two hops away; on
+        graphs without node features, always.
     wide : tuple of FilterKernel
         Kernels of node features in more principal directions.
     topology : tuple of FilterKernel
@@ -93,7 +95,8 @@ class KernelRidge(RidgeUncertainty):
     pseudo_fraction_ : float
         The fraction of the predictions that are pseudo-labels.
     loss_ : float
-        The mean leave-one-out −log p of the labels that the settings were chosen with, and of the temperature.
+        The mean leave-one-out −log p of the labels that the settings were chosen with. The prior of the temperature
+        counts as one more term of the sum.
 
     Examples
     --------
@@ -160,6 +163,7 @@ class KernelRidge(RidgeUncertainty):
     def _choose(self, labels: Tensor) -> None:
         """Chooses kernels, edge weights, ridge and temperature by the leave-one-out predictions of these labels."""
         self._chosen_with = int((labels >= 0).sum())
+        self._inputs = copy.copy(self._inputs)  # the mean agreement of its edges belongs to this choice
         self._edge_weights: dict[str, Tensor] = {}
         self._graphs: dict[str, Propagation] = {}
         losses: dict[Member, float] = {}
@@ -246,7 +250,7 @@ class KernelRidge(RidgeUncertainty):
     def _use_best(self, losses: Mapping[Member, float], labels: Tensor) -> None:
         """Averages the best kernels, and chooses ridge and temperature for their mean."""
         if int((labels >= 0).sum()) > MOST_COMPARED:
-            finalists = sorted(losses, key=losses.__getitem__)[:FINALISTS]
+            finalists = sorted(losses, key=losses.__getitem__)[: max(FINALISTS, self.members)]
             losses = self._losses(labels, finalists, MOST_COMPARED_FINALLY)
         compared = len(compared_nodes(labels, self._drawn_seed, MOST_COMPARED_FINALLY))
         self.members_ = best_kernels(losses, self.members, compared)

@@ -23,7 +23,7 @@ CACHED_ENTRIES = 2**18
 @saveable
 @dataclass(frozen=True)
 class Linear:
-    """k = c: the ridge regression of the features themselves.
+    """k = c: ridge regression on the features themselves.
 
     Parameters
     ----------
@@ -100,6 +100,8 @@ Kernel = Linear | ArcCosine | Gaussian
 @dataclass(frozen=True)
 class FilterKernel:
     """A kernel of nodes: `kernel` of the mean cosine of their features under several filters.
+
+    With `Linear(unit=False)`, it is the mean inner product.
 
     Parameters
     ----------

@@ -33,7 +33,8 @@ def fit_inverse_temperature(
 ) -> tuple[float, float]:
     """The inverse temperature β for which softmax(β·scores) has the lowest mean −log p of `classes`, and that loss.
 
-    It includes −log of the prior of β, if that has a finite `deviation`, divided by the number of labels.
+    It includes −log of the prior of β, relative to its mode and divided by the number of labels, if the prior has a
+    finite `deviation`.
 
     >>> fit_inverse_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([0, 1]))[0]
     64.0

@@ -33,7 +33,7 @@ def relabelled(model: KernelRidge, labels: Tensor) -> KernelRidge:
 
 
 def rechosen(model: KernelRidge, labels: Tensor) -> KernelRidge:
-    """The model with other labels, and settings that are chosen again for them; filters are not computed again.
+    """The model with other labels, and settings that are chosen again for them; principal directions and Â are shared.
 
     >>> import lggd
     >>> model = lggd.KernelRidge().fit(lggd.load("karate"))

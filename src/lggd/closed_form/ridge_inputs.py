@@ -109,8 +109,10 @@ class RidgeInputs:
         after = copy.copy(self)
         after.edge_index, after.edge_weight = change.data.edge_index, read_weight(change.data)
         after._matrices, after._patterns, after._num_nodes = {}, {}, change.num_nodes
+        after.axes = dict(self.axes)  # copies of a model grow apart
+        if "topology" in self.axes:  # also where no member uses them: they may be asked for when settings are chosen
+            after.axes["topology"] = pad(self.axes["topology"], (0, 0, 0, change.num_new_nodes))
         if self._rows is not None:
-            after.axes = {**self.axes, "topology": pad(self.axes["topology"], (0, 0, 0, change.num_new_nodes))}
             after._rows = replaced_rows(self._rows, change.touched, after._topology_rows(change.touched))
         if self.has_features:
             after._x = appended_rows(self._x, unit_rows(change.new_x.float()) @ self.axes["x"])
