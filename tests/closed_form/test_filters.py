@@ -5,8 +5,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.linalg import expm
 
+from dense_kernels import dense_filter
 from graphs import random_weights
 from lggd import HighPass, Hops, InputError
 from lggd.closed_form import filters
@@ -19,30 +19,6 @@ EVERY_FILTER = (
     *(Hops(count, loops) for count in (0, 1, 2, 5, 16) for loops in (True, False)),
     HighPass(), PPR(0.1), PPR(0.02), PPR(1), Heat(3.0),
 )  # fmt: skip
-
-
-def adjacency(weights, self_loops):
-    """Â of dense weights, or without self-loops; a node without neighbours has a row of zeros there."""
-    matrix = weights + np.eye(len(weights)) if self_loops else weights
-    degree = matrix.sum(1)
-    root = np.where(degree > 0, 1 / np.sqrt(np.where(degree > 0, degree, 1)), 0)
-    return root[:, None] * matrix * root
-
-
-def dense_filter(filter, weights, x):
-    """The filtered features by dense linear algebra in double precision, with rows of unit length or zero."""
-    a, identity = adjacency(weights, True), np.eye(len(weights))
-    match filter:
-        case Hops():
-            out = np.linalg.matrix_power(adjacency(weights, filter.self_loops), filter.count) @ x
-        case HighPass():
-            out = x - a @ x
-        case PPR():
-            out = filter.alpha * np.linalg.inv(identity - (1 - filter.alpha) * a) @ x
-        case Heat():
-            out = expm(-filter.t * (identity - a)) @ x
-    length = np.linalg.norm(out, axis=1, keepdims=True)
-    return np.where(length > 1e-6, out / np.maximum(length, 1e-6), 0)
 
 
 def propagation(weights, x, chosen):
@@ -58,9 +34,10 @@ def check_filters(chosen, seed=0, nodes=20, lonely=2, width=3):
     x = np.random.default_rng(seed).normal(size=(nodes, width)).astype(np.float32).astype(np.float64)
     found = propagation(weights, x, chosen)
     for filter in chosen:
-        expected = dense_filter(filter, weights, x)
-        # A diffusion is truncated; where its result is small, unit length makes more of that.
-        np.testing.assert_allclose(found.block(filter).numpy(), expected, atol=2e-3, err_msg=str(filter))
+        for unit in (True, False):
+            expected = dense_filter(filter, weights, x, unit)
+            # A diffusion is truncated; where its result is small, unit length makes more of that.
+            np.testing.assert_allclose(found.block(filter, unit).numpy(), expected, atol=2e-3, err_msg=str(filter))
 
 
 @pytest.mark.parametrize("filter", EVERY_FILTER, ids=str)
@@ -103,6 +80,64 @@ def test_rounding_errors_of_zero_are_zero():
     assert not propagation(ring, np.full((9, 2), 0.3), [HighPass()]).block(HighPass()).any()
     isolated = propagation(np.zeros((3, 3)), np.random.default_rng(0).normal(size=(3, 4)), [Hops(16, False)])
     assert not isolated.block(Hops(16, False)).any()
+
+
+@given(
+    first=st.lists(st.sampled_from(EVERY_FILTER), min_size=1, unique=True),
+    more=st.lists(st.sampled_from(EVERY_FILTER), unique=True),
+    seed=st.integers(0, 99),
+)
+def test_filters_that_are_added_later_equal_those_computed_together(first, more, seed):
+    weights, x = random_weights(12, 0.3, seed), np.random.default_rng(seed).normal(size=(12, 3))
+    later, together = propagation(weights, x, first), propagation(weights, x, [*first, *more])
+    before = {filter: later.block(filter) for filter in first}
+    later.extend(more)
+    assert later.filters == tuple(dict.fromkeys([*first, *more]))
+    for filter in later.filters:
+        assert torch.equal(later.lengths(filter), together.lengths(filter))
+        for unit in (True, False):
+            assert torch.equal(later.block(filter, unit), together.block(filter, unit))
+    assert all(later.block(filter) is block for filter, block in before.items())  # not computed again
+
+
+@given(seed=st.integers(0, 99), loops=st.booleans())
+def test_sharing_changes_nothing(seed, loops):
+    draws = np.random.default_rng(seed)
+    weights, x = random_weights(12, 0.3, seed) + loops * np.diag(draws.random(12) < 0.5), draws.normal(size=(12, 3))
+    reweighted = weights * (lambda noise: noise + noise.T)(draws.random((12, 12)))
+    one = propagation(weights, x, EVERY_FILTER)
+    same = propagation(weights, 2 * x[:, :2], EVERY_FILTER).share(one._matrices, one._patterns)
+    other = propagation(reweighted, x, EVERY_FILTER).share(None, one._patterns)
+    assert one.matrix(True) is same.matrix(True)
+    assert one.matrix(True) is not other.matrix(True)
+    assert one.matrix(False).pattern is other.matrix(False).pattern
+    alone = propagation(weights, 2 * x[:, :2], EVERY_FILTER), propagation(reweighted, x, EVERY_FILTER)
+    for filter in EVERY_FILTER:
+        for shared, expected in zip((same, other), alone, strict=True):
+            torch.testing.assert_close(shared.block(filter, False), expected.block(filter, False))
+
+
+def test_lengths_are_kept_relative_to_their_mean_square():
+    # One hop on a star: the centre sees all leaves, each leaf the centre alone.
+    star = np.zeros((5, 5))
+    star[0, 1:] = star[1:, 0] = 1
+    found = propagation(star, np.ones((5, 1)), [Hops(1, False)])
+    lengths = np.array([4 / 2, *[1 / 2] * 4])
+    np.testing.assert_allclose(found.lengths(Hops(1, False))[:, 0], lengths, rtol=1e-6)
+    block = found.block(Hops(1, False), unit=False)
+    np.testing.assert_allclose(block[:, 0], lengths / np.sqrt((lengths**2).mean()), rtol=1e-6)
+    assert float(block.square().sum(1).mean()) == pytest.approx(1)
+    nodes = torch.tensor([3, 0])
+    assert torch.equal(found.rows(Hops(1, False), nodes, unit=False), block[nodes])
+    assert torch.equal(found.rows(Hops(1, False), nodes), torch.ones(2, 1))
+
+
+def test_lengths_of_nothing_are_zero():
+    ring = np.roll(np.eye(9), 1, axis=1) + np.roll(np.eye(9), -1, axis=1)
+    assert not propagation(ring, np.full((9, 2), 0.3), [HighPass()]).block(HighPass(), unit=False).any()
+    assert not propagation(ring, np.zeros((9, 2)), [Hops(2)]).block(Hops(2), unit=False).any()
+    lonely = propagation(np.zeros((3, 3)), np.eye(3), [Hops(1, False)])
+    assert not lonely.block(Hops(1, False), unit=False).any()
 
 
 @pytest.mark.parametrize(("settings", "argument"), [((-1,), "count"), ((1.5,), "count"), ((1, "yes"), "self_loops")])

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import dblquad
 
+from dense_kernels import dense_mixture, dense_weights
 from lggd import ArcCosine, FilterKernel, Gaussian, HighPass, Hops, InputError, Linear
 from lggd.closed_form.filters import Propagation
 from lggd.closed_form.kernels import Member, MixtureKernel, filter_kernels
@@ -87,6 +88,48 @@ def test_a_member_is_the_kernel_of_the_mean_cosine_and_an_intercept():
     found = kernel.between(kernel.points(nodes), kernel.points())
     np.testing.assert_allclose(found, np.exp((cosine[nodes] - 1) / 0.5) + INTERCEPT, atol=1e-5)
     assert kernel.num_nodes == 36
+
+
+WEIGHTED = st.builds(
+    Member,
+    st.sampled_from(["x", "other"]),
+    st.builds(FilterKernel, st.sampled_from(FILTERS), st.sampled_from((*KERNELS, Linear(unit=False)))),
+    st.floats(0.05, 1),
+)
+
+
+@given(members=st.lists(WEIGHTED, min_size=1, max_size=5))
+def test_a_weighted_mixture_is_that_of_dense_matrices(members):
+    data = blocks(lonely=2)
+    kernel, x, weights = mixture(members), data.x.double().numpy(), dense_weights(data)
+    expected = dense_mixture({"x": (weights, x), "other": (weights, x[:, :3])}, members)
+    found = kernel.between(kernel.points(), kernel.points())
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+    assert float(torch.linalg.eigvalsh(found.double()).min()) > -1e-4
+    nodes = torch.tensor([7, 0, 35])
+    torch.testing.assert_close(kernel.between(kernel.points(nodes), kernel.points()), found[nodes])
+
+
+def test_one_filter_may_be_used_with_and_without_its_lengths():
+    members = [Member("x", FilterKernel((Hops(1),), Linear(unit))) for unit in (True, False)]
+    kernel = mixture(members)
+    assert len(kernel.points()) == 2
+    diagonals = [mixture([member]).between(*[mixture([member]).points()] * 2).diagonal() for member in members]
+    torch.testing.assert_close(diagonals[0], torch.full((36,), 1 + INTERCEPT))
+    assert float(diagonals[1].std()) > 0.1
+    assert float(diagonals[1].mean()) == pytest.approx(1 + INTERCEPT, rel=1e-5)
+
+
+def test_a_mixture_does_not_change_when_all_weights_do():
+    members = [Member("x", one.kernel, weight) for one, weight in zip(MEMBERS, (1, 0.5, 0.1), strict=False)]
+    one, other = (mixture([Member(m.graph, m.kernel, scale * m.weight) for m in members]) for scale in (1, 0.25))
+    torch.testing.assert_close(one.between(one.points(), one.points()), other.between(other.points(), other.points()))
+
+
+@pytest.mark.parametrize("unit", [0, None, "no"])
+def test_unit_is_true_or_false(unit):
+    with pytest.raises(InputError, match="`unit`"):
+        Linear(unit)
 
 
 def test_every_kernel_comes_with_every_set_of_filters():

@@ -18,9 +18,12 @@ from lggd.closed_form.leave_one_out import (
     COMPARED_RIDGES,
     DEVIATION,
     INVERSE_TEMPERATURES,
+    LEAST_WEIGHT,
     MOST_COMPARED,
     RIDGES,
+    TEMPERING,
     TYPICAL,
+    best_kernels,
     choose_ridge,
     compared_nodes,
     fit_inverse_temperature,
@@ -136,3 +139,70 @@ def test_a_kernel_that_tells_classes_apart_has_a_lower_loss(kernel):
     blind = MixtureKernel({"x": noise}, [Member("x", FilterKernel((Hops(0),), Linear()))])
     losses = [kernel_loss(each, nodes, data.y[nodes], 3) for each in (kernel, blind)]
     assert losses[0] < losses[1]
+
+
+# -- the weights of kernels ---------------------------------------------------------------------------------------
+
+HOPS = [Member("x", FilterKernel((Hops(count),), Linear())) for count in range(8)]
+
+
+def test_kernels_weigh_by_their_likelihood():
+    # Three times as improbable, in all, weighs exp(−log 3 / 3).
+    found = best_kernels({HOPS[1]: 1.0 + math.log(3) / 20, HOPS[0]: 1.0}, 5, 20)
+    assert [member.kernel for member in found] == [HOPS[0].kernel, HOPS[1].kernel]
+    assert [member.weight for member in found] == [1.0, pytest.approx(3 ** (-1 / 3))]
+
+
+@given(
+    losses=st.lists(st.floats(0, 3), min_size=1, max_size=8),
+    count=st.integers(1, 8),
+    compared=st.integers(1, 500),
+)
+def test_the_best_kernels_weigh_exponentially_and_negligible_ones_are_left_out(losses, count, compared):
+    found = best_kernels(dict(zip(HOPS, losses, strict=False)), count, compared)
+    assert found[0].weight == 1
+    assert losses[found[0].kernel.filters[0].count] == min(losses)
+    expected = sorted((np.exp(-compared * (loss - min(losses)) / TEMPERING) for loss in losses), reverse=True)
+    expected = [weight for weight in expected[:count] if weight >= LEAST_WEIGHT]
+    assert [member.weight for member in found] == pytest.approx(expected)
+
+
+def test_few_labels_leave_the_temperature_near_a_typical_one_and_many_decide_it():
+    wrong, typical = (
+        torch.tensor([[0.1, 0.9]]).double(),
+        min(INVERSE_TEMPERATURES, key=lambda b: abs(math.log(b / TYPICAL))),
+    )
+    silent = fit_inverse_temperature(torch.zeros(3, 2), torch.tensor([0, 1, 1]), deviation=DEVIATION)[0]
+    assert silent == typical
+    found = [
+        fit_inverse_temperature(wrong.expand(n, 2), torch.zeros(n, dtype=torch.int64), deviation=DEVIATION)[0]
+        for n in (1, 4, 10_000)
+    ]
+    assert typical > found[0] > found[1] > found[2] == INVERSE_TEMPERATURES[0]
+
+
+def test_the_prior_is_lognormal():
+    scores, classes = torch.zeros(4, 2).double(), torch.zeros(4, dtype=torch.int64)  # any β has the loss log 2
+    for beta in (TYPICAL, 3.0, 12.0):
+        _, loss = fit_inverse_temperature(scores, classes, [beta], deviation=0.5)
+        density = norm(math.log(TYPICAL), 0.5)
+        drop = density.logpdf(math.log(TYPICAL)) - density.logpdf(math.log(beta))
+        assert loss == pytest.approx(math.log(2) + drop / 4)
+
+
+def test_kernels_are_compared_without_a_prior(kernel):
+    data = blocks(labelled=1)
+    nodes = data.train_mask.nonzero().squeeze(1)
+    found = kernel_loss(kernel, nodes, data.y[nodes], 3)
+    coarse = min(
+        fit_inverse_temperature(
+            solve_dual(
+                kernel.between(kernel.points(nodes), kernel.points(nodes)).double(),
+                class_targets(data.y[nodes], 3), ridge,
+            )[1],
+            data.y[nodes],
+            INVERSE_TEMPERATURES[::2],
+        )[1]
+        for ridge in COMPARED_RIDGES
+    )  # fmt: skip
+    assert found == pytest.approx(coarse, rel=1e-3)

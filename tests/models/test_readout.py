@@ -1,13 +1,29 @@
 """Readouts: the nearest class, backbones on features and node features, and their mean."""
 
+import math
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
 from torch.nn.functional import normalize
 
-from lggd import GCN, BackboneReadout, Checkpoint, Ensemble, LGGDPlus, MeanReadout, NearestClass, WeightedReadout
+from lggd import (
+    GCN,
+    LGGD,
+    BackboneReadout,
+    Checkpoint,
+    Ensemble,
+    LGGDPlus,
+    MeanReadout,
+    NearestClass,
+    WeightedReadout,
+    load_model,
+)
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError, InputTypeError
-from lggd.models.readout import mixture_weights
+from lggd.models.readout import MIXTURE_ITERATIONS, mixture_weights
 from small_data import CLASSES, blocks, changed, random, same
 from small_models import SOME, distances, learned, readout
 
@@ -75,6 +91,76 @@ def test_weights_are_those_of_highest_likelihood_and_prior():
     assert abs(float(weights.sum()) - 1) < 1e-9
     for other in torch.rand(200, 3, generator=random(1)).double():
         assert objective(0.9 * weights + 0.1 * other / other.sum()) <= objective(weights) + 1e-6
+
+
+@given(
+    seed=st.integers(0, 999),
+    labels=st.integers(0, 30),
+    prior=st.lists(st.floats(0.05, 5), min_size=1, max_size=4),
+    alike=st.floats(0, 1),
+)
+def test_weights_solve_the_conditions_of_the_stated_optimum(seed, labels, prior, alike):
+    likelihoods = torch.rand(labels, len(prior), generator=random(seed), dtype=torch.float64).clamp(min=1e-3)
+    likelihoods = alike * likelihoods[:, :1] + (1 - alike) * likelihoods  # up to readouts that predict the same
+    counts = torch.tensor(prior, dtype=torch.float64)
+    weights = torch.tensor(mixture_weights(likelihoods, prior), dtype=torch.float64)
+    assert float(weights.sum()) == pytest.approx(1)
+    # Concave: the objective exceeds that of the weights by at most the largest slope towards any readout.
+    slopes = (likelihoods / (likelihoods @ weights)[:, None]).sum(0) + counts / weights
+    total = labels + sum(prior)
+    best = minimize(
+        lambda z: -float(((likelihoods @ (w := torch.softmax(torch.tensor(z), 0))).log().sum()) + counts @ w.log()),
+        weights.log().numpy(),
+    )
+    found = float((likelihoods @ weights).log().sum() + counts @ weights.log())
+    assert -best.fun - found <= total * -math.log(min(prior) / sum(prior)) / MIXTURE_ITERATIONS + 1e-6
+    if alike < 0.5:
+        torch.testing.assert_close(slopes, torch.full_like(slopes, total), rtol=0.05, atol=0)
+
+
+def test_known_weights_of_two_readouts():
+    # Each is certain of the labels that the other one misses: their counts decide.
+    likelihoods = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).double()
+    assert mixture_weights(likelihoods, (1.0, 1.0)) == pytest.approx([3 / 5, 2 / 5], abs=1e-3)
+    assert mixture_weights(likelihoods, (3.0, 0.5)) == pytest.approx([5 / 6.5, 1.5 / 6.5], abs=1e-3)
+    assert mixture_weights(torch.full((9, 2), 0.3).double(), (3.0, 1.0)) == pytest.approx([0.75, 0.25])
+
+
+def test_a_certain_and_wrong_prediction_does_not_decide_alone():
+    likelihoods = torch.tensor([[0.9, 0.5]] * 30 + [[0.0, 0.5]]).double()
+    weights = mixture_weights(likelihoods, (1.0, 1.0))
+    assert weights[0] > 0.8
+    assert all(math.isfinite(weight) for weight in mixture_weights(torch.zeros(2, 2).double(), (1.0, 1.0)))
+
+
+def test_weighted_readouts_are_the_weighted_mean_of_their_parts(data):
+    model = fit(WeightedReadout((readout(), NearestClass()), prior=(1.0, 4.0)), data)
+    parts = [part.predict_proba(model.features_, data) for part in model.readout_.readouts_]
+    val = data.val_mask.nonzero().squeeze(1)
+    likelihoods = torch.stack([part[val, data.y[val]] for part in parts], dim=1).double()
+    weights = model.readout_.weights_
+    assert weights == pytest.approx(mixture_weights(likelihoods, (1.0, 4.0)))
+    torch.testing.assert_close(model.predict_proba(), weights[0] * parts[0] + weights[1] * parts[1])
+
+
+def test_an_empty_prior_counts_one_for_each(data):
+    one, other = (fit(WeightedReadout((NearestClass(), readout()), prior=prior), data) for prior in ((), (1.0, 1.0)))
+    assert one.readout_.weights_ == other.readout_.weights_
+
+
+def test_weights_are_saved_and_networks_fade(data, tmp_path):
+    parts = WeightedReadout((NearestClass(), readout(use_features=False)), prior=(1.0, 2.0), fade=True)
+    model = LGGDPlus(LGGD.solved(), parts).fit(data)
+    weights = model.readout_.weights_
+    model.save(tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    assert loaded.readout_.weights_ == weights
+    torch.testing.assert_close(loaded.predict_proba(), model.predict_proba(), atol=1e-5, rtol=0)
+    new = data.test_mask.nonzero().squeeze(1)[:6]
+    loaded.add_labels(new, data.y[new])  # 18 labels instead of 12
+    near, network = (part.predict_proba(loaded.features_, loaded.data_) for part in loaded.readout_.readouts_)
+    faded = weights[1] * (12 / 18) ** 2
+    torch.testing.assert_close(loaded.predict_proba(), (weights[0] * near + faded * network) / (weights[0] + faded))
 
 
 def test_without_validation_labels_weights_are_those_of_the_prior(data):

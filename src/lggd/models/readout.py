@@ -26,6 +26,8 @@ from lggd.validation import check_instance, check_int, check_positive, check_rea
 
 # A prediction that is certain and wrong counts as this probable: it must not decide alone.
 LEAST_LIKELIHOOD = 1e-4
+# The mean log likelihood is then within −log(the smallest weight of the prior) / MIXTURE_ITERATIONS of the highest: the
+# weights of readouts that predict nearly the same may be farther from theirs, which matters little.
 MIXTURE_ITERATIONS = 200
 
 
@@ -211,8 +213,8 @@ class MeanReadout(Readout):
 class WeightedReadout(MeanReadout):
     """Average the probabilities of several readouts, weighed by how well they predict the validation labels.
 
-    The weights are the most probable ones of a mixture of the readouts: those of highest validation likelihood, and
-    without validation labels those of `prior`.
+    The weights are the most probable ones of a mixture of the readouts, by the validation labels and `prior`; without
+    validation labels those of `prior`.
 
     Parameters
     ----------
