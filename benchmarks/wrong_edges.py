@@ -24,7 +24,6 @@ from lggd.runs.methods import METHODS, build_model
 RESULTS = Path(__file__).parent.parent / "results"
 FIGURE = Path(__file__).parent.parent / "docs" / "wrong-edges.png"
 DATASET, PERCENT, KINDS = "cora", (0, 10, 50, 100, 200), ("random", "unlike")
-LEFT_OUT = ("lggd-plus-trained", "scikit-network", "ggd", "chebnet", "gat", "gaug-m", "gaug-o", "goal")
 DRAWN = {
     "lggd-plus": "LGGD+", "lggd": "LGGD", "gdc-ppr": "GDC (PPR)", "appnp": "APPNP", "gpr-gnn": "GPR-GNN",
     "gcn-plus": "GCN+", "gcn": "GCN", "mlp": "MLP",
@@ -115,9 +114,8 @@ def table(lines: dict[tuple[str, str, int], Line]) -> str:
 
 
 def main() -> None:
-    chosen = [name for name in METHODS if name not in LEFT_OUT]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wrong_edges", description=__doc__)
-    parser.add_argument("methods", nargs="*", metavar="METHOD", help=f"default: {', '.join(chosen)}")
+    parser.add_argument("methods", nargs="*", metavar="METHOD", help="default: all")
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -125,7 +123,7 @@ def main() -> None:
     arguments = parser.parse_args()
     path = arguments.out / "wrong-edges.jsonl"
     if not arguments.draw:
-        for method in arguments.methods or chosen:
+        for method in arguments.methods or METHODS:
             for kind, percent in conditions():
                 if (method, kind, percent) not in read(path):
                     line = measure(method, kind, percent, arguments.splits, arguments.device)
