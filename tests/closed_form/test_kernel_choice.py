@@ -124,6 +124,28 @@ def test_edge_weights_that_have_seen_labels_must_be_better(monkeypatch):
     }  # fmt: skip
 
 
+def test_edges_are_weighed_by_predictions_without_the_own_label():
+    data, own = blocks(noise=1.5), FilterKernel((Hops(0),), Linear())
+    model = KernelRidge(kernels=(own,), far=(), topology=(), wide=(), agreement=None).fit(data)
+    found = model._preliminary({Member("x", own): 1.0, Member("wide", own): 0.5}, model.labels_)  # never "wide" ones
+    torch.testing.assert_close(found, model.left_out_proba(), atol=1e-5, rtol=0)
+    assert float((found - model.predict_proba())[data.train_mask].abs().max()) > 0.01
+
+
+def test_where_labels_are_many_the_losses_on_more_of_them_decide(monkeypatch):
+    data = blocks(each=200, labelled=190, validated=0, inside=0.02, outside=0.001)
+    own = tuple(FilterKernel((Hops(count),), Linear()) for count in range(3))
+    at_first, finally_ = dict(zip(own, (1.0, 1.1, 1.2), strict=True)), dict(zip(own, (1.002, 1.001, 1.4), strict=True))
+
+    def kernel_loss(kernel, nodes, *_):
+        return (at_first if len(nodes) == MOST_COMPARED else finally_)[kernel.members[0].kernel]
+
+    monkeypatch.setattr(kernel_ridge, "kernel_loss", kernel_loss)
+    model = KernelRidge(kernels=own, far=(), topology=(), wide=(), agreement=None).fit(data)
+    weights = {own[1]: 1.0, own[0]: pytest.approx(np.exp(-570 * 0.001 / 3))}
+    assert {member.kernel: member.weight for member in model.members_} == weights
+
+
 def test_default_kernels_are_all_different():
     for name in ("KERNELS", "WIDE_KERNELS", "FAR_KERNELS", "TOPOLOGY_KERNELS", "REWEIGHTED_KERNELS"):
         kernels = getattr(default_kernels, name)

@@ -4,9 +4,11 @@ import pytest
 import torch
 
 from lggd import KernelRidge, PseudoLabels
-from lggd.closed_form.pseudo_labels import MOST_PSEUDO_LABELS, self_trained, with_confident
+from lggd.closed_form.pseudo_labels import MOST_PSEUDO_LABELS, probabilities, self_trained, with_confident
 from lggd.errors import InputError
 from small_data import blocks
+
+NEAR = {"far": (), "wide": (), "topology": (), "agreement": None}
 
 
 def test_the_most_confident_of_each_class_join():
@@ -39,6 +41,44 @@ def test_the_fraction_is_one_of_those_to_choose_from():
     assert model.pseudo_fraction_ in (0.0, 0.2, 0.5)
     p = model.predict_proba()
     assert torch.allclose(p.sum(1), torch.ones(len(p)), atol=1e-5)
+
+
+def test_the_fraction_has_the_best_predictions_of_folds_that_were_left_out():
+    chosen, fractions, folds = set(), (0.2, 0.5, 1.0), 3
+    for seed in range(6):
+        data = blocks(noise=1.5, labelled=5, seed=seed)
+        model = KernelRidge(pseudo_labels=PseudoLabels(fractions, folds), **NEAR).fit(data)
+        settings = model.ridge_, model.inverse_temperature_
+        nodes = data.train_mask.nonzero().squeeze(1)
+        order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(0))]
+        losses = dict.fromkeys((0.0, *fractions), 0.0)
+        for fold in range(folds):
+            left_out, known = order[fold::folds], model.labels_.clone()
+            known[left_out] = -1
+            first = probabilities(model._system.fork(), known, 3, *settings)
+            for fraction in losses:
+                second = probabilities(model._system.fork(), with_confident(known, first, fraction), 3, *settings)
+                p = (first + second) / 2 if fraction else first
+                losses[fraction] -= float(p[left_out, data.y[left_out]].log().sum())
+        best = min(losses.values())
+        assert losses[model.pseudo_fraction_] <= best + 1e-2  # inducing points round differently
+        chosen.add(model.pseudo_fraction_)
+    assert len(chosen) > 1  # or else any rule would do
+
+
+def test_other_labels_may_be_tried_and_leave_the_model_as_it_is():
+    data = blocks()
+    model = KernelRidge(pseudo_labels=PseudoLabels((0.5,)), growth=float("inf"), **NEAR).fit(data)
+    model.pseudo_fraction_ = 0.5
+    model._solve(model.labels_[model._system.nodes])
+    before, labels = model.predict_proba().clone(), model.labels_.clone()
+    labels[[0, 20, 25]] = torch.tensor([-1, 2, 1])
+    tried = model.proba_from(labels)
+    assert torch.equal(model.predict_proba(), before)
+    assert torch.equal(model.proba_from(model.labels_), before)
+    assert torch.equal(model._system.nodes, (model.labels_ >= 0).nonzero().squeeze(1))
+    model.remove_labels([0]).add_labels([20, 25], [2, 1])
+    torch.testing.assert_close(model.predict_proba(), tried, atol=1e-4, rtol=0)
 
 
 def test_predictions_are_the_mean_of_both():

@@ -225,3 +225,8 @@ def test_probabilities_of_all_nodes_without_their_own_labels(fitted):
 def test_an_unfitted_model_says_so(use):
     with pytest.raises(NotFittedError, match="must be fitted first"):
         getattr(KernelRidge(), use)()
+
+
+def test_an_unfitted_model_predicts_from_no_labels():
+    with pytest.raises(NotFittedError, match="must be fitted first"):
+        KernelRidge().proba_from(torch.tensor([0, 1, -1]))

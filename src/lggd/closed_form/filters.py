@@ -78,7 +78,7 @@ Filter = Hops | HighPass | PPR | Heat
 
 
 class Propagation:
-    """Node features on a graph: filtered by any of `filters`, with rows of unit length.
+    """Node features on a graph: filtered by any of `filters`, with rows of unit length or relative lengths.
 
     Parameters
     ----------
@@ -102,9 +102,9 @@ class Propagation:
         if unit:
             return self._blocks[filter][0]
         if filter not in self._scaled:
-            unscaled, length = self._blocks[filter]
+            rows, length = self._blocks[filter]
             scale = length.square().mean().sqrt()
-            self._scaled[filter] = unscaled * (length / scale)
+            self._scaled[filter] = rows * (length / scale)
         return self._scaled[filter]
 
     def rows(self, filter: Filter, nodes: Tensor, unit: bool = True) -> Tensor:

@@ -169,7 +169,7 @@ class KernelRidge(RidgeUncertainty):
         losses: dict[Member, float] = {}
         narrow, *wide = self._inputs.widths
         kernels = self.kernels if wide else tuple(dict.fromkeys((*self.kernels, *self.wide)))
-        self._compare("x", self._inputs.graph((*kernels, *self._ladder), narrow), kernels, labels, losses)
+        self._compare("x", self._inputs.graph((*kernels, *self._hop_kernels), narrow), kernels, labels, losses)
         if wide and self.wide:
             self._compare("wide", self._inputs.graph(self.wide, wide[-1]), self.wide, labels, losses)
         far = self._far_may_pay(labels, losses)
@@ -200,13 +200,13 @@ class KernelRidge(RidgeUncertainty):
         losses |= self._losses(labels, [Member(name, kernel) for kernel in kernels])
 
     @property
-    def _ladder(self) -> tuple[FilterKernel, ...]:
+    def _hop_kernels(self) -> tuple[FilterKernel, ...]:
         """The kernels that tell whether to look far."""
         return (*FARTHER, *NEARER) if self.far or self.topology else ()
 
     def _far_may_pay(self, labels: Tensor, losses: dict[Member, float]) -> bool:
         """Whether features four hops away do not predict labels clearly worse than those two hops away."""
-        if not self._ladder:
+        if not self._hop_kernels:
             return False
         members = [[Member("x", kernel) for kernel in kernels] for kernels in (FARTHER, NEARER)]
         known = losses | self._losses(labels, [member for each in members for member in each if member not in losses])
@@ -229,6 +229,7 @@ class KernelRidge(RidgeUncertainty):
         """The probabilities by the best kernels so far; labelled nodes are predicted without their own label."""
         nodes = compared_nodes(labels, self._drawn_seed)
         members = self.members if labels.numel() <= MOST_EXACT_NODES else 1
+        # The kernel with all nodes takes as long as their features are wide, for a first look.
         narrow = {member: loss for member, loss in losses.items() if member.graph != "wide"}
         system = ExactSystem(MixtureKernel(self._graphs, best_kernels(narrow, members, len(nodes))))
         system.set_nodes(nodes)
@@ -307,6 +308,7 @@ class KernelRidge(RidgeUncertainty):
 
         The model itself keeps its labels.
         """
+        self._check_fitted()
         settings = self.ridge_, self.inverse_temperature_
         first = probabilities(self._system.fork(), labels, self.num_classes_, *settings)
         if not self.pseudo_fraction_:
