@@ -27,7 +27,9 @@ from lggd.closed_form import (
     arrival,
     kernel_ridge,
 )
+from lggd.closed_form.arrival import Before, UpdatedPropagation
 from lggd.closed_form.edge_agreement import FEATURE_BOUNDS, LEAST_AGREEMENT
+from lggd.closed_form.filters import Propagation
 from lggd.closed_form.kernels import MixtureKernel
 from lggd.closed_form.systems import InducedSystem
 from lggd.diffusion import PPR, Heat
@@ -167,14 +169,19 @@ def test_lengths_are_relative_to_their_mean_square_after_a_change(filters, kind)
     assert_same(model, restored(model))
 
 
-def test_lengths_of_new_nodes_are_part_of_the_first_solution():
-    # New edges weigh by predicted classes, which need rows of members with lengths before all blocks are computed.
-    model = fitted(random_graph(12), agreement=EdgeAgreement(1))
-    before = copy.copy(model)
-    some_change(model, "nodes", torch.Generator().manual_seed(2), 6)
-    assert_same(model, restored(model))
-    assert before.data_.num_nodes == 20
-    assert_same(before, restored(before))
+@pytest.mark.parametrize("units", [(True,), (False,), (True, False), (False, True)], ids=str)
+def test_rows_after_a_change_are_those_of_a_graph_filtered_afresh(units):
+    data, filters = random_graph(12), list(dict.fromkeys(filter for each in FILTERS for filter in each))
+    touched, nodes = torch.tensor([2, 7, 20]), torch.tensor([20, 3, 7])
+    edges = torch.tensor([[2, 20, 7], [20, 7, 2]])
+    edge_index = torch.cat([data.edge_index, edges, edges.flip(0)], 1)
+    x = torch.cat([data.x, torch.ones(1, 5)])
+    old, fresh = Propagation(data.x, data.edge_index, None, filters), Propagation(x, edge_index, None, filters)
+    updated = UpdatedPropagation(x, edge_index, None, filters, Before(old, touched), {})
+    for unit in units:  # rows with lengths need all of them: what is asked for first must not matter
+        for filter in filters:
+            found, expected = updated.rows(filter, nodes, unit), fresh.block(filter, unit)[nodes]
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-4, msg=lambda text, f=filter: f"{f}: {text}")
 
 
 def loaded_without_topology(data, folder, monkeypatch):
