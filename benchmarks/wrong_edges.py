@@ -24,6 +24,7 @@ from lggd.runs.methods import METHODS, build_model
 RESULTS = Path(__file__).parent.parent / "results"
 FIGURE = Path(__file__).parent.parent / "docs" / "wrong-edges.png"
 DATASET, PERCENT, KINDS = "cora", (0, 10, 50, 100, 200), ("random", "unlike")
+TITLES = {"random": "random edges", "unlike": "edges between unlike classes"}
 DRAWN = {
     "lggd-plus": "LGGD+", "lggd": "LGGD", "gdc-ppr": "GDC (PPR)", "appnp": "APPNP", "gpr-gnn": "GPR-GNN",
     "gcn-plus": "GCN+", "gcn": "GCN", "mlp": "MLP",
@@ -94,7 +95,7 @@ def draw(lines: dict[tuple[str, str, int], Line], path: Path) -> None:
             points = [(key[2], statistics.mean(lines[key]["test"])) for key in keys if key in lines]
             ours = method.startswith("lggd") and method != "lggd-trained"
             panel.plot(*zip(*points, strict=True), marker="o", ms=3, lw=2.2 if ours else 1, label=title)
-        panel.set(xlabel="wrong edges (% of the true ones)", title=f"{kind} edges")
+        panel.set(xlabel="wrong edges (% of the true ones)", title=TITLES[kind])
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("test accuracy (%)")
     panels[1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
