@@ -130,7 +130,9 @@ def test_a_certain_and_wrong_prediction_does_not_decide_alone():
     likelihoods = torch.tensor([[0.9, 0.5]] * 30 + [[0.0, 0.5]]).double()
     weights = mixture_weights(likelihoods, (1.0, 1.0))
     assert weights[0] > 0.8
-    assert all(math.isfinite(weight) for weight in mixture_weights(torch.zeros(2, 2).double(), (1.0, 1.0)))
+    # Where all readouts are wrong, how certain they are of it does not matter.
+    for hopeless in ([[0.0, 0.0]], [[1e-12, 1e-6]] * 20):
+        assert mixture_weights(torch.tensor(hopeless).double(), (3.0, 1.0)) == pytest.approx([0.75, 0.25])
 
 
 def test_weighted_readouts_are_the_weighted_mean_of_their_parts(data):

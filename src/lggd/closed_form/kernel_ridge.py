@@ -47,8 +47,7 @@ CLEARLY = 5.0
 MOST_EXACT_LABELS, MOST_EXACT_NODES, MOST_INDUCING = 2048, 10_000, 2048
 # Edge weights by predicted classes have seen the labels, which makes their losses too low by a few percent.
 OPTIMISM = 1.1
-# Where there are more than MOST_COMPARED labels, at least this many of the best kernels are compared once more, on this
-# many labels.
+# Where there are more labels, at least this many of the best kernels are compared once more, on this many labels.
 FINALISTS, MOST_COMPARED_FINALLY = 10, 1536
 
 
@@ -65,8 +64,7 @@ class KernelRidge(RidgeUncertainty):
     kernels : tuple of FilterKernel
         The kernels of node features to choose from. Graphs without node features use rows of the adjacency instead.
     far : tuple of FilterKernel
-        More of them, tried unless features four hops away predict labels clearly worse than those two hops away; on
-        graphs without node features, always.
+        More of them, tried unless those four hops away predict clearly worse than those two hops away, or without `x`.
     wide : tuple of FilterKernel
         Kernels of node features in more principal directions.
     topology : tuple of FilterKernel
@@ -95,8 +93,7 @@ class KernelRidge(RidgeUncertainty):
     pseudo_fraction_ : float
         The fraction of the predictions that are pseudo-labels.
     loss_ : float
-        The mean leave-one-out −log p of the labels that the settings were chosen with. The prior of the temperature
-        counts as one more term of the sum.
+        The mean leave-one-out −log p of the labels that the settings were chosen with, and of the temperature.
 
     Examples
     --------
@@ -229,8 +226,7 @@ class KernelRidge(RidgeUncertainty):
         """The probabilities by the best kernels so far; labelled nodes are predicted without their own label."""
         nodes = compared_nodes(labels, self._drawn_seed)
         members = self.members if labels.numel() <= MOST_EXACT_NODES else 1
-        # The kernel with all nodes takes as long as their features are wide, for a first look.
-        narrow = {member: loss for member, loss in losses.items() if member.graph != "wide"}
+        narrow = {member: loss for member, loss in losses.items() if member.graph != "wide"}  # faster
         system = ExactSystem(MixtureKernel(self._graphs, best_kernels(narrow, members, len(nodes))))
         system.set_nodes(nodes)
         _, ridge, beta = choose_ridge(system, labels[nodes], self.num_classes_)

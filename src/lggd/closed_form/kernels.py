@@ -114,7 +114,7 @@ class FilterKernel:
     --------
     >>> import lggd
     >>> lggd.FilterKernel((lggd.Hops(2), lggd.diffusion.PPR(0.1)), lggd.Linear()).kernel
-    Linear()
+    Linear(unit=True)
     """
 
     filters: tuple[Filter, ...]
