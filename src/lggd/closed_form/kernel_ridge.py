@@ -64,7 +64,7 @@ class KernelRidge(RidgeUncertainty):
     kernels : tuple of FilterKernel
         The kernels of node features to choose from. Graphs without node features use rows of the adjacency instead.
     far : tuple of FilterKernel
-        More of them, tried unless those four hops away predict clearly worse than those two hops away, or without `x`.
+        More of them. With `x`, tried unless features four hops away predict clearly worse than those two hops away.
     wide : tuple of FilterKernel
         Kernels of node features in more principal directions.
     topology : tuple of FilterKernel
