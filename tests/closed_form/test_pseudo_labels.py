@@ -88,7 +88,9 @@ def test_predictions_are_the_mean_of_both():
     settings = model.ridge_, model.inverse_temperature_
     model.pseudo_fraction_ = 0.5
     model._solve(model.labels_[model._system.nodes])
-    expected = self_trained(model._pseudo_system, model.labels_, first, 0.5, *settings)
+    joined = with_confident(model.labels_, first, 0.5)
+    second = probabilities(model._pseudo_system.fork(), joined, 3, *settings)
+    expected = (first + second) / 2
     assert torch.allclose(model.predict_proba(), expected, atol=1e-5)
     assert not torch.equal(expected, first)
 
