@@ -70,7 +70,7 @@ MODELS: dict[str, Callable[[Any], NodeClassifier]] = {
     "LGGD, one model for all times": lambda seed: distances(per_time=False, cross_fit=2, seed=seed),
     "KernelRidge": lambda seed: KernelRidge(seed=seed),
     "LGGD, solved": lambda seed: LGGD.solved(times=TIMES, seed=seed),
-    "LGGDPlus, solved": lambda seed: LGGDPlus.solved(readout=BackboneReadout(members=2, optimization=FEW), seed=seed),
+    "LGGDPlus, solved": lambda seed: LGGDPlus(readout=BackboneReadout(members=2, optimization=FEW), seed=seed),
     "LGGDClassifier": lambda seed: classifier(distances(seed=seed), seed=seed),
     "LGGDClassifier on GGD": lambda seed: classifier(GGD(TIMES, seed=seed), seed=seed),
     "LGGDClassifier on an ensemble": lambda seed: classifier(Ensemble(distances(), 2, seed=seed), seed=seed),

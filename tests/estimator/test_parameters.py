@@ -15,7 +15,7 @@ def test_nested_settings_have_names_with_two_underscores():
     assert deep["backbone__hidden"] == 8
     assert deep["optimization__lr"] == Optimization().lr
     assert get_params(classifier(None))["features"] is None
-    assert LGGDPlus().get_params()["features__model__model__initial__pagerank"] == 0.1
+    assert LGGDPlus.trained().get_params()["features__model__model__initial__pagerank"] == 0.1
 
 
 def test_nested_settings_are_set_in_copies():

@@ -34,7 +34,7 @@ def model(reads=None, fraction=0.3, rounds=1, seed=0, **features):
 
 
 def test_the_default_is_the_composition_that_is_documented():
-    default = LGGDPlus()
+    default = LGGDPlus.trained()
     assert isinstance(default.features, SelfTraining)
     assert (default.features.fraction, default.features.rounds, default.features.model.members) == (0.3, 1, 3)
     networks = default.features.model.model

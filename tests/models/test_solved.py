@@ -34,11 +34,11 @@ def data():
 def solved(confident=0.3, fade=True, **changes):
     networks = BackboneReadout(GPR(8), 1, use_features=False, optimization=FEW, confident=confident)
     readout = WeightedReadout((NearestClass(), networks, replace(networks, diffusion=DiffusionGraph())), fade)
-    return LGGDPlus.solved(readout=readout, **changes)
+    return LGGDPlus(readout=readout, **changes)
 
 
 def test_the_default_is_the_composition_that_is_documented():
-    default = LGGDPlus.solved()
+    default = LGGDPlus()
     nearest, few, many, far = default.readout.readouts
     assert isinstance(nearest, NearestClass)
     assert [part.confident for part in (few, many, far)] == [0.3, 0.6, 0.0]
@@ -110,7 +110,7 @@ def test_nodes_and_edges_arrive_through_outer_models(make, data, tmp_path):
 
 
 def test_trained_distances_do_not_take_nodes():
-    for model in (LGGD(), LGGDClassifier.trained(), LGGDPlus(), LGGDClassifier(None, GCN())):
+    for model in (LGGD(), LGGDClassifier.trained(), LGGDPlus.trained(), LGGDClassifier(None, GCN())):
         assert not model.accepts_nodes
 
 

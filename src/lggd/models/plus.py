@@ -22,7 +22,7 @@ from lggd.training.optimization import Optimization
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int, check_real
 
-DECAY = Optimization(weight_decay=5e-4)  # of the networks of `LGGDPlus.solved`
+DECAY = Optimization(weight_decay=5e-4)  # of the networks of `LGGDPlus`
 
 
 class _MetaModel(NodeClassifier):
@@ -205,19 +205,25 @@ class SelfTraining(_MetaModel):
         self.model_ = self._restored(self.model, data, without_prefix("model.", state))
 
 
-def _default_features() -> SelfTraining:
-    initial = PropagatedMLP(hidden=(256, 64), pagerank=0.1)
-    distances = LGGD(times=(0.2, 0.4, 0.6, 0.8, 1.0), initial=initial, reachable=False)
-    return SelfTraining(Ensemble(distances, members=3), fraction=0.3, rounds=1)
+def _solved_features() -> LGGD:
+    return LGGD.solved(initial=KernelRidge(pseudo_labels=PseudoLabels()))
+
+
+def _weighted_readout() -> WeightedReadout:
+    few, many = (BackboneReadout(GPR(), use_features=False, optimization=DECAY, confident=part) for part in (0.3, 0.6))
+    # Two hops suffice on a graph that reaches far already, and are cheaper.
+    far = replace(few, backbone=GPR(hops=2), diffusion=DiffusionGraph(Heat(3.0)), confident=0.0)
+    return WeightedReadout((NearestClass(), few, many, far), prior=(1.5, 0.5, 0.5, 0.5), fade=True)
 
 
 @dataclass(eq=False, repr=False)
 class LGGDPlus(NodeClassifier):
     """Classify nodes by learned distances, more accurately than `LGGDClassifier` but at a higher cost.
 
-    The default combines an ensemble of three networks for φ₀ that use the node features of near and far neighbours,
-    self-training, and the mean of two predictions: the nearest class by distance, and three GCNs trained on distances
-    and node features.
+    The default starts in closed form, with self-training, and adds networks where they pay: nine networks (`GPR`) in
+    three groups, trained with the most confident 30 % and 60 % of the predictions of the closed form as additional
+    labels, and on the graph of a heat diffusion without them. Validation labels decide how much each group and the
+    closed form count. Without any, the closed form counts as much as all groups together.
 
     Parameters
     ----------
@@ -241,26 +247,21 @@ class LGGDPlus(NodeClassifier):
     torch.Size([34, 2])
     """
 
-    features: NodeClassifier = field(default_factory=_default_features)
-    readout: Readout = field(default_factory=MeanReadout)
+    features: NodeClassifier = field(default_factory=_solved_features)
+    readout: Readout = field(default_factory=_weighted_readout)
     seed: int | torch.Generator = 0
 
     @classmethod
-    def solved(cls, **changes: Any) -> Self:
-        """LGGD+ in closed form: self-trained kernel ridge regression, distances from there, and networks that pay.
+    def trained(cls, **changes: Any) -> Self:
+        """LGGD+ without a closed form: an ensemble of three networks for φ₀, self-training, and three GCNs.
 
-        Nine networks (`GPR`) in three groups are trained: with the most confident 30 % and 60 % of the predictions of
-        the closed form as additional labels, and on the graph of a heat diffusion without them. Validation labels
-        decide how much each group and the closed form count. Without any, the closed form counts as much as all groups.
+        The networks use the node features of near and far neighbours. The nearest class by distance and the GCNs,
+        trained on distances and node features, count equally.
         """
-        features = LGGD.solved(initial=KernelRidge(pseudo_labels=PseudoLabels()))
-        few, many = (
-            BackboneReadout(GPR(), use_features=False, optimization=DECAY, confident=part) for part in (0.3, 0.6)
-        )
-        # Two hops suffice on a graph that reaches far already, and are cheaper.
-        far = replace(few, backbone=GPR(hops=2), diffusion=DiffusionGraph(Heat(3.0)), confident=0.0)
-        readout = WeightedReadout((NearestClass(), few, many, far), prior=(1.5, 0.5, 0.5, 0.5), fade=True)
-        return cls(**{"features": features, "readout": readout, **changes})
+        initial = PropagatedMLP(hidden=(256, 64), pagerank=0.1)
+        distances = LGGD(times=(0.2, 0.4, 0.6, 0.8, 1.0), initial=initial, reachable=False)
+        features = SelfTraining(Ensemble(distances, members=3), fraction=0.3, rounds=1)
+        return cls(**{"features": features, "readout": MeanReadout(), **changes})
 
     def __post_init__(self) -> None:
         self.features_: Any  # set by fit

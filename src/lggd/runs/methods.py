@@ -69,11 +69,11 @@ def _gcn_plus() -> SelfTraining:
 
 METHODS: Mapping[str, ModelFactory] = {
     "lggd": ModelFactory("LGGD", LGGDClassifier, backbone="none", needs_features=False, is_trained=False),
-    "lggd-plus": ModelFactory("LGGD+", LGGDPlus.solved, backbone=None, networks=_networks),
+    "lggd-plus": ModelFactory("LGGD+", LGGDPlus, backbone=None, networks=_networks),
     "kernel-ridge": _without_training("Kernel ridge", KernelRidge),
     "ggd": ModelFactory("GGD", lambda: LGGDClassifier(GGD(), GCN()), needs_features=False),
     "lggd-trained": ModelFactory("Trained LGGD", LGGDClassifier.trained),
-    "lggd-plus-trained": ModelFactory("Trained LGGD+", LGGDPlus, networks=_networks),
+    "lggd-plus-trained": ModelFactory("Trained LGGD+", LGGDPlus.trained, networks=_networks),
     "gcn": ModelFactory("GCN", lambda: LGGDClassifier(None, GCN()), backbone=None),
     "gat": ModelFactory("GAT", lambda: LGGDClassifier(None, GAT()), backbone=None),
     "chebnet": ModelFactory("ChebNet", lambda: LGGDClassifier(None, ChebNet()), backbone=None),
