@@ -99,7 +99,7 @@ def test_label_by_click_and_button(visit: Any, server: StudioServer) -> None:
     shown = "n => document.querySelectorAll('#counts tr')[2].cells[1].textContent == n"
     page.wait_for_function(shown, arg=str(before + 1))
     assert " changed in " in page.inner_text("#status")
-    assert "n13: – → green" in page.inner_text("#history")
+    page.wait_for_function("() => /n13: – → green/.test(document.querySelector('#history').textContent)")
 
 
 def test_label_by_key_undo_redo_and_remove(visit: Any, server: StudioServer) -> None:

@@ -83,10 +83,10 @@ function apply(found) {
   $("facts").textContent = `${formatCount(data.count, "node")}, ${formatCount(state.numEdges, "edge")}, ${formatCount(labels, "label")}`;
   document.documentElement.dataset.revision = found.revision;
   if (panel.map.choice.mode === "distance") loadDistances(panel.map.choice.k);
-  if (!isFirst) {
+  if (!isFirst && !$("status").classList.contains("error")) { // an error stays until the next own change
     const more = found.choosing ? "; looking for better settings …" : "";
     say(`${formatCount(changed.length, "prediction")} changed in ${found.milliseconds.toFixed(1)} ms${more}`);
-  } else say(found.choosing ? "Choosing settings …" : "Ready.");
+  } else if (isFirst) say(found.choosing ? "Choosing settings …" : "Ready.");
   pressClass();
 }
 
@@ -240,6 +240,7 @@ function pressClass() {
 }
 
 async function change(send, then = () => {}) {
+  $("status").classList.remove("error");
   try {
     const answer = await send();
     await loadPredictions(answer.revision);
