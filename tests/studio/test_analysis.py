@@ -24,7 +24,8 @@ def test_undecided_nodes_say_between_what(tmp_path: Path) -> None:
         found = analysis._with_reason(session.snapshot, 20, 0.1, 0.5, 0.9)
         assert "undecided between" in found.reason
         assert session.snapshot.classes[found.first] in found.reason
-        assert "less about it than about 90%" in analysis._with_reason(session.snapshot, 20, 0.9, 0.5, 0.9).reason
+        decided = analysis._with_reason(session.snapshot, 20, 0.9, 0.5, 0.999)
+        assert decided.reason == "less like the labelled nodes than 99\u00a0% of all nodes"
 
 
 def test_before_predictions_nodes_are_spread_over_the_graph(tmp_path: Path) -> None:

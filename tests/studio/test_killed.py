@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -19,15 +21,21 @@ import httpx
 import pytest
 
 from command_line import environment
-from studio_cases import wait_for
 
 KILLS = int(os.environ.get("LGGD_KILLS", "5"))
 WRITERS, NODES = 4, 36
+NEEDS_FORK = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no SIGKILL here")
 CLASSES = ("red", "green", "blue")
+# Every commit is delayed by so much, many times what an answer takes: a kill right after an answer comes before the
+# commit if the answer did, and others come between a change and its commit.
+COMMIT_SECONDS = 0.05
+# Nobody waits longer than this for an answer.
+PATIENCE = 20.0
 # Starts whole services, on labels alone: settings are never chosen, so that only writing is tested. Each is a fork of a
 # process that has imported everything, which takes much longer than the rest.
-SERVE = """
+SERVE = f"""
 import os, signal, sys, time
+from contextlib import contextmanager
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from lggd.studio import session
@@ -36,12 +44,15 @@ from lggd.studio.server import StudioServer
 from lggd.studio.store import LabelStore
 from studio_cases import small_graph
 session.Session._needs_choice = lambda *_: False
-set_labels = LabelStore.set_labels
-def slowly(*arguments, **options):  # so that many kills come between a change and its commit
-    change = set_labels(*arguments, **options)
-    time.sleep(0.003)
-    return change
-LabelStore.set_labels = slowly
+COMMIT_SECONDS = {COMMIT_SECONDS}
+exec(sys.argv[3])
+transaction = LabelStore.transaction
+@contextmanager
+def slowly(store):
+    with transaction(store):
+        yield
+        time.sleep(COMMIT_SECONDS)
+LabelStore.transaction = slowly
 graph = small_graph()
 access = Access(port=0, limits=Limits(reads=1e9, writes=1e9))
 for line in sys.stdin:
@@ -55,22 +66,43 @@ for line in sys.stdin:
     os.waitpid(child, 0)
     print("killed", flush=True)
 """
+# A bug: answers are sent before the commit.
+TOO_EARLY = """
+def commit(self, requests):
+    with self._store.transaction():
+        for task, future in requests:
+            future.set_result(session.Outcome(task(self._store), self.snapshot))
+    return []
+session.Session._commit = commit
+"""
+# A bug: after some answers there are no more.
+SILENT = """
+commit = session.Session._commit
+def silent(self, requests):
+    if self._store.changes[3:]:
+        time.sleep(1e6)
+    return commit(self, requests)
+session.Session._commit = silent
+"""
 
 
 class Writer(threading.Thread):
-    """Labels its own nodes until the service dies, and remembers what was acknowledged and what was only sent."""
+    """Labels its own nodes until the service dies, and remembers what was acknowledged and what was only sent.
+
+    Every answer is put into `answers`; None if there will be no more.
+    """
 
     def __init__(self, url: str, number: int, seed: int, known: dict[str, str | None]) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self.url, self.seed = url, seed
         self.nodes = [f"n{k}" for k in range(number, NODES, WRITERS)]
         self.acknowledged = {node: known[node] for node in self.nodes}
         self.sent: dict[str, str | None] = {}
-        self.count = 0
+        self.answers: queue.SimpleQueue[int | None] = queue.SimpleQueue()
 
     def run(self) -> None:
         draws = random.Random(self.seed)
-        with httpx.Client(base_url=self.url, timeout=20, verify=False) as http:
+        with httpx.Client(base_url=self.url, timeout=PATIENCE, verify=False) as http:
             while True:
                 batch = {node: draws.choice([*CLASSES, None]) for node in draws.sample(self.nodes, 3)}
                 self.sent = batch
@@ -78,21 +110,22 @@ class Writer(threading.Thread):
                 try:
                     answer = http.post("/api/labels", params={"author": f"w{self.seed}"}, json=body)
                 except httpx.HTTPError:
-                    return
-                assert answer.status_code == 200, answer.text
-                self.acknowledged.update(batch)
-                self.sent = {}
-                self.count += 1
+                    return self.answers.put(None)
+                if answer.status_code == 200:
+                    self.acknowledged.update(batch)
+                    self.sent = {}
+                self.answers.put(answer.status_code)
 
 
 class Services:
-    """Services on one store, one after the other."""
+    """Services on one store, one after the other. `bug` is a script that runs before the first one."""
 
-    def __init__(self, store: Path) -> None:
-        arguments = [sys.executable, "-c", SERVE, str(store), str(Path(__file__).parents[1])]
+    def __init__(self, store: Path, bug: str = "") -> None:
+        arguments = [sys.executable, "-c", SERVE, str(store), str(Path(__file__).parents[1]), bug]
         self.process = subprocess.Popen(
-            arguments, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+            arguments, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
 
     def say(self, word: str) -> str:
         assert self.process.stdin is not None
@@ -106,6 +139,11 @@ class Services:
 
     def kill(self) -> None:
         assert self.say("kill") == "killed"
+
+    def close(self) -> None:
+        """Ends the process and its service: that has the pipes too, and writers would go on with it."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
 
 
 def labels(url: str) -> dict[str, str | None]:
@@ -141,34 +179,54 @@ def check_intact(store: Path) -> None:
     assert versions == changes, "a change was counted twice or not at all"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no SIGKILL here")
-def test_no_acknowledged_label_is_lost(tmp_path: Path) -> None:
-    store, draws, total = tmp_path / "labels.sqlite", random.Random(0), 0
-    services = Services(store)
+def survive(store: Path, kills: int, bug: str = "") -> int:
+    """Kills services while four writers label, and checks what is left; returns the number of answers."""
+    draws, total = random.Random(0), 0
+    services = Services(store, bug)
     try:
         url = services.start()
         known = labels(url)
-        for kill in range(KILLS):
+        for kill in range(kills):
             writers = [Writer(url, k, WRITERS * kill + k, known) for k in range(WRITERS)]
             for writer in writers:
                 writer.start()
-            enough = draws.randint(1, 40)
-            wait_for(lambda writers=writers, enough=enough: sum(writer.count for writer in writers) >= enough)
-            time.sleep(draws.uniform(0, 0.01))
+            enough = draws.randint(1, 10)
+            for _ in range(enough):
+                assert writers[0].answers.get(timeout=3 * PATIENCE) == 200, "the service has refused or died"
+            if kill % 2:  # otherwise at once after an answer
+                time.sleep(draws.uniform(0, 2 * COMMIT_SECONDS))
             services.kill()
             for writer in writers:
                 writer.join()
-            total += sum(writer.count for writer in writers)
+            total += sum(writer.answers.qsize() - 1 for writer in writers) + enough
             check_intact(store)
             url = services.start()
             known = labels(url)
             check(known, writers)
         services.kill()
     finally:
-        services.process.kill()
-        services.process.communicate()
-    assert total > 0
+        services.close()
+    return total
+
+
+@NEEDS_FORK
+def test_no_acknowledged_label_is_lost(tmp_path: Path) -> None:
+    total = survive(tmp_path / "labels.sqlite", KILLS)
+    assert total >= KILLS
     print(json.dumps({"kills": KILLS, "acknowledged requests": total}))  # noqa: T201
+
+
+@NEEDS_FORK
+def test_an_answer_before_the_commit_is_found(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="lost"):
+        survive(tmp_path / "labels.sqlite", 9, TOO_EARLY)
+
+
+@NEEDS_FORK
+def test_a_service_without_answers_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "PATIENCE", 1.0)
+    with pytest.raises(AssertionError, match="died"):
+        survive(tmp_path / "labels.sqlite", 3, SILENT)
 
 
 def test_the_check_finds_a_lost_label(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
-"""The page in a real browser: label by click, key and lasso; undo; two browsers in step; files; small screens."""
+"""The page in a real browser: label by click, key and lasso; undo; two browsers in step; files; small screens.
+
+Each test leaves pictures of its pages in out/screenshots/studio, as they are at its end.
+"""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +18,7 @@ import browser
 from lggd.studio.server import StudioServer
 from studio_cases import CLASSES, XSS, settle, small_graph, small_studio, wait_for
 
+SCREENSHOTS = Path(__file__).parents[2] / "out" / "screenshots" / "studio"
 IDS = [*(f"n{k}" for k in range(34)), "a/b", XSS]
 
 
@@ -30,17 +35,23 @@ def server(tmp_path: Path) -> Iterator[StudioServer]:
 
 
 @pytest.fixture
-def visit(chromium: browser.Browser, server: StudioServer) -> Iterator[Any]:
+def visit(chromium: browser.Browser, server: StudioServer, request: pytest.FixtureRequest) -> Iterator[Any]:
     """Opens the page, any number of times; each is a browser of its own."""
     with ExitStack() as stack:
+        pages = list[Any]()
 
         def opened(**options: Any) -> Any:
             page = stack.enter_context(chromium.page(server.url, allowed=(server.url,), **options))
             page.wait_for_selector("#queue li")
             page.wait_for_function("document.documentElement.dataset.revision !== undefined")
+            pages.append(page)
             return page
 
         yield opened
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        test = re.sub(r"\W+", "-", request.node.name).strip("-")
+        for k, page in enumerate(pages):
+            page.screenshot(path=SCREENSHOTS / f"{test}{f'-{k + 1}' if k else ''}.png", full_page=True)
 
 
 def label_of(server: StudioServer, node: int) -> int:
@@ -88,7 +99,7 @@ def test_label_by_click_and_button(visit: Any, server: StudioServer) -> None:
     shown = "n => document.querySelectorAll('#counts tr')[2].cells[1].textContent == n"
     page.wait_for_function(shown, arg=str(before + 1))
     assert " changed in " in page.inner_text("#status")
-    assert "n13: – → green" in page.inner_text("#history")
+    page.wait_for_function("() => /n13: – → green/.test(document.querySelector('#history').textContent)")
 
 
 def test_label_by_key_undo_redo_and_remove(visit: Any, server: StudioServer) -> None:
@@ -111,6 +122,7 @@ def test_the_queue_needs_one_key_a_label(visit: Any, server: StudioServer) -> No
     page.keyboard.press("n")
     page.wait_for_selector("#queue li[aria-current='true']")
     for k in range(3):
+        assert page.inner_text("#why").startswith("Why: ")
         node = page.inner_text("#node strong")
         page.keyboard.press("1")
         wait_for(lambda k=k: server.session.snapshot.num_labels == before + k + 1)
@@ -124,8 +136,10 @@ def test_what_looks_wrong_is_kept_or_corrected(visit: Any, server: StudioServer)
     page.wait_for_selector("#suspicious li[data-node='n3']")
     page.keyboard.press("w")
     page.wait_for_selector("#suspicious li[data-node='n3'][aria-current='true']")
+    assert "All other labels say red" in " ".join(page.inner_text("#why").split())
     page.keyboard.press("c")
     wait_for(lambda: label_of(server, 3) == 0)
+    page.wait_for_function("() => !document.querySelector('#why button')")  # it is settled
 
 
 def _edit(node: int, label: str) -> list[Any]:
@@ -252,6 +266,16 @@ def test_colours_by_distance_and_label(visit: Any) -> None:
 def test_small_screens_do_not_scroll_sideways(visit: Any, scheme: str) -> None:
     page = visit(viewport={"width": 375, "height": 740}, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
+def test_numbers_are_not_broken(visit: Any) -> None:
+    page = visit(viewport={"width": 375, "height": 740})
+    page.click("#progress summary")
+    page.wait_for_selector("#confusion td")
+    height = """all => Math.max(...all.map((cell) => { cell.textContent = "1234567890".repeat(3);
+        return cell.clientHeight; }))"""
+    assert page.locator("#confusion tr").nth(1).locator("td").evaluate_all(height) < 40  # one line
+    assert page.evaluate(browser.OVERFLOW) <= 0
 
 
 def test_controls_have_names(visit: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -81,7 +82,7 @@ def _suggestions(snapshot: Snapshot) -> list[Suggestion]:
         return []
     nodes = model.suggest(MAX_SUGGESTIONS).numpy()
     margin, variance = margins(model.predict_proba()).numpy(), model.variance().numpy()
-    rank = rankdata(variance) / len(variance)
+    rank = (rankdata(variance, "min") - 1) / len(variance)  # the share of nodes that are better known
     return [_with_reason(snapshot, node, float(margin[node]), float(variance[node]), rank[node]) for node in nodes]
 
 
@@ -90,12 +91,16 @@ def _with_reason(snapshot: Snapshot, node: int, margin: float, variance: float, 
     second = others[0][0] if others else None
     if second is not None and margin <= UNDECIDED:
         one, other = snapshot.classes[first], snapshot.classes[second]
-        reason = f"undecided between {one} ({p:.0%}) and {other} ({p - margin:.0%})"
+        reason = f"undecided between {one} ({_percent(p)}) and {other} ({_percent(p - margin)})"
     elif rank >= 0.5:
-        reason = f"the labels tell less about it than about {rank:.0%} of the nodes"
+        reason = f"less like the labelled nodes than {math.floor(100 * rank)}\u00a0% of all nodes"
     else:
         reason = "its label would tell about many uncertain nodes"
     return Suggestion(int(node), reason, first, second, margin, variance)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}\u00a0%"
 
 
 @lru_cache(maxsize=2)

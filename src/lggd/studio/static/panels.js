@@ -34,11 +34,23 @@ export function queueItem({ node, reason, first }, classes, show) {
     button({ class: "show" }, shorten(node, 40), show), ...(first === null ? [] : [className(classes, first)]), element("small", {}, reason));
 }
 
+function keepOrCorrect({ keep, correct }) {
+  return element("span", { class: "pair" }, button({ class: "keep" }, "Keep", keep), button({ class: "correct" }, "Correct", correct));
+}
+
 export function suspiciousItem(found, classes, actions) {
   return element("li", { "data-node": found.node },
     button({ class: "show" }, shorten(found.node, 40), actions.show),
-    element("span", {}, className(classes, found.label), ` ${formatPercent(found.probability)} → `, className(classes, found.suggested), ` ${formatPercent(found.suggested_probability)}`),
-    button({ class: "keep" }, "Keep", actions.keep), button({ class: "correct" }, "Correct", actions.correct));
+    element("span", {}, className(classes, found.label), " → ", className(classes, found.suggested), ` (${formatPercent(found.suggested_probability)})`), keepOrCorrect(actions));
+}
+
+// Why the selected node was chosen: its entry in the queue, or among the labels that look wrong.
+export function whyContent(suggestion, found, classes, actions) {
+  if (found) {
+    const words = element("span", {}, "All other labels say ", className(classes, found.suggested), ` (${formatPercent(found.suggested_probability)}).`);
+    return [element("p", { class: "why" }, words, keepOrCorrect(actions))];
+  }
+  return suggestion ? [element("p", { class: "why quiet" }, `Why: ${suggestion.reason}.`)] : [];
 }
 
 export function historyItem(change) {
@@ -46,7 +58,8 @@ export function historyItem(change) {
   const words = first ? `${shorten(first.node, 30)}: ${first.before ?? "–"} → ${first.after ?? "–"}${many}` : "";
   const time = new Date(change.at).toLocaleTimeString();
   const kind = change.kind === "label" ? "" : `${change.kind} `;
-  return element("li", {}, element("span", {}, kind, words), element("small", {}, `${change.author || "anonymous"}, ${time}`));
+  const who = change.author || (change.kind === "given" ? "with the graph" : "anonymous");
+  return element("li", {}, element("span", {}, kind, words), element("small", {}, `${who}, ${time}`));
 }
 
 export function countsTable({ classes, labelled, predicted }) {
@@ -57,10 +70,10 @@ export function countsTable({ classes, labelled, predicted }) {
 
 export function confusionTable({ classes, confusion }) {
   const shown = classes.slice(0, MOST_IN_CONFUSION);
-  const head = element("tr", {}, element("th", {}, "true ↓ predicted →"), ...shown.map((name) => element("th", { scope: "col" }, shorten(name, 12))));
+  const head = element("tr", {}, element("td", {}), ...shown.map((name) => element("th", { scope: "col" }, shorten(name, 12))));
   const rows = shown.map((name, i) => element("tr", {}, element("th", { scope: "row" }, shorten(name, 20)),
     ...shown.map((_, j) => element("td", confusion[i][j] ? { class: i === j ? "hit" : "miss" } : {}, confusion[i][j] || "·"))));
-  return element("table", {}, head, ...rows);
+  return element("table", {}, element("caption", {}, "Rows are true classes, columns predicted ones."), head, ...rows);
 }
 
 export function accuracyText({ accuracy, held_out: heldOut, compared, certainty }) {
@@ -77,6 +90,12 @@ function svg(kind, attributes, ...children) {
   return made;
 }
 
+const SERIES = [["accuracy", "accuracy", "var(--series-2)"], ["certainty", "mean certainty", "var(--series-1)"]];
+
+export function curvesLegend() {
+  return element("p", { class: "keys quiet" }, ...SERIES.map(([, words, colour]) => element("span", { class: "item" }, swatch(colour), words)));
+}
+
 // Accuracy and mean certainty by the number of labels.
 export function curves(points) {
   const known = points.filter((point) => point.accuracy !== null);
@@ -88,8 +107,9 @@ export function curves(points) {
   const ticks = [0, 0.5, 1].map((share) => svg("g", {}, svg("line", { class: "axis", x1: left, x2: width - right, y1: y(share), y2: y(share) }),
     svg("text", { x: left - 4, y: y(share) + 3, "text-anchor": "end" }, `${100 * share} %`)));
   const last = known.at(-1);
+  const end = (key, colour) => svg("circle", { cx: x(last.labels), cy: y(last[key]), r: 3, fill: colour });
   const words = last ? `Accuracy ${formatPercent(last.accuracy)} and certainty ${formatPercent(last.certainty)} with ${last.labels} labels` : "No accuracy yet";
   return svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words }, ...ticks,
-    line("certainty", "var(--series-1)"), line("accuracy", "var(--series-2)"),
+    ...SERIES.toReversed().map(([key, , colour]) => line(key, colour)), ...(last ? SERIES.toReversed().map(([key, , colour]) => end(key, colour)) : []),
     svg("text", { x: left, y: height - 5 }, String(known.length ? least : "")), svg("text", { x: width - right, y: height - 5, "text-anchor": "end" }, `${most} labels`));
 }

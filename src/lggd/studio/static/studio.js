@@ -5,11 +5,11 @@ import { classColour } from "./colours.js";
 import { button, element, formatCount, shorten, swatch } from "./dom.js";
 import { MAX_CODE, UNREACHABLE } from "./map_data.js";
 import { MapPanel } from "./map_panel.js";
-import { accuracyText, confusionTable, countsTable, curves, historyItem, nodeContent, queueItem, suspiciousItem } from "./panels.js";
+import { accuracyText, confusionTable, countsTable, curves, curvesLegend, historyItem, nodeContent, queueItem, suspiciousItem, whyContent } from "./panels.js";
 
 const QUEUE = 12;
 const $ = (id) => document.getElementById(id);
-const state = { revision: -1, instance: null, versions: [], selected: [], following: false, queue: [], suspicious: [], ids: [], data: null, panel: null };
+const state = { revision: -1, instance: null, versions: [], selected: [], following: false, queue: [], suspicious: [], why: undefined, ids: [], data: null, panel: null };
 
 // -- words
 
@@ -83,10 +83,10 @@ function apply(found) {
   $("facts").textContent = `${formatCount(data.count, "node")}, ${formatCount(state.numEdges, "edge")}, ${formatCount(labels, "label")}`;
   document.documentElement.dataset.revision = found.revision;
   if (panel.map.choice.mode === "distance") loadDistances(panel.map.choice.k);
-  if (!isFirst) {
+  if (!isFirst && !$("status").classList.contains("error")) { // an error stays until the next own change
     const more = found.choosing ? "; looking for better settings …" : "";
     say(`${formatCount(changed.length, "prediction")} changed in ${found.milliseconds.toFixed(1)} ms${more}`);
-  } else say(found.choosing ? "Choosing settings …" : "Ready.");
+  } else if (isFirst) say(found.choosing ? "Choosing settings …" : "Ready.");
   pressClass();
 }
 
@@ -121,7 +121,7 @@ async function loadCards() {
 
 function showProgress(found) {
   $("accuracy").textContent = accuracyText(found);
-  $("curves").replaceChildren(curves(found.curve));
+  $("curves").replaceChildren(curvesLegend(), curves(found.curve));
   $("counts").replaceChildren(countsTable(found));
   $("confusion").replaceChildren(confusionTable(found));
 }
@@ -132,7 +132,7 @@ function showHistory(found) {
 
 function showQueue() {
   $("queue").replaceChildren(...state.queue.map((item) => queueItem(item, state.data.classes, () => go(item.number, true))));
-  markCurrent();
+  showCurrent();
 }
 
 function showSuspicious() {
@@ -140,12 +140,19 @@ function showSuspicious() {
     show: () => go(item.number), keep: () => keep(item), correct: () => correct(item),
   }));
   $("suspicious").replaceChildren(...(items.length ? items : [element("li", { class: "quiet" }, "Nothing at the moment.")]));
-  markCurrent();
+  showCurrent();
 }
 
-function markCurrent() {
+// Marks the selected node in the lists, and says why it is in one.
+function showCurrent() {
   const current = state.selected.length === 1 ? state.ids[state.selected[0]] : null;
   for (const item of document.querySelectorAll("#queue li, #suspicious li")) item.setAttribute("aria-current", String(item.dataset.node === current));
+  const isCurrent = (item) => item.node === current, found = state.suspicious.find(isCurrent);
+  const actions = { keep: () => keep(found), correct: () => correct(found) };
+  // A node that was chosen from the queue keeps its reason when a newer queue is without it.
+  const kept = state.why?.node === current && state.data.label[state.why.number] < 0 ? state.why : undefined;
+  state.why = state.queue.find(isCurrent) ?? kept;
+  $("why").replaceChildren(...whyContent(state.why, found, state.data.classes, actions));
 }
 
 // -- the selection
@@ -174,7 +181,7 @@ async function find(text) {
 function select(nodes, following = false) {
   Object.assign(state, { selected: nodes, following });
   state.panel.map.select(nodes);
-  markCurrent();
+  showCurrent();
   pressClass();
   showSelected();
 }
@@ -185,7 +192,7 @@ async function showSelected() {
     const content = nodeContent(await about(selected[0]), state.data.classes);
     if (state.selected === selected) $("node").replaceChildren(...content);
   } else {
-    const words = selected.length ? `${formatCount(selected.length, "node")} selected.` : "Choose a node on the map, draw a lasso, or press N.";
+    const words = selected.length ? `${formatCount(selected.length, "node")} selected.` : "Choose a node on the map, draw a lasso, or press N. Then choose a class, by its button or a number key.";
     $("node").replaceChildren(element("p", { class: "quiet" }, words));
   }
 }
@@ -216,7 +223,7 @@ function keyOf(k) {
 function showClasses() {
   const made = state.data.classes.map((name, k) => {
     const key = keyOf(k), one = button({ "data-class": k, "aria-pressed": "false", ...(key ? { "aria-keyshortcuts": key } : {}) }, "", () => label(k));
-    one.replaceChildren(swatch(classColour(k)), shorten(name, 40), ...(key ? [element("kbd", {}, key)] : []));
+    one.replaceChildren(swatch(classColour(k)), shorten(name, 40), ...(key && key !== name ? [element("kbd", {}, key)] : []));
     return one;
   });
   const remove = button({ id: "remove", "aria-keyshortcuts": "Delete" }, "Remove label", () => label(null));
@@ -233,6 +240,7 @@ function pressClass() {
 }
 
 async function change(send, then = () => {}) {
+  $("status").classList.remove("error");
   try {
     const answer = await send();
     await loadPredictions(answer.revision);
