@@ -210,9 +210,23 @@ def test_an_error_names_the_classifier_whose_parts_are_wrong(wrong, argument):
     assert not any(map(is_fitted, models))
 
 
-def test_an_error_inside_a_backbone_of_the_users_names_the_model():
+class FailsInTraining(Averages):
+    def forward(self, x, edge_index):
+        if self.training:
+            raise RuntimeError("out of luck")
+        return super().forward(x, edge_index)
+
+
+def test_a_backbone_of_the_users_with_another_width_names_the_model():
     models = [LGGDClassifier(GGD(TIMES), None), LGGDClassifier(learned(), Averages(WIDTH + 1), SOME)]
-    with pytest.raises(RuntimeError) as caught:
+    with pytest.raises(InputError, match=rf"^models\[1\]: `backbone` must accept node features of width {WIDTH}"):
+        fit_together(models, DATA[0])
+    assert not any(map(is_fitted, models))
+
+
+def test_an_error_inside_a_backbone_of_the_users_names_the_model():
+    models = [LGGDClassifier(GGD(TIMES), None), LGGDClassifier(learned(), FailsInTraining(WIDTH), SOME)]
+    with pytest.raises(RuntimeError, match="out of luck") as caught:
         fit_together(models, DATA[0])
     assert caught.value.__notes__ == ["This happened in models[1]."]
     assert not any(map(is_fitted, models))

@@ -299,7 +299,7 @@ def describe_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """
     return {
         name: {"dtype": _dtype(value), "shape": list(value.shape), "finite": bool(_is_finite(value).all())}
-        for name, value in tensors.items()
+        for name, value in sorted(tensors.items())
     }
 
 
