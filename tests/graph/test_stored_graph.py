@@ -79,7 +79,7 @@ def test_writing_to_an_opened_graph_leaves_the_files_alone(folder):
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path):
-    with pytest.raises(FileNotFoundError), writing_graph(tmp_path / "graph") as writer:
+    with pytest.raises(InputError), writing_graph(tmp_path / "graph") as writer:
         writer.finish(directed=False)
     assert list(tmp_path.iterdir()) == []
 
