@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from lggd.graph.edge_index import read_edges
 class UntrainedBaseline(NodeClassifier):
     """Base class of methods without training. More labels can be added at any time; node features are not used."""
 
-    needs_edge_index: ClassVar[bool] = False
+    needs_edge_index = False
     _: KW_ONLY
     seed: int | torch.Generator = 0
 

@@ -29,7 +29,7 @@ from lggd.closed_form.kernels import FilterKernel, Member, MixtureKernel
 from lggd.closed_form.leave_one_out import MOST_COMPARED, best_kernels, choose_ridge, compared_nodes, kernel_loss
 from lggd.closed_form.pseudo_labels import PseudoLabels, probabilities, self_trained
 from lggd.closed_form.ridge import class_targets
-from lggd.closed_form.ridge_inputs import RidgeInputs, filters_of
+from lggd.closed_form.ridge_inputs import filters_of
 from lggd.closed_form.stored_inputs import StoredInputs, read_inputs
 from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSystem, StreamedSystem, draw_inducing
 from lggd.closed_form.uncertainty import RidgeUncertainty
@@ -127,7 +127,7 @@ class KernelRidge(RidgeUncertainty):
         self.ridge_: float
         self.inverse_temperature_: float
         self.loss_: float
-        self._inputs: RidgeInputs | StoredInputs
+        self._inputs: Any  # RidgeInputs or StoredInputs
         self._system: RidgeSystem
 
     def check_settings(self) -> None:

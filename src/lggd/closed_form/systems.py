@@ -129,7 +129,8 @@ class InducedSystem(RidgeSystem):
     def _features_of(self, points: Sequence[Tensor], factor: Tensor) -> Tensor:
         """Φ of these points, with the factor R of k(Z, Z)."""
         columns = self.kernel.between(points, self.inducing).t()
-        return torch.linalg.solve_triangular(factor, columns, upper=False).t().contiguous()
+        solved: Tensor = torch.linalg.solve_triangular(factor, columns, upper=False)
+        return solved.t().contiguous()
 
     def _predicted(self, weights: Tensor) -> Tensor:
         """Φ W, float32 `[N, K]`."""
