@@ -150,8 +150,6 @@ class KernelRidge(RidgeUncertainty):
         if self.agreement is not None:
             check_instance("agreement", self.agreement, EdgeAgreement, "an EdgeAgreement() or None")
 
-    needs_edge_index = False
-
     @property
     def _held_out(self) -> float:
         return 0.0  # settings are chosen by leave-one-out
@@ -382,10 +380,10 @@ class KernelRidge(RidgeUncertainty):
     def _graph(self, name: str) -> Propagation:
         """The graph of this name, with the filters of the members."""
         kernels = [member.kernel for member in self.members_ if member.graph == name]
-        if name == "topology":
-            return self._inputs.topology(kernels)
-        width = self._inputs.widths[-1 if name == "wide" else 0]
-        return self._inputs.graph(kernels, width, self._edge_weights.get(name))
+        inputs, width = self._inputs, self._inputs.widths[-1 if name == "wide" else 0]
+        weight, is_topology = self._edge_weights.get(name), name == "topology"
+        graph: Propagation = inputs.topology(kernels) if is_topology else inputs.graph(kernels, width, weight)
+        return graph
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         self._chosen_with, self._drawn_seed, exact = state["numbers"].tolist()
