@@ -92,9 +92,9 @@ def learned() -> Figure:
     points, labelled = layout_graph(lggd.Graph.from_pyg(data)), data.train_mask.nonzero().squeeze(1)
     threes = labelled[data.y[labelled] == 3]
     figure, panels = _panels(3, height=2.8)
-    _map(panels[0], points, start[:, 3], title="φ₀ = −log p of class 3", marked=threes)
-    _map(panels[1], points, model.distances(data)[:, -1, 3], title="distance to class 3, its labels held at 0", marked=threes)
-    _map(panels[2], points, model.predict().double(), title="the nearest class", marked=labelled, colours="tab10")
+    _map(panels[0], points, start[:, 3], title="φ₀ = −log p of class 3", marked=threes, size=5)
+    _map(panels[1], points, model.distances(data)[:, -1, 3], title="distance to class 3, its labels held at 0", marked=threes, size=5)
+    _map(panels[2], points, model.predict().double(), title="the nearest class", marked=labelled, colours="tab10", size=5)
     return figure
 
 
@@ -147,14 +147,14 @@ def _panels(number: int, *, width: float = 0, height: float = 2.6) -> tuple[Figu
 
 def _map(
     panel: Axes, points: Any, value: torch.Tensor, *, title: str, marked: Sequence[int] | torch.Tensor,
-    largest: float | None = None, colours: str = COLOURS,
+    largest: float | None = None, colours: str = COLOURS, size: float = 3,
 ) -> None:  # fmt: skip
     """Draws points coloured by a value; infinite ones are grey."""
     value = value.detach().double().numpy()
     finite = np.isfinite(value)
-    panel.scatter(*points[~finite].T, s=3, color="#dddddd")
-    drawn = panel.scatter(*points[finite].T, s=3, c=value[finite], cmap=colours, vmin=value[finite].min(), vmax=largest)
-    panel.scatter(*points[np.asarray(marked)].T, s=30, color=RED, edgecolor="white", zorder=3)
+    panel.scatter(*points[~finite].T, s=size, color="#dddddd")
+    drawn = panel.scatter(*points[finite].T, s=size, c=value[finite], cmap=colours, vmin=value[finite].min(), vmax=largest)
+    panel.scatter(*points[np.asarray(marked)].T, s=24, color=RED, edgecolor="white", zorder=3)
     panel.set_title(title, fontsize=9)
     panel.set_aspect("equal")
     panel.axis("off")
