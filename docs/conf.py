@@ -1,4 +1,4 @@
-"""The site: `make docs` builds it into docs/_build/html. Nothing is loaded from elsewhere, by the build or by a page."""
+"""The site: `make docs` builds it into docs/_build/html. Nothing is loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 root_doc = "index"
-exclude_patterns = ["_build", "building", "**/README.rst", "gallery/**/*.ipynb", "gallery/**/*.md5", "gallery/**/*.json"]
+exclude_patterns = [
+    "_build",
+    "building",
+    "**/README.rst",
+    "gallery/**/*.ipynb",
+    "gallery/**/*.md5",
+    "gallery/**/*.json",
+]
 
 # -- Markdown: what GitHub shows, with its anchors of headings --------------------------------------------------------
 myst_enable_extensions = ["dollarmath"]
@@ -45,7 +52,7 @@ add_module_names = False
 viewcode_line_numbers = True
 nitpicky = True
 # Types in docstrings are prose for people, such as "Tensor [N] or None".
-nitpick_ignore_regex = [("py:class", r"(?!lggd\.).*"), ("py:obj", r"(?!lggd\.).*")]
+nitpick_ignore_regex = [("py:class", r"(?!lggd\.).*"), ("py:obj", r"(?!lggd\.).*"), ("py:exc", r"(?!lggd\.).*")]
 
 # -- the gallery ------------------------------------------------------------------------------------------------------
 sphinx_gallery_conf = {

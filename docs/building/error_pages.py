@@ -138,9 +138,10 @@ def page(texts: list[ErrorText]) -> str:
     lines = [
         "# Errors",
         "",
-        "Every error about input is an `lggd.InputError`: *argument* must *rule*, got *value*. *Remedy.* This page lists "
-        f"the {sum(map(len, by_room.values()))} texts in the source, by room; what depends on your input is in ‹ ›. On the "
-        "command line the argument is the option (`--p` for `p`), and nodes have your names.",
+        "Every error about input is an `lggd.InputError`: *argument* must *rule*, got *value*. *Remedy.* This page "
+        f"lists the {sum(map(len, by_room.values()))} texts in the source, by room; what depends on your input is in "
+        "‹ ›. Where the right column is empty, the rule says what to do. On the command line the argument is the "
+        "option (`--p` for `p`), and nodes have your names.",
         "",
     ]
     for room, found in sorted(by_room.items()):

@@ -1,6 +1,6 @@
 """Checks links without a network: of built HTML pages, and of Markdown pages as they lie in the repository.
 
-`python docs/building/links.py docs/_build/html` checks both, prints what leads nowhere, and exits with 1 if anything does.
+`python docs/building/links.py docs/_build/html` checks both and prints what leads nowhere; then it exits with 1.
 """
 
 from __future__ import annotations
@@ -34,14 +34,21 @@ class Page(HTMLParser):
         found = {name: value for name, value in attributes if value}
         self.anchors |= {found[name] for name in ("id", "name") if name in found}
         if "href" in found:
-            is_loaded = tag == "link" and found.get("rel") not in ("canonical", "index", "search", "next", "prev", "author")
+            is_loaded = tag == "link" and found.get("rel") not in (
+                "canonical",
+                "index",
+                "search",
+                "next",
+                "prev",
+                "author",
+            )
             (self.loaded if is_loaded else self.links).append(found["href"])
         if "src" in found:
             self.loaded.append(found["src"])
 
 
 def broken_links(site: Path) -> list[str]:
-    """Returns what is wrong with the links of a built site: dead ones, and anything that a page loads from elsewhere."""
+    """Returns the dead links of a built site, and anything that a page loads from elsewhere."""
     pages = {path.resolve(): Page(path) for path in sorted(site.rglob("*.html")) if "_static" not in path.parts}
     problems = []
     for path, page in pages.items():

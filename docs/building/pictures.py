@@ -93,8 +93,17 @@ def learned() -> Figure:
     threes = labelled[data.y[labelled] == 3]
     figure, panels = _panels(3, height=2.8)
     _map(panels[0], points, start[:, 3], title="φ₀ = −log p of class 3", marked=threes, size=5)
-    _map(panels[1], points, model.distances(data)[:, -1, 3], title="distance to class 3, its labels held at 0", marked=threes, size=5)
-    _map(panels[2], points, model.predict().double(), title="the nearest class", marked=labelled, colours="tab10", size=5)
+    _map(
+        panels[1],
+        points,
+        model.distances(data)[:, -1, 3],
+        title="distance to class 3, its labels held at 0",
+        marked=threes,
+        size=5,
+    )
+    _map(
+        panels[2], points, model.predict().double(), title="the nearest class", marked=labelled, colours="tab10", size=5
+    )
     return figure
 
 
@@ -153,7 +162,9 @@ def _map(
     value = value.detach().double().numpy()
     finite = np.isfinite(value)
     panel.scatter(*points[~finite].T, s=size, color="#dddddd")
-    drawn = panel.scatter(*points[finite].T, s=size, c=value[finite], cmap=colours, vmin=value[finite].min(), vmax=largest)
+    drawn = panel.scatter(
+        *points[finite].T, s=size, c=value[finite], cmap=colours, vmin=value[finite].min(), vmax=largest
+    )
     panel.scatter(*points[np.asarray(marked)].T, s=24, color=RED, edgecolor="white", zorder=3)
     panel.set_title(title, fontsize=9)
     panel.set_aspect("equal")

@@ -1,7 +1,7 @@
 """Tables of the pages that are made of the measurements in results/, so that they cannot go stale.
 
-A page has `<!-- table: NAME -->` and `<!-- end -->` around such a table. `python docs/building/tables.py` writes them again;
-a test compares.
+A page has `<!-- table: NAME -->` and `<!-- end -->` around such a table. `python docs/building/tables.py` writes them
+again; a test compares.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
 METHODS = {
     "24": ("lggd-plus", ""), "23": ("lggd", ", the default"), "22": ("kernel-ridge", ""), "21": ("gcn-plus", ""),
     "17": ("appnp", ""), "07": ("gdc-ppr", ""), "11": ("gpr-gnn", ""), "01": ("gcn", ""), "16": ("sgc", ""),
-    "09": ("lggd-trained", ", as in the paper"), "18": ("label-propagation", ""), "08": ("ggd", ""), "15": ("mlp", ", no edges"),
+    "09": ("lggd-trained", ", as in the paper"), "18": ("label-propagation", ""), "08": ("ggd", ""),
+    "15": ("mlp", ", no edges"),
 }  # fmt: skip
 # What is measured in results/speed-cpu.json, and how people would say it: name, columns of "what".
 SPEED = {
-    "distance, p = 1: 20 thousand / 200 thousand / 2 million nodes": [f"marching p=1, {d}" for d in ("d20k", "d200k", "d2M")],
+    "distance, p = 1: 20 thousand / 200 thousand / 2 million nodes": [
+        "marching p=1, d20k", "marching p=1, d200k", "marching p=1, d2M",
+    ],
     "distance, p = 2, 20 thousand nodes": ["marching p=2, d20k"],
     "distance, p = 3, 20 thousand nodes": ["marching p=3, d20k"],
     "ten classes at once, p = 1": ["ten classes, p=1, d20k"],
@@ -86,9 +89,18 @@ def exponents() -> str:
     """Robustness, time and accuracy by exponent."""
     changes = {(str(one["p"]), one["extra_edges"]): one["mean"] for one in _lines("robustness")[-1]["change"]}
     speed = _speed()
-    times = {"1": "marching p=1, d20k", "2": "marching p=2, d20k", "3": "marching p=3, d20k", "∞": "p=inf unweighted, d20k"}
+    times = {
+        "1": "marching p=1, d20k",
+        "2": "marching p=2, d20k",
+        "3": "marching p=3, d20k",
+        "∞": "p=inf unweighted, d20k",
+    }
     accuracy = {
-        p: fmean(fmean(one["test"]) for one in _lines("distances-pay") if not one["x"] and one["model"] == f"LGGD.solved p={p}")
+        p: fmean(
+            fmean(one["test"])
+            for one in _lines("distances-pay")
+            if not one["x"] and one["model"] == f"LGGD.solved p={p}"
+        )
         for p in ("1", "2", "inf")
     }
     rows = []
@@ -112,7 +124,9 @@ def solvers() -> str:
         ("p=inf weighted, d2M", "`Dijkstra()`, weights, 2 million nodes"),
     ):
         row = _speed()[what]
-        rows.append([name, f"{row['ours']:,.1f} ms", f"{PEERS.get(row['against'], row['against'])}: {row['peer']:,.0f} ms"])
+        rows.append(
+            [name, f"{row['ours']:,.1f} ms", f"{PEERS.get(row['against'], row['against'])}: {row['peer']:,.0f} ms"]
+        )
     return _table(["solver", "time", "compared with"], rows)
 
 
@@ -162,7 +176,13 @@ def speed() -> str:
         found = [_speed()[part] for part in parts]
         ratios = " / ".join(f"{_ratio(one['peer'] / one['ours'])} ×" for one in found)
         missed = any(one["bar"] and one["peer"] / one["ours"] < one["bar"] for one in found)
-        rows.append([name, PEERS.get(found[0]["against"], found[0]["against"]), f"{ratios}{', below its bar' if missed else ''}"])
+        rows.append(
+            [
+                name,
+                PEERS.get(found[0]["against"], found[0]["against"]),
+                f"{ratios}{', below its bar' if missed else ''}",
+            ]
+        )
     return _table(["", "compared with", "faster by"], rows)
 
 

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from building.error_pages import SOURCE, error_texts, page
 
 import lggd
+from building.error_pages import SOURCE, error_texts, page
 
 TEXTS = error_texts()
 ERRORS = {"InputError", "InputTypeError", "InputFileError", "NotSymmetricError", "LabelConflictError", "LastLabelError"}

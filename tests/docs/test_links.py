@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from building.links import broken_links, broken_markdown_links, markdown_pages, slug
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +19,9 @@ def test_links_of_the_repository(page: Path) -> None:
 def test_dead_markdown_links_are_found(tmp_path: Path) -> None:
     (tmp_path / "other.md").write_text("# What next?\n")
     page = tmp_path / "page.md"
-    page.write_text("[a](other.md#what-next) [b](other.md#else) [c](gone.md) `[d](e.md)` [f](https://example.org) [g](#no)\n")
+    page.write_text(
+        "[a](other.md#what-next) [b](other.md#else) [c](gone.md) `[d](e.md)` [f](https://example.org) [g](#no)\n"
+    )
     assert broken_markdown_links([page], tmp_path) == [
         "page.md: other.md#else has no such heading",
         "page.md: gone.md is missing",

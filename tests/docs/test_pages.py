@@ -1,4 +1,4 @@
-"""The pages of docs/: all are in the table of contents, their Python runs, their commands have the options they show."""
+"""The pages of docs/: all are in the table of contents, their Python runs, and their commands have these options."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import typer
-from building.pictures import PICTURES
 from typer.testing import CliRunner
 
+from building.pictures import PICTURES
 from lggd.cli import app
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -29,7 +29,11 @@ def contents() -> list[str]:
     return [found[1] for line in lines if not line.startswith(":") and (found := ENTRY.match(line))]
 
 
-PYTHON = [pytest.param(code, id=f"{name}-{k}") for name, text in PAGES.items() for k, code in enumerate(blocks("python", text))]
+PYTHON = [
+    pytest.param(code, id=f"{name}-{k}")
+    for name, text in PAGES.items()
+    for k, code in enumerate(blocks("python", text))
+]
 COMMANDS = [
     pytest.param(line.split("#")[0].strip(), id=f"{name}: {line.split('#')[0].strip()}")
     for name, text in PAGES.items()

@@ -7,9 +7,9 @@ import importlib
 from pathlib import Path
 
 import pytest
-from building import api_pages, repository
 
 import lggd
+from building import api_pages, repository
 from lggd import baselines
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,11 @@ ROOT = Path(__file__).parents[2]
 def test_every_public_name_is_on_one_page_of_the_reference() -> None:
     names = [name for names in api_pages.rooms().values() for name in names]
     assert len(names) == len(set(names))
-    own = {f"lggd.baselines.{name}" for name in baselines.__all__ if getattr(baselines, name).__module__.startswith("lggd.bas")}
+    own = {
+        f"lggd.baselines.{name}"
+        for name in baselines.__all__
+        if getattr(baselines, name).__module__.startswith("lggd.bas")
+    }
     assert {f"lggd.{name}" for name in lggd.__all__} | own <= set(names)
     assert {"lggd.sklearn.KNNGraphClassifier", "lggd.diffusion.Heat"} <= set(names)
 

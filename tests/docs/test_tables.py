@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from building.tables import PLACE, TABLES, with_tables
 
 DOCS = Path(__file__).parents[2] / "docs"
