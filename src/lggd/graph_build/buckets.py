@@ -77,17 +77,17 @@ class Buckets:
         if self.weighted:
             weight = np.fromfile(self._path(bucket, "weight"), np.float32)
             # The bits of positive numbers are ordered as the numbers are: sorted by column, then by weight.
-            entries, starts = _by_row(keys, weight.view(np.uint32), first, last - first, np.uint64(32))
+            entries, starts = _by_row(keys, weight.view(np.uint32), first, last - first)
             del keys, weight
-            lengths = _sort_rows(entries, starts, np.uint64(32))
-            columns, bits = _compact(entries, starts, lengths, np.uint64(32))
+            lengths = _sort_rows(entries, starts)
+            columns, bits = _compact(entries, starts, lengths)
             self._path(bucket, "weight").unlink()
             found = SortedRows(lengths, columns, bits.view(np.float32))
         else:
-            columns, starts = _columns_by_row(keys, first, last - first)
-            del keys
-            lengths = _sort_rows(columns, starts, np.uint32(0))
-            found = SortedRows(lengths, _compact_columns(columns, starts, lengths), None)
+            keys.sort()
+            keys = keys[np.r_[keys[1:] != keys[:-1], np.ones(min(len(keys), 1), bool)]]
+            lengths = np.bincount((keys >> np.uint64(32)).astype(np.int64) - first, minlength=last - first)
+            found = SortedRows(lengths, (keys & np.uint64(0xFFFFFFFF)).astype(np.int32), None)
         self._path(bucket, "keys").unlink()
         return found
 
@@ -120,42 +120,24 @@ def _group(rows, columns, weight, bucket_of, buckets, both):  # pragma: no cover
 
 
 @njit(cache=True)
-def _row_starts(keys, first, count):  # pragma: no cover
+def _by_row(keys, bits, first, count):  # pragma: no cover
+    """Entries column·2³² + weight, by row; and where each row starts."""
     starts = np.zeros(count + 1, np.int64)
     for e in range(keys.size):
         starts[np.int64(keys[e] >> np.uint64(32)) - first + 1] += 1
     for i in range(count):
         starts[i + 1] += starts[i]
-    return starts
-
-
-@njit(cache=True)
-def _by_row(keys, bits, first, count, shift):  # pragma: no cover
-    """Entries column·2³² + weight, by row; and where each row starts."""
-    starts = _row_starts(keys, first, count)
     cursor = starts[:-1].copy()
     out = np.empty(keys.size, np.uint64)
     for e in range(keys.size):
         row = np.int64(keys[e] >> np.uint64(32)) - first
-        out[cursor[row]] = (keys[e] << shift) | np.uint64(bits[e])
-        cursor[row] += 1
-    return out, starts
-
-
-@njit(cache=True)
-def _columns_by_row(keys, first, count):  # pragma: no cover
-    starts = _row_starts(keys, first, count)
-    cursor = starts[:-1].copy()
-    out = np.empty(keys.size, np.uint32)
-    for e in range(keys.size):
-        row = np.int64(keys[e] >> np.uint64(32)) - first
-        out[cursor[row]] = np.uint32(keys[e] & np.uint64(0xFFFFFFFF))
+        out[cursor[row]] = (keys[e] << np.uint64(32)) | np.uint64(bits[e])
         cursor[row] += 1
     return out, starts
 
 
 @njit(cache=True, parallel=True)
-def _sort_rows(entries, starts, shift):  # pragma: no cover
+def _sort_rows(entries, starts):  # pragma: no cover
     """Sorts each row, moves the last of equal columns to its front, and returns the number of different ones."""
     lengths = np.empty(starts.size - 1, np.int64)
     for i in prange(starts.size - 1):
@@ -163,7 +145,7 @@ def _sort_rows(entries, starts, shift):  # pragma: no cover
         row.sort()
         kept = 0
         for k in range(row.size):
-            if k + 1 < row.size and row[k] >> shift == row[k + 1] >> shift:
+            if k + 1 < row.size and row[k] >> np.uint64(32) == row[k + 1] >> np.uint64(32):
                 continue
             row[kept] = row[k]
             kept += 1
@@ -172,25 +154,15 @@ def _sort_rows(entries, starts, shift):  # pragma: no cover
 
 
 @njit(cache=True)
-def _compact(entries, starts, lengths, shift):  # pragma: no cover
+def _compact(entries, starts, lengths):  # pragma: no cover
+    """Columns and weights, without the gaps between rows."""
     total = lengths.sum()
     columns, bits = np.empty(total, np.int32), np.empty(total, np.uint32)
     position = 0
     for i in range(lengths.size):
         for k in range(lengths[i]):
             entry = entries[starts[i] + k]
-            columns[position] = np.int32(entry >> shift)
+            columns[position] = np.int32(entry >> np.uint64(32))
             bits[position] = np.uint32(entry & np.uint64(0xFFFFFFFF))
             position += 1
     return columns, bits
-
-
-@njit(cache=True)
-def _compact_columns(entries, starts, lengths):  # pragma: no cover
-    columns = np.empty(lengths.sum(), np.int32)
-    position = 0
-    for i in range(lengths.size):
-        for k in range(lengths[i]):
-            columns[position] = np.int32(entries[starts[i] + k])
-            position += 1
-    return columns

@@ -17,7 +17,7 @@ from lggd.data.edges import AS_DETECTED
 from lggd.data.graph_files import length_note
 from lggd.errors import DiskFullError, InputError
 from lggd.files import write_errors
-from lggd.graph.layout import is_scattered
+from lggd.graph.layout import SMALLEST_WORTH_ORDERING, is_scattered
 from lggd.graph.stored_graph import StoredGraphWriter, check_new_folder, writing_graph
 from lggd.graph_build.array_file import ArrayFile
 from lggd.graph_build.database import Database, check_duckdb
@@ -278,7 +278,7 @@ class _Build:
         csr = RowFiles(self.work.path / "rows").open(symmetric=not self.directed)
         before = gaps(csr)
         facts: dict[str, Any] = {"changed": False, "order": str(self.order), "gap": before[0], "log_gap": before[1]}
-        if self.order == NodeOrder.GIVEN or not is_scattered(csr):
+        if self.order == NodeOrder.GIVEN or csr.num_nodes < SMALLEST_WORTH_ORDERING or not is_scattered(csr):
             return facts
         order = neighbour_order(csr, self._reporter("ordering nodes"))
         after = gaps(csr, _rank(order))
