@@ -19,7 +19,7 @@ from lggd.graph.csr import CSR
 # Nodes of a group: the values of four classes take 128 KiB.
 MOST_MEMBERS = 2**13
 # Neighbours that are asked for their label, at most about twice as many; sweeps, unless few labels change before.
-NEIGHBOURS_ASKED, MOST_SWEEPS, FEWEST_CHANGES = 32, 8, 0.01
+NEIGHBOURS_ASKED, MOST_SWEEPS, FEWEST_CHANGES = 32, 5, 0.01
 # A new order is worth its cost if it lowers the mean of log2(1 + gap) by this fraction.
 LEAST_GAIN = 0.05
 
