@@ -1,11 +1,11 @@
 """`python -m benchmarks.disk_import [lines] [order] [--lines N] [--scratch FOLDER]`, into results/disk-import.md.
 
-lines: `build_graph` on an edge list of 100 million lines, within a limit of memory, beside DuckDB's plain sort of the same
-file within the same limit. order: one evaluation at p = 1 on a graph with communities and shuffled ids, in the order given
-and in the one that the build finds. Both are kept in results/disk-import.json.
+lines: `build_graph` on an edge list of 100 million lines, within a limit of memory, beside DuckDB's plain sort of the
+same file within the same limit. order: one evaluation at p = 1 on a graph with communities and shuffled ids, in the
+order given and in the one that the build finds. Both are kept in results/disk-import.json.
 
-Each runs in a process of its own with the limit RLIMIT_DATA, which counts all memory that is not a mapped file; the table
-has the largest resident part of it (RssAnon), sampled ten times a second.
+Builds and sorts run in processes of their own with the limit RLIMIT_DATA, which counts all memory but files that are
+mapped to be read; the table has the largest resident part of it (RssAnon), sampled ten times a second.
 """
 
 from __future__ import annotations
@@ -137,7 +137,10 @@ def page(record: dict[str, Any]) -> str:
             row = one[name]
             rate = "" if row["failed"] else f"{one['lines'] / row['seconds']:,.0f}"
             note = f"failed: {row['error']}" if row["failed"] else ""
-            text.append(f"| {what} | {row['seconds']:.0f} | {rate} | {row['cpu_seconds']:.0f} | {row['peak_gib']:.2f} | {note} |")
+            text.append(
+                f"| {what} | {row['seconds']:.0f} | {rate} "
+                f"| {row['cpu_seconds']:.0f} | {row['peak_gib']:.2f} | {note} |"
+            )
         text.append("")
     if "order" in record:
         one = record["order"]

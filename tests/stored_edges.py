@@ -34,8 +34,6 @@ def edges_of_table(
     kept = ends[0] != ends[1]
     values = None if weight is None else frame[weight].to_numpy(np.float64)[kept]
     how = {"directed": True} if directed else {"symmetrize": "max"}
-    graph = lggd.Graph.from_edges(
-        ends[:, kept], values, num_nodes=len(ids), dtype=torch.float32, unbounded=True, **how
-    )
+    graph = lggd.Graph.from_edges(ends[:, kept], values, num_nodes=len(ids), dtype=torch.float32, unbounded=True, **how)
     pairs = graph.edge_index.T.tolist()
     return {(ids[i], ids[j]): value for (i, j), value in zip(pairs, graph.weight.tolist(), strict=True)}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import lggd
 from lggd.data.edge_columns import EdgeFormat
-from lggd.graph_build import build, build_graph, buckets
+from lggd.graph_build import buckets, build, build_graph
 from stored_edges import edges_by_id, edges_of_table, node_ids
 
 INTEGERS = st.integers(-5, 12)
@@ -122,9 +122,7 @@ def test_node_tables_bring_features_labels_and_isolated_nodes(tmp_path, ids, kin
     edges = pd.DataFrame({"source": [name[2], name[1]], "target": [name[1], name[3]]})
     for frame, path in ((nodes, tmp_path / f"nodes.{kind}"), (edges, tmp_path / f"edges.{kind}")):
         frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
-    built = build_graph(
-        tmp_path / f"edges.{kind}", tmp_path / "graph", nodes=tmp_path / f"nodes.{kind}", label="kind"
-    )
+    built = build_graph(tmp_path / f"edges.{kind}", tmp_path / "graph", nodes=tmp_path / f"nodes.{kind}", label="kind")
     stored = lggd.Graph.open(tmp_path / "graph").stored
     assert node_ids(tmp_path / "graph") == list(name)
     assert stored.x.tolist() == [[1.5], [2], [1], [4]]

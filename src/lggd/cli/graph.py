@@ -20,8 +20,8 @@ graph_app = typer.Typer(help="Graphs on disk: larger than memory, opened at once
 
 EDGES = "Table of edges: .csv, .tsv, .txt or .parquet. Several files, or a pattern in quotes, must have equal columns."
 FLAGS = flags(
-    "source_column", "target_column", "weight", "length", "ignore", "delimiter", "header", "nodes", "label", "id_column",
-    "unlabelled", "directed", "unbounded", "order", "memory", "resume", edges="EDGES",
+    "source_column", "target_column", "weight", "length", "ignore", "delimiter", "header", "nodes", "label",
+    "id_column", "unlabelled", "directed", "unbounded", "order", "memory", "resume", edges="EDGES",
 )  # fmt: skip
 ORDERS = "Number nodes so that neighbours lie close to each other, or as in the node table or by id."
 CLASSES_SHOWN = 20

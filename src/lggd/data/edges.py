@@ -139,9 +139,7 @@ def read_edge_table(
     return table
 
 
-def _decide_header(
-    table: Table, first: list[str], known: Mapping[str, int] | None, most_lines: int | None
-) -> bool:
+def _decide_header(table: Table, first: list[str], known: Mapping[str, int] | None, most_lines: int | None) -> bool:
     """Whether a first line without numbers is a header: names of nodes occur again, names of columns do not."""
     if len(first) < 2:
         return False  # the error is about the number of columns

@@ -99,8 +99,8 @@ def build_graph(
     unbounded : bool
         Allows weights above 1.
     order : NodeOrder or str
-        `neighbours` numbers nodes so that neighbours lie close to each other, if they do not yet; `given` keeps the order
-        of the node table, or of the ids.
+        `neighbours` numbers nodes so that neighbours lie close to each other, if they do not yet; `given` keeps the
+        order of the node table, or of the ids.
     memory : int
         Bytes that the build may use, besides a few numbers per node and the libraries themselves.
     resume : bool

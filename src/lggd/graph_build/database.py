@@ -1,4 +1,4 @@
-"""DuckDB, which reads tables of any size: within a limit of memory, and with files of its own where that is too little."""
+"""DuckDB, which reads tables of any size within a limit of memory, with files of its own where that is too little."""
 
 from __future__ import annotations
 
@@ -50,9 +50,7 @@ class Database:
         self.connection.close()
         shutil.rmtree(self.folder / "spilled", ignore_errors=True)
 
-    def batches(
-        self, query: str, place: object, *, ordered: bool = False, rows: int = ROWS_AT_ONCE
-    ) -> Iterator[Any]:
+    def batches(self, query: str, place: object, *, ordered: bool = False, rows: int = ROWS_AT_ONCE) -> Iterator[Any]:
         """The rows of a query as Arrow batches; `place` is the file that errors are about."""
         with self._errors(place):
             self._keep_order(ordered)

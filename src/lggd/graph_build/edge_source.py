@@ -94,7 +94,7 @@ class EdgeSource:
         edge = f"{first} → {second}"
         value = read_value(self._table, edge, column, text or "", self.columns.is_length)
         if value > 1 and "," not in str(text):
-            remedy = "Divide by the largest weight, or add {unbounded} to allow any positive weight, or {length} for lengths."
+            remedy = "Divide by the largest weight, add {unbounded} to allow any, or {length} if it is a length."
             hints = {"unbounded": "unbounded=True", "length": "length=…"}
             at = f"{self.source.place}, edge {edge}"
             raise InputError(at, "have a weight in (0, 1]", repr(text), remedy, hints=hints)
@@ -160,7 +160,9 @@ class RawEdges:
         kind = np.dtype(np.float64 if is_length else np.float32)
         for first in range(0, self.facts["lines"], EDGES_AT_ONCE):
             count = min(EDGES_AT_ONCE, self.facts["lines"] - first)
-            ends = [np.fromfile(self.folder / name, np.int64, count, offset=8 * first) for name in ("sources", "targets")]
+            ends = [
+                np.fromfile(self.folder / name, np.int64, count, offset=8 * first) for name in ("sources", "targets")
+            ]
             if not weighted:
                 yield ends[0], ends[1], None
                 continue

@@ -98,7 +98,7 @@ def write_numbered(
     rows = f"(SELECT {cells[0]} AS s, {cells[1]} AS t{edges.value_sql} FROM {source.sql})"
     value = ", value" if edges.is_weighted else ""
     query = (
-        f"SELECT a.file_row_number AS source, b.file_row_number AS target, (a.id IS NULL OR b.id IS NULL) AS odd{value} "
+        f"SELECT a.file_row_number AS source, b.file_row_number AS target, a.id IS NULL OR b.id IS NULL AS odd{value} "
         f"FROM {rows} LEFT JOIN {table} AS a ON s = a.id LEFT JOIN {table} AS b ON t = b.id"
     )
     raw = RawEdges.write(folder, edges, database, query, progress)

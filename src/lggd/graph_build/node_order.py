@@ -1,8 +1,8 @@
-"""An order of the nodes in which neighbours lie close to each other: found with a few numbers per node, whatever the edges.
+"""An order of the nodes in which neighbours lie close to each other, found with a few numbers per node in memory.
 
-Nodes are grouped first: each takes the label that most of its neighbours have, a few times over, as long as the group is
-small enough for its values to stay in the cache (label propagation with a limit of size). Then groups are listed from
-neighbour to neighbour (breadth first), each with all its members.
+Nodes are grouped first: each takes the label that most of its neighbours have, a few times over, as long as the group
+is small enough for its values to stay in the cache (label propagation with a limit of size). Then groups are listed
+from neighbour to neighbour (breadth first), each with all its members.
 """
 
 from __future__ import annotations

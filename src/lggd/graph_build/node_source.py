@@ -38,7 +38,7 @@ class NodeSource:
     def read(
         cls, path: Any, *, label: str | None, id_column: str | None, ignore: Sequence[str], delimiter: str | None
     ) -> NodeSource:
-        """Finds the columns by the rules of all tables of nodes. Columns to ignore that only edges have are no error."""
+        """Finds the columns by the rules of all tables of nodes. Columns to ignore may be those of the edges."""
         requested = [name for name in (label, id_column) if name is not None]
 
         def of_file(each: Path) -> Table:
@@ -112,9 +112,7 @@ class NodeSource:
             f"first({self.source.text(k)}) FILTER (NOT coalesce({test}, false))" for k, test in tests.items()
         )  # fmt: skip
         found = database.rows(f"SELECT {sums} FROM {self.source.sql}", self.source.place, ordered=True)[0]
-        wrong = {
-            name: (found[2 * k], found[2 * k + 1]) for k, name in enumerate(self.feature_names) if found[2 * k]
-        }
+        wrong = {name: (found[2 * k], found[2 * k + 1]) for k, name in enumerate(self.feature_names) if found[2 * k]}
         told = [f"{name}: {count:,} cells are none, such as {cell or ''!r}" for name, (count, cell) in wrong.items()]
         rule, remedy = "have finite numbers in its columns of features", "Correct these cells, or add {ignore}."
         hints = {"ignore": f"ignore={list(wrong)!r}"}

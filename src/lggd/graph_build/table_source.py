@@ -46,7 +46,9 @@ class TableSource:
             return f"nullif(trim({name}, {BLANK_CHARACTERS}), '')"
         if kind == "float":
             whole = f"{name} = floor({name}) AND abs({name}) < 9e15"
-            return f"CASE WHEN isnan({name}) THEN NULL WHEN {whole} THEN {name}::BIGINT::VARCHAR ELSE {name}::VARCHAR END"
+            return (
+                f"CASE WHEN isnan({name}) THEN NULL WHEN {whole} THEN {name}::BIGINT::VARCHAR ELSE {name}::VARCHAR END"
+            )
         return f"{name}::VARCHAR"
 
     def integer(self, column: int) -> str:
@@ -100,10 +102,12 @@ def _matching(pattern: Any) -> tuple[Path, ...]:
     several = [pattern] if isinstance(pattern, (str, Path)) else list(pattern)
     paths: list[Path] = []
     for each in several:
-        found = sorted(glob.glob(str(each))) if not Path(each).exists() and glob.has_magic(str(each)) else [each]
+        path = Path(each)
+        is_pattern = not path.exists() and glob.has_magic(str(each))
+        found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor)))) if is_pattern else [path]
         if not found:
             raise InputFileError(str(each), "match a file", but="it matches none", remedy="Check the pattern.")
-        paths += [check_readable(path) for path in found]
+        paths += map(check_readable, found)
     if not paths:
         raise InputError("edges", "name a file", "none")
     extensions = {check_extension(path, READ_TABLES) for path in paths}

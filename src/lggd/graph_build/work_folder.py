@@ -52,7 +52,9 @@ class WorkFolder:
             if state[name] != self.inputs[name]:
                 but = f"{what} changed since"
                 remedy = "Start again without {resume}."
-                raise InputError("resume", "continue the build that was interrupted", but=but, remedy=remedy, hints=hints)
+                raise InputError(
+                    "resume", "continue the build that was interrupted", but=but, remedy=remedy, hints=hints
+                )
         self.stages = state["stages"]
 
     def stage(self, name: str, run: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
