@@ -29,6 +29,7 @@ ROOMS = (
     ("models",),
     ("samples", "sklearn"),
     ("data", "report"),
+    ("graph_build",),
     ("runs",),
     ("comparison",),
     ("paper",),
