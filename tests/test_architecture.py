@@ -29,6 +29,7 @@ ROOMS = (
     ("models",),
     ("samples", "sklearn"),
     ("data", "report"),
+    ("cluster",),
     ("runs",),
     ("comparison",),
     ("paper",),
