@@ -2,29 +2,12 @@
 
 import pytest
 import torch
-from cluster_cases import random_graph, random_start
+from cluster_cases import LocalTeam, random_graph, random_start
 
 import lggd
-from lggd.cluster.block import Block
 from lggd.cluster.programs import EvolutionProgram
 from lggd.cluster.rows import BlockRows, split_rows
 from lggd.graph.stored_graph import StoredGraph
-
-
-def exchange(blocks, units, exchanges):
-    """What the driver does: passes on boundary values until all units are done."""
-    everyone = range(len(blocks))
-    readers = [[b for b in everyone if blocks[b].halo_sizes()[o]] for o in everyone]
-    for o in everyone:
-        blocks[o].serve(*(blocks[b].wanted()[o] for b in readers[o]))
-
-    def listed(answer, o):
-        return [answer] if len(readers[o]) == 1 else list(answer)
-
-    sent = [listed(block.start(units), o) for o, block in enumerate(blocks)]
-    for _ in range(exchanges * len(units)):
-        values = [[sent[o][readers[o].index(b)] for o in everyone if b in readers[o]] for b in everyone]
-        sent = [listed(block.resume(*values[o]), o) for o, block in enumerate(blocks)]
 
 
 @pytest.mark.parametrize("scheme", [lggd.RK4(), lggd.SSPRK3(), lggd.Euler()])
@@ -36,18 +19,18 @@ def test_blocks_give_the_bits_of_one_machine(tmp_path, scheme, p):
     expected = lggd.evolve(graph, sources, start=start, times=(0.5,), p=p, scheme=scheme)
     stored = StoredGraph.open(tmp_path / "g")
     bounds = split_rows(stored.csr.indptr.numpy(), 3)
-    blocks = [Block(str(tmp_path / "g"), bounds, k, 1, True) for k in range(3)]
-    for k, block in enumerate(blocks):
-        first, last = bounds[k], bounds[k + 1]
+    team = LocalTeam(tmp_path / "g", bounds)
+
+    def program_of(block, _):
+        first, last = bounds[block : block + 2]
         own = [[node - first for node in nodes if first <= node < last] for nodes in sources]
         own = [torch.tensor(nodes, dtype=torch.int64).numpy() for nodes in own]
-        block.prepare(
-            EvolutionProgram, (p, scheme.tableau, start[first:last].numpy(), None, own, columns, "float32")
-        )  # fmt: skip
+        return EvolutionProgram, (p, scheme.tableau, start[first:last].numpy(), None, own, columns, "float32")
+
+    team.prepare(program_of)
     steps = expected.statistics.steps
-    exchange(blocks, [0.5 / steps] * steps, len(scheme.tableau.weights))
-    value = torch.cat([torch.from_numpy(block.call("output")) for block in blocks])
-    assert torch.equal(value, expected.value[0])
+    team.run([0.5 / steps] * steps, len(scheme.tableau.weights))
+    assert torch.equal(torch.cat([torch.from_numpy(part) for part in team.call("output")]), expected.value[0])
 
 
 def test_rows_are_split_by_edges(tmp_path):

@@ -2,16 +2,12 @@
 
 import os
 import signal
-import socket
-import threading
-from pathlib import Path
 
 import pytest
 import torch
 from cluster_cases import ADDRESS, STORE, random_graph, random_start, ray_cluster
 
 import lggd
-from lggd.errors import InputError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'lggd[cluster]'")
 
@@ -86,7 +82,7 @@ def test_columns_in_groups(cluster, graph, single, nothing_left):
 
 def test_a_lost_worker_is_replaced(cluster, graph, single, nothing_left):
     def kill(done, total):
-        if done == 2 * EVERY:
+        if done == EVERY:
             victim = next(actor for actor in actors_alive())
             os.kill(victim["Pid"], signal.SIGKILL)
 

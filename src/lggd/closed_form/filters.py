@@ -152,11 +152,7 @@ class Propagation:
     def _blocks(self) -> dict[Filter, tuple[Tensor, Tensor]]:
         filtered: dict[Filter, Tensor] = {}
         for self_loops in (True, False):
-            series = {
-                filter: coefficients
-                for filter in self.filters
-                if (coefficients := _coefficients(filter, self_loops)) is not None
-            }
+            series = series_of(self.filters, self_loops)
             if series:
                 sums = chebyshev_sums(self.matrix(self_loops), self.x, list(series.values()))
                 filtered.update(zip(series, sums, strict=True))
@@ -172,6 +168,12 @@ def unit_or_zero(x: Tensor, negligible: float) -> tuple[Tensor, Tensor]:
     """Rows of unit length, and their lengths before, `[N, 1]`; rows that are negligibly short become zero."""
     length: Tensor = torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp_(min=1e-12)
     return (x / length).masked_fill_(length <= negligible, 0), length
+
+
+def series_of(filters: Sequence[Filter], self_loops: bool) -> dict[Filter, list[float]]:
+    """The Chebyshev coefficients of those of the filters that are filters of Â with or without self-loops."""
+    found = {filter: _coefficients(filter, self_loops) for filter in filters}
+    return {filter: coefficients for filter, coefficients in found.items() if coefficients is not None}
 
 
 def _coefficients(filter: Filter, self_loops: bool) -> list[float] | None:
@@ -223,17 +225,17 @@ def principal_axes(x: Tensor, width: int, generator: torch.Generator) -> Tensor:
     """
     if x.shape[1] <= max(width, MOST_EXACT_COLUMNS):
         dense = x.to_dense() if x.layout != torch.strided else x
-        return _eigenvectors(dense.t() @ dense)[:, : min(width, len(x))].contiguous()
+        return eigenvectors(dense.t() @ dense)[:, : min(width, len(x))].contiguous()
     basis = torch.randn(x.shape[1], width, generator=generator).to(x.device)
     x, transposed = (x, x.t()) if x.layout == torch.strided else (compressed(x), compressed(x.t()))
     for _ in range(SUBSPACE_ITERATIONS):
         basis = torch.linalg.qr(transposed @ (x @ basis)).Q
     projected = x @ basis
-    principal: Tensor = basis @ _eigenvectors(projected.t() @ projected)[:, : len(x)]
+    principal: Tensor = basis @ eigenvectors(projected.t() @ projected)[:, : len(x)]
     return principal
 
 
-def _eigenvectors(matrix: Tensor) -> Tensor:
+def eigenvectors(matrix: Tensor) -> Tensor:
     """The eigenvectors of a symmetric matrix as columns, those of the largest eigenvalues first."""
     # On a CPU: with many equal eigenvalues, the GPU's solver may not converge.
     vectors: Tensor = torch.linalg.eigh(matrix.cpu()).eigenvectors

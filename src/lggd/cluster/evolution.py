@@ -53,7 +53,7 @@ class ClusterStatistics(Statistics):
     repeated_steps: int = 0
 
 
-def open_graph(graph: Graph | str | Path, verify: bool) -> tuple[Graph, Path]:
+def open_graph(graph: Graph | str | Path) -> tuple[Graph, Path]:
     """A stored graph, and its folder. Its checksums are compared by the blocks, not here."""
     if isinstance(graph, Graph):
         if graph.stored is None:
@@ -119,7 +119,7 @@ def evolve(
     tensor([0.0000, 1.0000, 2.0000])
     """
     began = clock.perf_counter()
-    opened, folder = open_graph(graph, verify)
+    opened, folder = open_graph(graph)
     boundary = None if sources is None else Boundary.read(sources, opened.num_nodes)
     if start is None and boundary is not None:
         check_real("far", far, 0, closed="left", rule="be non-negative and finite")

@@ -159,7 +159,7 @@ class Team:
         return self.actors[number].prepare.remote(program, tuple(arguments))
 
     def call(self, name: str, *arguments: Any) -> list[Any]:
-        """Calls a method of the program of every block, one that changes nothing; returns what they return, by block."""
+        """What a method of the program returns, by block. It may be called again: it must not change anything."""
         found: list[Any] = []
 
         def ask() -> None:
