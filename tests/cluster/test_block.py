@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from cluster_cases import LocalTeam, random_graph, random_start
 
 import lggd
+from cluster_cases import LocalTeam, random_graph, random_start
 from lggd.cluster.programs import EvolutionProgram
 from lggd.cluster.rows import BlockRows, split_rows
 from lggd.graph.stored_graph import StoredGraph

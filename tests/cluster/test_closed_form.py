@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from cluster_cases import random_graph, use_local_team
 
 import lggd
+from cluster_cases import random_graph, use_local_team
 from lggd.closed_form import kernel_ridge
 from lggd.closed_form.filters import chebyshev_sums, series_of
 from lggd.diffusion import PPR

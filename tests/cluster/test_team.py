@@ -5,9 +5,9 @@ import signal
 
 import pytest
 import torch
-from cluster_cases import ADDRESS, STORE, random_graph, random_start, ray_cluster
 
 import lggd
+from cluster_cases import ADDRESS, STORE, random_graph, random_start, ray_cluster
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'lggd[cluster]'")
 

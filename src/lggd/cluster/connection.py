@@ -53,7 +53,7 @@ def connect(address: str | None = None) -> Iterator[None]:
     Examples
     --------
     >>> import lggd
-    >>> with lggd.cluster.connect("localhost:1"):
+    >>> with lggd.cluster.connect("localhost:1"):  # doctest: +ELLIPSIS
     ...     pass
     Traceback (most recent call last):
     ...
@@ -135,13 +135,13 @@ def check_folder(folder: str | Path) -> Path:
     return path
 
 
-def check_nodes(nodes: Sequence[ClusterNode], folder: Path) -> None:
-    """Raises unless every node has this version of lggd and the same graph at the same path."""
+def check_nodes(nodes: Sequence[ClusterNode], folder: Path | None = None) -> None:
+    """Raises unless every node has this version of lggd, and the same graph at the same path."""
     import lggd
 
     ray = import_ray()
 
-    def describe(folder: str, manifest: str) -> dict[str, Any]:
+    def describe(path: str | None) -> dict[str, Any]:
         # Sent by value, so that it runs where lggd is missing or old; hence it imports what it needs.
         import hashlib
         import socket
@@ -157,30 +157,22 @@ def check_nodes(nodes: Sequence[ClusterNode], folder: Path) -> None:
             found["format"] = VERSION
         except ImportError:
             pass
-        path = Path(folder) / manifest
-        if path.is_file():
-            found["manifest"] = hashlib.sha256(path.read_bytes()).hexdigest()
+        if path is not None and Path(path).is_file():
+            found["manifest"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
         return found
 
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    task = ray.remote(describe)
-    answers = [
-        task.options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)).remote(
-            str(folder), MANIFEST
-        )
-        for node in nodes
-    ]
-    expected = {
-        "lggd": lggd.__version__,
-        "format": VERSION,
-        "manifest": hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest(),
-    }
+    task, manifest = ray.remote(describe), None if folder is None else folder / MANIFEST
+    places = [NodeAffinitySchedulingStrategy(node.id, soft=False) for node in nodes]
+    path = None if manifest is None else str(manifest)
+    answers = [task.options(num_cpus=0, scheduling_strategy=place).remote(path) for place in places]
+    digest = None if manifest is None else hashlib.sha256(manifest.read_bytes()).hexdigest()
     for answer in ray.get(answers):
-        check_answer(answer, expected, folder)
+        check_answer(answer, {"lggd": lggd.__version__, "format": VERSION, "manifest": digest}, folder)
 
 
-def check_answer(found: Mapping[str, Any], expected: Mapping[str, Any], folder: Path) -> None:
+def check_answer(found: Mapping[str, Any], expected: Mapping[str, Any], folder: Path | None) -> None:
     """Compares what a node says of itself with what this process expects."""
     where = f"the node {found['host']}"
     if found["lggd"] != expected["lggd"]:
@@ -190,6 +182,8 @@ def check_answer(found: Mapping[str, Any], expected: Mapping[str, Any], folder: 
     if found["format"] != expected["format"]:
         remedy = "Install the same version of lggd on all nodes."
         raise InputError(where, f"read graphs of format {expected['format']}", found["format"], remedy)
+    if folder is None:
+        return
     remedy = "Put it on a disk that all nodes share, or copy it to the same path on every node."
     if found["manifest"] is None:
         raise InputFileError(str(folder), f"be the folder of the graph on {where}", but="there is none", remedy=remedy)
