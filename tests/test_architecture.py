@@ -30,6 +30,7 @@ ROOMS = (
     ("samples", "sklearn"),
     ("data", "report"),
     ("graph_build",),
+    ("cluster",),
     ("runs",),
     ("comparison",),
     ("paper",),
