@@ -14,8 +14,7 @@ from lggd.closed_form.edge_agreement import edge_cosines, relative_agreement
 from lggd.closed_form.filters import Propagation, compressed, principal_axes, unit_rows
 from lggd.closed_form.kernels import FilterKernel
 from lggd.estimator.graph_change import GraphChange, appended_rows
-from lggd.graph.edge_index import check_symmetric, read_edges
-from lggd.graph.graph import read_weight
+from lggd.graph.edge_index import check_symmetric, read_edges, read_weight
 from lggd.graph.sparse import SparseMatrix, SparsePattern
 from lggd.learning.node_features import check_node_features
 

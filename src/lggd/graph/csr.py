@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numba
 import numpy as np
@@ -36,6 +37,17 @@ def on_threads_that_pay(work: int, loop: Callable[..., Result], *arguments: Any)
 Array = NDArray[np.generic]
 
 
+# Edges of a graph on disk that are resident at a time: 16 bytes each at most.
+EDGES_PER_BLOCK = 2**24
+
+
+class Mapped(Protocol):
+    """Memory that files are mapped into."""
+
+    def release(self) -> None:
+        """Gives back all resident pages."""
+
+
 class Transposed(NamedTuple):
     """The same edges listed by their column: row j holds every i with an edge (i, j)."""
 
@@ -49,13 +61,16 @@ class CSR:
     """Rows of neighbours, sorted within each row, every edge once.
 
     `indptr` is int64 `[N + 1]`, `indices` int32 `[E]`. `weight` is `[E]`, or None where every weight is 1.
-    `symmetric` promises that (i, j) and (j, i) are both stored with the same weight.
+    `symmetric` promises that (i, j) and (j, i) are both stored with the same weight. Of a graph on disk, all of these
+    are `mapped` into memory, and `indices` are int64 where int32 does not suffice.
     """
 
     indptr: Tensor
     indices: Tensor
     weight: Tensor | None
     symmetric: bool
+    stored_root_weight: Tensor | None = None
+    mapped: Mapped | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -64,6 +79,21 @@ class CSR:
     @property
     def num_edges(self) -> int:
         return self.indices.numel()
+
+    @cached_property
+    def root_weight(self) -> Tensor | None:
+        """√w, `[E]`; None where every weight is 1."""
+        if self.stored_root_weight is not None or self.weight is None:
+            return self.stored_root_weight
+        return self.weight.sqrt()
+
+    def row_blocks(self) -> list[tuple[int, int]]:
+        """Ranges of rows to work through in turn: all rows, or on disk as many as have `EDGES_PER_BLOCK` edges."""
+        if self.mapped is None or self.num_edges <= EDGES_PER_BLOCK:
+            return [(0, self.num_nodes)]
+        ends = torch.arange(EDGES_PER_BLOCK, self.num_edges + EDGES_PER_BLOCK, EDGES_PER_BLOCK)
+        rows = torch.searchsorted(self.indptr, ends.clamp(max=self.num_edges), right=False).unique().tolist()
+        return list(itertools.pairwise([0, *(row for row in rows[:-1] if row), self.num_nodes]))
 
     @cached_property
     def rows(self) -> Tensor:

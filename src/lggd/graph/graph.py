@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import numpy as np
@@ -16,9 +17,11 @@ from torch import Tensor
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import layout as ordering
 from lggd.graph.csr import CSR, inverse
+from lggd.graph.edge_index import read_weight
 from lggd.graph.edge_list import Symmetrize, as_array, read_edge_list
 from lggd.graph.geometry import Kernel, apply_kernel, edge_lengths, grid_edges, neighbour_edges
 from lggd.graph.layout import CPU, Layout
+from lggd.graph.stored_graph import StoredGraph, write_csr
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -50,8 +53,41 @@ class Graph:
     [1.0, 2.0, 1.0]
     """
 
-    def __init__(self, layout: Layout, dtype: torch.dtype) -> None:
-        self._native, self.dtype = layout, dtype
+    def __init__(self, layout: Layout, dtype: torch.dtype, stored: StoredGraph | None = None) -> None:
+        self._native, self.dtype, self.stored = layout, dtype, stored
+
+    @classmethod
+    def open(cls, folder: str | Path, *, verify: bool = True) -> Graph:
+        """Opens a graph on disk, written by `save` or by `lggd graph build`; its edges are read where they are used.
+
+        Parameters
+        ----------
+        folder : path
+        verify : bool
+            Compares the checksum of every file, which reads all of them once.
+
+        Raises
+        ------
+        InputFileError
+            If the folder is not a graph, or a file of it was truncated, changed or written by another version.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> Graph.from_edges([(0, 1), (1, 2)], symmetrize="max").save(folder)
+        >>> Graph.open(folder)
+        Graph(nodes=3, edges=4, on disk)
+        """
+        stored = StoredGraph.open(folder, verify=verify)
+        return cls(Layout(stored.csr), stored.degree.dtype, stored)
+
+    def save(self, folder: str | Path, *, x: Tensor | None = None, y: Tensor | None = None, ids: Any = None) -> None:
+        """Writes the graph into a folder, for `open`: one that is new, empty, or a graph to replace.
+
+        With node features `x` [N, F], labels `y` [N] (-1 for unlabelled nodes) and `ids` of the nodes, where given.
+        """
+        write_csr(folder, self.csr, self.degree, x=x, y=y, ids=ids)
 
     @classmethod
     def from_edges(
@@ -283,6 +319,8 @@ class Graph:
     def degree(self) -> Tensor:
         """δ(i) = Σ_j w(i, j), `[N]`."""
         csr = self._native.csr
+        if self.stored is not None:
+            return self.stored.degree
         if csr.weight is None:
             total = csr.indptr.diff().to(self.dtype)
         else:
@@ -301,8 +339,8 @@ class Graph:
         Points are stored in Morton order. Any other large graph whose neighbours lie far apart in memory is reordered
         (reverse Cuthill-McKee) once the work is worth it, and stays so.
         """
-        native = self._native
-        if native.order is not None or self.device.type != "cpu" or self.num_nodes < ordering.SMALLEST_WORTH_ORDERING:
+        native, fixed = self._native, self.stored is not None or self._native.order is not None
+        if fixed or self.device.type != "cpu" or self.num_nodes < ordering.SMALLEST_WORTH_ORDERING:
             return native
         worth_it = "_ordered" in self.__dict__ or passes >= ordering.PASSES_WORTH_ORDERING
         return self._ordered if worth_it else native
@@ -339,16 +377,17 @@ class Graph:
     def __repr__(self) -> str:
         traits = [f"nodes={self.num_nodes}", f"edges={self.num_edges}"]
         traits += ["weighted"] * self.is_weighted + ["directed"] * self.is_directed
+        traits += ["on disk"] * (self.stored is not None)
         traits += [f"device={self.device}"] * (self.device.type != "cpu")
         return f"Graph({', '.join(traits)})"
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name not in ("_native", "dtype") or name in self.__dict__:
+        if name not in ("_native", "dtype", "stored") or name in self.__dict__:
             raise AttributeError(f"A Graph is immutable: cannot set {name!r}. Build a new one.")
         super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, object]:
-        return {"_native": self._native, "dtype": self.dtype}
+        return {"_native": self._native, "dtype": self.dtype, "stored": self.stored}
 
 
 def check_graph(graph: Any) -> Graph:
@@ -356,12 +395,3 @@ def check_graph(graph: Any) -> Graph:
     if not isinstance(graph, Graph):
         raise InputTypeError("graph", "be a lggd.Graph", type(graph).__name__, "Build one, as with Graph.from_scipy.")
     return graph
-
-
-def read_weight(data: Any) -> Tensor | None:
-    """The weights of a PyG `Data`: `edge_weight`, or else a one-dimensional `edge_attr`, or else None."""
-    weight: Tensor | None = getattr(data, "edge_weight", None)
-    if weight is not None:
-        return weight
-    attribute: Tensor | None = getattr(data, "edge_attr", None)
-    return attribute if attribute is not None and attribute.dim() == 1 else None
