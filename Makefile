@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test lint docs bench bench-gpu peers browser clean
+.PHONY: help demo notebook test lint docs bench bench-gpu peers browser clean
 
 help:
 	@echo "make demo   the main job: distances and predictions for handwritten digits, into out/digits"
@@ -33,6 +33,10 @@ help:
 demo: .venv/installed
 	@mkdir -p out
 	$(BIN)/lggd run digits --out out/digits
+
+# The notebook of docs/getting_started.py.
+notebook: .venv/installed
+	$(BIN)/python tools/notebook.py
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n auto --dist loadfile
