@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.table import Table
 from typer import Argument, Option
 
+from lggd.cli.cluster import StoredOn, predict_on_cluster
 from lggd.cli.options import command, file
 from lggd.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 LEAST_CERTAIN = SHOWN = 10
 PREDICTIONS = "predictions.csv"
-FLAGS = {"model": "MODEL"}
+FLAGS = {"model": "MODEL", "address": "--cluster"}
 
 NEW = "Write the new predictions to this file, too: .csv, .tsv or .parquet."
 BESIDE = f"{PREDICTIONS} next to the model"
@@ -41,6 +42,7 @@ def predict_command(
     terminal: Terminal,
     model: ModelFolder,
     out: Path | None = file(None, "Write all predictions to this file: .csv, .tsv or .parquet."),
+    cluster: StoredOn = None,
 ) -> None:
     """Predict the class of every node with a saved model.
 
@@ -54,7 +56,14 @@ def predict_command(
     Example: write all predictions to a file:
 
         lggd predict out/digits --out predictions.csv
+
+    Example: a graph on disk, from its labels, on a Ray cluster:
+
+        lggd predict graphs/web --cluster auto --out predictions.parquet
     """
+    if cluster is not None:
+        predict_on_cluster(terminal, model, cluster, out)
+        return
     with terminal.working("Loading lggd"):
         from lggd.data.table import check_table_writable
         from lggd.runs.saved_model import SavedModel

@@ -144,14 +144,13 @@ SEPARATOR = "What separates columns: comma, semicolon, tab, bar or space. By def
 
 
 @dataclass(frozen=True)
-class EdgeTableOptions:
-    """How a table of edges is read."""
+class EdgeColumnOptions:
+    """Which columns of a table of edges are read, and how."""
 
     weight: Annotated[str | None, _in_tables("COLUMN", WEIGHT)]
     length: Annotated[str | None, _in_tables("COLUMN", LENGTH)]
     source_column: Annotated[str | None, _in_tables("COLUMN", "Column of the nodes where edges start.")]
     target_column: Annotated[str | None, _in_tables("COLUMN", "Column of the nodes where edges end.")]
-    symmetrize: Annotated[Literal["max", "mean", "min", "sum"] | None, _in_tables(None, JOIN)]
     ignore: Annotated[list[str] | None, _in_tables("COLUMN", IGNORE)]
     delimiter: Annotated[str | None, _in_tables("TEXT", SEPARATOR)]
     header: Annotated[
@@ -165,6 +164,13 @@ class EdgeTableOptions:
 
         names = ("weight", "length", "source_column", "target_column", "delimiter", "header")
         return EdgeFormat(ignore=tuple(self.ignore or ()), **{name: getattr(self, name) for name in names})
+
+
+@dataclass(frozen=True)
+class EdgeTableOptions(EdgeColumnOptions):
+    """How a table of edges is read."""
+
+    symmetrize: Annotated[Literal["max", "mean", "min", "sum"] | None, _in_tables(None, JOIN)]
 
 
 @dataclass(frozen=True)

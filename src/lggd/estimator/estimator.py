@@ -12,6 +12,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from lggd.cards import Facts, bars, card, curve
 from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.fit_task import FitTask, read_graph, stored_graph, without_labels
@@ -318,6 +319,19 @@ class NodeClassifier(ABC):
 
     def __repr__(self) -> str:
         return shown(self)
+
+    def _repr_html_(self) -> str:
+        """The settings, and of a fitted model its labels and training curves, for notebooks."""
+        settings: Facts = [(name, shown(value)) for name, value in self.get_params(deep=False).items()]
+        if not hasattr(self, "labels_"):
+            return card(f"{type(self).__name__}, not fitted", settings, note="Call fit(data).")
+        count = torch.bincount(self.labels_[self.labels_ >= 0].cpu(), minlength=self.num_classes_).tolist()
+        names = self.metadata_.get("classes") or range(self.num_classes_)
+        labelled = f"{sum(count):,} of {len(self.labels_):,} nodes"
+        losses = {stage: list(history.get("train_loss", ())) for stage, history in self.history_.items()}
+        curves = [curve(loss, f"{stage}: training loss") for stage, loss in losses.items()]
+        pictures = (bars(zip(map(str, names), count, strict=False), "labels by class"), *curves)
+        return card(f"{type(self).__name__}, fitted", [("labelled", labelled), *settings], *pictures)
 
     def save(self, folder: str | Path) -> None:
         """Save everything that predictions need, the graph included, into a folder; replaces a model there."""

@@ -20,6 +20,7 @@ from lggd.graph.csr import CSR, inverse
 from lggd.graph.edge_index import read_weight
 from lggd.graph.edge_list import Symmetrize, as_array, read_edge_list
 from lggd.graph.geometry import Kernel, apply_kernel, edge_lengths, grid_edges, neighbour_edges
+from lggd.graph.graph_card import graph_card
 from lggd.graph.layout import CPU, Layout
 from lggd.graph.stored_graph import StoredGraph, write_csr
 
@@ -383,6 +384,8 @@ class Graph:
         traits += ["on disk"] * (self.stored is not None)
         traits += [f"device={self.device}"] * (self.device.type != "cpu")
         return f"Graph({', '.join(traits)})"
+
+    _repr_html_ = graph_card
 
     def __setattr__(self, name: str, value: object) -> None:
         if name not in ("_native", "dtype", "stored") or name in self.__dict__:
