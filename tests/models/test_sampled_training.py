@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import lggd
-from lggd.backbones import GAT, GCN, ChebNet, JKNet, build_seeded
+from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet, build_seeded
 from lggd.graph.neighbourhood import induced_edges, sample_neighbourhood
 from lggd.models.sampled_training import can_stream, streamed_logits
 
@@ -49,7 +49,7 @@ def test_induced_edges_are_those_between_the_nodes(digits):
     assert torch.equal(weight, graph.weight[inside])
 
 
-@pytest.mark.parametrize("backbone", [GCN(), ChebNet(), ChebNet(terms=3), JKNet()])
+@pytest.mark.parametrize("backbone", [GCN(), ChebNet(), ChebNet(terms=3), JKNet(), GPR()])
 def test_logits_from_disk_are_those_in_memory(digits, backbone):
     data, graph, stored = digits
     module = build_seeded(backbone, data.x.shape[1], 10, seed=0).eval()

@@ -56,7 +56,8 @@ def streamed_logits(module: Any, graph: Graph, x: Tensor) -> Tensor:
     matrix = _MATRICES[module._read_graph](graph.csr)
 
     def propagate(values: Tensor) -> Tensor:
-        return matrix(values.squeeze(0).contiguous()).unsqueeze(0)
+        product: Tensor = matrix(values.squeeze(0).contiguous())
+        return product.unsqueeze(0)
 
     with torch.no_grad():
         return module.logits(parameters, x, propagate, lambda values: values).squeeze(0)
