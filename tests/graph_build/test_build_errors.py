@@ -25,7 +25,8 @@ def refused(tmp_path):
             options["nodes"] = tmp_path / "nodes.csv"
         with pytest.raises(InputError) as caught:
             build_graph(path, tmp_path / "graph", **options)
-        assert {found.name for found in tmp_path.iterdir()} <= {name, "nodes.csv"}
+        path.unlink()
+        assert {found.name for found in tmp_path.iterdir()} <= {"nodes.csv"}
         return str(caught.value)
 
     return run
@@ -36,7 +37,7 @@ def test_files(refused, tmp_path):
     assert "must contain at least one edge, got no rows" in refused("source,target\n")
     assert "must end in .csv" in refused(GOOD, name="edges.doc")
     assert "must be a Parquet file" in refused(b"PAR1 and nothing else", name="edges.parquet")
-    assert "must be UTF-8" in refused("source,target\nä,b\n".encode("latin-1")) or True
+    assert "must be UTF-8 text" in refused("source,target\nä,b\n".encode("latin-1"))
     with pytest.raises(InputError, match=r"must be a file, but there is none\. Check"):
         build_graph(tmp_path / "no.csv", tmp_path / "graph")
     with pytest.raises(InputError, match="must match a file"):
