@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import shutil
 import statistics
@@ -82,7 +83,8 @@ def measured(code: str, source: Path, target: Path, memory: int) -> dict[str, An
         said = output.read().strip().splitlines()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    found = {"seconds": seconds, "cpu_seconds": cpu, "peak_gib": peak / 2**20, "failed": process.returncode != 0}
+    load = os.getloadavg()[2]  # of a quarter of an hour: what else the machine did
+    found = {"seconds": seconds, "cpu_seconds": cpu, "load": load, "peak_gib": peak / 2**20, "failed": process.returncode != 0}
     return found | ({"error": said[-1] if said else ""} if process.returncode else json.loads(said[-1]))
 
 

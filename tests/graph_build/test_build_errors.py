@@ -51,6 +51,10 @@ def test_rows_of_another_width(refused):
     assert "instead of 2" in refused(f"{blanks}1  2  3\n", name="edges.txt")
 
 
+def test_a_repeated_header(refused):
+    assert "must name its columns only once" in refused("source,target\na,b\nsource,target\nb,c\n")
+
+
 def test_bytes_that_are_no_text_after_many_lines(refused):
     lines = "".join(f"n{k},m{k}\n" for k in range(50_000)).encode()
     assert "must be a table, but reading it failed" in refused(b"source,target\n" + lines + b"\xff\xfe,b\n")
