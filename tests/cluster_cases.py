@@ -14,12 +14,12 @@ from lggd.cluster.rows import split_rows
 # A loopback address: Ray replaces 127.0.0.1 by an address of the network.
 ADDRESS = "127.0.0.2"
 STORE = 80 * 2**20
-# Lost nodes are noticed within a second.
+# Lost nodes are noticed within two seconds; busy ones are not lost.
 HEALTH = {
     "health_check_initial_delay_ms": 0,
-    "health_check_period_ms": 300,
-    "health_check_timeout_ms": 1000,
-    "health_check_failure_threshold": 3,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 3000,
+    "health_check_failure_threshold": 4,
 }
 
 
