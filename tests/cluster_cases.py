@@ -59,6 +59,8 @@ class LocalTeam:
     def __init__(self, folder, bounds):
         self.bounds, self.losses, self.repeated = bounds, 0, 0
         self.blocks = [Block(str(folder), bounds, k, 1, True) for k in range(len(bounds) - 1)]
+        for block in self.blocks:
+            block.open()
         everyone = range(len(self.blocks))
         self.readers = [[b for b in everyone if self.blocks[b].halo_sizes()[o]] for o in everyone]
         for o in everyone:
