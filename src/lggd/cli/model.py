@@ -176,7 +176,7 @@ def open_model(terminal: Terminal, model: Path, out: Path | None) -> Iterator[Sa
         check_table_writable(out)
     with terminal.working(f"Reading {model}"), ExitStack() as stack:
         saved = stack.enter_context(SavedModel.open(model, lambda: terminal.wait_for(str(model))))
-        check_table_writable(saved.beside / PREDICTIONS)
+        check_table_writable(saved.predictions)
         opened = stack.pop_all()
     with opened:
         terminal.node_names = saved.ids
@@ -185,7 +185,7 @@ def open_model(terminal: Terminal, model: Path, out: Path | None) -> Iterator[Sa
 
 def write_model(saved: SavedModel, probabilities: Tensor, out: Path | None, *, changed: bool) -> dict[str, Any]:
     """Saves a model that has changed, and its predictions in any case; returns what was written."""
-    to = saved.beside / PREDICTIONS if out is None else out
+    to = saved.predictions if out is None else out
     facts: dict[str, Any] = {"model": None, "out": str(to), "refreshed": [], "outdated": []}
     if not changed:
         saved.write(to, probabilities)

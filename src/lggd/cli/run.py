@@ -89,6 +89,11 @@ def run_command(
 
         lggd run --pyg Planetoid/Cora --data datasets
 
+    Example with a graph on disk that may be larger than memory, which
+    lggd graph build made:
+
+        lggd run big
+
     Example with another model:
 
         lggd run digits --method gdc-ppr --out out/gdc
@@ -113,7 +118,7 @@ def run_command(
     if out is not None:
         check_run_folder(out)
     with terminal.working(f"Reading {graph}"):
-        run_input = graph.read(test_share)
+        run_input = graph.read(test_share, on_disk=True)
     terminal.node_names = run_input.ids
     settings.check_input(run_input)
     memory = settings.memory(run_input)

@@ -20,6 +20,8 @@ from lggd.graph.sparse import (
     with_self_loops,
     without_sparse_warnings,
 )
+from lggd.graph.streamed_matrix import StreamedMatrix
+from lggd.scratch import Scratch
 from lggd.validation import check_instance, check_int
 
 # Diffusions are truncated where the rest of the series is below this.
@@ -114,10 +116,12 @@ class Propagation:
     def extend(self, filters: Sequence[Filter]) -> None:
         """Adds filters that may be asked for."""
         new = tuple(filter for filter in dict.fromkeys(filters) if filter not in self.filters)
-        more = Propagation(self.x, self.edge_index, self.edge_weight, new)
-        more.share(self._matrices, self._patterns)
-        self._blocks.update(more._blocks)
+        self._blocks.update(self._with_filters(new)._blocks)
         self.filters += new
+
+    def _with_filters(self, filters: Sequence[Filter]) -> Propagation:
+        more = Propagation(self.x, self.edge_index, self.edge_weight, filters)
+        return more.share(self._matrices, self._patterns)
 
     def lengths(self, filter: Filter) -> Tensor:
         """The lengths of the filtered features before they were scaled, `[N, 1]`."""
@@ -200,13 +204,25 @@ def _power(exponent: int) -> list[float]:
     return coefficients
 
 
-def chebyshev_sums(matrix: SparseMatrix, x: Tensor, series: Sequence[Sequence[float]]) -> list[Tensor]:
-    """Σₖ c[k] · Tₖ(M) x for each series c, with the Chebyshev polynomials Tₖ₊₁ = 2M·Tₖ − Tₖ₋₁, `[N, D]` each."""
-    sums = [coefficients[0] * x for coefficients in series]
+def chebyshev_sums(
+    matrix: SparseMatrix | StreamedMatrix,
+    x: Tensor,
+    series: Sequence[Sequence[float]],
+    scratch: Scratch | None = None,
+) -> list[Tensor]:
+    """Σₖ c[k] · Tₖ(M) x for each series c, with the Chebyshev polynomials Tₖ₊₁ = 2M·Tₖ − Tₖ₋₁, `[N, D]` each.
+
+    With `scratch`, the sums are in temporary files.
+    """
+    sums = [torch.empty_like(x) if scratch is None else scratch.empty(*x.shape) for _ in series]
+    for total, coefficients in zip(sums, series, strict=True):
+        torch.mul(x, coefficients[0], out=total)
+        if scratch is not None:
+            scratch.release()
     orders = max(map(len, series))
     if orders == 1:
         return sums
-    previous, current, twice = x.clone(), matrix(x), matrix.with_values(2 * matrix.values)
+    previous, current, twice = x.clone(), matrix(x), matrix.scaled(2)
     for order in range(1, orders):
         if order > 1:
             # In place: allocating a new term each time would take longer than the product.
@@ -215,6 +231,8 @@ def chebyshev_sums(matrix: SparseMatrix, x: Tensor, series: Sequence[Sequence[fl
         for total, coefficients in zip(sums, series, strict=True):
             if order < len(coefficients) and coefficients[order]:
                 total.add_(current, alpha=coefficients[order])
+                if scratch is not None:
+                    scratch.release()
     return sums
 
 

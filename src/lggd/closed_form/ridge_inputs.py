@@ -43,6 +43,7 @@ class RidgeInputs:
         self.edge_index, self.edge_weight = read_edges(data, data.num_nodes)
         check_symmetric(self.edge_index, self.edge_weight, data.num_nodes)
         self.mean_cosine: float | None = None  # set by feature_agreement
+        self.weighs_edges = self.edge_index.shape[1] > 0  # edges can have other weights
         self.has_features = getattr(data, "x", None) is not None
         self.axes, self._seed, self._num_nodes = dict(axes or {}), seed, int(data.num_nodes)
         self._matrices: dict[bool, SparseMatrix] = {}

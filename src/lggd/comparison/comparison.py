@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from lggd.cards import Facts, bars, card, table
 from lggd.cluster.connection import connect
 from lggd.comparison import label_splits, summary
 from lggd.comparison.candidates import Candidate, read_candidates
@@ -114,6 +115,25 @@ class Comparison:
         from lggd.comparison.plots import draw_comparison
 
         return draw_comparison(self)
+
+    def _repr_html_(self) -> str:
+        """The table, a bar per method, failures, and the recommendation, for notebooks."""
+        columns = ("method", "accuracy (%)", "sd", "seconds per fit", "compared with the best")
+        rows = [
+            (
+                each.name,
+                f"{each.mean:.1f}",
+                "–" if each.sd is None else f"{each.sd:.1f}",
+                f"{each.seconds:.3g}",
+                each.verdict,
+            )
+            for each in self.methods
+        ]
+        facts: Facts = [("splits", self.splits), *self.facts.items()]
+        facts += [(f"{name}, failed", why) for name, why in self.failed.items()]
+        facts += [(f"{name}, skipped", why) for name, why in self.skipped.items()]
+        pictures = table(columns, rows), bars(((each.name, each.mean) for each in self.methods), "accuracy (%)")
+        return card("Comparison", facts, *pictures, note=self.recommendation)
 
 
 def compare(

@@ -13,6 +13,9 @@ from lggd.errors import InputError
 
 def read_edges(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
     """The edges of PyG data and their weights, checked here because a non-finite loss would not name the cause."""
+    graph = getattr(data, "graph", None)
+    if data.edge_index is None and graph is not None:  # a graph on disk, whose edges were checked when it was opened
+        return graph.edge_index, graph.csr.weight
     weight = read_weight(data)
     check_edges(data.edge_index, weight, num_nodes)
     if weight is not None:

@@ -11,15 +11,16 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import ArrayLike
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import layout as ordering
+from lggd.graph.components import connected_components
 from lggd.graph.csr import CSR, inverse
 from lggd.graph.edge_index import read_weight
 from lggd.graph.edge_list import Symmetrize, as_array, read_edge_list
 from lggd.graph.geometry import Kernel, apply_kernel, edge_lengths, grid_edges, neighbour_edges
+from lggd.graph.graph_card import graph_card
 from lggd.graph.layout import CPU, Layout
 from lggd.graph.stored_graph import StoredGraph, write_csr
 
@@ -191,7 +192,8 @@ class Graph:
         Parameters
         ----------
         data : torch_geometric.data.Data
-            `edge_index` holds the edges, `edge_weight` or else a one-dimensional `edge_attr` their weights.
+            `edge_index` holds the edges, `edge_weight` or else a one-dimensional `edge_attr` their weights. Data of
+            a graph on disk, from `lggd.load(folder)`, have the graph itself.
         **options
             `directed`, `symmetrize`, `unbounded` and `dtype`, as in `from_edges`.
 
@@ -201,7 +203,9 @@ class Graph:
         >>> Graph.from_pyg(Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2))
         Graph(nodes=2, edges=2)
         """
-        edge_index = getattr(data, "edge_index", None)
+        edge_index, stored = getattr(data, "edge_index", None), getattr(data, "graph", None)
+        if edge_index is None and isinstance(stored, Graph):
+            return stored
         if edge_index is None:
             raise InputTypeError("data", "have an edge_index", f"{type(data).__name__} without it", "Pass a PyG Data.")
         graph = cls.from_edges(edge_index, read_weight(data), num_nodes=data.num_nodes, **options)
@@ -330,8 +334,8 @@ class Graph:
     @cached_property
     def components(self) -> Tensor:
         """The connected component of each node (weakly connected where directed), int64 `[N]`, numbered from 0."""
-        _, label = connected_components(self.csr.to(CPU).to_scipy(), directed=self.is_directed, connection="weak")
-        return torch.from_numpy(label.astype(np.int64)).to(self.device)
+        csr = self.csr if self.device.type == "cpu" else self.csr.to(CPU)
+        return connected_components(csr).to(self.device)
 
     def layout(self, passes: int = 1) -> Layout:
         """The memory layout to solve on, for work that reads all edges about `passes` times.
@@ -380,6 +384,8 @@ class Graph:
         traits += ["on disk"] * (self.stored is not None)
         traits += [f"device={self.device}"] * (self.device.type != "cpu")
         return f"Graph({', '.join(traits)})"
+
+    _repr_html_ = graph_card
 
     def __setattr__(self, name: str, value: object) -> None:
         if name not in ("_native", "dtype", "stored") or name in self.__dict__:

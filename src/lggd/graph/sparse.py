@@ -158,6 +158,10 @@ class SparseMatrix:
         """The matrix with other entries `[E]` at the same positions."""
         return SparseMatrix(self.pattern, values)
 
+    def scaled(self, factor: float) -> SparseMatrix:
+        """The matrix times a number."""
+        return self.with_values(factor * self.values)
+
     def scale_rows(self, factor: Tensor) -> SparseMatrix:
         """The matrix with each row multiplied by its factor, `[R]`."""
         return self.with_values(self.values * factor[self.pattern.rows])

@@ -17,6 +17,7 @@ without it is no graph.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import mmap
 import zlib
@@ -24,7 +25,9 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -40,6 +43,9 @@ MANIFEST, FORMAT, VERSION = "graph.json", "lggd graph", 1
 IDS = "ids.arrow"
 # Checksums are of blocks of this many bytes, so that several threads compute them and an error names its place.
 CHECKED_BYTES = 2**26
+# Solvers that read edges in any order give pages back when so many bytes of them are resident, looked at so often.
+MOST_RESIDENT, SECONDS_PER_LOOK = 2**29, 0.02
+STATM = Path("/proc/self/statm")
 
 Array = NDArray[Any]
 
@@ -87,6 +93,11 @@ class StoredGraph:
         )  # fmt: skip
         return cls(folder, csr, tensors["degree"], tensors.get("x"), tensors.get("y"), manifest["metadata"])
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the manifest, which has the checksums of all files: equal for equal graphs."""
+        return fingerprint(self.folder)
+
     def ids(self) -> Any:
         """The user's ids in node order, a pyarrow array mapped into memory; None where they are the node numbers."""
         import pyarrow as pa
@@ -109,6 +120,34 @@ class MappedArrays:
             mapping = getattr(array, "_mmap", None)
             if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
                 mapping.madvise(mmap.MADV_DONTNEED)
+
+    @contextmanager
+    def bounded(self) -> Iterator[None]:
+        """Within it, a thread gives back all pages whenever more than `MOST_RESIDENT` bytes of files have been read."""
+        self.release()
+        finished, before = Event(), _resident_file_bytes()
+
+        def watch() -> None:
+            while not finished.wait(SECONDS_PER_LOOK):
+                if not before or _resident_file_bytes() - before > MOST_RESIDENT:
+                    self.release()
+
+        watcher = Thread(target=watch, name="pages of a graph on disk", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            finished.set()
+            watcher.join()
+            self.release()
+
+
+def _resident_file_bytes() -> int:
+    """The resident bytes of this process that are backed by files; 0 where unknown."""
+    try:
+        return int(STATM.read_text().split()[2]) * mmap.PAGESIZE
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 class StoredGraphWriter:
@@ -174,6 +213,12 @@ def write_csr(
         if ids is not None:
             writer.write_ids(ids)
         writer.finish(directed=not csr.symmetric, metadata=metadata)
+
+
+def fingerprint(folder: str | Path) -> str:
+    """The SHA-256 of the sizes and checksums in the manifest of a graph."""
+    manifest = read_manifest(Path(folder))
+    return hashlib.sha256(json.dumps(manifest["files"], sort_keys=True).encode()).hexdigest()
 
 
 def is_stored_graph(folder: str | Path) -> bool:

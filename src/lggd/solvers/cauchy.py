@@ -55,8 +55,7 @@ class CauchyProblem:
 
     def _read_weight(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor | None:
         if weight is None:
-            stored = self.layout.csr.weight
-            return None if stored is None else stored.to(dtype).sqrt().unsqueeze(1)
+            return self.layout.csr.root_weight_as(dtype)
         if not isinstance(weight, Tensor):
             raise InputTypeError("weight", "be a tensor", type(weight).__name__, "Use torch.as_tensor(weight).")
         value = weight.unsqueeze(1) if weight.dim() == 1 else weight
