@@ -82,7 +82,7 @@ def on_cluster(folder: Path, sources: list[int], steps: int, **options: object) 
 def cluster(nodes: int, store: int):
     from ray.cluster_utils import Cluster
 
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
     common = {"object_store_memory": store, "node_ip_address": ADDRESS, "include_dashboard": False}
     health = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
     started = Cluster(initialize_head=True, head_node_args={**common, "num_cpus": 0, "_system_config": health})

@@ -16,70 +16,72 @@ import matplotlib
 
 matplotlib.use("Agg")
 import numpy as np
+import scipy.sparse as sp
 from matplotlib import pyplot
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+from scipy.spatial import cKDTree
 
-import lggd
 from benchmarks.record import DOCS, RESULTS
 from lggd.cluster.rows import split_rows
-from lggd.graph.layout import cuthill_mckee
+from lggd.graph.layout import morton
 
 BLOCKS = (2, 4, 8, 16, 32, 64, 128)
 
 
-def power_law(nodes: int, degree: int, seed: int = 0, exponent: float = 2.5) -> lggd.Graph:
-    """A graph whose expected degrees follow a power law (Chung and Lu): an end is drawn by its weight."""
+def power_law(nodes: int, degree: int, seed: int = 0) -> sp.csr_array:
+    """A graph whose expected degrees follow a power law with exponent 2.5 (Chung and Lu)."""
     draw = np.random.default_rng(seed)
-    weight = (1 - draw.random(nodes)) ** (-1 / (exponent - 1))
-    weight = np.minimum(weight, np.sqrt(nodes * weight.mean()))
-    cumulated = np.cumsum(weight) / weight.sum()
-    ends = np.searchsorted(cumulated, draw.random((2, nodes * degree // 2)))
-    return undirected(np.minimum(ends, nodes - 1), nodes)
+    return undirected(_ends(draw, nodes, nodes * degree // 2), _ends(draw, nodes, nodes * degree // 2), nodes)
 
 
-def communities(nodes: int, degree: int, seed: int = 0, size: int = 1000, inside: float = 0.9) -> lggd.Graph:
-    """Ends with power-law weights, and with this share of the edges within communities of `size` adjacent nodes."""
+def communities(nodes: int, degree: int, seed: int = 0, size: int = 1000, inside: float = 0.9) -> sp.csr_array:
+    """The same, with this share of the edges within communities of `size` adjacent nodes."""
     draw = np.random.default_rng(seed)
-    weight = (1 - draw.random(nodes)) ** (-1 / 1.5)
-    cumulated = np.cumsum(weight) / weight.sum()
-    count = nodes * degree // 2
-    first = np.minimum(np.searchsorted(cumulated, draw.random(count)), nodes - 1)
-    anywhere = np.minimum(np.searchsorted(cumulated, draw.random(count)), nodes - 1)
-    near = np.minimum(first // size * size + draw.integers(0, size, count), nodes - 1)
-    return undirected(np.stack([first, np.where(draw.random(count) < inside, near, anywhere)]), nodes)
+    first, anywhere = (_ends(draw, nodes, nodes * degree // 2) for _ in range(2))
+    near = np.minimum(first // size * size + draw.integers(0, size, len(first)), nodes - 1)
+    return undirected(first, np.where(draw.random(len(first)) < inside, near, anywhere), nodes)
 
 
-def plane(nodes: int, degree: int, seed: int = 0) -> lggd.Graph:
+def plane(nodes: int, degree: int, seed: int = 0) -> sp.csr_array:
     """Points in a square joined to their nearest neighbours, numbered along a space-filling curve."""
     points = np.random.default_rng(seed).random((nodes, 2))
-    graph = lggd.Graph.from_points(points, k=degree * 3 // 4)
-    return ordered(graph, graph._native.order.numpy())
+    points = points[morton(points).numpy()]
+    neighbours = cKDTree(points).query(points, degree * 3 // 4 + 1)[1][:, 1:]
+    return undirected(np.repeat(np.arange(nodes), neighbours.shape[1]), neighbours.ravel(), nodes)
 
 
-def undirected(edges: np.ndarray, nodes: int) -> lggd.Graph:
-    return lggd.Graph.from_edges(edges[:, edges[0] != edges[1]], num_nodes=nodes, symmetrize="max")
+def _ends(draw: np.random.Generator, nodes: int, count: int) -> np.ndarray:
+    """Nodes drawn by weights that follow a power law, the same for every call."""
+    weight = (1 - np.random.default_rng(7).random(nodes)) ** (-1 / 1.5)
+    cumulated = np.cumsum(np.minimum(weight, np.sqrt(nodes * weight.mean())))
+    return np.minimum(np.searchsorted(cumulated, draw.random(count) * cumulated[-1]), nodes - 1)
 
 
-def ordered(graph: lggd.Graph, order: np.ndarray) -> lggd.Graph:
+def undirected(first: np.ndarray, second: np.ndarray, nodes: int) -> sp.csr_array:
+    kept = first != second
+    matrix = sp.coo_array((np.ones(kept.sum(), np.int8), (first[kept], second[kept])), shape=(nodes, nodes)).tocsr()
+    return (matrix + matrix.T).tocsr()
+
+
+def ordered(graph: sp.csr_array, order: np.ndarray) -> sp.csr_array:
     """The same graph with node `order[k]` as number k."""
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return lggd.Graph.from_edges(rank[graph.edge_index.numpy()], num_nodes=graph.num_nodes)
+    return graph[order][:, order].tocsr()
 
 
-def halo(graph: lggd.Graph, blocks: int) -> tuple[int, float]:
+def halo(graph: sp.csr_array, blocks: int) -> tuple[int, float]:
     """Values of one column that travel in an evaluation, and the edges of the largest block relative to the mean."""
-    indptr, indices = graph.csr.indptr.numpy(), graph.csr.indices.numpy()
+    indptr, indices = graph.indptr, graph.indices
     bounds, total, largest = split_rows(indptr, blocks), 0, 0
     for first, last in pairwise(bounds):
         columns = np.unique(indices[indptr[first] : indptr[last]])
         total += int(((columns < first) | (columns >= last)).sum())
         largest = max(largest, int(indptr[last] - indptr[first]))
-    return total, largest * blocks / graph.num_edges
+    return total, largest * blocks / graph.nnz
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=400_000)
+    parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--degree", type=int, default=20)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--figure", type=Path, default=DOCS / "halo.png")
@@ -93,14 +95,14 @@ def main() -> None:
         orders = {"random": scattered}
         if given is not None:
             orders["as built"] = given
-        orders["Cuthill-McKee"] = ordered(scattered, cuthill_mckee(scattered.csr).numpy())
+        orders["Cuthill-McKee"] = ordered(scattered, reverse_cuthill_mckee(scattered, symmetric_mode=True))
         for order, numbered in orders.items():
             for blocks in BLOCKS:
                 values, imbalance = halo(numbered, blocks)
                 rows.append({
-                    "graph": name, "order": order, "blocks": blocks, "nodes": graph.num_nodes,
-                    "edges": graph.num_edges, "halo": values, "halo_per_node": values / graph.num_nodes,
-                    "halo_per_edge": values / graph.num_edges, "imbalance": imbalance,
+                    "graph": name, "order": order, "blocks": blocks, "nodes": graph.shape[0],
+                    "edges": graph.nnz, "halo": values, "halo_per_node": values / graph.shape[0],
+                    "halo_per_edge": values / graph.nnz, "imbalance": imbalance,
                 })  # fmt: skip
             print(name, order, [f"{r['halo_per_node']:.3f}" for r in rows[-len(BLOCKS) :]], flush=True)
     record = {"date": datetime.date.today().isoformat(), "rows": rows}
@@ -114,9 +116,7 @@ def page(record: dict[str, object]) -> str:
     lines = [
         f"# Halo exchange\n\nMeasured {record['date']} by `python -m benchmarks.halo`: values of one column that "
         "travel between blocks in an evaluation, in units of the number of nodes.\n",
-        "| graph | order | "
-        + " | ".join(f"{blocks} blocks" for blocks in BLOCKS)
-        + " | largest block / mean |",
+        "| graph | order | " + " | ".join(f"{blocks} blocks" for blocks in BLOCKS) + " | largest block / mean |",
         "|---" * (len(BLOCKS) + 3) + "|",
     ]
     for key in dict.fromkeys((row["graph"], row["order"]) for row in rows):

@@ -29,7 +29,7 @@ def ray_cluster(nodes, cpus=1):
     import ray
     from ray.cluster_utils import Cluster
 
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
     common = {"object_store_memory": STORE, "node_ip_address": ADDRESS, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args={**common, "num_cpus": 0, "_system_config": HEALTH})
     try:
