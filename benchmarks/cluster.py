@@ -164,20 +164,27 @@ def main() -> None:
         for folder, far in zip(folders.values(), (0.01, 1.0), strict=True):
             write_local(folder, chosen.nodes, chosen.degree, far)
         sources = [rng.randrange(chosen.nodes) for _ in range(COLUMNS)]
+        record = {"date": datetime.date.today().isoformat(), "machine": machine(Run(False, torch.device("cpu")))}
+        record |= {"load": os.getloadavg()[0], "rates": {}, "kills": []}
         started, node = cluster(2, store=2**29)
         try:
             with lggd.cluster.connect(started.address):
-                speed = {name: rates(folder, sources) for name, folder in folders.items()}
-                print(json.dumps(speed, indent=1), flush=True)
+                for name, folder in folders.items():
+                    record["rates"][name] = rates(folder, sources)
+                    write(record, chosen.out)
                 small = Path(temporary) / "small"
                 write_local(small, chosen.nodes // 10, chosen.degree, 0.01)
-                lost = kills(small, [s // 10 for s in sources], chosen.kills, started, node) if chosen.kills else []
+                if chosen.kills:
+                    record["kills"] = kills(small, [s // 10 for s in sources], chosen.kills, started, node)
         finally:
             started.shutdown()
-    record = {"date": datetime.date.today().isoformat(), "machine": machine(Run(False, torch.device("cpu")))}
-    record |= {"rates": speed, "kills": lost}
-    (chosen.out / "cluster.json").write_text(json.dumps(record, indent=1) + "\n")
-    (chosen.out / "cluster.md").write_text(page(record))
+    write(record, chosen.out)
+
+
+def write(record: dict[str, object], out: Path) -> None:
+    (out / "cluster.json").write_text(json.dumps(record, indent=1) + "\n")
+    (out / "cluster.md").write_text(page(record))
+    print(page(record), flush=True)
 
 
 def page(record: dict[str, object]) -> str:
@@ -185,7 +192,7 @@ def page(record: dict[str, object]) -> str:
         f"# Ray on one machine\n\nMeasured {record['date']} by `python -m benchmarks.cluster`; "
         f"p = 1, K = {COLUMNS}, RK4.",
         "One process with two threads beside two Ray nodes with one CPU each, on the same two cores, medians of "
-        f"{ROUNDS} rounds in turn.\n",
+        f"{ROUNDS} rounds in turn. Other processes ran as well: a load of {record['load']:.0f} on two cores.\n",
         ", ".join(f"{key} {value}" for key, value in record["machine"].items()) + "\n",
         "| graph | edges | halo | one process, M edges/s | two nodes, M edges/s | ratio | at least | |",
         "|---|---|---|---|---|---|---|---|",
