@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from lggd.closed_form.chebyshev import chebyshev_sums
 from lggd.diffusion import PPR, Heat
 from lggd.estimator.storage import saveable
 from lggd.graph.sparse import (
@@ -196,24 +197,6 @@ def _power(exponent: int) -> list[float]:
     ]
     coefficients[0] /= 2
     return coefficients
-
-
-def chebyshev_sums(matrix: SparseMatrix, x: Tensor, series: Sequence[Sequence[float]]) -> list[Tensor]:
-    """Σₖ c[k] · Tₖ(M) x for each series c, with the Chebyshev polynomials Tₖ₊₁ = 2M·Tₖ − Tₖ₋₁, `[N, D]` each."""
-    sums = [coefficients[0] * x for coefficients in series]
-    orders = max(map(len, series))
-    if orders == 1:
-        return sums
-    previous, current, twice = x.clone(), matrix(x), matrix.with_values(2 * matrix.values)
-    for order in range(1, orders):
-        if order > 1:
-            # In place: allocating a new term each time would take longer than the product.
-            twice.add_product(current, out=previous.neg_())
-            previous, current = current, previous
-        for total, coefficients in zip(sums, series, strict=True):
-            if order < len(coefficients) and coefficients[order]:
-                total.add_(current, alpha=coefficients[order])
-    return sums
 
 
 def principal_axes(x: Tensor, width: int, generator: torch.Generator) -> Tensor:

@@ -25,7 +25,14 @@ from lggd.closed_form.edge_agreement import EdgeAgreement, class_agreement
 from lggd.closed_form.filters import Propagation
 from lggd.closed_form.graph_update import update_graphs
 from lggd.closed_form.kernels import FilterKernel, Member, MixtureKernel
-from lggd.closed_form.leave_one_out import MOST_COMPARED, best_kernels, choose_ridge, compared_nodes, kernel_loss
+from lggd.closed_form.leave_one_out import (
+    MOST_COMPARED,
+    best_kernels,
+    choose_ridge,
+    choose_settings,
+    compared_nodes,
+    kernel_loss,
+)
 from lggd.closed_form.pseudo_labels import PseudoLabels, probabilities, self_trained
 from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.ridge_inputs import RidgeInputs, filters_of
@@ -93,7 +100,7 @@ class KernelRidge(RidgeUncertainty):
     pseudo_fraction_ : float
         The fraction of the predictions that are pseudo-labels.
     loss_ : float
-        The mean leave-one-out −log p of the labels that the settings were chosen with, and of the temperature.
+        The mean leave-one-out −log p of the labels that settings were chosen with, and of the temperature then.
 
     Examples
     --------
@@ -114,14 +121,6 @@ class KernelRidge(RidgeUncertainty):
     growth: float = 1.25
     pseudo_labels: PseudoLabels | None = None
     seed: int | torch.Generator = 0
-
-    def __post_init__(self) -> None:
-        self.members_: tuple[Member, ...]  # set by fit
-        self.ridge_: float
-        self.inverse_temperature_: float
-        self.loss_: float
-        self._inputs: RidgeInputs
-        self._system: RidgeSystem
 
     def check_settings(self) -> None:
         """Checks the settings, without data; raises an `InputError` if one is invalid."""
@@ -161,7 +160,7 @@ class KernelRidge(RidgeUncertainty):
         """Chooses kernels, edge weights, ridge and temperature by the leave-one-out predictions of these labels."""
         self._chosen_with = int((labels >= 0).sum())
         self._inputs = copy.copy(self._inputs)  # the mean agreement of its edges belongs to this choice
-        self._edge_weights: dict[str, Tensor] = {}
+        self._edge_weights = {}
         self._graphs: dict[str, Propagation] = {}
         losses: dict[Member, float] = {}
         narrow, *wide = self._inputs.widths
@@ -239,9 +238,8 @@ class KernelRidge(RidgeUncertainty):
         nodes, losses = compared_nodes(labels, self._drawn_seed, most), {}
         for member in members:
             loss = kernel_loss(MixtureKernel(self._graphs, [member]), nodes, labels[nodes], self.num_classes_)
-            losses[member] = loss * (
-                OPTIMISM if member.graph in self._edge_weights and member.graph != "agreement 0" else 1
-            )
+            seen = member.graph in self._edge_weights and member.graph != "agreement 0"
+            losses[member] = loss * (OPTIMISM if seen else 1)
         return losses
 
     def _use_best(self, losses: Mapping[Member, float], labels: Tensor) -> None:
@@ -253,7 +251,7 @@ class KernelRidge(RidgeUncertainty):
         self.members_ = best_kernels(losses, self.members, compared)
         self._build_system((labels >= 0).nonzero().squeeze(1))
         classes = labels[self._system.nodes]
-        self.loss_, self.ridge_, self.inverse_temperature_ = choose_ridge(self._system, classes, self.num_classes_)
+        self.loss_, self.ridge_, self.inverse_temperature_ = choose_settings(self._system, classes, self.num_classes_)
         self.pseudo_fraction_ = 0.0
         if self.pseudo_labels is not None:
             settings = self.num_classes_, self.ridge_, self.inverse_temperature_

@@ -20,6 +20,9 @@ MOST_COMPARED, COMPARED_RIDGES = 512, (0.01, 0.1, 1.0)
 INVERSE_TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 25))
 # Before any label is seen, log β is normal around log TYPICAL with this deviation: a few labels say little about it.
 TYPICAL, DEVIATION = 6.0, 0.35
+# Of the temperature in use, which is closer to what is typical for so many classes: with two, a node of score 1 has
+# these log odds.
+TYPICAL_ODDS, CALIBRATED_DEVIATION = 4.5, 0.2
 # A kernel weighs exp(−n · (its loss − the lowest) / this), where n labels are compared: their −log p is not
 # independent of the choice, nor are kernels of each other. Those that weigh less than LEAST_WEIGHT are left out.
 TEMPERING, LEAST_WEIGHT = 3.0, 0.05
@@ -39,13 +42,43 @@ def fit_inverse_temperature(
     >>> fit_inverse_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([0, 1]))[0]
     64.0
     """
-    beta = torch.tensor(temperatures, dtype=scores.dtype, device=scores.device)
-    own = scores.gather(1, classes[:, None])
-    prior = (beta / TYPICAL).log().div(deviation).square() / 2
-    # −log p of the own class is log Σₖ exp(β (sₖ − s)).
-    losses = torch.logsumexp(beta[:, None, None] * (scores - own), dim=2).mean(1) + prior / len(classes)
+    losses = _temperature_losses(scores, classes, temperatures)
+    losses += _minus_log_prior(losses, temperatures, TYPICAL, deviation) / len(classes)
     loss, best = losses.min(0)
     return temperatures[int(best)], float(loss)
+
+
+def mean_inverse_temperature(scores: Tensor, classes: Tensor) -> float:
+    """The posterior mean of log β, as β: likelihoods are tempered as those of kernels are, which scores depend on.
+
+    It errs less than the single best one: with few labels, that follows whichever of them happens to be certain.
+
+    >>> mean_inverse_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([0, 1])) < 64
+    True
+    """
+    losses = _temperature_losses(scores, classes, INVERSE_TEMPERATURES) * len(classes) / TEMPERING
+    typical = typical_inverse_temperature(scores.shape[1])
+    losses += _minus_log_prior(losses, INVERSE_TEMPERATURES, typical, CALIBRATED_DEVIATION)
+    logs = torch.tensor(INVERSE_TEMPERATURES, dtype=losses.dtype, device=losses.device).log()
+    return math.exp(float(torch.softmax(-losses, 0) @ logs))
+
+
+def typical_inverse_temperature(num_classes: int) -> float:
+    """The inverse temperature to expect: the more other classes there are, the higher for the same certainty."""
+    return TYPICAL_ODDS + math.log(max(num_classes - 1, 1))
+
+
+def _temperature_losses(scores: Tensor, classes: Tensor, temperatures: Sequence[float]) -> Tensor:
+    """The mean −log p at each temperature, `[T]`: that of the own class is log Σₖ exp(β (sₖ − s))."""
+    beta = torch.tensor(temperatures, dtype=scores.dtype, device=scores.device)
+    own = scores.gather(1, classes[:, None])
+    return torch.logsumexp(beta[:, None, None] * (scores - own), dim=2).mean(1)
+
+
+def _minus_log_prior(like: Tensor, temperatures: Sequence[float], typical: float, deviation: float) -> Tensor:
+    """−log of the prior at each temperature, relative to its mode, `[T]`."""
+    beta = torch.tensor(temperatures, dtype=like.dtype, device=like.device)
+    return (beta / typical).log().div(deviation).square() / 2
 
 
 def compared_nodes(labels: Tensor, seed: int, most: int = MOST_COMPARED) -> Tensor:
@@ -75,6 +108,13 @@ def choose_ridge(
         beta, loss = fit_inverse_temperature(scores, classes, deviation=DEVIATION)
         found.append((loss, ridge, beta))
     return min(found)
+
+
+def choose_settings(system: RidgeSystem, classes: Tensor, num_classes: int) -> tuple[float, float, float]:
+    """The loss and the ridge of `choose_ridge`, and the inverse temperature for calibrated probabilities."""
+    loss, ridge, _ = choose_ridge(system, classes, num_classes)
+    left_out = system.solve(class_targets(classes, num_classes), ridge).leave_one_out
+    return loss, ridge, mean_inverse_temperature(left_out, classes)
 
 
 def best_kernels(losses: Mapping[Member, float], count: int, compared: int) -> tuple[Member, ...]:
