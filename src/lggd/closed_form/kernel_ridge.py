@@ -36,7 +36,7 @@ from lggd.closed_form.leave_one_out import (
 from lggd.closed_form.pseudo_labels import PseudoLabels, probabilities, self_trained
 from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.ridge_inputs import RidgeInputs, filters_of
-from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSystem
+from lggd.closed_form.systems import ExactSystem, InducedSystem
 from lggd.closed_form.uncertainty import RidgeUncertainty
 from lggd.errors import InputError
 from lggd.estimator.fit_task import FitTask, same_inputs
