@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from lggd.closed_form.chebyshev import REGISTER, chebyshev_sums
+from lggd.closed_form.chebyshev import narrow_sums
 from lggd.closed_form.filters import (
     TOLERANCE,
     Filter,
@@ -204,10 +204,8 @@ class MatrixChange:
             columns = {filter: self._corrected(filter, draft) for filter in filters}
         else:
             series = [filter.chebyshev_coefficients(UPDATE_TOLERANCE) for filter in filters]
-            count = self.columns.shape[1]
-            # Products of whole vector registers are faster.
-            sums = chebyshev_sums(self.matrix, pad(self.columns, (0, -count % REGISTER)), series)
-            columns = {filter: total[:, :count] for filter, total in zip(filters, sums, strict=True)}
+            sums = narrow_sums(self.matrix, self.columns, series)
+            columns = dict(zip(filters, sums, strict=True))
         return {filter: self._update(filter, left) for filter, left in columns.items()}
 
     def _corrected(self, filter: PPR, draft: UpdatedPropagation) -> Tensor:

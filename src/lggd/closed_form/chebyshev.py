@@ -1,4 +1,4 @@
-"""Sums of Chebyshev polynomials of a sparse matrix, which all filters of a graph are."""
+"""Sums of Chebyshev polynomials of a sparse matrix for few columns, as of nodes that arrive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
+from torch.nn.functional import pad
 
+from lggd.closed_form.filters import chebyshev_sums
 from lggd.graph.sparse import SparseMatrix
 
 # Numbers in a vector register of a CPU: so many columns at once are one instruction for each entry of the matrix.
@@ -18,24 +20,14 @@ REGISTER = 8
 MOST_CACHED = 2**16
 
 
-def chebyshev_sums(matrix: SparseMatrix, x: Tensor, series: Sequence[Sequence[float]]) -> list[Tensor]:
-    """Σₖ c[k] · Tₖ(M) x for each series c, with the Chebyshev polynomials Tₖ₊₁ = 2M·Tₖ − Tₖ₋₁, `[N, D]` each."""
-    if x.shape[1] == REGISTER and x.numel() <= MOST_CACHED and x.dtype == torch.float32 and not x.is_cuda:
-        return list(_cached_sums(matrix, x, series))
-    sums = [coefficients[0] * x for coefficients in series]
-    orders = max(map(len, series))
-    if orders == 1:
-        return sums
-    previous, current, twice = x.clone(), matrix(x), matrix.with_values(2 * matrix.values)
-    for order in range(1, orders):
-        if order > 1:
-            # In place: allocating a new term each time would take longer than the product.
-            twice.add_product(current, out=previous.neg_())
-            previous, current = current, previous
-        for total, coefficients in zip(sums, series, strict=True):
-            if order < len(coefficients) and coefficients[order]:
-                total.add_(current, alpha=coefficients[order])
-    return sums
+def narrow_sums(matrix: SparseMatrix, x: Tensor, series: Sequence[Sequence[float]]) -> list[Tensor]:
+    """`chebyshev_sums`, faster for `REGISTER` columns or fewer on a CPU, `[N, D]` each."""
+    columns, wide = x.shape[1], pad(x, (0, -x.shape[1] % REGISTER))
+    if wide.shape[1] > REGISTER or wide.numel() > MOST_CACHED or x.dtype != torch.float32 or x.is_cuda:
+        sums: Sequence[Tensor] = chebyshev_sums(matrix, wide, series)
+    else:
+        sums = list(_cached_sums(matrix, wide, series))
+    return [total[:, :columns] for total in sums]
 
 
 def _cached_sums(matrix: SparseMatrix, x: Tensor, series: Sequence[Sequence[float]]) -> Tensor:

@@ -18,6 +18,8 @@ RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 MOST_COMPARED, COMPARED_RIDGES = 512, (0.01, 0.1, 1.0)
 # Inverse temperatures to choose from. Scores of ridge regression differ by about 1, hence none below 1/2.
 INVERSE_TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 25))
+# Numbers that the scores of all labels at several temperatures may have at a time: with many labels, one after another.
+MOST_ENTRIES = 2**25
 # Before any label is seen, log β is normal around log TYPICAL with this deviation: a few labels say little about it.
 TYPICAL, DEVIATION = 6.0, 0.35
 # Of the temperature in use, which is closer to what is typical for so many classes: with two, a node of score 1 has
@@ -71,8 +73,10 @@ def typical_inverse_temperature(num_classes: int) -> float:
 def _temperature_losses(scores: Tensor, classes: Tensor, temperatures: Sequence[float]) -> Tensor:
     """The mean −log p at each temperature, `[T]`: that of the own class is log Σₖ exp(β (sₖ − s))."""
     beta = torch.tensor(temperatures, dtype=scores.dtype, device=scores.device)
-    own = scores.gather(1, classes[:, None])
-    return torch.logsumexp(beta[:, None, None] * (scores - own), dim=2).mean(1)
+    behind = scores - scores.gather(1, classes[:, None])
+    at_once = max(1, MOST_ENTRIES // max(1, behind.numel()))
+    parts = (torch.logsumexp(part[:, None, None] * behind, dim=2).mean(1) for part in torch.split(beta, at_once))
+    return torch.cat(list(parts))
 
 
 def _minus_log_prior(like: Tensor, temperatures: Sequence[float], typical: float, deviation: float) -> Tensor:
@@ -102,19 +106,23 @@ def choose_ridge(
     system: RidgeSystem, classes: Tensor, num_classes: int, ridges: Sequence[float] = RIDGES
 ) -> tuple[float, float, float]:
     """The lowest leave-one-out loss, with the prior of the temperature, and its ridge and inverse temperature."""
-    path = system.path(class_targets(classes, num_classes), ridges)
-    found = []
-    for scores, ridge in zip(path, ridges, strict=True):
-        beta, loss = fit_inverse_temperature(scores, classes, deviation=DEVIATION)
-        found.append((loss, ridge, beta))
-    return min(found)
+    return _best_of(system.path(class_targets(classes, num_classes), ridges), classes, ridges)[:3]
 
 
 def choose_settings(system: RidgeSystem, classes: Tensor, num_classes: int) -> tuple[float, float, float]:
     """The loss and the ridge of `choose_ridge`, and the inverse temperature for calibrated probabilities."""
-    loss, ridge, _ = choose_ridge(system, classes, num_classes)
-    left_out = system.solve(class_targets(classes, num_classes), ridge).leave_one_out
-    return loss, ridge, mean_inverse_temperature(left_out, classes)
+    path = system.path(class_targets(classes, num_classes), RIDGES)
+    loss, ridge, _, place = _best_of(path, classes, RIDGES)
+    return loss, ridge, mean_inverse_temperature(path[place], classes)
+
+
+def _best_of(path: Tensor, classes: Tensor, ridges: Sequence[float]) -> tuple[float, float, float, int]:
+    """The lowest loss of leave-one-out scores `[R, n, K]`, its ridge and inverse temperature, and its place."""
+    found = []
+    for place, (scores, ridge) in enumerate(zip(path, ridges, strict=True)):
+        beta, loss = fit_inverse_temperature(scores, classes, deviation=DEVIATION)
+        found.append((loss, ridge, beta, place))
+    return min(found)
 
 
 def best_kernels(losses: Mapping[Member, float], count: int, compared: int) -> tuple[Member, ...]:

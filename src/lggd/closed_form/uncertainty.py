@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from lggd.closed_form.kernels import Member
 from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.ridge_inputs import RidgeInputs
 from lggd.closed_form.systems import RidgeSystem
+from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
 from lggd.validation import check_int
 
@@ -46,13 +48,15 @@ class SuspiciousLabels:
 class RidgeUncertainty(NodeClassifier):
     """The part of `KernelRidge` that looks for wrong labels and edges, and for nodes to label."""
 
+    needs_edge_index = False
+
     # Set by fit.
     ridge_: float
     inverse_temperature_: float
     loss_: float
     members_: tuple[Member, ...]
     _system: RidgeSystem
-    _inputs: RidgeInputs
+    _inputs: Any  # RidgeInputs or StoredInputs
     _edge_weights: dict[str, Tensor]
 
     def leave_one_out_proba(self) -> Tensor:
@@ -91,6 +95,8 @@ class RidgeUncertainty(NodeClassifier):
         torch.Size([34])
         """
         self._check_fitted()
+        if not isinstance(self._inputs, RidgeInputs):
+            raise InputError("data", "have edges in memory", "a graph on disk", "Fit a part of the graph.")
         count, given = self._inputs.edge_index.shape[1], self._inputs.edge_weight
         total = torch.zeros(count, device=self._inputs.edge_index.device)
         for member in self.members_ if count else ():
