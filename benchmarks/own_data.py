@@ -1,7 +1,7 @@
 """`python -m benchmarks.own_data [compare] [killed] [tables] [--tables N]`: own tables, into results/own-data.md.
 
-compare: `lggd compare` on tables of 2,000 nodes, eight methods, five splits, no search, in a process per core; a plug-in
-that fails takes part. killed: the same command is killed (SIGKILL) in the middle and started again. tables: random
+compare: `lggd compare` on tables of 2,000 nodes, eight methods, five splits, no search, in a process per core; a
+plug-in that fails takes part. killed: the same command is killed (SIGKILL) in the middle and started again. tables: random
 tables in many dialects, compared with pandas by tests/fuzzed_tables.py. What was measured is kept in
 results/own-data.json.
 """
@@ -170,8 +170,8 @@ def page_of(found: dict[str, Any]) -> str:
         wrong = sum(count for name, count in one["outcomes"].items() if "WRONG" in name or "TRACE" in name)
         lines += [
             "## Random tables", "",
-            f"{one['count']:,} tables of edges and nodes, seeds 0 to {one['count'] - 1:,}, in random dialects, compared with "
-            "what pandas reads when it is told the dialect. A table that is not damaged must be read as pandas does or "
+            f"{one['count']:,} tables of edges and nodes, seeds 0 to {one['count'] - 1:,}, in random dialects, compared "
+            "with what pandas reads when it is told the dialect. A table that is not damaged must be read as pandas does or "
             "be refused in a sentence; a damaged one must raise nothing else. Read as something else, or a traceback: "
             f"**{wrong}**.", "", "| what happened | tables |", "|---|---|",
         ]  # fmt: skip

@@ -63,7 +63,9 @@ class LabelReader:
             return []
         usual = listed([repr(name) for name in sorted_classes(classes) if name.lower() in UNLABELLED])
         absent = listed([repr(text) for text in sorted(self.named) if text and text not in self.unlabelled])
-        notes = [f"{usual} are classes, because option `unlabelled` names other values; repeat it for each."] * bool(usual)
+        notes = [f"{usual} are classes, because option `unlabelled` names other values; repeat it for each."] * bool(
+            usual
+        )
         return notes + [f"No label is {absent}, which option `unlabelled` names."] * bool(absent)
 
     def check_classes(self, place: str | Path, classes: Sequence[str]) -> None:
