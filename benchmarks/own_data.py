@@ -1,8 +1,8 @@
 """`python -m benchmarks.own_data [compare] [killed] [tables] [--tables N]`: own tables, into results/own-data.md.
 
 compare: `lggd compare` on tables of 2,000 nodes, eight methods, five splits, no search, in a process per core; a
-plug-in that fails takes part. killed: the same command is killed (SIGKILL) in the middle and started again. tables: random
-tables in many dialects, compared with pandas by tests/fuzzed_tables.py. What was measured is kept in
+plug-in that fails takes part. killed: the same command is killed (SIGKILL) in the middle and started again. tables:
+random tables in many dialects, compared with pandas by tests/fuzzed_tables.py. What was measured is kept in
 results/own-data.json.
 """
 
@@ -90,7 +90,7 @@ def compare(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
     began = time.perf_counter()
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     facts = json.loads(done.stdout)
-    return {"seconds": round(time.perf_counter() - began, 1), **facts}
+    return {**facts, "seconds": round(time.perf_counter() - began, 1)}
 
 
 def measure_compare() -> dict[str, Any]:
@@ -150,7 +150,8 @@ def page_of(found: dict[str, Any]) -> str:
         lines += [
             "## `lggd compare` on tables", "",
             f"{size}. {one['protocol']}, and learning curves; {one['fits']} fits. The whole command, from reading the "
-            f"tables to the page: **{one['seconds']:g} s**, at most {BAR_SECONDS:g} s: {verdict}.", "",
+            f"tables to the page: **{one['seconds']:g} s**, at most {BAR_SECONDS:g} s: {verdict} (load "
+            f"average {one['load']:g}: other work had lower priority).", "",
             "| method | accuracy (%) | seconds per fit | |", "|---" * 4 + "|",
         ]  # fmt: skip
         for row in one["table"]:
@@ -170,8 +171,8 @@ def page_of(found: dict[str, Any]) -> str:
         wrong = sum(count for name, count in one["outcomes"].items() if "WRONG" in name or "TRACE" in name)
         lines += [
             "## Random tables", "",
-            f"{one['count']:,} tables of edges and nodes, seeds 0 to {one['count'] - 1:,}, in random dialects, compared "
-            "with what pandas reads when it is told the dialect. A table that is not damaged must be read as pandas does or "
+            f"{one['count']:,} tables of edges and nodes, seeds 0 to {one['count'] - 1:,}, in random dialects, beside "
+            "what pandas reads when it is told the dialect. A table that is not damaged must be read as pandas does or "
             "be refused in a sentence; a damaged one must raise nothing else. Read as something else, or a traceback: "
             f"**{wrong}**.", "", "| what happened | tables |", "|---|---|",
         ]  # fmt: skip
