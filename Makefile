@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test lint bench bench-gpu peers browser clean
+.PHONY: help demo notebook test lint docs bench bench-gpu peers browser clean
 
 help:
 	@echo "make demo   the main job: distances and predictions for handwritten digits, into out/digits"
 	@echo "make test   all tests"
 	@echo "make lint   ruff and mypy"
+	@echo "make docs   the site with its gallery, into docs/_build/html (GALLERY=0 runs no examples)"
 	@echo "make bench  speed beside other packages, into results/ (needs a C compiler)"
 	@echo "make bench-gpu  speed on this machine's GPU, into results/"
 	@echo "make peers  install those other packages, so that the tests use them too"
@@ -25,9 +26,17 @@ help:
 	@$(PIP) --editable '.[peers]'
 	@touch $@
 
+.venv/docs: .venv/installed
+	@$(PIP) --editable '.[docs]'
+	@touch $@
+
 demo: .venv/installed
 	@mkdir -p out
 	$(BIN)/lggd run digits --out out/digits
+
+# The notebook of docs/getting_started.py.
+notebook: .venv/installed
+	$(BIN)/python tools/notebook.py
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n auto --dist loadfile
@@ -36,6 +45,12 @@ lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Warnings are errors, and every link of the site and of the repository's own pages must lead somewhere.
+GALLERY ?= 1
+docs: .venv/docs
+	$(BIN)/python -m sphinx -b html -W --keep-going --quiet -D plot_gallery=$(GALLERY) docs docs/_build/html
+	$(BIN)/python docs/building/links.py docs/_build/html
 
 peers: .venv/peers
 
@@ -51,5 +66,5 @@ bench-gpu: .venv/installed
 	$(BIN)/python -m benchmarks --device cuda
 
 clean:
-	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv out .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/generated docs/gallery
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -25,7 +25,7 @@ PACKAGES = {
 HEAD = ["what", "lggd", "peer", "time", "ratio", "bar", "", "note"]
 PREFACE = {
     "cpu": "# Speed on the CPU\n\nMeasured {when} by `make bench`, best of interleaved runs; rely on the ratios.\n",
-    "gpu": "# Speed on a GPU\n\nMeasured {when} by `make bench-gpu`. docs/speed.md explains the numbers.\n",
+    "gpu": "# Speed on a GPU\n\nMeasured {when} by `make bench-gpu`. docs/performance.md explains the numbers.\n",
 }
 
 

@@ -203,7 +203,7 @@ def check_as_if_alone(make, data, *tolerances):
 
 
 def stages(models, data):
-    """The stages that the callback is told of, in order."""
+    """The stages that the callback reports, in order."""
     reports = []
     fit_together(models, data, callback=reports.append)
     return list(dict.fromkeys(report.stage for report in reports))

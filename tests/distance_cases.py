@@ -158,7 +158,7 @@ def stored(x, kind):
 
 
 class Untidy(nn.Module):
-    """Lazy layers, running statistics and dropout; contents alone."""
+    """Lazy layers, running statistics and dropout; node features alone."""
 
     def __init__(self):
         super().__init__()
@@ -186,7 +186,7 @@ class Neighbours(nn.Module):
 
 INITIALS = {
     "MLP": MLP((8, 5), dropout=0.5),
-    "contents dropped": MLP((8,), dropout=0.3, input_dropout=0.5),
+    "node features dropped": MLP((8,), dropout=0.3, input_dropout=0.5),
     "propagated": PropagatedMLP((8,), dropout=0.3),
     "untidy": FromModule(Untidy()),
     "edges": FromModule(Neighbours()),

@@ -1,4 +1,4 @@
-"""Small graphs with contents and labels, as PyG data, for everything that learns."""
+"""Small graphs with node features and labels, as PyG data, for everything that learns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def blocks(
     outside: float = 0.04,
     noise: float = 0.5,
 ) -> Data:
-    """A stochastic block model of three classes in turn (node i has class i % 3), whose contents tell of the class.
+    """A stochastic block model of three classes (node i has class i % 3), whose node features depend on the class.
 
     The last `lonely` nodes of each class have no edges but a few among themselves, and no labels.
     """

@@ -86,7 +86,7 @@ def made(backbone, chosen=(0, 1, 2), x=None, device="cpu", **settings):
 
 
 def told_of(history, name):
-    """What a history tells of a problem."""
+    """The part of a history that belongs to one problem."""
     return {key.removesuffix(f" {name}"): values for key, values in history.items() if key.endswith(f" {name}")}
 
 

@@ -13,7 +13,7 @@ SOURCE = Path(lggd.__file__).parent
 # line stands on it.
 ROOMS = (
     ("errors",),
-    ("validation", "files", "locks", "memory"),
+    ("cards", "validation", "files", "locks", "memory", "scratch"),
     ("graph",),
     ("equation",),
     ("kernels",),
@@ -29,6 +29,8 @@ ROOMS = (
     ("models",),
     ("samples", "sklearn"),
     ("data", "report"),
+    ("graph_build",),
+    ("cluster",),
     ("runs",),
     ("comparison",),
     ("paper",),

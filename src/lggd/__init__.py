@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lggd import baselines as baselines
+    from lggd import cluster as cluster
     from lggd import diffusion as diffusion
     from lggd import sklearn as sklearn
     from lggd import studio as studio
@@ -96,7 +97,7 @@ _EXPORTS = {
     "training.progress": ("Progress",),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
-_SUBMODULES = ("baselines", "diffusion", "sklearn", "studio")
+_SUBMODULES = ("baselines", "cluster", "diffusion", "sklearn", "studio")
 
 try:
     __version__ = version("lggd")

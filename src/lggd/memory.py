@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from lggd.errors import NotEnoughMemoryError
+from lggd.errors import InputError, NotEnoughMemoryError
 
 MEMINFO = Path("/proc/meminfo")
 
@@ -65,6 +66,20 @@ def size_in_words(size: float) -> str:
         return f"{size:.0f} bytes"
     power = next((k for k in (1, 2, 3) if size < 1024 ** (k + 1)), 4)
     return f"{size / 1024**power:.1f} {' KMGT'[power]}iB"
+
+
+def read_size(argument: str, text: str) -> int:
+    """Bytes from a text such as 4GiB, 500MB or 2G, where G means GiB.
+
+    >>> read_size("memory", "4GiB"), read_size("memory", "1.5 GB")
+    (4294967296, 1500000000)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT])?(I?)(B?)\s*", text.upper())
+    if found is None:
+        raise InputError(argument, "be a size such as 4GiB or 500MiB", repr(text))
+    number, prefix, binary, byte = found.groups()
+    base = 1000 if byte and not binary else 1024
+    return int(float(number) * base ** (" KMGT".index(prefix) if prefix else 0))
 
 
 def free_memory(device: torch.device) -> int | None:

@@ -144,29 +144,29 @@ def dropped(backbone, nodes, edges):
 @backbones_of_the_paper
 @pytest.mark.parametrize("training", [True, False])
 def test_dropout_is_applied_where_the_paper_applies_it(backbone, training, monkeypatch):
-    module, edge_index, told = initialised(backbone).train(training), undirected(), []
+    module, edge_index, calls = initialised(backbone).train(training), undirected(), []
 
     def dropout(values, p, training):
-        told.append((tuple(values.shape[-2:]), p, training))
+        calls.append((tuple(values.shape[-2:]), p, training))
         return values
 
     monkeypatch.setattr(functional, "dropout", dropout)
     module(features(), edge_index)
-    assert told == [(shape, 0.5, training) for shape in dropped(backbone, 20, edge_index.shape[1])]
+    assert calls == [(shape, 0.5, training) for shape in dropped(backbone, 20, edge_index.shape[1])]
 
 
 @backbones_of_the_paper
 def test_stacked_backbones_apply_the_same_dropout(backbone, monkeypatch):
-    told = []
+    calls = []
 
     def draw(generators, shape, levels):
-        told.append((len(generators), tuple(shape), levels))
+        calls.append((len(generators), tuple(shape), levels))
         return draw_keep_mask(generators, shape, levels)
 
     monkeypatch.setattr(dropout, "draw_keep_mask", draw)
     sbm_learner(backbone)[0].step()
     edges = block_model()[1].shape[1]
-    assert told == [(1, shape, LEVELS // 2) for shape in dropped(backbone, 80, edges)]
+    assert calls == [(1, shape, LEVELS // 2) for shape in dropped(backbone, 80, edges)]
 
 
 def test_attention_dropout_has_an_effect():

@@ -244,9 +244,9 @@ def test_inference_mode_leaves_no_trace(backbone):
     assert torch.equal(logits, inferred)
 
 
-@pytest.mark.parametrize(("wrong", "told"), [("gcn", "a str"), (GCN, "the class GCN"), (None, "a NoneType")])
-def test_invalid_backbones_are_rejected(wrong, told):
-    with pytest.raises(TypeError, match=f"`backbone` must be GCN\\(\\).*got {told}"):
+@pytest.mark.parametrize(("wrong", "message"), [("gcn", "a str"), (GCN, "the class GCN"), (None, "a NoneType")])
+def test_invalid_backbones_are_rejected(wrong, message):
+    with pytest.raises(TypeError, match=f"`backbone` must be GCN\\(\\).*got {message}"):
         build_backbone(wrong, FEATURES, CLASSES)
 
 
@@ -275,7 +275,7 @@ def test_invalid_settings_are_rejected(make, name):
 
 @every_backbone
 @pytest.mark.parametrize(
-    ("edge_index", "edge_weight", "told"),
+    ("edge_index", "edge_weight", "message"),
     [
         (torch.tensor([[0, 20], [1, 0]]), None, "`edge_index` must contain node ids from 0 to 19, got 20"),
         (torch.tensor([[0, 1], [1, -1]]), None, "`edge_index` must contain node ids from 0 to 19, got -1"),
@@ -283,8 +283,8 @@ def test_invalid_settings_are_rejected(make, name):
         (torch.tensor([[0.0], [1.0]]), None, r"`edge_index` must be int64 \[2, E\]"),
     ],
 )
-def test_invalid_edges_are_rejected(backbone, edge_index, edge_weight, told):
-    with pytest.raises(ValueError, match=told):
+def test_invalid_edges_are_rejected(backbone, edge_index, edge_weight, message):
+    with pytest.raises(ValueError, match=message):
         initialised(backbone)(features(), edge_index, edge_weight)
 
 

@@ -251,7 +251,7 @@ def test_edge_weights_receive_no_gradients(backbone):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (
             {"modules": [GCN(), GCN(hidden=4), GCN()]},
@@ -267,12 +267,12 @@ def test_edge_weights_receive_no_gradients(backbone):
         ({"unlabelled": 1}, "`train` must contain the class of at least one training node of 'two', got none"),
     ],
 )
-def test_invalid_input_is_rejected(change, told):
+def test_invalid_input_is_rejected(change, message):
     x, edge_index, edge_weight, target, validation = problems()
     given = {"modules": [GCN()] * 3, "x": x, "seeds": (0, 1, 2), "names": NAMES, "unlabelled": [], **change}
     target[given.pop("unlabelled")] = -1
     modules = [build_seeded(backbone, FEATURES, CLASSES, seed=0) for backbone in given.pop("modules")]
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         backbone_engine(
             modules, edge_index=edge_index, edge_weight=edge_weight, train=target, validation=validation, **given
         )

@@ -74,7 +74,7 @@ class TestCuda:
     @every_kind
     def test_interrupted_training_resumes(self, backbone, tmp_path):
         whole, half = made(backbone, device="cuda"), made(backbone, device="cuda")
-        told = [whole.step() for _ in range(10)]
+        losses = [whole.step() for _ in range(10)]
         for _ in range(5):
             half.step()
         checkpoint = Checkpoint(tmp_path, "key", every=0)
@@ -84,7 +84,7 @@ class TestCuda:
         for _ in range(cuda_graph.WARM_UP + 1):
             resumed.step()
         resumed.restore(checkpoint.load("stage"))
-        for expected in told[5:]:
+        for expected in losses[5:]:
             assert resumed.step() == pytest.approx(expected, rel=1e-3, abs=1e-4)
         for name, value in resumed.state().items():
             if name.startswith("random."):

@@ -131,8 +131,8 @@ def test_interrupted_training_resumes_bit_for_bit(backbone, validated, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         attempt(interrupt)
     torch.rand(7)
-    resumed, told = attempt(None)
-    assert told == history
+    resumed, found = attempt(None)
+    assert found == history
     assert same(resumed.state(), whole.state())
     assert same(exported(resumed)[0].state_dict(), exported(whole)[0].state_dict())
 
@@ -211,7 +211,7 @@ def test_a_loss_that_is_not_finite_is_an_error(validated):
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong", "told"),
+    ("name", "wrong", "message"),
     [
         ("x", torch.ones(80, FEATURES, dtype=torch.int64), r"`x` must be float \[N, F\]"),
         ("x", torch.ones(80), r"`x` must be float \[N, F\]"),
@@ -233,10 +233,10 @@ def test_a_loss_that_is_not_finite_is_an_error(validated):
         ("names", [], "`names` must contain one value per problem, 1 in all, got 0"),
     ],
 )
-def test_invalid_input_is_rejected(name, wrong, told):
+def test_invalid_input_is_rejected(name, wrong, message):
     x, edge_index, labels = block_model()
     modules = [initialised(GCN(), num_classes=2)]
     given = {"modules": modules, "x": x, "edge_index": edge_index, "edge_weight": None, "train": labels[None],
              "validation": None if name == "train" else labels[None], name: wrong}  # fmt: skip
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         backbone_engine(**given).step()

@@ -1,4 +1,4 @@
-"""How models are grouped into passes, what the callback is told of them, and errors that name the model."""
+"""How models are grouped into passes, what the callback reports, and errors that name the model."""
 
 from dataclasses import replace
 

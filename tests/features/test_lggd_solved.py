@@ -66,10 +66,10 @@ def test_new_labels_change_the_start(data):
 
 def test_new_labels_equal_a_fit_with_the_same_settings(data):
     nodes = torch.tensor([k for k in range(data.num_nodes) if not data.train_mask[k]][:3])
-    told = LGGD.solved(times=TIMES, initial=KernelRidge(growth=math.inf)).fit(data).add_labels(nodes, data.y[nodes])
-    assert told.initial_.predict_proba().isfinite().all()
+    updated = LGGD.solved(times=TIMES, initial=KernelRidge(growth=math.inf)).fit(data).add_labels(nodes, data.y[nodes])
+    assert updated.initial_.predict_proba().isfinite().all()
     again = KernelRidge(growth=math.inf).fit(data).add_labels(nodes, data.y[nodes])
-    assert torch.equal(told.initial_.predict_proba(), again.predict_proba())
+    assert torch.equal(updated.initial_.predict_proba(), again.predict_proba())
 
 
 def test_hidden_labels_are_unreachable(data):

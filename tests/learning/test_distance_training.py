@@ -166,8 +166,8 @@ def test_an_ended_problem_does_not_affect_the_others(data):
 def test_only_problems_with_validation_nodes_report_validation(data):
     validation = labels_of(data, 3, 0.2, 2)
     validation[1] = -1
-    told = learner_of(data, validation=validation).step()
-    assert [name for name in told if name.startswith("validation")] == [
+    metrics = learner_of(data, validation=validation).step()
+    assert [name for name in metrics if name.startswith("validation")] == [
         "validation_loss problem 0",
         "validation_loss problem 2",
     ]

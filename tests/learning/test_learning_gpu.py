@@ -50,7 +50,7 @@ MODELS = {
 }
 DROPPING = {
     "MLP": lambda: learned(initial=MLP((8,), dropout=0.5)),
-    "contents": lambda: learned(initial=MLP((8,), dropout=0.5, input_dropout=0.5)),
+    "input dropout": lambda: learned(initial=MLP((8,), dropout=0.5, input_dropout=0.5)),
     "propagated": lambda: learned(initial=PropagatedMLP((8,), dropout=0.5)),
     "module": lambda: learned(initial=Perceptron()),
     "release": lambda: LGGD.release(times=TIMES, optimization=FEW),
@@ -86,7 +86,7 @@ def test_what_was_learned_there_gives_the_same_features_here(name, tmp_path):
     torch.testing.assert_close(there.features(on_device(data)).cpu(), here.features(data), **CLOSE)
 
 
-# The module is of layers that take no sparse contents.
+# The module is of layers that take no sparse node features.
 @pytest.mark.parametrize(
     ("name", "sparse"),
     [*((name, False) for name in DROPPING), *((name, True) for name in DROPPING if name != "module")],

@@ -157,11 +157,11 @@ def test_gradients_with_input_dropout(kind, dropout):
     seen = seen * x if kind == "dense" else seen
     after = StackedMLPs((9, 11, 5), dropout, torch.tanh, generators(3), input_dropout=0.4)
     given = after(stored(x, kind), training=True)
-    # The same networks, told what is left of the features instead, once they have drawn as much.
-    told = StackedMLPs((9, 11, 5), dropout, torch.tanh, generators(3))
-    for generator in told.generators:
+    # The same networks, given what is left of the features instead, once they have drawn as much.
+    thinned = StackedMLPs((9, 11, 5), dropout, torch.tanh, generators(3))
+    for generator in thinned.generators:
         draw_random_bytes(torch.empty(num_words(stored(x, kind).values.numel()), dtype=torch.int64), generator)
-    apart = [told.part(slice(q, q + 1)) for q in range(3)]
+    apart = [thinned.part(slice(q, q + 1)) for q in range(3)]
     expected = torch.cat([one(DenseFeatures(left), training=True) for one, left in zip(apart, seen, strict=True)], 1)
     torch.testing.assert_close(given, expected)
     theirs = gradients(expected, [value for one in apart for value in (*one.weights, *one.biases)])

@@ -25,7 +25,7 @@ SIZES = {"no hidden layer": (), "one": (20,), "two": (20, 5)}
 
 
 def exact_stack(sizes, dropout, activation, problems=3):
-    """In float64, with its answer on `features` and all its gradients by plain autograd: layer after layer, as told."""
+    """In float64, with its answer on `features` and all its gradients by plain autograd: layer after layer."""
     stack = StackedMLPs(sizes, dropout, Activation(activation).function, generators(problems))
     for values in (stack.weights, stack.biases):
         values[:] = [value.detach().double().requires_grad_() for value in values]

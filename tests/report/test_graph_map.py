@@ -165,7 +165,7 @@ def test_wheel_zooms_only_after_a_click_or_with_a_key(opened):
         page.mouse.wheel(0, -100)
         wait_until(page, "panel.map.view.zoom > 1")
         zoom = page.evaluate("panel.map.view.zoom")
-        page.locator(".filler").hover()  # outside, the wish to zoom is over
+        page.locator(".filler").hover()  # outside, the map no longer zooms
         page.locator("#map").hover()
         page.mouse.wheel(0, 50)
         page.wait_for_timeout(200)

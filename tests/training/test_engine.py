@@ -10,8 +10,8 @@ from lggd.training.engine import train
 class Counter:
     """Learns to count; finishes by itself after `stop` epochs."""
 
-    def __init__(self, epochs=5, stop=None, told=None):
-        self.epochs, self.stop, self.told = epochs, stop, told
+    def __init__(self, epochs=5, stop=None, log=None):
+        self.epochs, self.stop, self.log = epochs, stop, log
         self.count = torch.zeros(2, dtype=torch.float64)
 
     @property
@@ -20,8 +20,8 @@ class Counter:
 
     def step(self):
         self.count += torch.tensor([1.0, 0.1], dtype=torch.float64)
-        if self.told is not None:
-            self.told.append(("step", int(self.count[0])))
+        if self.log is not None:
+            self.log.append(("step", int(self.count[0])))
         return {"count": float(self.count[0]), "loss": 1 / float(self.count[0])}
 
     def state(self):
@@ -61,22 +61,22 @@ def test_a_finished_engine_takes_no_step():
 
 
 def test_each_step_comes_before_its_callback_and_the_callback_before_the_save(tmp_path, monkeypatch):
-    told = []
+    log = []
     right = Checkpoint.save
 
     def save(self, stage, state):
-        told.append(("save", int(state["epoch"])))
+        log.append(("save", int(state["epoch"])))
         right(self, stage, state)
 
     monkeypatch.setattr(Checkpoint, "save", save)
     train(
-        Counter(2, told=told),
+        Counter(2, log=log),
         "stage",
-        lambda p: told.append(("callback", p.epoch)),
+        lambda p: log.append(("callback", p.epoch)),
         Checkpoint(tmp_path, "key", every=0),
     )
     each = [[("step", e), ("callback", e), ("save", e)] for e in (1, 2)]
-    assert told == [*each[0], *each[1], ("save", 2)]
+    assert log == [*each[0], *each[1], ("save", 2)]
 
 
 def test_the_callback_receives_the_metrics():

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from lggd.baselines.untrained import UntrainedBaseline, one_hot
+from lggd.baselines.untrained import UntrainedBaseline, one_hot, to_probabilities
+from lggd.estimator.fit_task import stored_graph
 from lggd.graph.sparse import SparseMatrix
+from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.validation import check_fraction, check_int
 
 
@@ -44,6 +47,15 @@ class LabelPropagation(UntrainedBaseline):
         check_fraction("alpha", self.alpha, "It is the weight of the neighbours.")
         check_int("iterations", self.iterations, 1)
 
+    def _probabilities(self, data: Any) -> Tensor:
+        graph = stored_graph(data)
+        if graph is None:
+            return super()._probabilities(data)
+        # In float32, whose states take half the memory.
+        start = one_hot(self.labels_, self.num_classes_).float()
+        matrix = StreamedMatrix.normalized_adjacency(graph.csr, self_loops=False)
+        return to_probabilities(spread(start, matrix, self.alpha, self.iterations), self.labels_)
+
     def _scores(self, edge_index: Tensor, edge_weight: Tensor | None, labels: Tensor) -> Tensor:
         matrix = symmetric_normalized(edge_index, edge_weight, len(labels))
         return spread(one_hot(labels, self.num_classes_), matrix, self.alpha, self.iterations)
@@ -51,12 +63,12 @@ class LabelPropagation(UntrainedBaseline):
 
 def spread(
     start: Tensor,
-    matrix: SparseMatrix,
+    matrix: SparseMatrix | StreamedMatrix,
     alpha: float,
     iterations: int,
     after_step: Callable[[Tensor], Tensor] = lambda values: values,
 ) -> Tensor:
-    """Iterates F ← `after_step`(α S F + (1 - α) F₀) from F = F₀ = `start`, float64 `[N, K]`."""
+    """Iterates F ← `after_step`(α S F + (1 - α) F₀) from F = F₀ = `start`, `[N, K]`."""
     values = start
     with torch.no_grad():
         for _ in range(iterations):

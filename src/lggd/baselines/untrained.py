@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
-from lggd.estimator.fit_task import FitTask
+from lggd.estimator.fit_task import FitTask, stored_graph
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import FitSteps
 from lggd.graph.edge_index import read_edges
@@ -23,6 +23,7 @@ from lggd.graph.edge_index import read_edges
 class UntrainedBaseline(NodeClassifier):
     """Base class of methods without training. More labels can be added at any time; node features are not used."""
 
+    needs_edge_index = False
     _: KW_ONLY
     seed: int | torch.Generator = 0
 
@@ -35,7 +36,8 @@ class UntrainedBaseline(NodeClassifier):
         return 0.0
 
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-        read_edges(task.data, len(labels.train))  # raises an error if they are invalid
+        if stored_graph(task.data) is None:
+            read_edges(task.data, len(labels.train))  # raises an error if they are invalid
         self._start(task.data, labels.num_classes)
         self.labels_ = labels.train.clone()
         yield from ()

@@ -12,6 +12,7 @@ from lggd.cli.compare import compare_command
 from lggd.cli.distance import distance_command
 from lggd.cli.features import features_command
 from lggd.cli.figure import figure_app
+from lggd.cli.graph import graph_app
 from lggd.cli.model import add_labels_command, predict_command, remove_labels_command
 from lggd.cli.report import report_command
 from lggd.cli.reproduce import reproduce_command
@@ -41,6 +42,7 @@ app.command("update")(update_command)
 app.command("studio")(studio_command)
 app.command("features")(features_command)
 app.command("distance")(distance_command)
+app.add_typer(graph_app, name="graph")
 app.add_typer(figure_app, name="figure")
 app.command("reproduce")(reproduce_command)
 app.command("report")(report_command)

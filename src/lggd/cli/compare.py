@@ -12,6 +12,7 @@ from rich.table import Column, Table
 from typer import Exit
 
 from lggd.cli import options
+from lggd.cli.cluster import TrialsOn
 from lggd.cli.options import folder, option
 from lggd.cli.run import METHODS as RUN_METHODS
 from lggd.cli.terminal import FAILED, Terminal, flags, table
@@ -20,7 +21,9 @@ from lggd.errors import InputError
 from lggd.report.formatting import counted, number, signed
 
 DEFAULT_PARENT = Path("out")
-FLAGS = options.GRAPH_FLAGS | flags("methods", "splits", "labels", "trials", "jobs", "folder", root="--data")
+FLAGS = options.GRAPH_FLAGS | flags(
+    "methods", "splits", "labels", "trials", "jobs", "folder", root="--data", address="--cluster"
+)
 FLAGS |= {"data.y": "--labels", "folder": "--out"}
 # The methods of lggd.comparison.candidates. Repeated here because that module imports torch; a test compares them.
 OTHERS = (
@@ -53,6 +56,7 @@ def compare_command(
     seed: options.Seed = 0,
     out: Path | None = folder(None, "Folder for the results.", show_default="out/DATASET-comparison"),
     no_report: bool = option(False, "Do not write comparison.html.", "--no-report"),
+    cluster: TrialsOn = None,
 ) -> None:
     """Compare methods on your own graph: the same splits and labels for all.
 
@@ -79,6 +83,10 @@ def compare_command(
     Example: settings chosen by 20 trials, in two processes:
 
         lggd compare cora --methods gcn,gdc-ppr,kernel-ridge --trials 20 --jobs 2
+
+    Example: the fits on the nodes of a Ray cluster:
+
+        lggd compare cora --cluster auto
     """
     graph.check()
     amount = _training_labels(graph, labels)
@@ -100,7 +108,7 @@ def compare_command(
         task = bars.add_task("Preparing", total=None)
         found = compare(
             data, list(options.named(methods)) or None, splits=splits, labels=amount, trials=trials,
-            curve=not no_curve, folder=out, jobs=jobs, seed=seed,
+            curve=not no_curve, folder=out, jobs=jobs, seed=seed, cluster=cluster,
             callback=lambda done, total, what: bars.update(task, completed=done, total=total, description=what),
         )  # fmt: skip
     files = [f"{EXPERIMENT}.jsonl"] + ([] if no_report else write_report(found, out, run_input.name, run_input.notes))

@@ -48,7 +48,7 @@ def features_command(
     check_table_writable(out)
     chosen = options.chosen_device(device)
     with terminal.working(f"Reading {graph}"):
-        run_input = graph.read(test_share=0)
+        run_input = graph.read(test_share=0, on_disk=True)
     terminal.node_names = run_input.ids
     if method == "lggd-trained" and not run_input.has_features:
         raise InputError("--method", "be lggd or ggd for nodes without features", method)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.table import Table
 from typer import Argument, Option
 
+from lggd.cli.cluster import StoredOn, predict_on_cluster
 from lggd.cli.options import command, file
 from lggd.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 LEAST_CERTAIN = SHOWN = 10
 PREDICTIONS = "predictions.csv"
-FLAGS = {"model": "MODEL"}
+FLAGS = {"model": "MODEL", "address": "--cluster"}
 
 NEW = "Write the new predictions to this file, too: .csv, .tsv or .parquet."
 BESIDE = f"{PREDICTIONS} next to the model"
@@ -41,6 +42,7 @@ def predict_command(
     terminal: Terminal,
     model: ModelFolder,
     out: Path | None = file(None, "Write all predictions to this file: .csv, .tsv or .parquet."),
+    cluster: StoredOn = None,
 ) -> None:
     """Predict the class of every node with a saved model.
 
@@ -54,7 +56,14 @@ def predict_command(
     Example: write all predictions to a file:
 
         lggd predict out/digits --out predictions.csv
+
+    Example: a graph on disk, from its labels, on a Ray cluster:
+
+        lggd predict graphs/web --cluster auto --out predictions.parquet
     """
+    if cluster is not None:
+        predict_on_cluster(terminal, model, cluster, out)
+        return
     with terminal.working("Loading lggd"):
         from lggd.data.table import check_table_writable
         from lggd.runs.saved_model import SavedModel
@@ -167,7 +176,7 @@ def open_model(terminal: Terminal, model: Path, out: Path | None) -> Iterator[Sa
         check_table_writable(out)
     with terminal.working(f"Reading {model}"), ExitStack() as stack:
         saved = stack.enter_context(SavedModel.open(model, lambda: terminal.wait_for(str(model))))
-        check_table_writable(saved.beside / PREDICTIONS)
+        check_table_writable(saved.predictions)
         opened = stack.pop_all()
     with opened:
         terminal.node_names = saved.ids
@@ -176,7 +185,7 @@ def open_model(terminal: Terminal, model: Path, out: Path | None) -> Iterator[Sa
 
 def write_model(saved: SavedModel, probabilities: Tensor, out: Path | None, *, changed: bool) -> dict[str, Any]:
     """Saves a model that has changed, and its predictions in any case; returns what was written."""
-    to = saved.beside / PREDICTIONS if out is None else out
+    to = saved.predictions if out is None else out
     facts: dict[str, Any] = {"model": None, "out": str(to), "refreshed": [], "outdated": []}
     if not changed:
         saved.write(to, probabilities)

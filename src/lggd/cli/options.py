@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TEST_SHARE = 0.3
 TABLES = "Your own tables"
+# The file that marks the folder of a graph on disk, as in lggd.graph.stored_graph, which imports torch.
+GRAPH_MANIFEST = "graph.json"
 # Maps arguments named by the library's errors about a graph to options.
 EDGE_FLAGS = flags("source_column", "target_column", "weight", "length", "ignore", "delimiter", "header", "symmetrize")
 GRAPH_FLAGS = EDGE_FLAGS | flags(
@@ -122,8 +124,9 @@ def _in_tables(metavar: str | None, help: str, *names: str) -> Any:
 
 
 DATASET = (
-    "Dataset: digits, moons or karate, which are included; or cora, citeseer, pubmed, computers, photo, actor, "
-    "chameleon, squirrel, tolokers or minesweeper, which are read from the folder LGGD_DATA or downloaded once."
+    "Folder of a graph on disk; or a dataset: digits, moons or karate, which are included; or cora, citeseer, pubmed, "
+    "computers, photo, actor, chameleon, squirrel, tolokers or minesweeper, which are read from the folder LGGD_DATA "
+    "or downloaded once."
 )
 LABELS = "Labels per class of digits, moons and karate."
 EDGES = "Table of edges: .csv, .tsv, .txt, .parquet, .npz or .graphml."
@@ -141,14 +144,13 @@ SEPARATOR = "What separates columns: comma, semicolon, tab, bar or space. By def
 
 
 @dataclass(frozen=True)
-class EdgeTableOptions:
-    """How a table of edges is read."""
+class EdgeColumnOptions:
+    """Which columns of a table of edges are read, and how."""
 
     weight: Annotated[str | None, _in_tables("COLUMN", WEIGHT)]
     length: Annotated[str | None, _in_tables("COLUMN", LENGTH)]
     source_column: Annotated[str | None, _in_tables("COLUMN", "Column of the nodes where edges start.")]
     target_column: Annotated[str | None, _in_tables("COLUMN", "Column of the nodes where edges end.")]
-    symmetrize: Annotated[Literal["max", "mean", "min", "sum"] | None, _in_tables(None, JOIN)]
     ignore: Annotated[list[str] | None, _in_tables("COLUMN", IGNORE)]
     delimiter: Annotated[str | None, _in_tables("TEXT", SEPARATOR)]
     header: Annotated[
@@ -162,6 +164,13 @@ class EdgeTableOptions:
 
         names = ("weight", "length", "source_column", "target_column", "delimiter", "header")
         return EdgeFormat(ignore=tuple(self.ignore or ()), **{name: getattr(self, name) for name in names})
+
+
+@dataclass(frozen=True)
+class EdgeTableOptions(EdgeColumnOptions):
+    """How a table of edges is read."""
+
+    symmetrize: Annotated[Literal["max", "mean", "min", "sum"] | None, _in_tables(None, JOIN)]
 
 
 @dataclass(frozen=True)
@@ -203,6 +212,9 @@ class GraphOptions(EdgeTableOptions):
         """Raises if options cannot be combined."""
         one_of = {"DATASET": self.dataset, "--edges": self.edges, "--file": self.file, "--pyg": self.pyg}
         given = [flag for flag, value in one_of.items() if value is not None]
+        if self.is_graph:
+            self._check_graph(given)
+            return
         if not given:
             found = "none" if self.nodes is None else "--nodes alone"
             remedy = "Try digits, or --edges FILE --nodes FILE."
@@ -224,6 +236,18 @@ class GraphOptions(EdgeTableOptions):
         if given[0] == "--edges":
             self._check_tables(test_share)
 
+    @property
+    def is_graph(self) -> bool:
+        """Whether the dataset is the folder of a graph on disk."""
+        return self.dataset is not None and (Path(self.dataset) / GRAPH_MANIFEST).is_file()
+
+    def _check_graph(self, given: Sequence[str]) -> None:
+        options = {**self._table_options, **{flag: True for flag in given if flag != "DATASET"}}
+        options |= {"--labels-per-class": self.labels_per_class, "--data": self.data}
+        for flag, value in options.items():
+            if value is not None:
+                raise InputError(flag, f"be omitted with the graph {self.dataset}", remedy="Use one or the other.")
+
     def _check_tables(self, test_share: float | None) -> None:
         for flag, value in (("--file", self.file), ("--pyg", self.pyg)):
             if value is not None:
@@ -239,14 +263,19 @@ class GraphOptions(EdgeTableOptions):
     def __str__(self) -> str:
         return self.dataset or self.pyg or str(self.file or self.edges)
 
-    def read(self, test_share: float | None = None, fewest_classes: int = 2) -> RunInput:
+    def read(self, test_share: float | None = None, fewest_classes: int = 2, on_disk: bool = False) -> RunInput:
         """Reads the graph; holds out `test_share` of the labels if neither a column nor masks define test nodes.
 
-        Tables with fewer than `fewest_classes` are refused.
+        Tables with fewer than `fewest_classes` are refused, and so are graphs on disk unless `on_disk`.
         """
         from lggd.runs.run_input import RunInput
 
         share, split = TEST_SHARE if test_share is None else test_share, self.split or 0
+        if self.dataset is not None and self.is_graph:
+            if not on_disk:
+                rule, remedy = "be in memory for this command", "Use lggd run, or lggd features."
+                raise InputError("DATASET", rule, "a graph on disk", remedy)
+            return RunInput.from_graph(self.dataset, share, split)
         if self.dataset is not None:
             return RunInput.from_dataset(self.dataset, split, self.labels_per_class, self.data)
         if self.pyg is not None:

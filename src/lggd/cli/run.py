@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table
 
 from lggd.cli import options
+from lggd.cli.cluster import StoredOn, run_on_cluster
 from lggd.cli.options import folder, option
 from lggd.cli.terminal import Terminal, flags, summary, table
 from lggd.files import write_errors
@@ -37,7 +38,9 @@ MODELS = (
 BACKBONES = "Network trained on the distances; none predicts the nearest class by distance."
 REFERENCES = "Network trained on the node features alone, for comparison; none trains none."
 SHARE = "Fraction of the labels to hold out for accuracy, if there is no split column."
-FLAGS = options.GRAPH_FLAGS | flags("method", "backbone", "reference", "preset", "epochs", "resume")
+FLAGS = options.GRAPH_FLAGS | flags(
+    "method", "backbone", "reference", "preset", "epochs", "resume", address="--cluster"
+)
 
 
 @options.command(FLAGS)
@@ -57,6 +60,7 @@ def run_command(
     out: Path | None = folder(None, "Folder for the results.", show_default="out/DATASET"),
     resume: bool = option(False, "Resume an interrupted run.", "--resume"),
     no_report: bool = option(False, "Do not write report.html.", "--no-report"),
+    cluster: StoredOn = None,
 ) -> None:
     """Classify the nodes of a graph, and compare the accuracy with that of a network.
 
@@ -85,6 +89,11 @@ def run_command(
 
         lggd run --pyg Planetoid/Cora --data datasets
 
+    Example with a graph on disk that may be larger than memory, which
+    lggd graph build made:
+
+        lggd run big
+
     Example with another model:
 
         lggd run digits --method gdc-ppr --out out/gdc
@@ -92,7 +101,15 @@ def run_command(
     Example: continue after an interruption:
 
         lggd run digits --resume
+
+    Example: a graph on disk, on a Ray cluster:
+
+        lggd run graphs/web --cluster auto
     """
+    if cluster is not None:
+        share = options.TEST_SHARE if test_share is None else test_share
+        run_on_cluster(terminal, graph.dataset, cluster, share, out)
+        return
     graph.check(test_share)
     with terminal.working("Loading lggd"):
         from lggd.runs.folder import check_run_folder, write_run
@@ -101,7 +118,7 @@ def run_command(
     if out is not None:
         check_run_folder(out)
     with terminal.working(f"Reading {graph}"):
-        run_input = graph.read(test_share)
+        run_input = graph.read(test_share, on_disk=True)
     terminal.node_names = run_input.ids
     settings.check_input(run_input)
     memory = settings.memory(run_input)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table
 
 from lggd.cli import options
+from lggd.cli.cluster import TrialsOn
 from lggd.cli.options import folder, option
 from lggd.cli.terminal import Terminal, flags, table
 from lggd.errors import InputError
@@ -18,7 +19,18 @@ from lggd.validation import check_name
 if TYPE_CHECKING:
     from lggd.comparison.methods import Choice, Method
 
-FLAGS = flags("rows", "datasets", "trials", "splits", "batch_size", "seed", "results", "configs", root="--data")
+FLAGS = flags(
+    "rows",
+    "datasets",
+    "trials",
+    "splits",
+    "batch_size",
+    "seed",
+    "results",
+    "configs",
+    root="--data",
+    address="--cluster",
+)
 
 
 SPLITS = "Number of splits per trial."
@@ -40,6 +52,7 @@ def sweep_command(
     configs: options.Configs = None,
     data: options.DataFolder = None,
     choose: bool = option(False, "Write the best settings to chosen/ in the configs folder.", "--choose"),
+    cluster: TrialsOn = None,
 ) -> None:
     """Search for the best settings of every row and dataset, judged by validation accuracy.
 
@@ -72,7 +85,7 @@ def sweep_command(
         else:
             terminal.say(f"Skipped {method.name}: its file has no [search].", "yellow")
     with terminal.counting("Running trials") as count:
-        choices = search_settings(config, methods, list(dict.fromkeys(names)), count)
+        choices = search_settings(config, methods, list(dict.fromkeys(names)), count, cluster)
     _check_equal_effort(terminal, choices, choose)
     files = _write(methods, choices) if choose else []
     found = {"trials": trials, "choices": list(map(_as_json, choices)), "files": list(map(str, files))}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lggd.closed_form.filters import Filter, Hops
 from lggd.closed_form.kernels import ArcCosine, Gaussian, Linear, filter_kernels
 from lggd.diffusion import PPR
@@ -29,3 +31,15 @@ FAR_REWEIGHTED_KERNELS = filter_kernels(((PPR(0.05),),), _SHAPES[:2])
 TOPOLOGY_KERNELS = filter_kernels(((PPR(0.02),),), _SHAPES[:2])
 # Whether to look far is decided by comparing these.
 FARTHER, NEARER = filter_kernels(((Hops(4),),), _SHAPES), filter_kernels(((Hops(2),),), _SHAPES)
+# Few kernels, for graphs on which each filter is a pass over many millions of edges; see `KernelRidge.large`.
+LARGE: dict[str, Any] = {
+    "kernels": filter_kernels(((Hops(2),), (Hops(1), Hops(2), Hops(3))), (Linear(), ArcCosine())),
+    "far": (),
+    "wide": (),
+    "topology": (),
+    "agreement": None,
+    "members": 2,
+    "widths": (128,),
+    "inducing": 256,
+    "growth": 2.0,
+}

@@ -20,6 +20,8 @@ from lggd.graph.sparse import (
     with_self_loops,
     without_sparse_warnings,
 )
+from lggd.graph.streamed_matrix import StreamedMatrix
+from lggd.scratch import Scratch
 from lggd.validation import check_instance, check_int
 
 # Diffusions are truncated where the rest of the series is below this.
@@ -114,10 +116,12 @@ class Propagation:
     def extend(self, filters: Sequence[Filter]) -> None:
         """Adds filters that may be asked for."""
         new = tuple(filter for filter in dict.fromkeys(filters) if filter not in self.filters)
-        more = Propagation(self.x, self.edge_index, self.edge_weight, new)
-        more.share(self._matrices, self._patterns)
-        self._blocks.update(more._blocks)
+        self._blocks.update(self._with_filters(new)._blocks)
         self.filters += new
+
+    def _with_filters(self, filters: Sequence[Filter]) -> Propagation:
+        more = Propagation(self.x, self.edge_index, self.edge_weight, filters)
+        return more.share(self._matrices, self._patterns)
 
     def lengths(self, filter: Filter) -> Tensor:
         """The lengths of the filtered features before they were scaled, `[N, 1]`."""
@@ -152,11 +156,7 @@ class Propagation:
     def _blocks(self) -> dict[Filter, tuple[Tensor, Tensor]]:
         filtered: dict[Filter, Tensor] = {}
         for self_loops in (True, False):
-            series = {
-                filter: coefficients
-                for filter in self.filters
-                if (coefficients := _coefficients(filter, self_loops)) is not None
-            }
+            series = series_of(self.filters, self_loops)
             if series:
                 sums = chebyshev_sums(self.matrix(self_loops), self.x, list(series.values()))
                 filtered.update(zip(series, sums, strict=True))
@@ -172,6 +172,12 @@ def unit_or_zero(x: Tensor, negligible: float) -> tuple[Tensor, Tensor]:
     """Rows of unit length, and their lengths before, `[N, 1]`; rows that are negligibly short become zero."""
     length: Tensor = torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp_(min=1e-12)
     return (x / length).masked_fill_(length <= negligible, 0), length
+
+
+def series_of(filters: Sequence[Filter], self_loops: bool) -> dict[Filter, list[float]]:
+    """The Chebyshev coefficients of those of the filters that are filters of Â with or without self-loops."""
+    found = {filter: _coefficients(filter, self_loops) for filter in filters}
+    return {filter: coefficients for filter, coefficients in found.items() if coefficients is not None}
 
 
 def _coefficients(filter: Filter, self_loops: bool) -> list[float] | None:
@@ -198,13 +204,25 @@ def _power(exponent: int) -> list[float]:
     return coefficients
 
 
-def chebyshev_sums(matrix: SparseMatrix, x: Tensor, series: Sequence[Sequence[float]]) -> list[Tensor]:
-    """Σₖ c[k] · Tₖ(M) x for each series c, with the Chebyshev polynomials Tₖ₊₁ = 2M·Tₖ − Tₖ₋₁, `[N, D]` each."""
-    sums = [coefficients[0] * x for coefficients in series]
+def chebyshev_sums(
+    matrix: SparseMatrix | StreamedMatrix,
+    x: Tensor,
+    series: Sequence[Sequence[float]],
+    scratch: Scratch | None = None,
+) -> list[Tensor]:
+    """Σₖ c[k] · Tₖ(M) x for each series c, with the Chebyshev polynomials Tₖ₊₁ = 2M·Tₖ − Tₖ₋₁, `[N, D]` each.
+
+    With `scratch`, the sums are in temporary files.
+    """
+    sums = [torch.empty_like(x) if scratch is None else scratch.empty(*x.shape) for _ in series]
+    for total, coefficients in zip(sums, series, strict=True):
+        torch.mul(x, coefficients[0], out=total)
+        if scratch is not None:
+            scratch.release()
     orders = max(map(len, series))
     if orders == 1:
         return sums
-    previous, current, twice = x.clone(), matrix(x), matrix.with_values(2 * matrix.values)
+    previous, current, twice = x.clone(), matrix(x), matrix.scaled(2)
     for order in range(1, orders):
         if order > 1:
             # In place: allocating a new term each time would take longer than the product.
@@ -213,6 +231,8 @@ def chebyshev_sums(matrix: SparseMatrix, x: Tensor, series: Sequence[Sequence[fl
         for total, coefficients in zip(sums, series, strict=True):
             if order < len(coefficients) and coefficients[order]:
                 total.add_(current, alpha=coefficients[order])
+                if scratch is not None:
+                    scratch.release()
     return sums
 
 
@@ -223,17 +243,17 @@ def principal_axes(x: Tensor, width: int, generator: torch.Generator) -> Tensor:
     """
     if x.shape[1] <= max(width, MOST_EXACT_COLUMNS):
         dense = x.to_dense() if x.layout != torch.strided else x
-        return _eigenvectors(dense.t() @ dense)[:, : min(width, len(x))].contiguous()
+        return eigenvectors(dense.t() @ dense)[:, : min(width, len(x))].contiguous()
     basis = torch.randn(x.shape[1], width, generator=generator).to(x.device)
     x, transposed = (x, x.t()) if x.layout == torch.strided else (compressed(x), compressed(x.t()))
     for _ in range(SUBSPACE_ITERATIONS):
         basis = torch.linalg.qr(transposed @ (x @ basis)).Q
     projected = x @ basis
-    principal: Tensor = basis @ _eigenvectors(projected.t() @ projected)[:, : len(x)]
+    principal: Tensor = basis @ eigenvectors(projected.t() @ projected)[:, : len(x)]
     return principal
 
 
-def _eigenvectors(matrix: Tensor) -> Tensor:
+def eigenvectors(matrix: Tensor) -> Tensor:
     """The eigenvectors of a symmetric matrix as columns, those of the largest eigenvalues first."""
     # On a CPU: with many equal eigenvalues, the GPU's solver may not converge.
     vectors: Tensor = torch.linalg.eigh(matrix.cpu()).eigenvectors

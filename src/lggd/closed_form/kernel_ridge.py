@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from lggd.closed_form.default_kernels import (
     FAR_REWEIGHTED_KERNELS,
     FARTHER,
     KERNELS,
+    LARGE,
     NEARER,
     REWEIGHTED_KERNELS,
     TOPOLOGY_KERNELS,
@@ -28,8 +29,9 @@ from lggd.closed_form.kernels import FilterKernel, Member, MixtureKernel
 from lggd.closed_form.leave_one_out import MOST_COMPARED, best_kernels, choose_ridge, compared_nodes, kernel_loss
 from lggd.closed_form.pseudo_labels import PseudoLabels, probabilities, self_trained
 from lggd.closed_form.ridge import class_targets
-from lggd.closed_form.ridge_inputs import RidgeInputs, filters_of
-from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSystem
+from lggd.closed_form.ridge_inputs import filters_of
+from lggd.closed_form.stored_inputs import StoredInputs, read_inputs
+from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSystem, StreamedSystem, draw_inducing
 from lggd.closed_form.uncertainty import RidgeUncertainty
 from lggd.errors import InputError
 from lggd.estimator.fit_task import FitTask, same_inputs
@@ -115,12 +117,17 @@ class KernelRidge(RidgeUncertainty):
     pseudo_labels: PseudoLabels | None = None
     seed: int | torch.Generator = 0
 
+    @classmethod
+    def large(cls, **changes: Any) -> Self:
+        """Settings for graphs of many millions of edges: few kernels of near neighbourhoods, few inducing points."""
+        return cls(**{**LARGE, **changes})
+
     def __post_init__(self) -> None:
         self.members_: tuple[Member, ...]  # set by fit
         self.ridge_: float
         self.inverse_temperature_: float
         self.loss_: float
-        self._inputs: RidgeInputs
+        self._inputs: Any  # RidgeInputs or StoredInputs
         self._system: RidgeSystem
 
     def check_settings(self) -> None:
@@ -147,13 +154,11 @@ class KernelRidge(RidgeUncertainty):
     def _held_out(self) -> float:
         return 0.0  # settings are chosen by leave-one-out
 
-    # -- fitting --------------------------------------------------------------------------------------------------
-
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         yield from ()
         self._start(task.data, labels.num_classes)
         self._drawn_seed = read_seed(seed)
-        self._inputs = RidgeInputs(self.data_, self.widths, self._drawn_seed)
+        self._inputs = read_inputs(self.data_, self.widths, self._drawn_seed)
         self._choose(labels.train)
         self.labels_ = labels.train.clone()
 
@@ -177,9 +182,9 @@ class KernelRidge(RidgeUncertainty):
             losses |= self._losses(labels, [Member("x", kernel) for kernel in kernels])
         if far and self.topology and self._inputs.has_features:
             self._compare("topology", self._inputs.topology(self.topology), self.topology, labels, losses)
-        if self.agreement is not None and self._inputs.edge_index.shape[1]:
+        if self.agreement is not None and self._inputs.weighs_edges:
             kernels = (*REWEIGHTED_KERNELS, *FAR_REWEIGHTED_KERNELS) if far else REWEIGHTED_KERNELS
-            self._weigh_edges(self.agreement.rounds, kernels, losses, labels)
+            self._weigh_edges(self._inputs, self.agreement.rounds, kernels, losses, labels)
         self._use_best(losses, labels)
         used = {member.graph for member in self.members_}
         self._edge_weights = {name: weight for name, weight in self._edge_weights.items() if name in used}
@@ -211,16 +216,16 @@ class KernelRidge(RidgeUncertainty):
         return len(compared_nodes(labels, self._drawn_seed)) * (farther - nearer) <= CLEARLY
 
     def _weigh_edges(
-        self, rounds: int, kernels: Sequence[FilterKernel], losses: dict[Member, float], labels: Tensor
+        self, inputs: Any, rounds: int, kernels: Sequence[FilterKernel], losses: dict[Member, float], labels: Tensor
     ) -> None:
         """Adds graphs whose edges are weighed by the agreement of features and of predictions, and their losses."""
-        weight = alike = self._inputs.feature_agreement()
+        weight = alike = inputs.feature_agreement()
         for round in range(1 + rounds):
             if round:
-                weight = alike * class_agreement(self._preliminary(losses, labels), self._inputs.edge_index)
+                weight = alike * class_agreement(self._preliminary(losses, labels), inputs.edge_index)
             name = f"agreement {round}"
             self._edge_weights[name] = weight
-            self._compare(name, self._inputs.graph(kernels, self._inputs.widths[0], weight), kernels, labels, losses)
+            self._compare(name, inputs.graph(kernels, inputs.widths[0], weight), kernels, labels, losses)
 
     def _preliminary(self, losses: Mapping[Member, float], labels: Tensor) -> Tensor:
         """The probabilities by the best kernels so far; labelled nodes are predicted without their own label."""
@@ -239,9 +244,8 @@ class KernelRidge(RidgeUncertainty):
         nodes, losses = compared_nodes(labels, self._drawn_seed, most), {}
         for member in members:
             loss = kernel_loss(MixtureKernel(self._graphs, [member]), nodes, labels[nodes], self.num_classes_)
-            losses[member] = loss * (
-                OPTIMISM if member.graph in self._edge_weights and member.graph != "agreement 0" else 1
-            )
+            seen = member.graph in self._edge_weights and member.graph != "agreement 0"
+            losses[member] = loss * (OPTIMISM if seen else 1)
         return losses
 
     def _use_best(self, losses: Mapping[Member, float], labels: Tensor) -> None:
@@ -264,7 +268,11 @@ class KernelRidge(RidgeUncertainty):
         """A system for these labelled nodes, exact or with inducing points."""
         num_nodes = len(self._graphs["x"].x)
         self._exact = len(nodes) <= MOST_EXACT_LABELS and num_nodes <= MOST_EXACT_NODES
-        self._inducing_nodes = self._draw_inducing(nodes, num_nodes)
+        # With the many nodes of a graph on disk, each inducing point takes a lot of space.
+        most = 0 if isinstance(self._inputs, StoredInputs) else MOST_INDUCING
+        self._inducing_nodes = draw_inducing(
+            nodes, num_nodes, max(self.inducing, min(len(nodes), most)), self._drawn_seed
+        )
         self._assemble(nodes)
 
     def _assemble(self, nodes: Tensor) -> None:
@@ -276,13 +284,9 @@ class KernelRidge(RidgeUncertainty):
             self._pseudo_system = self._induced_system(kernel)
 
     def _induced_system(self, kernel: MixtureKernel) -> InducedSystem:
-        return InducedSystem(kernel, kernel.points(self._inducing_nodes))
-
-    def _draw_inducing(self, labelled: Tensor, num_nodes: int) -> Tensor:
-        """The labelled nodes, which makes the solution exact for them, and others at random."""
-        order = torch.randperm(num_nodes, generator=torch.Generator().manual_seed(self._drawn_seed)).to(labelled.device)
-        known = torch.isin(order, labelled)
-        return torch.cat([order[known], order[~known]])[: max(self.inducing, min(len(labelled), MOST_INDUCING))]
+        points = kernel.points(self._inducing_nodes)
+        is_stored = isinstance(self._inputs, StoredInputs)
+        return StreamedSystem(kernel, points, self._inputs.scratch) if is_stored else InducedSystem(kernel, points)
 
     def _solve(self, classes: Tensor) -> None:
         scores = self._system.scores(class_targets(classes, self.num_classes_), self.ridge_)
@@ -292,8 +296,6 @@ class KernelRidge(RidgeUncertainty):
             labels[self._system.nodes] = classes
             settings = self.pseudo_fraction_, self.ridge_, self.inverse_temperature_
             self._proba = self_trained(self._pseudo_system, labels, self._proba, *settings)
-
-    # -- predictions ----------------------------------------------------------------------------------------------
 
     def _probabilities(self, data: Any) -> Tensor:
         self._check_data(data)
@@ -345,8 +347,6 @@ class KernelRidge(RidgeUncertainty):
         after._solve(self.labels_[self._system.nodes])
         self.__dict__.update(after.__dict__)
 
-    # -- files ----------------------------------------------------------------------------------------------------
-
     def _state(self) -> dict[str, Tensor]:
         numbers = [self._chosen_with, self._drawn_seed, int(self._exact)]
         members = [self._graph_names.index(m.graph) for m in self.members_]
@@ -380,17 +380,17 @@ class KernelRidge(RidgeUncertainty):
     def _graph(self, name: str) -> Propagation:
         """The graph of this name, with the filters of the members."""
         kernels = [member.kernel for member in self.members_ if member.graph == name]
-        if name == "topology":
-            return self._inputs.topology(kernels)
-        width = self._inputs.widths[-1 if name == "wide" else 0]
-        return self._inputs.graph(kernels, width, self._edge_weights.get(name))
+        inputs, width = self._inputs, self._inputs.widths[-1 if name == "wide" else 0]
+        weight, is_topology = self._edge_weights.get(name), name == "topology"
+        graph: Propagation = inputs.topology(kernels) if is_topology else inputs.graph(kernels, width, weight)
+        return graph
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         self._chosen_with, self._drawn_seed, exact = state["numbers"].tolist()
         self._exact, self._inducing_nodes = bool(exact), state["inducing"]
         self.ridge_, self.inverse_temperature_, self.loss_, self.pseudo_fraction_ = state["settings"].tolist()
         axes, self._edge_weights = without_prefix("axes.", state), without_prefix("edge_weight.", state)
-        self._inputs = RidgeInputs(data, self.widths, self._drawn_seed, axes)
+        self._inputs = read_inputs(data, self.widths, self._drawn_seed, axes)
         self._inputs.mean_cosine = float(state["mean_cosine"]) if "mean_cosine" in state else None
         names, kernels, weights = self._graph_names, self._all_kernels, state["weights"].tolist()
         members = zip(*state["members"].tolist(), weights, strict=True)

@@ -18,6 +18,8 @@ RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 MOST_COMPARED, COMPARED_RIDGES = 512, (0.01, 0.1, 1.0)
 # Inverse temperatures to choose from. Scores of ridge regression differ by about 1, hence none below 1/2.
 INVERSE_TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 25))
+# Numbers that the scores of all labels at several temperatures may have at a time: with many labels, one after another.
+MOST_ENTRIES = 2**25
 # Before any label is seen, log β is normal around log TYPICAL with this deviation: a few labels say little about it.
 TYPICAL, DEVIATION = 6.0, 0.35
 # A kernel weighs exp(−n · (its loss − the lowest) / this), where n labels are compared: their −log p is not
@@ -43,7 +45,10 @@ def fit_inverse_temperature(
     own = scores.gather(1, classes[:, None])
     prior = (beta / TYPICAL).log().div(deviation).square() / 2
     # −log p of the own class is log Σₖ exp(β (sₖ − s)).
-    losses = torch.logsumexp(beta[:, None, None] * (scores - own), dim=2).mean(1) + prior / len(classes)
+    behind = scores - own
+    at_once = max(1, MOST_ENTRIES // max(1, behind.numel()))
+    parts = (torch.logsumexp(part[:, None, None] * behind, dim=2).mean(1) for part in torch.split(beta, at_once))
+    losses = torch.cat(list(parts)) + prior / len(classes)
     loss, best = losses.min(0)
     return temperatures[int(best)], float(loss)
 

@@ -14,8 +14,7 @@ from lggd.closed_form.edge_agreement import edge_cosines, relative_agreement
 from lggd.closed_form.filters import Propagation, compressed, principal_axes, unit_rows
 from lggd.closed_form.kernels import FilterKernel
 from lggd.estimator.graph_change import GraphChange, appended_rows
-from lggd.graph.edge_index import check_symmetric, read_edges
-from lggd.graph.graph import read_weight
+from lggd.graph.edge_index import check_symmetric, read_edges, read_weight
 from lggd.graph.sparse import SparseMatrix, SparsePattern
 from lggd.learning.node_features import check_node_features
 
@@ -44,6 +43,7 @@ class RidgeInputs:
         self.edge_index, self.edge_weight = read_edges(data, data.num_nodes)
         check_symmetric(self.edge_index, self.edge_weight, data.num_nodes)
         self.mean_cosine: float | None = None  # set by feature_agreement
+        self.weighs_edges = self.edge_index.shape[1] > 0  # edges can have other weights
         self.has_features = getattr(data, "x", None) is not None
         self.axes, self._seed, self._num_nodes = dict(axes or {}), seed, int(data.num_nodes)
         self._matrices: dict[bool, SparseMatrix] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,6 +22,10 @@ from lggd.closed_form.ridge import (
     solve_primal,
     whitened,
 )
+from lggd.scratch import Scratch
+
+# Nodes whose features are in memory at a time, where all of them may not fit.
+NODES_PER_BLOCK = 2**15
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +119,23 @@ class InducedSystem(RidgeSystem):
 
     def __init__(self, kernel: MixtureKernel, inducing: Sequence[Tensor]) -> None:
         self.kernel, self.inducing = kernel, inducing
-        points = kernel.points()
-        factor = regular_cholesky(kernel.between(inducing, inducing).double()).float()
-        columns: Tensor = torch.linalg.solve_triangular(factor, kernel.between(points, inducing).t(), upper=False)
-        self.features = columns.t().contiguous()
+        self.features = self._compute_features(regular_cholesky(kernel.between(inducing, inducing).double()).float())
         self.nodes = torch.empty(0, dtype=torch.int64, device=self.features.device)
         self._normal: Tensor | None = None
+
+    def _compute_features(self, factor: Tensor) -> Tensor:
+        return self._features_of(self.kernel.points(), factor)
+
+    def _features_of(self, points: Sequence[Tensor], factor: Tensor) -> Tensor:
+        """Φ of these points, with the factor R of k(Z, Z)."""
+        columns = self.kernel.between(points, self.inducing).t()
+        solved: Tensor = torch.linalg.solve_triangular(factor, columns, upper=False)
+        return solved.t().contiguous()
+
+    def _predicted(self, weights: Tensor) -> Tensor:
+        """Φ W, float32 `[N, K]`."""
+        predicted: Tensor = self.features @ weights.float()
+        return predicted
 
     def set_nodes(self, nodes: Tensor) -> None:
         gone, new = self.nodes[~torch.isin(self.nodes, nodes)], nodes[~torch.isin(nodes, self.nodes)]
@@ -156,8 +171,7 @@ class InducedSystem(RidgeSystem):
             weights = labelled.t() @ ridge_coefficients(self._gram(), targets, ridge)
         else:
             weights = ridge_coefficients(self._normal_matrix(), labelled.t() @ targets, ridge)
-        scores: Tensor = self.features @ weights.float()
-        return scores
+        return self._predicted(weights)
 
     def solve(self, targets: Tensor, ridge: float) -> RidgeSolution:
         labelled = self._labelled.double()
@@ -166,7 +180,7 @@ class InducedSystem(RidgeSystem):
             weights = labelled.t() @ coefficients
         else:
             weights, left_out = solve_primal(self._normal_matrix(), labelled.t() @ targets, labelled, targets, ridge)
-        return RidgeSolution(self.features @ weights.float(), left_out)
+        return RidgeSolution(self._predicted(weights), left_out)
 
     def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
         if self._in_dual:
@@ -192,6 +206,49 @@ class InducedSystem(RidgeSystem):
         scaled = whitened(self._normal_matrix(), self.features.double(), ridge).float()
         covariance: Tensor = ridge * scaled[:, nodes].t() @ scaled
         return covariance
+
+
+class StreamedSystem(InducedSystem):
+    """`InducedSystem` with Φ in a temporary file, computed and read in blocks of nodes."""
+
+    def __init__(self, kernel: MixtureKernel, inducing: Sequence[Tensor], scratch: Scratch) -> None:
+        self._scratch = scratch
+        super().__init__(kernel, inducing)
+
+    def _compute_features(self, factor: Tensor) -> Tensor:
+        points, features = self.kernel.points(), self._scratch.empty(self.kernel.num_nodes, len(factor))
+        for part in self._parts(features):
+            features[part] = self._features_of([block[part] for block in points], factor)
+        return features
+
+    def _predicted(self, weights: Tensor) -> Tensor:
+        weights = weights.float()
+        predicted = torch.empty(len(self.features), weights.shape[1])
+        for part in self._parts(predicted):
+            torch.mm(self.features[part], weights, out=predicted[part])
+        return predicted
+
+    def variance(self, ridge: float) -> Tensor:
+        points, variance = self.kernel.points(), torch.empty(len(self.features), dtype=torch.float64)
+        normal = self._normal_matrix()
+        for part in self._parts(variance):
+            features = self.features[part].double()
+            unexplained = _diagonal(self.kernel, [block[part] for block in points]) - features.square().sum(1)
+            scaled = whitened(normal, features, ridge)
+            variance[part] = ridge * scaled.square().sum(0) + unexplained.clamp(min=0)
+        return variance
+
+    def _parts(self, values: Tensor) -> Iterator[slice]:
+        for start in range(0, len(values), NODES_PER_BLOCK):
+            yield slice(start, start + NODES_PER_BLOCK)
+            self._scratch.release()
+
+
+def draw_inducing(labelled: Tensor, num_nodes: int, count: int, seed: int) -> Tensor:
+    """Labelled nodes first, which makes the solution exact for them if there are few, and others at random."""
+    order = torch.randperm(num_nodes, generator=torch.Generator().manual_seed(seed)).to(labelled.device)
+    known = torch.isin(order, labelled)
+    return torch.cat([order[known], order[~known]])[:count]
 
 
 def _diagonal(kernel: MixtureKernel, points: Sequence[Tensor]) -> Tensor:

@@ -44,6 +44,7 @@ class SuspiciousLabels:
 class RidgeUncertainty(NodeClassifier):
     """The part of `KernelRidge` that looks for wrong labels and for nodes to label."""
 
+    needs_edge_index = False
     ridge_: float
     inverse_temperature_: float
     _system: RidgeSystem

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from lggd.cards import Facts, bars, card, table
+from lggd.cluster.connection import connect
 from lggd.comparison import label_splits, summary
 from lggd.comparison.candidates import Candidate, read_candidates
 from lggd.comparison.defaults import CURVE_SPLITS, SHARES, SPLITS
 from lggd.comparison.fit_job import ERROR, EXPERIMENT, FitJob
-from lggd.comparison.jobs import Job, JobOptions, run_jobs
+from lggd.comparison.jobs import Job, JobOptions, run_jobs, run_jobs_on_cluster
 from lggd.comparison.results import Line, Results
 from lggd.comparison.summary import MethodSummary
 from lggd.errors import InputError, InputTypeError
@@ -114,6 +116,25 @@ class Comparison:
 
         return draw_comparison(self)
 
+    def _repr_html_(self) -> str:
+        """The table, a bar per method, failures, and the recommendation, for notebooks."""
+        columns = ("method", "accuracy (%)", "sd", "seconds per fit", "compared with the best")
+        rows = [
+            (
+                each.name,
+                f"{each.mean:.1f}",
+                "–" if each.sd is None else f"{each.sd:.1f}",
+                f"{each.seconds:.3g}",
+                each.verdict,
+            )
+            for each in self.methods
+        ]
+        facts: Facts = [("splits", self.splits), *self.facts.items()]
+        facts += [(f"{name}, failed", why) for name, why in self.failed.items()]
+        facts += [(f"{name}, skipped", why) for name, why in self.skipped.items()]
+        pictures = table(columns, rows), bars(((each.name, each.mean) for each in self.methods), "accuracy (%)")
+        return card("Comparison", facts, *pictures, note=self.recommendation)
+
 
 def compare(
     data: Any,
@@ -126,6 +147,7 @@ def compare(
     folder: str | Path | None = None,
     jobs: int = 1,
     seed: int = 0,
+    cluster: str | None = None,
     callback: ComparisonCallback | None = None,
 ) -> Comparison:
     """Compare methods on your own graph: the same splits, labels and effort for all.
@@ -161,6 +183,9 @@ def compare(
         Number of processes to start.
     seed : int, default=0
         The models of split s have the seed `seed + s`.
+    cluster : str, optional
+        Address of a Ray cluster, as HOST:PORT or "auto": fits run on its nodes, with the same results. See
+        `lggd.cluster.connect`.
     callback : callable, optional
         Called with the number of finished fits, the total and the title of the current one.
 
@@ -194,7 +219,8 @@ def compare(
     planned = _plan(taking_part, data, datas, labels, trials, SHARES if curve else ())
     with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as kept:
         options = JobOptions(Results(kept), splits, str(data.y.device), seed, reuse=False)
-        lines = _measure(planned, options, jobs, callback)
+        with nullcontext() if cluster is None else connect(cluster):
+            lines = _measure(planned, options, jobs, callback, on_cluster=cluster is not None)
     facts = {
         "nodes": int(data.num_nodes), "edges": int(data.edge_index.shape[1]) // 2, "classes": int(data.y.max()) + 1,
         "training labels": int(datas[0].train_mask.sum()), "test nodes": int(datas[0].test_mask.sum()),
@@ -229,15 +255,17 @@ def _plan(
 
 
 def _measure(
-    planned: Sequence[FitJob], options: JobOptions, jobs: int, callback: ComparisonCallback | None
+    planned: Sequence[FitJob], options: JobOptions, jobs: int, callback: ComparisonCallback | None, on_cluster: bool
 ) -> list[Line]:
-    if jobs > 1:
+    if jobs > 1 and not on_cluster:
         return _in_workers(planned, options, jobs, callback)
 
     def listen(job: Job, number: int, total: int) -> None:
         if callback is not None:
             callback(number, total, job.title)
 
+    if on_cluster:
+        return run_jobs_on_cluster(planned, options, listen).lines
     return run_jobs(planned, options, listener=listen).lines
 
 

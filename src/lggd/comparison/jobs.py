@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+from lggd.cluster.tasks import run_tasks
 from lggd.comparison.results import Claims, Line, Results
 from lggd.features.distance_problems import reuse_distances
 from lggd.memory import release_memory
@@ -94,10 +96,7 @@ def run_jobs(
     names = {job.experiment for job in jobs}
     earlier = {name: len(options.results.lines(name)[0]) for name in names}
     results: dict[int, JobResults] = {}
-    groups: dict[str, list[int]] = {}
-    for number, job in enumerate(jobs):
-        name = f"{job.experiment} {job.group}, {options.splits} splits from seed {options.seed}"
-        groups.setdefault(name, []).append(number)
+    groups = _groups(jobs, options)
     cached = reuse_distances() if options.reuse else nullcontext()
     with cached, closing(Claims(options.results.folder)) as claims:
         for wait in (False, True):  # at last for other processes: reads their lines, and runs what they did not finish
@@ -111,18 +110,70 @@ def run_jobs(
                         lines, count = options.results.lines(job.experiment)[0], earlier[job.experiment]
                         before = [] if again else [line for line in lines[:count] if job.is_final(line)]
                         results[number] = _run(job, identities[number], options, before + lines[count:], callback)
-    ordered = [results[number] for number in range(len(jobs))]
-    all_lines = [line for result in ordered for line in result.lines]
-    failures = [failure for result in ordered for failure in result.failures]
-    return JobResults(all_lines, sum(result.reused for result in ordered), failures)
+    return _joined([results[number] for number in range(len(jobs))])
 
 
-def _run(
-    job: Job, identities: Sequence[Line], options: JobOptions, existing: list[Line], callback: Callback | None
-) -> JobResults:
-    """Measures the missing lines of a job; returns them with the existing ones."""
+def run_jobs_on_cluster(jobs: Sequence[Job], options: JobOptions, listener: JobListener | None = None) -> JobResults:
+    """`run_jobs` on the cluster that `lggd.cluster.connect` has connected to: each job on one CPU of any node.
+
+    This process writes the lines as they arrive; nodes need no access to its files.
+    """
+    identities = [job.identities(options) for job in jobs]
+    options.results.prepare()
+    known, missing = [], []
+    with closing(Claims(options.results.folder)) as claims, ExitStack() as held:
+        for name in _groups(jobs, options):  # other processes with the same folder wait
+            held.enter_context(claims.on(name, wait=True))
+        for job, wanted in zip(jobs, identities, strict=True):
+            lines = [line for line in options.results.lines(job.experiment)[0] if job.is_final(line)]
+            existing, left = _known(job, wanted, options, lines)
+            known.append(existing)
+            missing.append(left)
+        failures: list[tuple[str, Exception]] = []
+        new: dict[int, list[Line]] = {}
+        numbers = [number for number, left in enumerate(missing) if left]
+        for number, found in run_tasks(_lines_of, (list(jobs), options, missing), numbers):
+            if isinstance(found, Exception):
+                failures.append((jobs[number].title, found))
+                continue
+            for line in found:
+                options.results.append(jobs[number].experiment, line)
+            new[number] = found
+            if listener is not None:
+                listener(jobs[number], len(jobs) - len(numbers) + len(new), len(jobs))
+    done = [JobResults(lines + new.get(number, []), len(lines), []) for number, lines in enumerate(known)]
+    joined = _joined(done)
+    return JobResults(joined.lines, joined.reused, failures)
+
+
+def _lines_of(shared: tuple[Sequence[Job], JobOptions, Sequence[Sequence[Line]]], number: int) -> list[Line]:
+    """The missing lines of a job, measured on a node; its files are temporary."""
+    jobs, options, missing = shared
+    with tempfile.TemporaryDirectory() as folder:
+        return list(jobs[number].lines(replace(options, results=Results(folder)), missing[number], None))
+
+
+def _groups(jobs: Sequence[Job], options: JobOptions) -> dict[str, list[int]]:
+    """The numbers of the jobs of each group, by the name of the claim on it."""
+    groups: dict[str, list[int]] = {}
+    for number, job in enumerate(jobs):
+        name = f"{job.experiment} {job.group}, {options.splits} splits from seed {options.seed}"
+        groups.setdefault(name, []).append(number)
+    return groups
+
+
+def _joined(results: Sequence[JobResults]) -> JobResults:
+    all_lines = [line for result in results for line in result.lines]
+    failures = [failure for result in results for failure in result.failures]
+    return JobResults(all_lines, sum(result.reused for result in results), failures)
+
+
+def _known(
+    job: Job, identities: Sequence[Line], options: JobOptions, existing: list[Line]
+) -> tuple[list[Line], list[Line]]:
+    """The lines of a job that exist, and the identities of those that are missing."""
     existing = existing if job.has_outputs(options) else []
-    lines, missing, failures = [], [], []
+    lines, missing = [], []
     for identity in identities:
         same, cell = (agreeing(existing, identity, keys) for keys in (job.IDENTITY, job.CELL))
         if not same:
@@ -131,7 +182,15 @@ def _run(
         lines.append(same[-1])
         if cell[-1] is not same[-1]:
             options.results.append(job.experiment, same[-1])  # tables use the settings requested last
-    reused = len(lines)
+    return lines, missing
+
+
+def _run(
+    job: Job, identities: Sequence[Line], options: JobOptions, existing: list[Line], callback: Callback | None
+) -> JobResults:
+    """Measures the missing lines of a job; returns them with the existing ones."""
+    lines, missing = _known(job, identities, options, existing)
+    reused, failures = len(lines), []
     try:
         for line in job.lines(options, missing, callback) if missing else ():
             options.results.append(job.experiment, line)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +16,8 @@ import torch
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import Trial, TrialState
 
+from lggd.cluster.connection import alive_nodes, check_nodes, connect
+from lggd.cluster.tasks import run_task
 from lggd.comparison.configs import Setting
 from lggd.comparison.methods import Categorical, Choice, Method
 from lggd.comparison.runner import measure
@@ -70,13 +74,20 @@ class SearchConfig:
 
 
 def search_settings(
-    config: SearchConfig, methods: Sequence[Method], datasets: Sequence[str], callback: ProgressCallback | None = None
-) -> list[Choice]:
+    config: SearchConfig, methods: Sequence[Method], datasets: Sequence[str], callback: ProgressCallback | None = None,
+    cluster: str | None = None,
+) -> list[Choice]:  # fmt: skip
     """Runs trials until every method has `config.trials` on every dataset; returns the best trial of each.
 
     Processes with the same `results` share the work, and any of them may be killed: the others, or a later call, run
     the remaining trials. With `config.trials = 0` no trial is run, and all earlier trials are evaluated.
+
+    With `cluster`, the address of a Ray cluster, trials run on its nodes: several searches at once, the trials of one
+    in turn, since each depends on those before it. The results are those of one process.
     """
+    if cluster is not None and config.trials:
+        with connect(cluster):
+            return _search_on_cluster(config, methods, datasets, callback)
     searches = [search for method in methods for search in _searches(config, method, datasets)]
     unfinished = searches if config.trials else []
     with reuse_distances():  # trials often differ only in settings that do not affect the distances
@@ -87,6 +98,36 @@ def search_settings(
             unfinished = [search for search in unfinished if search.done < config.trials]
             if unfinished and not progressed:
                 time.sleep(PAUSE)
+    return [search.choice() for search in searches]
+
+
+def _search_on_cluster(
+    config: SearchConfig, methods: Sequence[Method], datasets: Sequence[str], callback: ProgressCallback | None
+) -> list[Choice]:
+    check_nodes(alive_nodes())
+    searches = [search for method in methods for search in _searches(config, method, datasets)]
+    stopped = threading.Event()
+
+    def finish(search: Search) -> None:
+        search.evaluate = partial(run_task, search.evaluate)
+        while search.done < config.trials and not stopped.is_set():
+            if not search.step():
+                time.sleep(PAUSE)
+
+    with ThreadPoolExecutor(len(searches)) as threads:
+        work = [threads.submit(finish, search) for search in searches]
+        try:
+            running = True
+            while running:
+                done, waiting = wait(work, PAUSE, return_when=FIRST_EXCEPTION)
+                running = bool(waiting) and not any(each.exception() for each in done)
+                if callback is not None:
+                    callback(sum(search.done for search in searches), config.trials * len(searches))
+            for each in work:
+                if each.done():
+                    each.result()
+        finally:
+            stopped.set()
     return [search.choice() for search in searches]
 
 

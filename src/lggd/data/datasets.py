@@ -16,9 +16,11 @@ import numpy as np
 import torch
 
 from lggd.data.splits import by_count, by_fraction
+from lggd.data.stored_data import load_stored
 from lggd.data.table import reading
 from lggd.errors import InputError, InputFileError
 from lggd.graph import Graph
+from lggd.graph.stored_graph import is_stored_graph
 from lggd.validation import check_int, check_name
 
 if TYPE_CHECKING:
@@ -157,13 +159,14 @@ FROM_FILES = PAPER | LOW_HOMOPHILY
 
 
 def load(
-    name: str, *, split: int = 0, labels_per_class: int | None = None, dynamic: bool = False, root: Root = None
+    name: str | Path, *, split: int = 0, labels_per_class: int | None = None, dynamic: bool = False, root: Root = None
 ) -> Data:
-    """Load a dataset by name.
+    """Load a dataset by name, or a graph from a folder.
 
     Parameters
     ----------
-    name : str
+    name : str or Path
+        The folder of a graph on disk, written by `lggd graph build` or `Graph.save`. Or the name of a dataset:
         `"digits"`, `"moons"` or `"karate"`, which need no files; one of the paper's datasets, `"cora"`, `"citeseer"`,
         `"pubmed"`, `"computers"` or `"photo"`; or a heterophilous graph, `"actor"`, `"chameleon"`, `"squirrel"`,
         `"tolokers"` or `"minesweeper"`. Case does not matter.
@@ -188,7 +191,10 @@ def load(
         PyG data with `x` `[N, F]`, an undirected `edge_index` `[2, E]`, `y` `[N]`, masks bool `[N]`, `name`,
         `num_classes` and, where known, `class_names`. Without files there is no `val_mask`. Digits and moons are
         points, each connected to its 10 nearest neighbours; their `x` is standardized, and moons has the points in
-        `pos`. Karate's `x` is the identity matrix.
+        `pos`. Karate's `x` is the identity matrix. Data of a graph on disk have the opened `graph` instead of
+        `edge_index`, and `x` and `y` as stored, read where they are used; all labels of `y` are for training. Models
+        in closed form, `GGD` and label propagation take them as they are, others need
+        `data.edge_index = data.graph.edge_index`.
 
     Raises
     ------
@@ -203,8 +209,14 @@ def load(
     >>> data.num_nodes, data.num_classes, int(data.train_mask.sum())
     (1797, 10, 30)
     """
+    if is_stored_graph(name):
+        for option, value in (("labels_per_class", labels_per_class), ("dynamic", dynamic or None), ("root", root)):
+            if value is not None:
+                raise InputError(option, "be omitted for a graph on disk", value, "It applies to datasets by name.")
+        return load_stored(name)
     key = name.lower() if isinstance(name, str) and name.lower() in DATASETS else name
     check_name("name", key, DATASETS)
+    key = str(key)
     seed = check_int("split", split, minimum=0)
     if key in FROM_FILES:
         if labels_per_class is not None:

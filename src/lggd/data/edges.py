@@ -108,15 +108,17 @@ def read_edge_file(
         extension = check_extension(path, (*READ_TABLES, GRAPHML, MATRIX))
         if extension == MATRIX:
             return _load_matrix(path, numbers)
-        nodes, table = read_graphml(path) if extension == GRAPHML else (None, _read_text(path, format, numbers))
+        nodes, table = read_graphml(path) if extension == GRAPHML else (None, read_edge_table(path, format, numbers))
     if nodes is not None and numbers is None:
         known = {as_text(cells[0]): k for k, (_, cells) in enumerate(nodes)}
         return _number_nodes(table, known, False, format, refuse_unused)
     return _number_nodes(table, numbers or {}, ids is not None, format, refuse_unused)
 
 
-def _read_text(path: Path, format: EdgeFormat, known: Mapping[str, int] | None) -> Table:
-    """Reads the table after deciding whether its first line is a header."""
+def read_edge_table(
+    path: Path, format: EdgeFormat, known: Mapping[str, int] | None = None, most_lines: int | None = None
+) -> Table:
+    """Reads the table after deciding whether its first line is a header, by at most so many lines."""
     undecided: list[list[str]] = []
 
     def is_header(cells: list[str]) -> bool:
@@ -131,13 +133,13 @@ def _read_text(path: Path, format: EdgeFormat, known: Mapping[str, int] | None) 
 
     table = read(None)
     if undecided:
-        table = read(_decide_header(table, undecided[0], known))
+        table = read(_decide_header(table, undecided[0], known, most_lines))
     if table.names is None and table.width and format.header is None:
         return replace(table, notes=(*table.notes, FIRST_LINE))
     return table
 
 
-def _decide_header(table: Table, first: list[str], known: Mapping[str, int] | None) -> bool:
+def _decide_header(table: Table, first: list[str], known: Mapping[str, int] | None, most_lines: int | None) -> bool:
     """Whether a first line without numbers is a header: names of nodes occur again, names of columns do not."""
     if len(first) < 2:
         return False  # the error is about the number of columns
@@ -145,7 +147,7 @@ def _decide_header(table: Table, first: list[str], known: Mapping[str, int] | No
     ends = likely or short or (0, 1)
     names = {first[k] for k in ends}
     again, lines, similar = any(name in known for name in names) if known is not None else False, 0, False
-    for _, cells in islice(table, 1, None):
+    for _, cells in islice(table, 1, most_lines):
         lines += 1
         found = [cells[k] for k in ends]
         if known is not None or again:
@@ -196,7 +198,7 @@ def _number_nodes(
                 node = numbers[name] = len(numbers)
             ends.append(node)
         if columns.value is not None:
-            values.append(_read_value(table, row, columns.value, cells[columns.value], columns.is_length))
+            values.append(read_value(table, row, columns.value, cells[columns.value], columns.is_length))
     if not ends:
         raise table.empty_error("edge", "Write lines such as a,b or a,b,0.5.")
     edges = np.array(ends, np.int64).reshape(-1, 2).T
@@ -208,7 +210,7 @@ def _number_nodes(
     return EdgeTable(list(numbers), edges, weight, columns.is_length, notes)
 
 
-def _read_value(table: Table, row: int | str, column: int, cell: Any, is_length: bool) -> float:
+def read_value(table: Table, row: int | str, column: int, cell: Any, is_length: bool) -> float:
     """A weight or a length; both must be positive."""
     value = table.numbers.read(cell)
     if is_length:

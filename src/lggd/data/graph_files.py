@@ -138,15 +138,19 @@ def _scale_lengths(table: EdgeTable) -> tuple[EdgeTable, float, tuple[str, ...]]
         return table, 1.0, ()
     largest, smallest = float(table.weight.max()), float(table.weight.min())
     shortest, longest = largest**-0.5, smallest**-0.5
-    weight = table.weight / largest
-    if np.float32(weight.min()) == 0:
+    return replace(table, weight=table.weight / largest), largest, (length_note(shortest, longest),)
+
+
+def length_note(shortest: float, longest: float) -> str:
+    """A sentence about lengths that become weights; raises if some of these would be 0 in float32."""
+    smallest = (shortest / longest) ** 2
+    if np.float32(smallest) == 0:
         remedy = "Remove edges that are far too short or too long."
         raise InputError("length", "vary by less than a factor of 1e19", f"{shortest:g} and {longest:g}", remedy)
-    note = (
+    return (
         f"Lengths from {shortest:g} to {longest:g} became weights (shortest/length)², from 1 down to "
-        f"{smallest / largest:.3g}: an edge of weight w is 1/√w long."
+        f"{smallest:.3g}: an edge of weight w is 1/√w long."
     )
-    return replace(table, weight=weight), largest, (note,)
 
 
 def _to_data(path: str | Path, table: NodeTable, edges: EdgeTable, classes: list[str]) -> Any:

@@ -48,9 +48,12 @@ class LabelReader:
 
     def notes(self, labels: Sequence[str | None]) -> tuple[str, ...]:
         """How many labels of which class were read, and which cells were not."""
-        counts = Counter(label for label in labels if label is not None)
+        return self.count_notes(Counter(label for label in labels if label is not None), len(labels))
+
+    def count_notes(self, counts: Counter[str], nodes: int) -> tuple[str, ...]:
+        """The same for labels that were counted."""
         shown = listed([f"{counts[name]:,} {name}" for name in sorted_classes(counts)]) or "none"
-        sentence = f"Labels: {shown}; {sum(self.unlabelled.values()):,} of {len(labels):,} nodes are unlabelled"
+        sentence = f"Labels: {shown}; {sum(self.unlabelled.values()):,} of {nodes:,} nodes are unlabelled"
         if any(self.unlabelled):
             sentence += f" ({self.unlabelled_in_words()}; option `unlabelled` for other values)"
         alike = [names for names in _alike(counts) if len(names) > 1]

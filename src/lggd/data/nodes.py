@@ -78,24 +78,23 @@ def read_node_file(
     for argument, value in (("ignore", ignore), ("category", category)):
         if isinstance(value, str):
             raise InputTypeError(argument, "be a list of columns", f"the text {value!r}", f"Pass [{value!r}].")
-    requested = {"label": label, "id_column": id_column, "split_column": split_column}
-    table = _read(source, [name for name in requested.values() if name is not None], delimiter, header)
-    names = _check_names(table)
-    columns, used = _requested_columns(table, names, requested, {"ignore": ignore, "category": category})
-    used |= {names.index(name) for name in ignore}
-    ids = columns["id_column"] if "id_column" in columns else _find_ids(table, names, used)
-    columns_of_features = [k for k in range(len(names)) if k not in used | {ids}]
-    features = FeatureReader(table, columns_of_features, category=category, categories=categories, fill=fill)
+    requested = [name for name in (label, id_column, split_column) if name is not None]
+    table = read_named_table(source, requested, delimiter, header)
+    columns = find_node_columns(
+        table, label=label, id_column=id_column, split_column=split_column, ignore=ignore, category=category
+    )
+    ids, names = columns.ids, table.names or []
+    features = FeatureReader(table, columns.features, category=category, categories=categories, fill=fill)
     reader = LabelReader(unlabelled)
     positions: dict[str, int | str] = {}
     labels: list[str | None] = []
     split: list[str | None] = []
     for row, cells in table:
         _add_id(table, positions, row, ids, cells[ids])
-        if "label" in columns:
-            labels.append(reader.read(cells[columns["label"]]))
-        if "split_column" in columns:
-            split.append(_split_part(table, row, columns["split_column"], cells[columns["split_column"]]))
+        if columns.label is not None:
+            labels.append(reader.read(cells[columns.label]))
+        if columns.split is not None:
+            split.append(_split_part(table, row, columns.split, cells[columns.split]))
         features.add(row, cells)
     if not positions:
         raise table.empty_error("node", "Write one row per node.")
@@ -115,27 +114,58 @@ def read_node_file(
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class NodeColumns:
+    """The indices of the columns of a table of nodes."""
+
+    ids: int
+    label: int | None
+    split: int | None
+    features: list[int]
+
+
+def find_node_columns(
+    table: Table, *, label: str | None = None, id_column: str | None = None, split_column: str | None = None,
+    ignore: Sequence[str] = (), category: Sequence[str] = (),
+) -> NodeColumns:  # fmt: skip
+    """Finds the columns; all that are neither requested nor ignored are features."""
+    names = _check_names(table)
+    requested = {"label": label, "id_column": id_column, "split_column": split_column}
+    columns, used = _requested_columns(table, names, requested, {"ignore": ignore, "category": category})
+    used |= {names.index(name) for name in ignore}
+    ids = columns["id_column"] if "id_column" in columns else _find_ids(table, names, used)
+    features = [k for k in range(len(names)) if k not in used | {ids}]
+    return NodeColumns(ids, columns.get("label"), columns.get("split_column"), features)
+
+
 def node_columns(source: Any, requested: Sequence[str] = (), delimiter: str | None = None) -> list[str]:
     """The names of the columns of a table of nodes."""
-    return _read(source, requested, delimiter, None).names or []
+    return read_named_table(source, requested, delimiter).names or []
 
 
-def _read(source: Any, requested: Sequence[str], delimiter: str | None, header: bool | None) -> Table:
-    """Reads the table; if its first line is a node, columns are numbered."""
+def read_named_table(
+    source: Any, requested: Sequence[str], delimiter: str | None = None, header: bool | None = None
+) -> Table:
+    """Reads a table of nodes; if its first line is a node, columns are numbered."""
     if is_networkx(source):
         return tables_of_networkx(source)[0]
     table = read_table(
-        source, lambda cells: _is_header(cells, requested) if header is None else header, delimiter=delimiter
+        source, lambda cells: is_node_header(cells, requested) if header is None else header, delimiter=delimiter
     )
+    return with_numbered_columns(table, note=header is None)
+
+
+def with_numbered_columns(table: Table, *, note: bool = True) -> Table:
+    """A table of nodes whose columns have names: numbers from 1, where the first line does not name them."""
     if table.names is not None or not table.width:
         return table
     said = "The first line of the nodes was read as a node; columns are numbered from 1."
     return replace(
-        table, names=[str(k + 1) for k in range(table.width)], notes=(*table.notes, *([said] if header is None else []))
+        table, names=[str(k + 1) for k in range(table.width)], notes=(*table.notes, *([said] if note else []))
     )
 
 
-def _is_header(cells: Sequence[str], requested: Sequence[str]) -> bool:
+def is_node_header(cells: Sequence[str], requested: Sequence[str]) -> bool:
     """A first line without a name that is known or requested is a node if it has numbers, or if these are requested."""
     read = Numbers().read
     if not any(cell and not math.isnan(read(cell)) for cell in cells):

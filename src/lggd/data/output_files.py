@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,15 @@ from lggd.files import replacing
 from lggd.graph.edge_list import as_array
 
 Values = ArrayLike | Tensor
+# Rows that are converted and written at a time.
+ROWS_AT_ONCE = 2**17
 
 
 def write_distances(path: str | Path, ids: Sequence[str], value: Iterable[float]) -> None:
     """Writes text with the columns node and distance (inf if unreachable), separated by tabs if the file is `.tsv`."""
     extension = Path(path).suffix.lower()
-    _write(path, ["node", "distance"], [ids, value], extension if extension in DELIMITERS else ".csv")
+    values, extension = list(value), extension if extension in DELIMITERS else ".csv"
+    _write(path, ["node", "distance"], lambda rows: [ids[rows], values[rows]], len(values), extension)
 
 
 def write_predictions(
@@ -40,9 +43,14 @@ def write_predictions(
         raise InputError("classes", "name at least one class", "none")
     known = np.full(len(ids), -1) if labels is None else _check_labels(labels, len(ids), len(classes))
     names = ["node", "predicted", "probability", "labelled", *(f"p({name})" for name in classes)]
-    predicted = [classes[k] for k in p.argmax(1)]
-    labelled = ["" if k < 0 else classes[k] for k in known]
-    _write(path, names, [list(ids), predicted, p.max(1), labelled, *p.T], check_extension(path, TABLES))
+
+    def columns(rows: slice) -> list[Any]:
+        part = p[rows]
+        predicted = [classes[k] for k in part.argmax(1)]
+        labelled = ["" if k < 0 else classes[k] for k in known[rows]]
+        return [list(ids[rows]), predicted, part.max(1), labelled, *part.T]
+
+    _write(path, names, columns, len(ids), check_extension(path, TABLES))
 
 
 def write_features(path: str | Path, ids: Sequence[str], names: Sequence[str], features: Values) -> None:
@@ -51,7 +59,9 @@ def write_features(path: str | Path, ids: Sequence[str], names: Sequence[str], f
     The first column is node; `names` are those of the other columns.
     """
     values = _check_numbers("features", features, len(ids), len(names))
-    _write(path, ["node", *names], [list(ids), *values.T], check_extension(path, TABLES))
+    _write(
+        path, ["node", *names], lambda rows: [list(ids[rows]), *values[rows].T], len(ids), check_extension(path, TABLES)
+    )
 
 
 def _check_numbers(argument: str, values: Values, rows: int, columns: int) -> NDArray[Any]:
@@ -75,20 +85,38 @@ def _check_labels(labels: Values, nodes: int, classes: int) -> NDArray[Any]:
     return known
 
 
-def _write(path: str | Path, names: list[str], columns: list[Any], extension: str) -> None:
+def _write(
+    path: str | Path, names: list[str], columns: Callable[[slice], list[Any]], count: int, extension: str
+) -> None:
+    """Writes `count` rows, of which `columns` returns some at a time."""
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InputError(path, "have columns of different names", f"{repeated[0]!r} twice", "Rename one.")
+    blocks = (columns(slice(start, start + ROWS_AT_ONCE)) for start in range(0, max(1, count), ROWS_AT_ONCE))
     with replacing(path) as temporary:
         if extension == PARQUET:
-            import pyarrow as arrow
-            from pyarrow import parquet
-
-            arrays = [np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for c in columns]
-            parquet.write_table(arrow.table(arrays, names), temporary)
+            _write_parquet(temporary, names, blocks)
             return
         with temporary.open("w", newline="", encoding="utf-8") as file:
             rows = csv.writer(file, delimiter=DELIMITERS[extension], lineterminator="\n")
             rows.writerow(names)
             # str() writes the shortest text that reads as the same float32; as a Python float it would be longer.
-            rows.writerows([str(cell) for cell in row] for row in zip(*columns, strict=True))
+            for block in blocks:
+                rows.writerows([str(cell) for cell in row] for row in zip(*block, strict=True))
+
+
+def _write_parquet(path: Path, names: list[str], blocks: Iterator[list[Any]]) -> None:
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    writer = None
+    try:
+        for block in blocks:
+            arrays = [np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for c in block]
+            table = arrow.table(arrays, names)
+            if writer is None:
+                writer = parquet.ParquetWriter(path, table.schema)
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()

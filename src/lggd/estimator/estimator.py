@@ -12,13 +12,15 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from lggd.cards import Facts, bars, card, curve
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.fit_task import FitTask, without_labels
+from lggd.estimator.fit_task import FitTask, read_graph, stored_graph, without_labels
 from lggd.estimator.graph_change import GraphChange, new_edges, new_nodes, removed_edges
 from lggd.estimator.labels import Labels, accuracy, merge_labels, replace_labels, without_nodes
 from lggd.estimator.parameters import changed_params, get_params, shown
 from lggd.estimator.passes import FitSteps, fit_tasks
+from lggd.memory import size_in_words
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.progress import Callback, History
 from lggd.training.randomness import read_seed
@@ -63,6 +65,9 @@ class NodeClassifier(ABC):
     def accepts_nodes(self) -> bool:
         """Whether `add_nodes`, `add_edges` and `remove_edges` work, because the graph can change without training."""
         return False
+
+    # Whether predictions need `data.edge_index`; the others also work on a graph on disk, block by block.
+    needs_edge_index: bool = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -131,10 +136,21 @@ class NodeClassifier(ABC):
     def _fit(self, task: FitTask) -> FitSteps:
         """Fits the model on its own: holds out labels where there are no validation nodes, and uses all afterwards."""
         self.check_settings()
+        self._check_edges(task.data)
         seed = read_seed(self.seed)
         labels = Labels.read(task.data).hold_out(self._held_out, torch.Generator().manual_seed(seed))
         yield from self._fit_to(task, labels, seed)
         self._set_labels(labels.known)
+
+    def _check_edges(self, data: Any) -> None:
+        graph = stored_graph(data)
+        if graph is None:
+            return
+        if self.needs_edge_index:
+            size = size_in_words(16 * graph.num_edges)
+            remedy = f"Set data.edge_index = data.graph.edge_index, which takes {size}, or use KernelRidge() or GGD()."
+            raise InputError("data", f"have its edges in memory for {type(self).__name__}", "a graph on disk", remedy)
+        read_graph(data)  # says if it has directions
 
     @property
     def _held_out(self) -> float:
@@ -281,6 +297,9 @@ class NodeClassifier(ABC):
         if not self.accepts_nodes:
             remedy = "Fit again on the new graph, or use KernelRidge()."
             raise InputError("model", "accept nodes and edges without training", type(self).__name__, remedy)
+        if stored_graph(self.data_) is not None:
+            remedy = "Build the graph again with the new nodes and edges, and fit on it."
+            raise InputError("model", "be fitted to a graph in memory to accept nodes and edges", "one on disk", remedy)
 
     def _change_graph(self, change: GraphChange) -> None:
         """Uses another graph for predictions, in all parts too."""
@@ -300,6 +319,19 @@ class NodeClassifier(ABC):
 
     def __repr__(self) -> str:
         return shown(self)
+
+    def _repr_html_(self) -> str:
+        """The settings, and of a fitted model its labels and training curves, for notebooks."""
+        settings: Facts = [(name, shown(value)) for name, value in self.get_params(deep=False).items()]
+        if not hasattr(self, "labels_"):
+            return card(f"{type(self).__name__}, not fitted", settings, note="Call fit(data).")
+        count = torch.bincount(self.labels_[self.labels_ >= 0].cpu(), minlength=self.num_classes_).tolist()
+        names = self.metadata_.get("classes") or range(self.num_classes_)
+        labelled = f"{sum(count):,} of {len(self.labels_):,} nodes"
+        losses = {stage: list(history.get("train_loss", ())) for stage, history in self.history_.items()}
+        curves = [curve(loss, f"{stage}: training loss") for stage, loss in losses.items()]
+        pictures = (bars(zip(map(str, names), count, strict=False), "labels by class"), *curves)
+        return card(f"{type(self).__name__}, fitted", [("labelled", labelled), *settings], *pictures)
 
     def save(self, folder: str | Path) -> None:
         """Save everything that predictions need, the graph included, into a folder; replaces a model there."""

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.errors import InputTypeError, NotSymmetricError
+from lggd.errors import InputError, InputTypeError, NotSymmetricError
 from lggd.graph import Graph
 
 # The attributes of PyG data that a model depends on, besides the labels.
-INPUTS = ("x", "edge_index", "edge_weight", "edge_attr")
+INPUTS = ("x", "edge_index", "edge_weight", "edge_attr", "graph")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,12 @@ def check_data(data: Any) -> None:
 def read_graph(data: Any) -> Graph:
     """The graph of PyG data, which must be symmetric."""
     check_data(data)
+    graph = stored_graph(data)
+    if graph is not None:
+        if graph.is_directed:
+            remedy = "Build it again without directions."
+            raise InputError("data.graph", "have no directions, which models do not use", "a directed one", remedy)
+        return graph
     try:
         return Graph.from_pyg(data, dtype=torch.float32)
     except NotSymmetricError as error:
@@ -63,9 +69,17 @@ def read_graph(data: Any) -> Graph:
         raise error.replace(argument="data.edge_index", remedy=remedy) from error
 
 
+def stored_graph(data: Any) -> Graph | None:
+    """The graph on disk of data without `edge_index`; None for any other data."""
+    graph = getattr(data, "graph", None)
+    return graph if isinstance(graph, Graph) and getattr(data, "edge_index", None) is None else None
+
+
 def input_tensors(data: Any) -> tuple[Tensor | None, ...]:
     """The tensors of the data that distances depend on, besides the labels."""
-    named = (getattr(data, name, None) for name in INPUTS)
+    named = [getattr(data, name, None) for name in INPUTS]
+    graph = stored_graph(data)
+    named += [] if graph is None else [graph.csr.indptr, graph.csr.indices, graph.csr.weight]
     return tuple(value if isinstance(value, Tensor) else None for value in named)
 
 
@@ -82,7 +96,14 @@ def same_inputs(one: Any, other: Any) -> bool:
     if one is other:
         return True
     same_size = getattr(one, "num_nodes", None) == getattr(other, "num_nodes", None)
-    return same_size and equal(input_tensors(one), input_tensors(other))
+    if not same_size:
+        return False
+    files = [
+        graph.stored for graph in map(stored_graph, (one, other)) if graph is not None and graph.stored is not None
+    ]
+    if len(files) == 2:  # their checksums are known: edges need not be read
+        return files[0].fingerprint == files[1].fingerprint and equal(one.x, other.x)
+    return equal(input_tensors(one), input_tensors(other))
 
 
 def equal(one: Any, other: Any) -> bool:

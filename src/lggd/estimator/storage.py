@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError, InputFileError, InputTypeError
-from lggd.estimator.fit_task import INPUTS
+from lggd.estimator.fit_task import stored_graph
+from lggd.estimator.graph_storage import graph_reference, open_graph, pack_graph, unpack_graph
 from lggd.files import replacing_folder, save_tensors
 from lggd.learning.networks import MLP, Activation, PropagatedMLP
 from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
@@ -66,6 +67,7 @@ def write_model(model: NodeClassifier, folder: Path) -> None:
         WEIGHTS_FILE: {"labels": model.labels_, **model._state()},
         GRAPH_FILE: pack_graph(model.data_),
     }
+    graph = stored_graph(model.data_)
     settings = {
         "format": FORMAT,
         "version": VERSION,
@@ -75,6 +77,7 @@ def write_model(model: NodeClassifier, folder: Path) -> None:
         "additions": model.additions_,
         "metadata": model.metadata_,
         "tensors": {file: describe_tensors(content) for file, content in tensors.items()},
+        **({} if graph is None or graph.stored is None else {"graph": graph_reference(graph.stored)}),
     }
     for file, content in tensors.items():
         save_tensors(folder / file, content)
@@ -129,7 +132,9 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(str(path), "be the settings of a saved model", but=str(error).rstrip(".")) from error
     try:
-        model.data_ = unpack_graph(graph)
+        model.data_ = unpack_graph(graph, open_graph(path, settings["graph"]) if "graph" in settings else None)
+    except InputFileError:
+        raise
     except (ValueError, RuntimeError) as error:
         raise InputError(str(graph_path), "be the graph of a saved model", but=str(error).rstrip(".")) from error
     try:
@@ -161,9 +166,10 @@ def _read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor] | None,
             kind = settings["model"].get("kind") if isinstance(settings.get("model"), dict) else None
             if isinstance(kind, str) and kind in _LOADED_BY:
                 return settings, None, {}
+            edges = [] if "graph" in settings else ["edge_index"]
             graph, weights = (
                 read_tensors(folder / file, needed, expected_tensors(folder, settings, file))
-                for file, needed in ((GRAPH_FILE, ["edge_index", "num_nodes"]), (WEIGHTS_FILE, ["labels"]))
+                for file, needed in ((GRAPH_FILE, [*edges, "num_nodes"]), (WEIGHTS_FILE, ["labels"]))
             )
         except InputError:
             if attempt + 1 == ATTEMPTS or _identity(folder) == before:
@@ -349,26 +355,3 @@ def _dtype(value: Tensor) -> str:
 
 def _is_finite(value: Tensor) -> Tensor:
     return value.isfinite() if value.is_floating_point() or value.is_complex() else torch.ones_like(value).bool()
-
-
-def pack_graph(data: Any) -> dict[str, Tensor]:
-    """The graph and the node features of PyG data as tensors; sparse features as indices and values."""
-    named = ((name, getattr(data, name, None)) for name in INPUTS)
-    packed = {name: value for name, value in named if isinstance(value, Tensor)}
-    if "x" in packed and packed["x"].layout != torch.strided:
-        x = packed.pop("x").to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-        packed |= {"x.places": x.indices(), "x.values": x.values(), "x.shape": torch.tensor(x.shape)}
-    return {**packed, "num_nodes": torch.tensor(data.num_nodes)}
-
-
-def unpack_graph(packed: Mapping[str, Tensor]) -> Any:
-    """The PyG data of a packed graph: the inverse of `pack_graph`."""
-    from torch_geometric.data import Data
-
-    stored = {name: packed[name] for name in INPUTS if name in packed}
-    data = Data(**stored, num_nodes=int(packed["num_nodes"]))
-    if "x.places" in packed:
-        shape = tuple(packed["x.shape"].tolist())
-        x = torch.sparse_coo_tensor(packed["x.places"], packed["x.values"], shape, check_invariants=True)
-        data.x = x.coalesce()
-    return data

@@ -51,6 +51,7 @@ class DistanceFeatures(NodeClassifier):
     _solvers: Cache[BoundarySolver]
     _solved: Cache[tuple[Tensor, Tensor]]
 
+    needs_edge_index = False
     # The fraction of labels to hold out for validation; distances that learn nothing need none.
     validation: float = 0.0
 

@@ -146,6 +146,10 @@ class LGGD(DistanceFeatures):
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
 
     @property
+    def needs_edge_index(self) -> bool:  # type: ignore[override]
+        return not isinstance(self.initial, KernelRidge)
+
+    @property
     def _held_out(self) -> float:
         return self.initial._held_out if isinstance(self.initial, KernelRidge) else self.validation
 

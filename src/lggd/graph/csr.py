@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numba
 import numpy as np
@@ -14,6 +16,9 @@ import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
+
+from lggd.errors import NotEnoughMemoryError
+from lggd.memory import Memory, size_in_words
 
 Result = TypeVar("Result")
 
@@ -36,6 +41,20 @@ def on_threads_that_pay(work: int, loop: Callable[..., Result], *arguments: Any)
 Array = NDArray[np.generic]
 
 
+# Edges of a graph on disk that are resident at a time: 16 bytes each at most.
+EDGES_PER_BLOCK = 2**24
+
+
+class Mapped(Protocol):
+    """Memory that files are mapped into."""
+
+    def release(self) -> None:
+        """Gives back all resident pages."""
+
+    def bounded(self) -> AbstractContextManager[None]:
+        """Within it, pages are given back whenever many are resident."""
+
+
 class Transposed(NamedTuple):
     """The same edges listed by their column: row j holds every i with an edge (i, j)."""
 
@@ -49,13 +68,16 @@ class CSR:
     """Rows of neighbours, sorted within each row, every edge once.
 
     `indptr` is int64 `[N + 1]`, `indices` int32 `[E]`. `weight` is `[E]`, or None where every weight is 1.
-    `symmetric` promises that (i, j) and (j, i) are both stored with the same weight.
+    `symmetric` promises that (i, j) and (j, i) are both stored with the same weight. Of a graph on disk, all of these
+    are `mapped` into memory, and `indices` are int64 where int32 does not suffice.
     """
 
     indptr: Tensor
     indices: Tensor
     weight: Tensor | None
     symmetric: bool
+    stored_root_weight: Tensor | None = None
+    mapped: Mapped | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -66,6 +88,46 @@ class CSR:
         return self.indices.numel()
 
     @cached_property
+    def root_weight(self) -> Tensor | None:
+        """√w, `[E]`; None where every weight is 1."""
+        if self.stored_root_weight is not None or self.weight is None:
+            return self.stored_root_weight
+        return self.weight.sqrt()
+
+    def row_blocks(self) -> list[tuple[int, int]]:
+        """Ranges of rows to work through in turn: all rows, or on disk as many as have `EDGES_PER_BLOCK` edges."""
+        if self.mapped is None or self.num_edges <= EDGES_PER_BLOCK:
+            return [(0, self.num_nodes)]
+        ends = torch.arange(EDGES_PER_BLOCK, self.num_edges + EDGES_PER_BLOCK, EDGES_PER_BLOCK)
+        rows = torch.searchsorted(self.indptr, ends.clamp(max=self.num_edges), right=False).unique().tolist()
+        return list(itertools.pairwise([0, *(row for row in rows[:-1] if row), self.num_nodes]))
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """`row_blocks`; those of a graph on disk leave memory when they are done."""
+        blocks = self.row_blocks()
+        for first, last in blocks:
+            yield first, last
+            if self.mapped is not None and len(blocks) > 1:
+                self.mapped.release()
+
+    def bounded(self) -> AbstractContextManager[None]:
+        """Within it, edges of a graph on disk that were read leave memory again, in whatever order they are read."""
+        return nullcontext() if self.mapped is None else self.mapped.bounded()
+
+    def root_weight_as(self, dtype: torch.dtype) -> Tensor | None:
+        """√w `[E, 1]` in this precision, or of a graph on disk as it is stored; None where every weight is 1."""
+        if self.weight is None:
+            return None
+        root = None if self.mapped is None else self.stored_root_weight
+        return (self.weight.to(dtype).sqrt() if root is None else root).unsqueeze(1)
+
+    def part(self, first: int, last: int) -> CSR:
+        """The rows from `first` to before `last`, as the rows of a matrix with as many columns as before."""
+        begin, end = int(self.indptr[first]), int(self.indptr[last])
+        weight = None if self.weight is None else self.weight[begin:end]
+        return CSR(self.indptr[first : last + 1] - begin, self.indices[begin:end], weight, symmetric=False)
+
+    @cached_property
     def rows(self) -> Tensor:
         """The row of each stored edge, int64 `[E]`."""
         nodes = torch.arange(self.num_nodes, device=self.indptr.device)
@@ -73,14 +135,27 @@ class CSR:
 
     @cached_property
     def transposed(self) -> Transposed:
-        """The edges by column. On a symmetric graph only `edge` is new memory."""
+        """The edges by column, in memory. On a symmetric graph only `edge` is new memory."""
         device = self.indptr.device
+        if self.mapped is not None:
+            self._check_transposable()
         columns, rows = self.indices.cpu().numpy(), self.rows.to("cpu", torch.int32).numpy()
         indptr, position = sort_edges(columns, rows, self.num_nodes)
         edge = torch.from_numpy(position).to(device)
         if self.symmetric:
             return Transposed(self.indptr, self.indices, edge)
         return Transposed(torch.from_numpy(indptr).to(device), torch.from_numpy(rows[position]).to(device), edge)
+
+    def _check_transposable(self) -> None:
+        # Rows, columns and two orders of the edges at a time.
+        needed = Memory({"edges by column": 20 * self.num_edges}, self.indptr.device)
+        if needed.fits is False:
+            remedy = "Build the graph without directions, or use a machine with more memory."
+            free = size_in_words(needed.free or 0)
+            raise NotEnoughMemoryError(
+                f"Edges of a directed graph on disk are sorted by column in memory, which takes {needed}, where {free} "
+                f"are free. {remedy}"
+            )
 
     @cached_property
     def incoming_weight(self) -> Tensor | None:
@@ -99,9 +174,14 @@ class CSR:
     @cached_property
     def length_range(self) -> tuple[float, float]:
         """The shortest and the longest of `incoming_length`; (1, 1) without edges."""
-        if self.num_edges == 0:
+        if self.num_edges == 0 or self.weight is None:
             return 1.0, 1.0
-        return float(self.incoming_length.min()), float(self.incoming_length.max())
+        if self.mapped is None:
+            return float(self.incoming_length.min()), float(self.incoming_length.max())
+        weights = (self.weight[int(self.indptr[first]) : int(self.indptr[last])] for first, last in self.blocks())
+        ends = torch.stack([torch.stack(weight.aminmax()) for weight in weights if len(weight)])
+        lightest, heaviest = ends[:, 0].min(), ends[:, 1].max()
+        return float(heaviest.double().rsqrt()), float(lightest.double().rsqrt())
 
     def permuted(self, order: Tensor) -> tuple[CSR, Tensor]:
         """The same graph with node `order[r]` in row r, and the previous position of each entry."""

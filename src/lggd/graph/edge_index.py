@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from lggd.errors import InputError
-from lggd.graph.graph import read_weight
 
 
 def read_edges(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
     """The edges of PyG data and their weights, checked here because a non-finite loss would not name the cause."""
+    graph = getattr(data, "graph", None)
+    if data.edge_index is None and graph is not None:  # a graph on disk, whose edges were checked when it was opened
+        return graph.edge_index, graph.csr.weight
     weight = read_weight(data)
     check_edges(data.edge_index, weight, num_nodes)
     if weight is not None:
@@ -77,3 +79,12 @@ def with_edges(data: Any, edge_index: Tensor, edge_weight: Tensor | None) -> Any
     if edge_weight is not None:
         changed.edge_weight = edge_weight
     return changed
+
+
+def read_weight(data: Any) -> Tensor | None:
+    """The weights of a PyG `Data`: `edge_weight`, or else a one-dimensional `edge_attr`, or else None."""
+    weight: Tensor | None = getattr(data, "edge_weight", None)
+    if weight is not None:
+        return weight
+    attribute: Tensor | None = getattr(data, "edge_attr", None)
+    return attribute if attribute is not None and attribute.dim() == 1 else None

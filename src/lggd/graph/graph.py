@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import ArrayLike
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import layout as ordering
+from lggd.graph.components import connected_components
 from lggd.graph.csr import CSR, inverse
+from lggd.graph.edge_index import read_weight
 from lggd.graph.edge_list import Symmetrize, as_array, read_edge_list
 from lggd.graph.geometry import Kernel, apply_kernel, edge_lengths, grid_edges, neighbour_edges
+from lggd.graph.graph_card import graph_card
 from lggd.graph.layout import CPU, Layout
+from lggd.graph.stored_graph import StoredGraph, write_csr
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -50,8 +54,41 @@ class Graph:
     [1.0, 2.0, 1.0]
     """
 
-    def __init__(self, layout: Layout, dtype: torch.dtype) -> None:
-        self._native, self.dtype = layout, dtype
+    def __init__(self, layout: Layout, dtype: torch.dtype, stored: StoredGraph | None = None) -> None:
+        self._native, self.dtype, self.stored = layout, dtype, stored
+
+    @classmethod
+    def open(cls, folder: str | Path, *, verify: bool = True) -> Graph:
+        """Opens a graph on disk, written by `save` or by `lggd graph build`; its edges are read where they are used.
+
+        Parameters
+        ----------
+        folder : path
+        verify : bool
+            Compares the checksum of every file, which reads all of them once.
+
+        Raises
+        ------
+        InputFileError
+            If the folder is not a graph, or a file of it was truncated, changed or written by another version.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> Graph.from_edges([(0, 1), (1, 2)], symmetrize="max").save(folder)
+        >>> Graph.open(folder)
+        Graph(nodes=3, edges=4, on disk)
+        """
+        stored = StoredGraph.open(folder, verify=verify)
+        return cls(Layout(stored.csr), stored.degree.dtype, stored)
+
+    def save(self, folder: str | Path, *, x: Tensor | None = None, y: Tensor | None = None, ids: Any = None) -> None:
+        """Writes the graph into a folder, for `open`: one that is new, empty, or a graph to replace.
+
+        With node features `x` [N, F], labels `y` [N] (-1 for unlabelled nodes) and `ids` of the nodes, where given.
+        """
+        write_csr(folder, self.csr, self.degree, x=x, y=y, ids=ids)
 
     @classmethod
     def from_edges(
@@ -155,7 +192,8 @@ class Graph:
         Parameters
         ----------
         data : torch_geometric.data.Data
-            `edge_index` holds the edges, `edge_weight` or else a one-dimensional `edge_attr` their weights.
+            `edge_index` holds the edges, `edge_weight` or else a one-dimensional `edge_attr` their weights. Data of
+            a graph on disk, from `lggd.load(folder)`, have the graph itself.
         **options
             `directed`, `symmetrize`, `unbounded` and `dtype`, as in `from_edges`.
 
@@ -165,7 +203,9 @@ class Graph:
         >>> Graph.from_pyg(Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2))
         Graph(nodes=2, edges=2)
         """
-        edge_index = getattr(data, "edge_index", None)
+        edge_index, stored = getattr(data, "edge_index", None), getattr(data, "graph", None)
+        if edge_index is None and isinstance(stored, Graph):
+            return stored
         if edge_index is None:
             raise InputTypeError("data", "have an edge_index", f"{type(data).__name__} without it", "Pass a PyG Data.")
         graph = cls.from_edges(edge_index, read_weight(data), num_nodes=data.num_nodes, **options)
@@ -283,6 +323,8 @@ class Graph:
     def degree(self) -> Tensor:
         """δ(i) = Σ_j w(i, j), `[N]`."""
         csr = self._native.csr
+        if self.stored is not None:
+            return self.stored.degree
         if csr.weight is None:
             total = csr.indptr.diff().to(self.dtype)
         else:
@@ -292,8 +334,8 @@ class Graph:
     @cached_property
     def components(self) -> Tensor:
         """The connected component of each node (weakly connected where directed), int64 `[N]`, numbered from 0."""
-        _, label = connected_components(self.csr.to(CPU).to_scipy(), directed=self.is_directed, connection="weak")
-        return torch.from_numpy(label.astype(np.int64)).to(self.device)
+        csr = self.csr if self.device.type == "cpu" else self.csr.to(CPU)
+        return connected_components(csr).to(self.device)
 
     def layout(self, passes: int = 1) -> Layout:
         """The memory layout to solve on, for work that reads all edges about `passes` times.
@@ -301,8 +343,8 @@ class Graph:
         Points are stored in Morton order. Any other large graph whose neighbours lie far apart in memory is reordered
         (reverse Cuthill-McKee) once the work is worth it, and stays so.
         """
-        native = self._native
-        if native.order is not None or self.device.type != "cpu" or self.num_nodes < ordering.SMALLEST_WORTH_ORDERING:
+        native, fixed = self._native, self.stored is not None or self._native.order is not None
+        if fixed or self.device.type != "cpu" or self.num_nodes < ordering.SMALLEST_WORTH_ORDERING:
             return native
         worth_it = "_ordered" in self.__dict__ or passes >= ordering.PASSES_WORTH_ORDERING
         return self._ordered if worth_it else native
@@ -339,16 +381,19 @@ class Graph:
     def __repr__(self) -> str:
         traits = [f"nodes={self.num_nodes}", f"edges={self.num_edges}"]
         traits += ["weighted"] * self.is_weighted + ["directed"] * self.is_directed
+        traits += ["on disk"] * (self.stored is not None)
         traits += [f"device={self.device}"] * (self.device.type != "cpu")
         return f"Graph({', '.join(traits)})"
 
+    _repr_html_ = graph_card
+
     def __setattr__(self, name: str, value: object) -> None:
-        if name not in ("_native", "dtype") or name in self.__dict__:
+        if name not in ("_native", "dtype", "stored") or name in self.__dict__:
             raise AttributeError(f"A Graph is immutable: cannot set {name!r}. Build a new one.")
         super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, object]:
-        return {"_native": self._native, "dtype": self.dtype}
+        return {"_native": self._native, "dtype": self.dtype, "stored": self.stored}
 
 
 def check_graph(graph: Any) -> Graph:
@@ -356,12 +401,3 @@ def check_graph(graph: Any) -> Graph:
     if not isinstance(graph, Graph):
         raise InputTypeError("graph", "be a lggd.Graph", type(graph).__name__, "Build one, as with Graph.from_scipy.")
     return graph
-
-
-def read_weight(data: Any) -> Tensor | None:
-    """The weights of a PyG `Data`: `edge_weight`, or else a one-dimensional `edge_attr`, or else None."""
-    weight: Tensor | None = getattr(data, "edge_weight", None)
-    if weight is not None:
-        return weight
-    attribute: Tensor | None = getattr(data, "edge_attr", None)
-    return attribute if attribute is not None and attribute.dim() == 1 else None

@@ -158,6 +158,10 @@ class SparseMatrix:
         """The matrix with other entries `[E]` at the same positions."""
         return SparseMatrix(self.pattern, values)
 
+    def scaled(self, factor: float) -> SparseMatrix:
+        """The matrix times a number."""
+        return self.with_values(factor * self.values)
+
     def scale_rows(self, factor: Tensor) -> SparseMatrix:
         """The matrix with each row multiplied by its factor, `[R]`."""
         return self.with_values(self.values * factor[self.pattern.rows])
@@ -175,11 +179,11 @@ class SparseMatrix:
 
     def multiply(self, x: Tensor, bias: Tensor, out: Tensor) -> None:
         """out ← M x + bias on a CPU, from `[C, B]` and `[B]`, without autograd; with an empty bias, out ← out + M x."""
-        _multiply(self.pattern._arrays, self.values, x, bias, out)
+        multiply_rows(self.pattern._arrays, self.values, x, bias, out)
 
     def multiply_transposed(self, x: Tensor, out: Tensor) -> None:
         """out ← Mᵀ x, from `[R, B]`."""
-        _multiply(self.pattern._transposed_arrays, self.transposed_csr.values(), x, x.new_zeros(x.shape[1]), out)
+        multiply_rows(self.pattern._transposed_arrays, self.transposed_csr.values(), x, x.new_zeros(x.shape[1]), out)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SparseMatrix:
         # Matrices are immutable, and torch cannot copy CSR tensors.
@@ -326,7 +330,8 @@ def without_sparse_warnings() -> Iterator[None]:
             yield
 
 
-def _multiply(rows: tuple[Array, Array], values: Tensor, x: Tensor, bias: Tensor, out: Tensor) -> None:
+def multiply_rows(rows: tuple[Array, Array], values: Tensor, x: Tensor, bias: Tensor, out: Tensor) -> None:
+    """out ← M x + bias for compressed rows with these entries; with an empty bias, out ← out + M x."""
     arrays = (tensor.detach().numpy() for tensor in (values, x, bias, out))
     on_threads_that_pay(values.numel() * x.shape[1], _multiply_loop, *rows, *arrays)
 

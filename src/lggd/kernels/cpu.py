@@ -36,7 +36,9 @@ def _on_threads_that_pay(operation: Operation) -> Operation:
 def norm(field: Field, f: Tensor) -> Tensor:
     """‖∇⁻_w f‖_p, `[N, C]`."""
     out = torch.empty_like(f)
-    compiled(reduction_of(field.p)).norm(field.p, *_rows(field), f.numpy(), out.numpy())
+    loop, arrays = compiled(reduction_of(field.p)).norm, (*_rows(field), f.numpy(), out.numpy())
+    for first, last in field.csr.blocks():
+        loop(field.p, first, last, *arrays)
     return out
 
 
@@ -46,10 +48,13 @@ def stage(
 ) -> None:
     """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). Targets may be terms, but not y."""
     boundary_mask = _NO_BOUNDARY if field.boundary_mask is None else field.boundary_mask.numpy()
-    compiled(reduction_of(field.p)).stage(
-        field.p, *_rows(field), field.rho.numpy(), boundary_mask, y.numpy(),
+    loop = compiled(reduction_of(field.p)).stage
+    arrays = (
+        *_rows(field), field.rho.numpy(), boundary_mask, y.numpy(),
         _three(terms), _three(targets), np.array(factors, y.numpy().dtype),
     )  # fmt: skip
+    for first, last in field.csr.blocks():
+        loop(field.p, first, last, *arrays)
 
 
 @_on_threads_that_pay
@@ -71,22 +76,25 @@ def vjp(
     # Arrays that a reduction does not need have no columns: no memory, and the same compiled kernel.
     norms, argmax = y.new_empty(nodes, 0), torch.empty(nodes, 0, dtype=torch.int32)
     if needs_rho or reduction != SUM:
-        norms = torch.empty_like(y)
         if reduction == LARGEST:
+            norms = torch.empty_like(y)
             argmax = torch.empty(y.shape, dtype=torch.int32)
-            find_largest(*_rows(field), y.numpy(), norms.numpy(), argmax.numpy())
+            for first, last in field.csr.blocks():
+                find_largest(first, last, *_rows(field), y.numpy(), norms.numpy(), argmax.numpy())
         else:
-            compiled(reduction).norm(field.p, *_rows(field), y.numpy(), norms.numpy())
+            norms = norm(field, y)
     grad_root = y.new_empty(0, 0)
     if needs_root:
         root_groups = 1 if field.root_weight is None else field.root_weight.shape[1]
         grad_root = torch.empty(field.csr.num_edges, root_groups, dtype=y.dtype)
     grad_y = torch.empty_like(y)
-    compiled(reduction).vjp(
-        field.p, *_rows(field), *_columns(field),
+    arrays = (
+        *_rows(field), *_columns(field),
         y.numpy(), downstream.numpy(), norms.numpy(), argmax.numpy(), grad_y.numpy(), grad_root.numpy(),
         one_pass, field.csr.symmetric,
     )  # fmt: skip
+    for first, last in field.csr.blocks():
+        compiled(reduction).vjp(field.p, first, last, *arrays)
     grad_rho = downstream.mul_(norms).reshape(by_group).sum(2).div_(rho) if needs_rho else None
     return grad_y, grad_rho, grad_root if needs_root else None
 

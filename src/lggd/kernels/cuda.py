@@ -230,7 +230,7 @@ def _tile(csr: CSR, width: int, groups: int) -> Tile:
 
 
 def _sizes(width: int, mean: float, has_long: bool) -> dict[str, Any]:
-    """Tile sizes, the fastest as measured on an H200 (docs/speed.md)."""
+    """Tile sizes, the fastest as measured on an H200 (docs/performance.md)."""
     if has_long and mean > SKEWED:
         # Many warps, for the long rows: the longest must not finish last.
         columns = min(64, width)

@@ -54,6 +54,14 @@ class Field:
         if self.root_weight is None:
             degree = (self.csr.indptr[1:] - self.csr.indptr[:-1]).to(rho.dtype).unsqueeze(1)
             return rho * torch.where(degree > 0, degree ** (1 / self.p), degree)
-        reach = p_norm(self.csr, self.root_weight.detach(), self.p)
+        reach = self._reach(self.root_weight.detach())
         groups = max(rho.shape[1], reach.shape[1])
         return rho.repeat_interleave(groups // rho.shape[1], 1) * reach.repeat_interleave(groups // reach.shape[1], 1)
+
+    def _reach(self, root: Tensor) -> Tensor:
+        """‖√w(i,·)‖_p, `[N, G]`."""
+        csr = self.csr
+        if csr.mapped is None:
+            return p_norm(csr, root, self.p)
+        ends = ((rows, int(csr.indptr[rows[0]]), int(csr.indptr[rows[1]])) for rows in csr.blocks())
+        return torch.cat([p_norm(csr.part(*rows), root[begin:end], self.p) for rows, begin, end in ends])

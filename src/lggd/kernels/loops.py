@@ -264,22 +264,22 @@ class Compiled(NamedTuple):
 
 @cache
 def compiled(reduction: int) -> Compiled:
-    """The three loops over rows for one reduction. Compiled at their first call, then cached on disk."""
+    """The loops over the rows from `first` to before `last`, compiled at their first call, then cached on disk."""
 
     @njit(parallel=True, fastmath=FAST, cache=True)
-    def norm(p, indptr, indices, root, stride, f, out):  # type: ignore[no-untyped-def]
-        for i in prange(indptr.size - 1):
+    def norm(p, first, last, indptr, indices, root, stride, f, out):  # type: ignore[no-untyped-def]
+        for i in prange(first, last):
             _row_norm(reduction, p, i, indptr, indices, root, stride, f, out[i])
 
     @njit(parallel=True, fastmath=FAST, cache=True)
-    def stage(p, indptr, indices, root, stride, rho, boundary_mask, y, terms, targets, factors):  # type: ignore[no-untyped-def]
-        rows, columns, groups = indptr.size - 1, y.shape[1], rho.shape[1]
+    def stage(p, first, last, indptr, indices, root, stride, rho, boundary_mask, y, terms, targets, factors):  # type: ignore[no-untyped-def]
+        columns, groups = y.shape[1], rho.shape[1]
         width = columns // groups
         one, zero = y.dtype.type(1), y.dtype.type(0)
-        for block in prange((rows + BLOCK - 1) // BLOCK):
+        for block in prange((last - first + BLOCK - 1) // BLOCK):
             # A row's slope and sums are buffered: targets may be terms.
             slope, sums = np.empty(columns, y.dtype), np.empty((len(factors), columns), y.dtype)
-            for i in range(block * BLOCK, min(rows, (block + 1) * BLOCK)):
+            for i in range(first + block * BLOCK, min(last, first + (block + 1) * BLOCK)):
                 _row_norm(reduction, p, i, indptr, indices, root, stride, y, slope)
                 for g in range(groups):
                     r, part = rho[i, g], slope[g * width : (g + 1) * width]
@@ -298,14 +298,14 @@ def compiled(reduction: int) -> Compiled:
 
     @njit(parallel=True, fastmath=FAST, cache=True)
     def vjp(  # type: ignore[no-untyped-def]
-        p, indptr, indices, root, stride, indptr_t, indices_t, root_t,
+        p, first, last, indptr, indices, root, stride, indptr_t, indices_t, root_t,
         f, a, norms, argmax, grad, grad_root, one_pass, symmetric,
     ):  # fmt: skip
         # grad(i) = a(i)·∂norm(i)/∂f(i) + Σ_j a(j)·∂norm(j)/∂f(i), computed by row i: no two threads share a sum.
         groups = root.shape[1]
         width = f.shape[1] // groups
         power = f.dtype.type(p)
-        for i in prange(indptr.size - 1):
+        for i in prange(first, last):
             gi = grad[i]
             gi[:] = f.dtype.type(0)
             if reduction == SUM and one_pass:
@@ -333,12 +333,12 @@ def compiled(reduction: int) -> Compiled:
 
 
 @njit(parallel=True, fastmath=FAST, cache=True)
-def find_largest(indptr, indices, root, stride, f, norms, argmax):  # type: ignore[no-untyped-def]
+def find_largest(first, last, indptr, indices, root, stride, f, norms, argmax):  # type: ignore[no-untyped-def]
     """The largest upwind difference of each row and its neighbour: the first of equals, -1 where none is positive."""
     columns = f.shape[1]
     width = columns // root.shape[1]
     zero = f.dtype.type(0)
-    for i in prange(indptr.size - 1):
+    for i in prange(first, last):
         norms[i] = zero
         argmax[i] = -1
         for e in range(indptr[i], indptr[i + 1]):

@@ -91,7 +91,7 @@ class Equation:
     def _read(self, graph: Graph) -> None:
         self.graph = graph
         self.base = read_potential(self.potential, graph, 1, torch.float32)
-        self.root = graph.weight.float().sqrt().unsqueeze(1) if graph.is_weighted else None
+        self.root = graph.csr.root_weight_as(torch.float32)
 
     def on(self, graph: Graph) -> Equation:
         """The learned values on another graph with the same nodes and, where edges are learned, the same edges."""

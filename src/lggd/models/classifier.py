@@ -122,6 +122,10 @@ class LGGDClassifier(NodeClassifier):
         return check_node_features(data).shape[1], "the columns of x"
 
     @property
+    def needs_edge_index(self) -> bool:  # type: ignore[override]
+        return self.backbone is not None or self.features is None or self.features.needs_edge_index
+
+    @property
     def accepts_labels(self) -> bool:
         return self.features is not None  # a backbone alone must be trained again
 

@@ -5,22 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import datetime
-from html import escape
 from typing import Any
 
-# Longer names are truncated, so that they cannot break the layout of the page.
-MAX_NAME_LENGTH = 80
-
-
-def escape_text(value: object) -> str:
-    """Escapes text for HTML, between tags and in quoted attributes; characters that UTF-8 cannot encode become "?"."""
-    return escape(str(value).encode("utf-8", "replace").decode("utf-8").replace("\0", "?"), quote=True)
-
-
-def escape_name(value: object) -> str:
-    """Escapes a name, truncated if it is very long."""
-    name = str(value)
-    return escape_text(name if len(name) <= MAX_NAME_LENGTH else name[: MAX_NAME_LENGTH - 1] + "…")
+from lggd.cards import MAX_NAME_LENGTH as MAX_NAME_LENGTH
+from lggd.cards import escape_name as escape_name
+from lggd.cards import escape_text as escape_text
 
 
 def counted(value: int, noun: str) -> str:

@@ -22,7 +22,7 @@ from lggd.report import page
 from lggd.report.accuracy import McNemarTest
 from lggd.report.graph_layout import layout_graph
 from lggd.report.run_report import RunReport
-from lggd.runs.refresh import FEATURES, MODEL, PREDICTIONS, REPORT, SETTINGS, SUMMARY
+from lggd.runs.refresh import FEATURES, MODEL, REPORT, SETTINGS, SUMMARY, predictions_name
 from lggd.runs.run import RunResult, distance_features, installed_versions
 
 MARKER = SUMMARY
@@ -50,7 +50,8 @@ def write_run(
     earlier = Path(out) / MODEL
     lock = locked_folder(earlier, on_wait) if earlier.is_dir() else nullcontext()
     with lock, replacing_folder(out, MARKER) as folder:
-        write_predictions(folder / PREDICTIONS, run_input.ids, run_input.classes, result.probabilities, result.labels)
+        predictions = folder / predictions_name(result.model)
+        write_predictions(predictions, run_input.ids, run_input.classes, result.probabilities, result.labels)
         if result.features is not None:
             names = result.model.metadata_["feature_names"]
             write_features(folder / FEATURES, run_input.ids, names, result.features)
@@ -64,8 +65,9 @@ def write_run(
 
 def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, Any]:
     run_input, settings = result.input, result.settings
+    report = report and not run_input.is_stored  # a page shows a graph that a browser can hold
     validation = getattr(run_input.data, "val_mask", None)
-    files = [PREDICTIONS, *[FEATURES] * (result.features is not None), f"{MODEL}/", SETTINGS, MARKER]
+    files = [predictions_name(result.model), *[FEATURES] * (result.features is not None), f"{MODEL}/", SETTINGS, MARKER]
     return {
         "dataset": run_input.name, "method": settings.method, "backbone": settings.backbone_name,
         "preset": settings.preset, "seed": settings.seed, "device": settings.device,

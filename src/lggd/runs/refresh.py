@@ -21,6 +21,7 @@ from torch import Tensor
 from lggd.data.output_files import write_features, write_predictions
 from lggd.errors import InputError
 from lggd.estimator import storage
+from lggd.estimator.fit_task import stored_graph
 from lggd.files import write_errors
 from lggd.report.formatting import timestamp
 
@@ -40,6 +41,11 @@ class Refreshed:
     marked: list[str]
 
 
+def predictions_name(model: Any) -> str:
+    """The file of the predictions: a table of text, or of a graph on disk one that is faster to write and to read."""
+    return PREDICTIONS if stored_graph(model.data_) is None else f"{Path(PREDICTIONS).stem}.parquet"
+
+
 def belongs_to_run(model: Path) -> bool:
     """Whether the folder of a model is that of a run."""
     return model.name == MODEL and (model.parent / SUMMARY).is_file()
@@ -51,9 +57,9 @@ def write_beside(folder: Path, place: Path, model: Any, ids: Sequence[str], clas
     In the folder of a run these are predictions, features and the summary. The report shows what was measured when the
     model was trained, with classes of held-out nodes that are not stored: a note in it says that the model changed.
     """
-    files, marked = [PREDICTIONS], list[str]()
+    files, marked, graph = [predictions_name(model)], list[str](), stored_graph(model.data_)
     probabilities = model.predict_proba().cpu()
-    write_predictions(folder / PREDICTIONS, ids, classes, probabilities, model.labels_.cpu())
+    write_predictions(folder / files[0], ids, classes, probabilities, model.labels_.cpu())
     if not belongs_to_run(place):
         return Refreshed(files, marked)
     beside = place.parent
@@ -68,7 +74,8 @@ def write_beside(folder: Path, place: Path, model: Any, ids: Sequence[str], clas
         marked.append(REPORT)
     files.append(SUMMARY)
     facts = {
-        "when": when, "nodes": len(ids), "edges": int(model.data_.edge_index.shape[1]) // 2,
+        "when": when, "nodes": len(ids),
+        "edges": int(model.data_.edge_index.shape[1] if graph is None else graph.num_edges) // 2,
         "labelled": int((model.labels_ >= 0).sum()), "changes": len(model.additions_), "refreshed": files,
         "outdated": marked,
     }  # fmt: skip

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
 from lggd.features.distance_features import DistanceFeatures
@@ -38,6 +39,10 @@ DEFAULT_REFERENCE = "gcn"
 UNFINISHED, PARTS, EVERY = "training.json", ("reference", "model"), 2.0
 
 ONLY_GRAPH = "The nodes have no features: only the graph is used, and there is no network to compare with."
+NO_REFERENCE = "The graph is on disk: no network is trained for comparison, because it would need all edges in memory."
+FEW_KERNELS = (
+    "The graph is large: it was fitted by KernelRidge.large(), which chooses among few kernels, without distances."
+)
 NO_ADDITIONS = "The method cannot add labels without training: the saved model does not use the held-out labels."
 LABELS_RESTORED = (
     "After accuracy was measured, the held-out labels were added without training: predictions.csv, features.parquet "
@@ -74,7 +79,10 @@ class RunSettings:
             rule, remedy = "be one that needs no node features", "Add features, or use lggd, the default."
             raise InputError("method", rule, self.method, remedy)
 
-    def model(self) -> NodeClassifier:
+    def model(self, large: bool = False) -> NodeClassifier:
+        """An unfitted model; for a `large` graph, the default methods are kernel ridge with few kernels."""
+        if large and self.method in ("lggd", "kernel-ridge") and self.backbone in (None, "none"):
+            return KernelRidge.large(seed=self.seed)
         return build_model(self.method, self.backbone, self.preset, self.epochs, self.seed)
 
     @property
@@ -231,10 +239,14 @@ def run(
     reference_predicted = None
     if not run_input.has_features:
         notes.append(ONLY_GRAPH)
+    elif run_input.is_stored:
+        notes.append(NO_REFERENCE)
     elif settings.reference_method is not None:
         reference = build_model(settings.reference_method, epochs=settings.epochs, seed=settings.seed)
         reference_predicted = fit(reference, "reference").argmax(1)
-    model = settings.model()
+    model = settings.model(run_input.is_large)
+    if isinstance(model, KernelRidge) and run_input.is_large:
+        notes.append(FEW_KERNELS)
     measured, measured_labels = fit(model, "model"), model.labels_.cpu()
     if accuracy["model"] is None:
         notes.append("Accuracy is unknown, because fewer than two labels were held out.")
@@ -246,7 +258,9 @@ def run(
         if model.accepts_labels:
             model.add_labels(held_out, truth[held_out])
         notes.append(LABELS_RESTORED if model.accepts_labels else NO_ADDITIONS)
-    model.metadata_ = {"dataset": run_input.name, "ids": run_input.ids, "classes": run_input.classes}
+    model.metadata_ = {"dataset": run_input.name, "classes": run_input.classes}
+    if not run_input.is_stored:  # names of nodes on disk stay there
+        model.metadata_["ids"] = list(run_input.ids)
     if run_input.columns is not None:
         model.metadata_["columns"] = asdict(run_input.columns)
     final = model.predict_proba().cpu()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from lggd.data.edge_columns import EdgeFormat
 from lggd.data.edges import AS_DETECTED
 from lggd.data.graph_files import NamedGraph, read_graph_files
 from lggd.data.pyg_datasets import read_pyg_dataset
+from lggd.data.stored_data import NodeNames, load_stored
 from lggd.errors import InputError
-from lggd.estimator.storage import pack_graph
+from lggd.estimator.fit_task import stored_graph
+from lggd.estimator.graph_storage import pack_graph
 from lggd.validation import check_int, check_real, listed
 
 FEWEST_HELD_OUT = 2  # accuracy is not reported for fewer nodes
+MOST_EDGES = 2**24  # a graph on disk with more is fitted by few kernels, and has no report
 SPARSE_BELOW = 0.2  # features with a smaller fraction of nonzero entries, such as word counts, are not standardized
 
 
@@ -69,7 +73,7 @@ class RunInput:
 
     name: str
     data: Any
-    ids: list[str]
+    ids: Sequence[str]
     classes: list[str]
     origin: dict[str, Any]
     restores_labels: bool = False
@@ -138,6 +142,17 @@ class RunInput:
         return cls._from_data(title, data, {"pyg": name}, test_share, split, notes)
 
     @classmethod
+    def from_graph(cls, folder: str | Path, test_share: float = 0.3, split: int = 0) -> RunInput:
+        """Opens a graph on disk; the fraction `test_share` of the labels of each class is held out, as for tables."""
+        _check_hold_out(test_share, split)
+        data = load_stored(folder)
+        notes = _hold_out(data, test_share, split)
+        names, stored = data.get("class_names") or [str(k) for k in range(data.num_classes)], data.graph.stored
+        labelled = f"{int((data.y >= 0).sum()):,} of {data.num_nodes:,} nodes are labelled. The graph stays on disk."
+        origin = {"graph": str(Path(folder).resolve()), "test_share": test_share, "split": split}
+        return cls(data.name, data, NodeNames(stored), list(names), origin, True, (labelled, *notes))
+
+    @classmethod
     def _from_data(
         cls, name: str, data: Any, origin: dict[str, Any], test_share: float, split: int, *notes: Any
     ) -> RunInput:
@@ -166,13 +181,27 @@ class RunInput:
     @property
     def num_edges(self) -> int:
         """The number of undirected edges."""
-        return int(self.data.edge_index.shape[1]) // 2
+        graph = stored_graph(self.data)
+        return int(self.data.edge_index.shape[1] if graph is None else graph.num_edges) // 2
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the graph is on disk."""
+        return stored_graph(self.data) is not None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the graph is on disk and has so many edges that each pass over them counts."""
+        graph = stored_graph(self.data)
+        return graph is not None and graph.num_edges > MOST_EDGES
 
     def fingerprint(self) -> str:
         """Returns a SHA-256 digest of the graph, its features, labels and split."""
         known = {name: getattr(self.data, name, None) for name in ("y", "train_mask", "val_mask", "test_mask")}
         tensors = pack_graph(self.data) | {name: value for name, value in known.items() if value is not None}
-        digest = hashlib.sha256()
+        digest, graph = hashlib.sha256(), stored_graph(self.data)
+        if graph is not None and graph.stored is not None:
+            digest.update(graph.stored.fingerprint.encode())
         for name, value in sorted(tensors.items()):
             digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
             digest.update(value.detach().cpu().contiguous().numpy().tobytes())

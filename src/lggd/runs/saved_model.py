@@ -14,13 +14,14 @@ from torch import Tensor
 
 from lggd.data.graph_files import read_label_file
 from lggd.data.output_files import write_predictions
+from lggd.data.stored_data import names_of
 from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.labels import LastLabelError
 from lggd.files import replacing, replacing_folder, restore_folder
 from lggd.locks import locked_folder
 from lggd.models import load_model
-from lggd.runs.refresh import MODEL, WAITING, Refreshed, belongs_to_run, move_beside, write_beside
+from lggd.runs.refresh import MODEL, WAITING, Refreshed, belongs_to_run, move_beside, predictions_name, write_beside
 from lggd.validation import listed, suggestion
 
 
@@ -79,9 +80,11 @@ class SavedModel:
             move_beside(folder)
             yield cls(path)
 
-    def _names(self, key: str, count: int) -> list[str]:
-        """Returns the names saved with the model, or numbers if there are none."""
-        names = self.model.metadata_.get(key)
+    def _names(self, key: str, count: int) -> Sequence[str]:
+        """Returns the names saved with the model or with its graph, or numbers if there are none."""
+        names, stored = self.model.metadata_.get(key), names_of(self.model.data_)
+        if names is None and key == "ids" and stored is not None:
+            return stored
         if names is None:
             return [str(k) for k in range(count)]
         if not isinstance(names, list) or len(names) != count or not all(isinstance(name, str) for name in names):
@@ -102,6 +105,11 @@ class SavedModel:
     def beside(self) -> Path:
         """The folder that the model lies in, with its predictions."""
         return self.place.parent
+
+    @property
+    def predictions(self) -> Path:
+        """The file of the predictions next to the model."""
+        return self.beside / predictions_name(self.model)
 
     def probabilities(self) -> Tensor:
         probabilities: Tensor = self.model.predict_proba()
@@ -243,7 +251,8 @@ class SavedModel:
         with nullcontext() if out is None else replacing(out) as copied:
             with replacing_folder(self.folder, storage.SETTINGS_FILE) as temporary:
                 storage.write_model(self.model, temporary)
-                saved = load_model(temporary)
+                # A model of a graph on disk is not solved a second time, which may take minutes.
+                saved = self.model if names_of(self.model.data_) is not None else load_model(temporary)
                 (temporary / WAITING).mkdir()
                 refreshed = Refreshed([], [])
                 if out is None or belongs_to_run(self.place):

@@ -6,6 +6,7 @@ Reverse of one step, with κ_s the cotangent of slope s and μ_s that of the sta
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,9 @@ from torch import Tensor
 from lggd.kernels import Field, backend_for
 from lggd.solvers.plan import Plan
 from lggd.solvers.scheme import Tableau
+
+# y, terms, targets and factors of one evaluation of F.
+Evaluation = tuple[Tensor, Sequence[Tensor], Sequence[Tensor], Sequence[Sequence[float]]]
 
 
 def integrate(field: Field, plan: Plan, start: Tensor) -> Tensor:
@@ -66,22 +70,30 @@ class Stepper:
 
     def _run_stages(self, state: Tensor, buffers: list[Tensor], size: float, until: int) -> None:
         """Runs the stages below `until`; all of them together advance `state` in place."""
+        for evaluation in self._evaluations(state, buffers, size, until):
+            self.backend.stage(self.field, *evaluation)
+
+    def evaluations(self, state: Tensor, size: float) -> Iterator[Evaluation]:
+        """The arguments of `Backend.stage` for each stage of a step, which the caller runs before it asks for more."""
+        return self._evaluations(state, list(self.buffers), size, len(self.tableau.weights))
+
+    def _evaluations(self, state: Tensor, buffers: list[Tensor], size: float, until: int) -> Iterator[Evaluation]:
         a, b = self.tableau.stages, [size * weight for weight in self.tableau.weights]
         stages = len(b)
         if stages == 1:
-            self.backend.stage(self.field, state, [state], buffers, [[1.0, b[0]]])
+            yield state, [state], buffers, [[1.0, b[0]]]
             state.copy_(buffers[0])
             return
         starts, slope = [state, *buffers], buffers[-1]
-        self.backend.stage(self.field, state, [state], [starts[1], slope], [[1.0, size * a[1][0]], [0.0, 1.0]])
+        yield state, [state], [starts[1], slope], [[1.0, size * a[1][0]], [0.0, 1.0]]
         if until > 1:
             factors = [[1.0, size * a[r][0], size * a[r][1]] for r in range(2, stages)] + [[1.0, b[0], b[1]]]
-            self.backend.stage(self.field, starts[1], [state, slope], [*starts[2:stages], state], factors)
+            yield starts[1], [state, slope], [*starts[2:stages], state], factors
         for s in range(2, until):
             open_sums = [*starts[s + 1 : stages], state]
             added = [*(size * a[r][s] for r in range(s + 1, stages)), b[s]]
             factors = [[float(r == t) for r in range(len(open_sums))] + [added[t]] for t in range(len(open_sums))]
-            self.backend.stage(self.field, starts[s], open_sums, open_sums, factors)
+            yield starts[s], open_sums, open_sums, factors
 
 
 def run(

@@ -34,7 +34,7 @@ class CauchyProblem:
     ) -> None:  # fmt: skip
         self.graph, self.layout = check_graph(graph), evolution_layout(graph)
         self.boundary = None if sources is None else Boundary.read(sources, graph.num_nodes)
-        by_node = self._read_start(start, far)
+        by_node = read_start(graph, self.boundary, start, far)
         self.columns = by_node.shape[1]
         rho = self.layout.into_rows(read_potential(potential, graph, self.columns, by_node.dtype))
         root_weight = self._read_weight(weight, by_node.dtype)
@@ -53,32 +53,9 @@ class CauchyProblem:
         """States by row `[…, N, C]` as values by node `[…, N, K]`, without the idle columns."""
         return self.layout.to_nodes(rows[..., : self.columns], dim=-2)
 
-    def _read_start(self, start: Tensor | None, far: float) -> Tensor:
-        graph, boundary = self.graph, self.boundary
-        if start is None:
-            if boundary is None:
-                raise InputError("start", "be passed where sources=None: without a boundary nothing else determines f")
-            check_real("far", far, 0, closed="left", rule="be non-negative and finite")
-            shape = (graph.num_nodes, len(boundary.columns))
-            return torch.full(shape, float(far), dtype=graph.dtype, device=graph.device)
-        if not isinstance(start, Tensor) or not start.is_floating_point():
-            kind = start.dtype if isinstance(start, Tensor) else type(start).__name__
-            raise InputTypeError("start", "be a floating-point tensor", kind, "Use torch.as_tensor(start, dtype=…).")
-        if start.dtype not in (torch.float32, torch.float64):
-            raise InputTypeError("start", "be float32 or float64", start.dtype, "Convert it with start.float().")
-        value = (start.unsqueeze(1) if start.dim() == 1 else start).to(graph.device)
-        columns = len(boundary.columns) if boundary is not None else value.shape[1] if value.dim() == 2 else 1
-        if value.dim() != 2 or value.shape[0] != graph.num_nodes or value.shape[1] not in (1, columns):
-            rule = f"have shape [{graph.num_nodes}, {columns}] (nodes, columns)"
-            raise InputError("start", rule, list(start.shape))
-        valid, remedy = torch.isfinite(value) & (value >= 0), "Distances start at 0 or above: take the absolute value."
-        check_entries("start", value, valid, "be non-negative and finite", "node", remedy)
-        return value.expand(-1, columns)
-
     def _read_weight(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor | None:
         if weight is None:
-            stored = self.layout.csr.weight
-            return None if stored is None else stored.to(dtype).sqrt().unsqueeze(1)
+            return self.layout.csr.root_weight_as(dtype)
         if not isinstance(weight, Tensor):
             raise InputTypeError("weight", "be a tensor", type(weight).__name__, "Use torch.as_tensor(weight).")
         value = weight.unsqueeze(1) if weight.dim() == 1 else weight
@@ -120,3 +97,26 @@ class CauchyProblem:
             f"{float(before[row, column]):g}): there `step` × ρ‖√w‖_p is {size * here:.4g}, and "
             f"{size * self.field.cfl_bound:.4g} at its largest. Use step=None, which stays within the scheme's limit."
         )
+
+
+def read_start(graph: Graph, boundary: Boundary | None, start: Tensor | None, far: float) -> Tensor:
+    """f(·, 0) by node, checked, `[N, K]`."""
+    if start is None:
+        if boundary is None:
+            raise InputError("start", "be passed where sources=None: without a boundary nothing else determines f")
+        check_real("far", far, 0, closed="left", rule="be non-negative and finite")
+        shape = (graph.num_nodes, len(boundary.columns))
+        return torch.full(shape, float(far), dtype=graph.dtype, device=graph.device)
+    if not isinstance(start, Tensor) or not start.is_floating_point():
+        kind = start.dtype if isinstance(start, Tensor) else type(start).__name__
+        raise InputTypeError("start", "be a floating-point tensor", kind, "Use torch.as_tensor(start, dtype=…).")
+    if start.dtype not in (torch.float32, torch.float64):
+        raise InputTypeError("start", "be float32 or float64", start.dtype, "Convert it with start.float().")
+    value = (start.unsqueeze(1) if start.dim() == 1 else start).to(graph.device)
+    columns = len(boundary.columns) if boundary is not None else value.shape[1] if value.dim() == 2 else 1
+    if value.dim() != 2 or value.shape[0] != graph.num_nodes or value.shape[1] not in (1, columns):
+        rule = f"have shape [{graph.num_nodes}, {columns}] (nodes, columns)"
+        raise InputError("start", rule, list(start.shape))
+    valid, remedy = torch.isfinite(value) & (value >= 0), "Distances start at 0 or above: take the absolute value."
+    check_entries("start", value, valid, "be non-negative and finite", "node", remedy)
+    return value.expand(-1, columns)

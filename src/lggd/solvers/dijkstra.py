@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -47,18 +50,21 @@ class Dijkstra:
 
 def shortest(problem: EikonalProblem) -> Tensor:
     """Lengths of the shortest paths to the boundary by row `[N, K]`, float64; inf where there is none."""
-    csr, (indptr, indices, _, stride) = problem.layout.csr, problem.incoming
-    length = csr.incoming_length.numpy()
+    csr, (indptr, indices, weight, stride) = problem.layout.csr, problem.incoming
     shortest, longest = csr.length_range
+    # On disk, lengths are computed where they are used: all of them may not fit into memory.
+    loops, length = compiled(csr.mapped is not None), weight
+    if csr.mapped is None:
+        length = csr.incoming_length.numpy()
 
     def solve(starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> None:
         low, high = shortest * slowness.min(), longest * slowness.max()
         if high <= WIDEST_RANGE * low:
             # Slightly narrower than the shortest edge, so that rounding cannot put both its ends into one bucket.
             width = 0.999 * low
-            _with_buckets(indptr, indices, length, stride, starts, slowness, width, int(high / width) + 2, u)
+            loops.with_buckets(indptr, indices, length, stride, starts, slowness, width, int(high / width) + 2, u)
         else:
-            _with_heap(indptr, indices, length, stride, starts, slowness, u)
+            loops.with_heap(indptr, indices, length, stride, starts, slowness, u)
 
     return problem.solve_columns(solve)[0]
 
@@ -94,79 +100,100 @@ def _breadth_first(indptr, indices, starts, u):  # type: ignore[no-untyped-def]
         first = end
 
 
-@njit(nogil=True, cache=True)
-def _with_heap(indptr, indices, length, stride, starts, slowness, u):  # type: ignore[no-untyped-def]
-    place = np.full(u.size, FAR, np.int32)
-    keys, nodes = np.empty(u.size + PADDING + 1), np.empty(u.size, np.int32)
-    varies = 1 if slowness.size > 1 else 0
-    size = fill(keys, nodes, place, starts)
-    for i in starts:
-        u[i] = 0.0
-    while size > 0:
-        i, ui = nodes[0], keys[0]
-        size -= 1
-        drop_first(keys, nodes, place, size)
-        for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
-            # u holds tentative values, and final ones are at most ui: one comparison skips edges that cannot improve.
-            t = ui + slowness[j * varies] * length[e * stride]
-            if t < u[j]:
-                u[j] = t
-                at = place[j]
-                if at == FAR:
-                    at = size
-                    size += 1
-                    keys[size + PADDING - 1] = np.inf
-                sift_up(keys, nodes, place, at, t, j)
+class Compiled(NamedTuple):
+    with_heap: Callable[..., None]
+    with_buckets: Callable[..., None]
 
 
-@njit(nogil=True, cache=True)
-def _with_buckets(indptr, indices, length, stride, starts, slowness, width, count, u):  # type: ignore[no-untyped-def]
-    """Nodes are queued in buckets by value, each narrower than the shortest edge: within one no node can improve
-    another, so they may be removed in any order. Buckets are reused cyclically, because no node is queued more than
-    `count` of them ahead.
+@njit(inline="always")
+def _itself(length):  # type: ignore[no-untyped-def]
+    return length
 
-    A node that moves to a nearer bucket leaves a stale entry behind, which is skipped later. Entries are linked lists,
-    and freed ones are reused, so that all of them stay in cache.
-    """
-    head = np.full(count, NONE, np.int32)
-    # An edge causes at most one entry. Only the part of this memory that the front needs is ever touched.
-    capacity = starts.size + indices.size
-    node, after = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
-    for n in range(starts.size):
-        u[starts[n]] = 0.0
-        node[n] = starts[n]
-        after[n] = n - 1
-    head[0] = starts.size - 1
-    used, free, waiting, turn = starts.size, NONE, starts.size, 0
-    varies = 1 if slowness.size > 1 else 0
-    while waiting > 0:
-        slot = turn % count
-        while head[slot] != NONE:
-            entry = head[slot]
-            i = node[entry]
-            head[slot] = after[entry]
-            after[entry] = free
-            free = entry
-            waiting -= 1
-            ui = u[i]
-            if np.int64(ui / width) != turn:
-                continue
+
+@njit(inline="always")
+def _from_weight(weight):  # type: ignore[no-untyped-def]
+    return 1.0 / np.sqrt(np.float64(weight))
+
+
+@cache
+def compiled(from_weights: bool) -> Compiled:
+    """The two loops, which read lengths, or weights from which they compute them. Compiled at their first call."""
+    length_of = _from_weight if from_weights else _itself
+
+    @njit(nogil=True, cache=True)
+    def with_heap(indptr, indices, length, stride, starts, slowness, u):  # type: ignore[no-untyped-def]
+        place = np.full(u.size, FAR, np.int32)
+        keys, nodes = np.empty(u.size + PADDING + 1), np.empty(u.size, np.int32)
+        varies = 1 if slowness.size > 1 else 0
+        size = fill(keys, nodes, place, starts)
+        for i in starts:
+            u[i] = 0.0
+        while size > 0:
+            i, ui = nodes[0], keys[0]
+            size -= 1
+            drop_first(keys, nodes, place, size)
             for e in range(indptr[i], indptr[i + 1]):
                 j = indices[e]
-                t = ui + slowness[j * varies] * length[e * stride]
+                # u holds tentative values, and final ones are at most ui: this skips edges that cannot improve.
+                t = ui + slowness[j * varies] * length_of(length[e * stride])
                 if t < u[j]:
-                    bucket = np.int64(t / width)
-                    if u[j] == np.inf or np.int64(u[j] / width) != bucket:
-                        if free == NONE:
-                            entry = used
-                            used += 1
-                        else:
-                            entry = free
-                            free = after[entry]
-                        node[entry] = j
-                        after[entry] = head[bucket % count]
-                        head[bucket % count] = entry
-                        waiting += 1
                     u[j] = t
-        turn += 1
+                    at = place[j]
+                    if at == FAR:
+                        at = size
+                        size += 1
+                        keys[size + PADDING - 1] = np.inf
+                    sift_up(keys, nodes, place, at, t, j)
+
+    @njit(nogil=True, cache=True)
+    def with_buckets(indptr, indices, length, stride, starts, slowness, width, count, u):  # type: ignore[no-untyped-def]
+        """Nodes are queued in buckets by value, each narrower than the shortest edge: within one no node can improve
+        another, so they may be removed in any order. Buckets are reused cyclically, because no node is queued more than
+        `count` of them ahead.
+
+        A node that moves to a nearer bucket leaves a stale entry behind, which is skipped later. Entries are linked
+        lists, and freed ones are reused, so that all of them stay in cache.
+        """
+        head = np.full(count, NONE, np.int32)
+        # An edge causes at most one entry. Only the part of this memory that the front needs is ever touched.
+        capacity = starts.size + indices.size
+        node, after = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
+        for n in range(starts.size):
+            u[starts[n]] = 0.0
+            node[n] = starts[n]
+            after[n] = n - 1
+        head[0] = starts.size - 1
+        used, free, waiting, turn = starts.size, NONE, starts.size, 0
+        varies = 1 if slowness.size > 1 else 0
+        while waiting > 0:
+            slot = turn % count
+            while head[slot] != NONE:
+                entry = head[slot]
+                i = node[entry]
+                head[slot] = after[entry]
+                after[entry] = free
+                free = entry
+                waiting -= 1
+                ui = u[i]
+                if np.int64(ui / width) != turn:
+                    continue
+                for e in range(indptr[i], indptr[i + 1]):
+                    j = indices[e]
+                    t = ui + slowness[j * varies] * length_of(length[e * stride])
+                    if t < u[j]:
+                        bucket = np.int64(t / width)
+                        if u[j] == np.inf or np.int64(u[j] / width) != bucket:
+                            if free == NONE:
+                                entry = used
+                                used += 1
+                            else:
+                                entry = free
+                                free = after[entry]
+                            node[entry] = j
+                            after[entry] = head[bucket % count]
+                            head[bucket % count] = entry
+                            waiting += 1
+                        u[j] = t
+            turn += 1
+
+    return Compiled(with_heap, with_buckets)

@@ -30,7 +30,7 @@ class Incoming(NamedTuple):
     """For each node, the nodes that depend on it, to which a front spreads. Weights are `weight[e * stride]`."""
 
     indptr: NDArray[np.int64]
-    indices: NDArray[np.int32]
+    indices: NDArray[np.int32] | NDArray[np.int64]
     weight: NDArray[np.floating]
     stride: int
 
@@ -86,10 +86,11 @@ class EikonalProblem:
         def work(k: int) -> int:
             return solve(self.starts[k].int().numpy(), slowness[k % len(slowness)], out[k]) or 0
 
-        if columns == 1:
-            return torch.from_numpy(out).T, work(0)
-        with ThreadPoolExecutor(min(numba.get_num_threads(), columns)) as threads:
-            return torch.from_numpy(out).T, max(threads.map(work, range(columns)))
+        with self.layout.csr.bounded():
+            if columns == 1:
+                return torch.from_numpy(out).T, work(0)
+            with ThreadPoolExecutor(min(numba.get_num_threads(), columns)) as threads:
+                return torch.from_numpy(out).T, max(threads.map(work, range(columns)))
 
     def solution(self, by_row: Tensor, solver: Solver, sweeps: int | None = None, converged: bool = True) -> Solution:
         """The solution with these values by row `[N, K]`, its status and its statistics."""
@@ -102,9 +103,9 @@ class EikonalProblem:
         return Solution(value.squeeze(1) if self.single else value, status, statistics)
 
     def residual(self, by_row: Tensor) -> float:
-        """max |ρ‖∇⁻f‖_p − 1| off the boundary, where f `[N, K]` is finite."""
+        """max |ρ‖∇⁻f‖_p − 1| off the boundary, where f `[N, K]` is finite; of a graph on disk with √w as stored."""
         csr = self.layout.csr
-        root = None if csr.weight is None else csr.weight.to(torch.float64).sqrt().unsqueeze(1)
+        root = csr.root_weight_as(torch.float64)
         boundary_mask = torch.zeros(by_row.shape, dtype=torch.bool)
         for k, rows in enumerate(self.starts):
             boundary_mask[rows, k] = True

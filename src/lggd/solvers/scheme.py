@@ -97,9 +97,20 @@ FixedStep = Euler | SSPRK3 | RK4
 
 def choose_step(scheme: FixedStep, field: Field) -> tuple[float, bool]:
     """The step to take, infinite without edges, and whether it lies above the monotone limit."""
+    check_scheme(scheme)
+    return step_within(scheme, field.p, field.cfl_bound)
+
+
+def check_scheme(scheme: FixedStep) -> FixedStep:
+    """Returns the scheme if it is one."""
     if not isinstance(scheme, FixedStep):
         raise InputTypeError("scheme", "be a stepping scheme such as RK4()", repr(scheme))
-    stable, bound = scheme.stable_at(field.p), field.cfl_bound
+    return scheme
+
+
+def step_within(scheme: FixedStep, p: float, bound: float) -> tuple[float, bool]:
+    """`choose_step` for the largest ρ(i)‖√w(i,·)‖_p of a graph."""
+    stable = scheme.stable_at(p)
     monotone = MONOTONE / bound if bound else math.inf
     if scheme.step is None:
         return monotone, False

@@ -9,6 +9,8 @@ from functools import cached_property
 
 from torch import Tensor
 
+from lggd.cards import Facts, card, histogram
+
 
 class Status(Enum):
     """How a solver ended; `status.value` is a sentence with the remedy."""
@@ -78,3 +80,17 @@ class Solution:
     def __repr__(self) -> str:
         cost = f"{self.statistics.method}, {self.statistics.seconds:.3g} s"
         return f"Solution(value={list(self.value.shape)}, status={self.status.name}, {cost})"
+
+    def _repr_html_(self) -> str:
+        """The status, the cost and the distribution of the values, for notebooks."""
+        last = (self.value[-1] if self.value.dim() == 3 else self.value).detach().cpu()
+        cost = self.statistics
+        facts: Facts = [
+            ("value", list(self.value.shape)),
+            ("status", self.status.name),
+            ("method", f"{cost.method}, {cost.seconds:.3g} s"),
+        ]
+        facts += [("step", f"{cost.step:.4g}, {cost.steps} times")] if cost.step is not None else []
+        unreachable = int(last.isinf().sum())
+        facts += [("at distance inf", f"{unreachable:,}")] if unreachable else []
+        return card("Solution", facts, histogram(last, "values"), note=self.status.value)

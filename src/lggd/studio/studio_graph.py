@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from lggd.closed_form import KernelRidge
+from lggd.errors import InputError
 from lggd.estimator.fit_task import read_graph, without_labels
-from lggd.estimator.storage import pack_graph
+from lggd.estimator.graph_storage import pack_graph
 from lggd.graph import Graph
 from lggd.report.graph_layout import layout_graph
 from lggd.runs.run_input import Columns, RunInput
@@ -54,7 +55,7 @@ class StudioGraph:
         if unlabelled:
             held_out = truth >= 0
         return cls(
-            name=given.name, data=without_labels(given.data), ids=given.ids, classes=tuple(given.classes),
+            name=given.name, data=without_labels(given.data), ids=list(given.ids), classes=tuple(given.classes),
             labels=np.where(train, truth, UNLABELLED), truth=truth, held_out=held_out & (truth >= 0),
             pictures=_digit_pictures() if given.name == "digits" and given.columns is None else None,
             columns=given.columns,
@@ -64,11 +65,14 @@ class StudioGraph:
     def from_model(cls, folder: str | Path) -> StudioGraph:
         """The graph and the labels of a saved model; a `KernelRidge` keeps its settings."""
         saved = SavedModel(folder)
+        if saved.model.data_.edge_index is None:
+            rule, remedy = "be of a graph in memory, which a page can show", "Use lggd predict and lggd add-labels."
+            raise InputError(str(folder), rule, "one on disk", remedy)
         columns = saved.model.metadata_.get("columns")
         labels = saved.model.labels_.numpy().astype(np.int64)
         return cls(
-            name=saved.dataset, data=without_labels(saved.model.data_), ids=saved.ids, classes=tuple(saved.classes),
-            labels=labels, truth=labels.copy(), held_out=np.zeros(len(labels), bool),
+            name=saved.dataset, data=without_labels(saved.model.data_), ids=list(saved.ids),
+            classes=tuple(saved.classes), labels=labels, truth=labels.copy(), held_out=np.zeros(len(labels), bool),
             pictures=_digit_pictures() if saved.dataset == "digits" and len(labels) == 1797 else None,
             columns=Columns(**columns) if isinstance(columns, dict) else None,
             model=saved.model if isinstance(saved.model, KernelRidge) else None,

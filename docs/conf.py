@@ -1,0 +1,110 @@
+"""The site: `make docs` builds it into docs/_build/html. Nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+
+import lggd  # noqa: E402
+from building import api_pages, docstrings, error_pages, mathml, names, pictures, repository  # noqa: E402
+
+project, author, version = "lggd", "The lggd developers", lggd.__version__
+project_copyright = author
+release = version
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+]
+root_doc = "index"
+exclude_patterns = [
+    "_build",
+    "building",
+    "**/README.rst",
+    "gallery/**/*.ipynb",
+    "gallery/**/*.md5",
+    "gallery/**/*.json",
+]
+
+# -- Markdown: what GitHub shows, with its anchors of headings --------------------------------------------------------
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4
+# A file of the repository that is no page is offered as a download.
+suppress_warnings = ["config.cache"]
+
+# -- API reference ----------------------------------------------------------------------------------------------------
+default_role = "literal"  # docstrings write `name` for code, as Markdown does
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the section Parameters has them
+autodoc_class_signature = "mixed"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_preprocess_types = False
+python_use_unqualified_type_names = True
+add_module_names = False
+viewcode_line_numbers = True
+nitpicky = True
+# Types in docstrings are prose for people, such as "Tensor [N] or None".
+nitpick_ignore_regex = [("py:class", r"(?!lggd\.).*"), ("py:obj", r"(?!lggd\.).*"), ("py:exc", r"(?!lggd\.).*")]
+
+# -- the gallery ------------------------------------------------------------------------------------------------------
+sphinx_gallery_conf = {
+    "examples_dirs": ["../examples"],
+    "gallery_dirs": ["gallery"],
+    "filename_pattern": r"/plot_",
+    "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
+    "doc_module": ("lggd",),
+    "backreferences_dir": "generated/backreferences",
+    "reference_url": {"lggd": None},
+    "inspect_global_variables": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+    "plot_gallery": "True",
+    "abort_on_example_error": True,
+    "within_subsection_order": "FileNameSortKey",
+    "write_computation_times": False,
+}
+
+# -- appearance -------------------------------------------------------------------------------------------------------
+html_theme = "furo"
+html_title = f"lggd {version}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False
+html_show_sourcelink = False
+html_math_renderer = "mathml"
+pygments_style, pygments_dark_style = "friendly", "github-dark"
+html_theme_options = {
+    "navigation_with_keys": True,
+    "light_css_variables": {"color-brand-primary": "#0b6aa2", "color-brand-content": "#0b6aa2"},
+    "dark_css_variables": {"color-brand-primary": "#6cb8e6", "color-brand-content": "#6cb8e6"},
+}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+def generate() -> None:
+    """Writes the pages and pictures that are made of the code and of the measurements, into docs/generated."""
+    folder = DOCS / "generated"
+    repository.write(folder / "repository")
+    api_pages.write(folder / "api")
+    error_pages.write(folder / "errors.md")
+    pictures.write(folder / "pictures")
+
+
+generate()
+
+
+def setup(app: object) -> None:
+    docstrings.setup(app)
+    mathml.setup(app)
+    names.setup(app)
+    repository.setup(app)

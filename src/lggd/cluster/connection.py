@@ -1,0 +1,192 @@
+"""The connection to a Ray cluster, and whether its nodes can work on a graph: the same lggd, the same files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from lggd.errors import InputError, InputFileError
+from lggd.graph.stored_graph import MANIFEST, VERSION, is_stored_graph
+
+# Seconds to wait for the head of a cluster to answer.
+PATIENCE = 5.0
+# A server that speaks HTTP/2, as Ray's does, answers this greeting with its settings, a frame of type 4.
+GREETING, SETTINGS, FRAME_TYPE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 4, 3
+# Ray prints errors of results that nobody asks for any more, as those after a lost node. It need not report its use.
+QUIET = {"RAY_IGNORE_UNHANDLED_ERRORS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+START = "Start one with `ray start --head`, check the address, or omit it to use this machine alone."
+
+
+def import_ray() -> Any:
+    """The package Ray."""
+    try:
+        return import_module("ray")
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        remedy = "Run: pip install 'lggd[cluster]'"
+        raise InputError("lggd.cluster", "import Ray", but="it is not installed", remedy=remedy) from error
+
+
+@contextmanager
+def connect(address: str | None = None) -> Iterator[None]:
+    """Connects to a Ray cluster for the duration of a `with` block.
+
+    Parameters
+    ----------
+    address : str, optional
+        That of the head of the cluster, as HOST:PORT; or "auto" for the one that this machine belongs to. None starts
+        a cluster of this machine alone and stops it at the end.
+
+    Raises
+    ------
+    InputError
+        If there is no cluster at this address, or it runs another version of Ray.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> with lggd.cluster.connect("localhost:1"):  # doctest: +ELLIPSIS
+    ...     pass
+    Traceback (most recent call last):
+    ...
+    lggd.errors.InputError: `address` must be that of a Ray cluster, but nothing answers at localhost:1. ...
+    """
+    if address not in (None, "auto"):
+        _check_address(str(address))
+    ray = import_ray()
+    if ray.is_initialized():
+        remedy = "Leave the other `with connect(...)` block first, or call ray.shutdown()."
+        raise InputError("address", "be connected to once", but="this process is connected already", remedy=remedy)
+    before = {name: os.environ.get(name) for name in QUIET}
+    os.environ.update({name: value for name, value in QUIET.items() if before[name] is None})
+    try:
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if address is None:
+            options |= {"include_dashboard": False}
+        try:
+            ray.init(address="local" if address is None else address, **options)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            clause = " ".join(str(error).split())[:300]
+            raise InputError("address", "be that of a Ray cluster", but=f"{clause}", remedy=START) from error
+        yield
+    finally:
+        ray.shutdown()
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+
+
+def _check_address(address: str) -> None:
+    """Raises where nothing answers, or something other than Ray: it would try for minutes by itself."""
+    if address.startswith("ray://"):
+        remedy = "Run this on a node of the cluster, for example by `ray job submit`, with --cluster auto."
+        raise InputError("address", "be HOST:PORT or auto", address, remedy)
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+        raise InputError("address", "be HOST:PORT or auto", address, "Ray's port is 6379 unless you chose another.")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), PATIENCE) as connection:
+            connection.settimeout(PATIENCE)
+            connection.sendall(GREETING)
+            answer = connection.recv(FRAME_TYPE + 1)
+    except OSError as error:
+        clause = f"nothing answers at {address}"
+        raise InputError("address", "be that of a Ray cluster", but=clause, remedy=START) from error
+    if len(answer) <= FRAME_TYPE or answer[FRAME_TYPE] != SETTINGS:
+        clause = f"something else answers at {address}"
+        raise InputError("address", "be that of a Ray cluster", but=clause, remedy=START)
+
+
+@dataclass(frozen=True)
+class ClusterNode:
+    """A node of the cluster that can compute."""
+
+    id: str
+    cpus: int
+
+
+def alive_nodes() -> list[ClusterNode]:
+    """The nodes that are alive and have CPUs."""
+    ray = import_ray()
+    if not ray.is_initialized():
+        remedy = "Use `with lggd.cluster.connect(address):` around it."
+        raise InputError("lggd.cluster", "be connected to a cluster", "no connection", remedy)
+    cpus = {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]}
+    found = [ClusterNode(name, count) for name, count in sorted(cpus.items()) if count]
+    if not found:
+        raise InputError("address", "be that of a cluster with CPUs", "none", "Add a node with `ray start --address`.")
+    return found
+
+
+def check_folder(folder: str | Path) -> Path:
+    """Returns the absolute path of a stored graph."""
+    path = Path(folder).resolve()
+    if not is_stored_graph(path):
+        remedy = "Build it with `lggd graph build`, or write it with Graph.save."
+        raise InputFileError(str(folder), f"be the folder of a graph, with {MANIFEST}", but="it is not", remedy=remedy)
+    return path
+
+
+def check_nodes(nodes: Sequence[ClusterNode], folder: Path | None = None) -> None:
+    """Raises unless every node has this version of lggd, and the same graph at the same path."""
+    import lggd
+
+    ray = import_ray()
+
+    def describe(path: str | None) -> dict[str, Any]:
+        # Sent by value, so that it runs where lggd is missing or old; hence it imports what it needs.
+        import hashlib
+        import socket
+        from pathlib import Path
+
+        found: dict[str, Any] = {"host": socket.gethostname(), "lggd": None, "format": None, "manifest": None}
+        try:
+            import lggd
+
+            found["lggd"] = lggd.__version__
+            from lggd.graph.stored_graph import VERSION
+
+            found["format"] = VERSION
+        except ImportError:
+            pass
+        if path is not None and Path(path).is_file():
+            found["manifest"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        return found
+
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    task, manifest = ray.remote(describe), None if folder is None else folder / MANIFEST
+    places = [NodeAffinitySchedulingStrategy(node.id, soft=False) for node in nodes]
+    path = None if manifest is None else str(manifest)
+    answers = [task.options(num_cpus=0, scheduling_strategy=place).remote(path) for place in places]
+    digest = None if manifest is None else hashlib.sha256(manifest.read_bytes()).hexdigest()
+    for answer in ray.get(answers):
+        check_answer(answer, {"lggd": lggd.__version__, "format": VERSION, "manifest": digest}, folder)
+
+
+def check_answer(found: Mapping[str, Any], expected: Mapping[str, Any], folder: Path | None) -> None:
+    """Compares what a node says of itself with what this process expects."""
+    where = f"the node {found['host']}"
+    if found["lggd"] != expected["lggd"]:
+        value = "no lggd" if found["lggd"] is None else f"lggd {found['lggd']}"
+        remedy = "Install the same version on all nodes, for example by `setup_commands` of `ray up`."
+        raise InputError(where, f"have lggd {expected['lggd']}", value, remedy)
+    if found["format"] != expected["format"]:
+        remedy = "Install the same version of lggd on all nodes."
+        raise InputError(where, f"read graphs of format {expected['format']}", found["format"], remedy)
+    if folder is None:
+        return
+    remedy = "Put it on a disk that all nodes share, or copy it to the same path on every node."
+    if found["manifest"] is None:
+        raise InputFileError(str(folder), f"be the folder of the graph on {where}", but="there is none", remedy=remedy)
+    if found["manifest"] != expected["manifest"]:
+        clause = f"that on {where} has another checksum"
+        raise InputFileError(str(folder), "be the same graph on all nodes", but=clause, remedy=remedy)

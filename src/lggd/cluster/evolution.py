@@ -1,0 +1,182 @@
+"""The evolution of f on a cluster."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lggd.cluster.connection import alive_nodes, check_folder
+from lggd.cluster.programs import EvolutionProgram
+from lggd.cluster.rows import split_rows
+from lggd.cluster.team import Team
+from lggd.equation.boundary import Boundary, Sources
+from lggd.equation.operators import check_p
+from lggd.equation.potential import Potential, read_potential
+from lggd.errors import InputError
+from lggd.graph import Graph
+from lggd.solvers.cauchy import FAR, CauchyProblem, read_start
+from lggd.solvers.plan import check_times, make_plan
+from lggd.solvers.scheme import RK4, FixedStep, check_scheme, step_within
+from lggd.solvers.solution import Solution, Statistics, Status
+from lggd.validation import check_int, check_real
+
+# Called with the number of finished steps and their total.
+ProgressCallback = Callable[[int, int], None]
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ClusterStatistics(Statistics):
+    """The cost of a solve on a cluster.
+
+    Attributes
+    ----------
+    blocks : int
+        Number of blocks, over all column groups.
+    halo : int
+        Values of one column that travel between blocks in an evaluation.
+    losses, repeated_steps : int
+        How often blocks were lost, and how many steps were taken again.
+    """
+
+    blocks: int = 1
+    halo: int = 0
+    losses: int = 0
+    repeated_steps: int = 0
+
+
+def open_graph(graph: Graph | str | Path) -> tuple[Graph, Path]:
+    """A stored graph, and its folder. Its checksums are compared by the blocks, not here."""
+    if isinstance(graph, Graph):
+        if graph.stored is None:
+            remedy = "Write it to a folder with Graph.save, and pass the folder."
+            raise InputError("graph", "lie in a folder that all nodes can read", "a graph in memory", remedy)
+        return graph, check_folder(graph.stored.folder)
+    folder = check_folder(graph)
+    return Graph.open(folder, verify=False), folder
+
+
+def make_bounds(graph: Graph, blocks: int | None, groups: int) -> list[int]:
+    """The rows of each block; by default there is a block for each node, or where there are groups, its share."""
+    if blocks is None:
+        blocks = max(1, len(alive_nodes()) // max(1, groups))
+    check_int("blocks", blocks, 1)
+    return split_rows(graph.csr.indptr.numpy(), min(blocks, max(1, graph.num_nodes)))
+
+
+def evolve(
+    graph: Graph | str | Path, sources: Sources | None, *, start: Tensor | None = None,
+    times: Sequence[float] = (1, 2, 3, 4, 5), p: float = 1, potential: Potential | None = None,
+    scheme: FixedStep = RK4(), far: float = FAR, blocks: int | None = None, column_blocks: int = 1,
+    threads: int | None = None, checkpoint_every: int = 10, checkpoints: str | Path | None = None, verify: bool = True,
+    callback: ProgressCallback | None = None,
+) -> Solution:  # fmt: skip
+    """`lggd.evolve` on a cluster, without gradients: the same bits, where columns are not split.
+
+    Call it within `lggd.cluster.connect`. Every node needs the graph at the same path.
+
+    Parameters
+    ----------
+    graph : path or Graph
+        The folder of a graph, written by `Graph.save` or `lggd graph build`; or a graph opened from one.
+    sources, start, times, p, potential, scheme, far
+        As in `lggd.evolve`.
+    blocks : int, optional
+        Number of ranges of rows; None takes one for each node.
+    column_blocks : int
+        Number of groups that the K columns are split into. Each has its own blocks.
+    threads : int, optional
+        Threads of a block; None divides the CPUs of a node by its blocks.
+    checkpoint_every : int
+        Steps between two checkpoints: when a node is lost, at most so many are taken again.
+    checkpoints : path, optional
+        Folder on a disk that all nodes share, for checkpoints; None keeps them in the memory of this process.
+    verify : bool
+        Whether every block compares the checksums of the graph, which reads it once.
+    callback : callable, optional
+        Called at each checkpoint with the number of steps so far and their total.
+
+    Returns
+    -------
+    Solution
+        With `value` [T, N, K] and `ClusterStatistics`.
+
+    Examples
+    --------
+    >>> import lggd, tempfile
+    >>> lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max").save(folder := tempfile.mkdtemp())
+    >>> with lggd.cluster.connect():  # doctest: +SKIP
+    ...     solution = lggd.cluster.evolve(folder, [0], times=(1.0, 20.0), far=10.0)
+    >>> solution.value[-1, :, 0]  # doctest: +SKIP
+    tensor([0.0000, 1.0000, 2.0000])
+    """
+    began = clock.perf_counter()
+    opened, folder = open_graph(graph)
+    boundary = None if sources is None else Boundary.read(sources, opened.num_nodes)
+    if start is None and boundary is not None:
+        check_real("far", far, 0, closed="left", rule="be non-negative and finite")
+        initial, columns, dtype = None, len(boundary.columns), opened.dtype
+    else:
+        initial = read_start(opened, boundary, start, far)
+        columns, dtype = initial.shape[1], initial.dtype
+    rho = None if potential is None else read_potential(potential, opened, columns, dtype)
+    p, ends, tableau = check_p(p), check_times(times), check_scheme(scheme).tableau
+    groups = _split(columns, check_int("column_blocks", column_blocks, 1))
+    bounds = make_bounds(opened, blocks, len(groups))
+
+    def program_of(block: int, group: int) -> tuple[type[Any], Sequence[Any]]:
+        rows, part = slice(bounds[block], bounds[block + 1]), slice(*groups[group])
+        begin: Array | float = float(far) if initial is None else initial[rows, part].numpy()
+        own = None if rho is None else (rho[rows] if rho.shape[1] == 1 else rho[rows, part]).numpy()
+        nodes = None if boundary is None else [_inside(x, rows) for x in boundary.columns[part]]
+        count = part.stop - part.start
+        return EvolutionProgram, (p, tableau, begin, own, nodes, count, str(dtype).removeprefix("torch."))
+
+    options: dict[str, Any] = {"checkpoint_every": checkpoint_every, "checkpoints": checkpoints, "verify": verify}
+    with Team(folder, bounds, groups=len(groups), threads=threads, **options) as team:
+        team.prepare(program_of)
+        size, may_overshoot = step_within(scheme, p, max(team.call("cfl_bound")))
+        plan = make_plan(scheme, ends, size)
+        value = torch.empty(len(ends), opened.num_nodes, columns, dtype=dtype)
+        done = 0
+        for k, (count, step) in enumerate(zip(plan.counts, plan.sizes, strict=True)):
+            for first in range(0, count, checkpoint_every):
+                taken = min(checkpoint_every, count - first)
+                team.run([step] * taken, exchanges=len(tableau.weights))
+                done += taken
+                if callback is not None:
+                    callback(done, plan.steps)
+            for number, part in enumerate(team.call("output")):
+                group, block = divmod(number, team.per_group)
+                value[k, bounds[block] : bounds[block + 1], slice(*groups[group])] = torch.from_numpy(np.array(part))
+        facts = {"blocks": team.count, "halo": team.halo, "losses": team.losses, "repeated_steps": team.repeated}
+    if not bool(torch.isfinite(value).all()):
+        raise FloatingPointError("The evolution diverged. Use step=None, which stays within the scheme's limit.")
+
+    def residual() -> float:
+        problem = CauchyProblem(opened, sources, value[-1], p, potential, None, far)
+        return problem.residual(problem.start)
+
+    seconds = clock.perf_counter() - began
+    statistics = ClusterStatistics(
+        type(scheme).__name__, seconds, plan.steps, plan.evaluations, max(plan.sizes), _residual=residual, **facts
+    )
+    return Solution(value, Status.MAY_OVERSHOOT if may_overshoot else Status.REACHED, statistics)
+
+
+def _inside(nodes: Array, rows: slice) -> Array:
+    """The nodes of a block, by their numbers in it."""
+    return nodes[(nodes >= rows.start) & (nodes < rows.stop)] - rows.start
+
+
+def _split(columns: int, parts: int) -> list[tuple[int, int]]:
+    parts = min(parts, columns)
+    return [(columns * k // parts, columns * (k + 1) // parts) for k in range(parts)]

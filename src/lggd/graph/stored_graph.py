@@ -1,0 +1,324 @@
+"""A graph in a folder: arrays that are mapped into memory when it is opened, so that it may be larger than memory.
+
+The folder has a manifest, `graph.json`, and one file per array, in NumPy's format without pickles:
+
+| file | type and shape | content |
+|---|---|---|
+| `indptr.npy` | int64 `[N + 1]` | where the row of each node begins in `indices` |
+| `indices.npy` | int32 or int64 `[E]` | the neighbours of each node, ascending |
+| `weight.npy`, `root_weight.npy` | float32 or float64 `[E]` | w and √w; missing where every weight is 1 |
+| `degree.npy` | as `weight`, `[N]` | δ(i) = Σ_j w(i, j) |
+| `x.npy`, `y.npy` | float32 `[N, F]`, int64 `[N]` | node features and labels, -1 for unlabelled nodes; optional |
+| `ids.arrow` | one column, `id` | the user's id of each node; missing where it is the number of the node |
+
+Nodes are numbered by row. The manifest is written last and holds the size and the checksums of every file: a folder
+without it is no graph.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import zlib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import DTypeLike, NDArray
+from torch import Tensor
+
+from lggd.errors import InputFileError
+from lggd.files import check_folder_writable, replacing_folder
+from lggd.graph.csr import CSR
+
+MANIFEST, FORMAT, VERSION = "graph.json", "lggd graph", 1
+IDS = "ids.arrow"
+# Checksums are of blocks of this many bytes, so that several threads compute them and an error names its place.
+CHECKED_BYTES = 2**26
+# Solvers that read edges in any order give pages back when so many bytes of them are resident, looked at so often.
+MOST_RESIDENT, SECONDS_PER_LOOK = 2**29, 0.02
+STATM = Path("/proc/self/statm")
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredGraph:
+    """The arrays of a graph in a folder, mapped into memory: read from disk where they are used, never as a whole.
+
+    Attributes
+    ----------
+    folder : Path
+    csr : CSR
+        Rows, neighbours and weights.
+    degree : Tensor
+        δ(i), `[N]`.
+    x, y : Tensor or None
+        Node features `[N, F]` and labels `[N]`.
+    metadata : dict
+        What the manifest says beside the arrays, such as names of features and classes.
+    """
+
+    folder: Path
+    csr: CSR
+    degree: Tensor
+    x: Tensor | None
+    y: Tensor | None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, folder: str | Path, *, verify: bool = True) -> StoredGraph:
+        """Opens a folder; `verify` compares the checksum of every file, which reads all of them once."""
+        folder = Path(folder)
+        manifest = read_manifest(folder)
+        files = manifest["files"]
+        for name, expected in files.items():
+            _check_size(folder / name, expected["bytes"])
+        if verify:
+            _check_files(folder, files)
+        arrays = {name.removesuffix(".npy"): map_array(folder / name) for name in files if name.endswith(".npy")}
+        _check_arrays(folder, manifest, arrays)
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        csr = CSR(
+            tensors["indptr"], tensors["indices"], tensors.get("weight"), not manifest["directed"],
+            stored_root_weight=tensors.get("root_weight"), mapped=MappedArrays(tuple(arrays.values())),
+        )  # fmt: skip
+        return cls(folder, csr, tensors["degree"], tensors.get("x"), tensors.get("y"), manifest["metadata"])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the manifest, which has the checksums of all files: equal for equal graphs."""
+        return fingerprint(self.folder)
+
+    def ids(self) -> Any:
+        """The user's ids in node order, a pyarrow array mapped into memory; None where they are the node numbers."""
+        import pyarrow as pa
+
+        path = self.folder / IDS
+        if not path.exists():
+            return None
+        return pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("id").combine_chunks()
+
+
+@dataclass(frozen=True, eq=False)
+class MappedArrays:
+    """Arrays mapped into memory, whose pages can be given back to the system when they have been used."""
+
+    arrays: tuple[np.memmap[Any, Any], ...]
+
+    def release(self) -> None:
+        """Gives back all resident pages. They stay in the system's cache as long as nobody else needs the memory."""
+        for array in self.arrays:
+            mapping = getattr(array, "_mmap", None)
+            if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
+                mapping.madvise(mmap.MADV_DONTNEED)
+
+    @contextmanager
+    def bounded(self) -> Iterator[None]:
+        """Within it, a thread gives back all pages whenever more than `MOST_RESIDENT` bytes of files have been read."""
+        self.release()
+        finished, before = Event(), _resident_file_bytes()
+
+        def watch() -> None:
+            while not finished.wait(SECONDS_PER_LOOK):
+                if not before or _resident_file_bytes() - before > MOST_RESIDENT:
+                    self.release()
+
+        watcher = Thread(target=watch, name="pages of a graph on disk", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            finished.set()
+            watcher.join()
+            self.release()
+
+
+def _resident_file_bytes() -> int:
+    """The resident bytes of this process that are backed by files; 0 where unknown."""
+    try:
+        return int(STATM.read_text().split()[2]) * mmap.PAGESIZE
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+class StoredGraphWriter:
+    """Writes the arrays of a graph into a new folder, block by block; see `writing_graph`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def create(self, name: str, dtype: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+        """A new array of zeros, mapped into memory, to be filled."""
+        if 0 in shape:  # cannot be mapped
+            np.save(self.folder / f"{name}.npy", np.zeros(shape, dtype))
+            return np.zeros(shape, dtype)  # type: ignore[return-value]
+        return np.lib.format.open_memmap(self.folder / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
+
+    def write(self, name: str, array: Array) -> None:
+        """Writes a whole array."""
+        np.save(self.folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+
+    def write_ids(self, ids: Any) -> None:
+        """Writes the ids of the nodes, from an array of strings or integers in node order."""
+        import pyarrow as pa
+
+        table = pa.table({"id": pa.array(ids)})
+        with pa.OSFile(str(self.folder / IDS), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+
+    def finish(self, *, directed: bool, metadata: Mapping[str, Any] | None = None) -> None:
+        """Writes the manifest, from the files as they are."""
+        indptr = map_array(self.folder / "indptr.npy")
+        paths = sorted(path for path in self.folder.iterdir() if path.suffix in (".npy", ".arrow"))
+        manifest = {
+            "format": FORMAT,
+            "version": VERSION,
+            "nodes": len(indptr) - 1,
+            "edges": int(indptr[-1]),
+            "directed": directed,
+            "metadata": dict(metadata or {}),
+            "files": {path.name: {"bytes": path.stat().st_size, "crc32": checksums(path)} for path in paths},
+        }
+        (self.folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
+
+
+@contextmanager
+def writing_graph(folder: str | Path) -> Iterator[StoredGraphWriter]:
+    """Yields a writer for a new graph; the folder appears when everything is written, or not at all."""
+    with replacing_folder(folder, MANIFEST) as new:
+        yield StoredGraphWriter(new)
+
+
+def write_csr(
+    folder: str | Path, csr: CSR, degree: Tensor, *, x: Tensor | None = None, y: Tensor | None = None, ids: Any = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Writes a graph that is in memory into a folder."""
+    with writing_graph(folder) as writer:
+        arrays = {"indptr": csr.indptr, "indices": csr.indices, "degree": degree, "x": x, "y": y}
+        if csr.weight is not None:
+            arrays |= {"weight": csr.weight, "root_weight": csr.weight.sqrt()}
+        for name, array in arrays.items():
+            if array is not None:
+                writer.write(name, array.detach().cpu().numpy())
+        if ids is not None:
+            writer.write_ids(ids)
+        writer.finish(directed=not csr.symmetric, metadata=metadata)
+
+
+def fingerprint(folder: str | Path) -> str:
+    """The SHA-256 of the sizes and checksums in the manifest of a graph."""
+    manifest = read_manifest(Path(folder))
+    return hashlib.sha256(json.dumps(manifest["files"], sort_keys=True).encode()).hexdigest()
+
+
+def is_stored_graph(folder: str | Path) -> bool:
+    """Whether a folder has the manifest of a graph."""
+    return (Path(folder) / MANIFEST).is_file()
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a graph, checked."""
+    path, remedy = folder / MANIFEST, "Build it with `lggd graph build`, or check the name."
+    if not path.is_file():
+        what = "there is none" if folder.is_dir() else "there is no such folder"
+        raise InputFileError(str(folder), f"be the folder of a graph, with {MANIFEST}", but=what, remedy=remedy)
+    try:
+        manifest = json.loads(path.read_text())
+    except ValueError as error:
+        raise InputFileError(str(path), "be JSON", but=str(error), remedy="Build the graph again.") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise InputFileError(str(path), f"have the format {FORMAT!r}", but="it has another", remedy=remedy)
+    if manifest.get("version") != VERSION:
+        remedy = "Build the graph again with this version of lggd."
+        raise InputFileError(str(path), f"have format version {VERSION}", manifest.get("version"), remedy)
+    missing = {"nodes", "edges", "directed", "metadata", "files"} - manifest.keys()
+    if missing:
+        raise InputFileError(str(path), "be complete", f"no {min(missing)!r}", "Build the graph again.")
+    return manifest
+
+
+def map_array(path: Path) -> np.memmap[Any, Any]:
+    """An array mapped into memory. Writing to it never changes the file."""
+    array: np.memmap[Any, Any]
+    try:
+        array = np.load(path, mmap_mode="c", allow_pickle=False)
+        return array
+    except (ValueError, EOFError) as error:
+        if path.stat().st_size < 4096:
+            try:  # arrays without entries cannot be mapped
+                array = np.load(path, allow_pickle=False)
+                return array
+            except (ValueError, EOFError):
+                pass
+        raise InputFileError(str(path), "be an array", but="it is damaged", remedy="Build the graph again.") from error
+
+
+def checksums(path: Path) -> list[int]:
+    """The CRC-32 of each block of `CHECKED_BYTES`, computed by several threads."""
+    starts = range(0, path.stat().st_size, CHECKED_BYTES)
+
+    def of_block(start: int) -> int:
+        with path.open("rb") as file:
+            file.seek(start)
+            return zlib.crc32(file.read(CHECKED_BYTES))
+
+    with ThreadPoolExecutor(2) as threads:
+        return list(threads.map(of_block, starts))
+
+
+def _check_size(path: Path, expected: int) -> None:
+    size = path.stat().st_size if path.is_file() else None
+    if size != expected:
+        clause = "there is none" if size is None else f"it has {size}"
+        remedy = "It was truncated or replaced: copy the folder again, or build the graph again."
+        raise InputFileError(str(path), f"have {expected} bytes", but=clause, remedy=remedy)
+
+
+def _check_files(folder: Path, files: Mapping[str, Any]) -> None:
+    for name, expected in files.items():
+        found = checksums(folder / name)
+        bad = [k for k, (a, b) in enumerate(zip(found, expected["crc32"], strict=True)) if a != b]
+        if bad:
+            where = f"it differs from byte {bad[0] * CHECKED_BYTES} on"
+            remedy = "It was changed or damaged: copy the folder again, or build the graph again."
+            raise InputFileError(str(folder / name), "match its checksum", but=where, remedy=remedy)
+
+
+def _check_arrays(folder: Path, manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Checks types and shapes, and that rows lie within the edges: compiled loops trust them."""
+    nodes, edges = manifest["nodes"], manifest["edges"]
+    shapes = {"indptr": (nodes + 1,), "degree": (nodes,), "y": (nodes,), "x": (nodes, None)}
+    shapes |= dict.fromkeys(("indices", "weight", "root_weight"), (edges,))
+    kinds = {"indptr": ("int64",), "indices": ("int32", "int64"), "y": ("int64",), "x": ("float32",)}
+    for name in ("indptr", "indices", "degree"):
+        if name not in arrays:
+            raise InputFileError(str(folder), f"contain {name}.npy", "none", "Build the graph again.")
+    for name, array in arrays.items():
+        path, expected = folder / f"{name}.npy", shapes.get(name)
+        if expected is None:
+            raise InputFileError(str(path), "be one of the arrays of a graph", name, "Remove it.")
+        kind = kinds.get(name, ("float32", "float64"))
+        if str(array.dtype) not in kind:
+            raise InputFileError(str(path), f"contain {' or '.join(kind)}", array.dtype, "Build the graph again.")
+        if array.ndim != len(expected) or any(e not in (None, n) for e, n in zip(expected, array.shape, strict=True)):
+            shape = list(array.shape)
+            raise InputFileError(str(path), f"have shape {list(expected)}", shape, "Build the graph again.")
+    indptr = arrays["indptr"]
+    if indptr[0] != 0 or indptr[-1] != edges or bool((np.diff(indptr) < 0).any()):
+        rule = f"rise from 0 to the number of edges, {edges}"
+        raise InputFileError(str(folder / "indptr.npy"), rule, remedy="Build the graph again.")
+
+
+def check_new_folder(folder: str | Path) -> Path:
+    """Returns the path if a graph can be written there: it is new, an empty folder, or a graph."""
+    return check_folder_writable(folder, MANIFEST)

@@ -1,0 +1,166 @@
+"""Tables in one or several files, as SQL: what the other commands read cell by cell, read by DuckDB."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lggd.data.dialect import BLANKS, find_dialect
+from lggd.data.table import PARQUET, READ_TABLES, Table, check_extension
+from lggd.errors import InputError, InputFileError
+from lggd.files import check_readable
+from lggd.graph_build.database import sql_text
+from lggd.validation import listed
+
+# Whitespace that is stripped from cells.
+BLANK_CHARACTERS = "E' \\t\\r'"
+LINES_SEEN = 200
+
+
+@dataclass(frozen=True, eq=False)
+class TableSource:
+    """A table in files with equal columns.
+
+    `table` is that of the first file, for its names, its notes and errors; `sql` is a relation whose columns are
+    c0, c1, and so on; `kinds` says of each whether it is text, integer, float or other.
+    """
+
+    paths: tuple[Path, ...]
+    table: Table
+    sql: str
+    kinds: tuple[str, ...]
+
+    @property
+    def place(self) -> Path | str:
+        """The file in errors; of several the first with the number of the others."""
+        return self.paths[0] if len(self.paths) == 1 else f"{self.paths[0]} and {len(self.paths) - 1} more"
+
+    def text(self, column: int) -> str:
+        """SQL of a cell as a name, NULL if it is empty; 1.0 is 1, as in other tables."""
+        name, kind = f"c{column}", self.kinds[column]
+        if kind == "text":
+            return f"nullif(trim({name}, {BLANK_CHARACTERS}), '')"
+        if kind == "float":
+            whole = f"{name} = floor({name}) AND abs({name}) < 9e15"
+            return (
+                f"CASE WHEN isnan({name}) THEN NULL WHEN {whole} THEN {name}::BIGINT::VARCHAR ELSE {name}::VARCHAR END"
+            )
+        return f"{name}::VARCHAR"
+
+    def integer(self, column: int) -> str:
+        """SQL of a cell as an integer; NULL if it is none."""
+        return f"TRY_CAST(c{column} AS BIGINT)"
+
+    def is_odd(self, column: int, *, strip: bool) -> str:
+        """SQL: whether a cell is no integer, or written in another way than integers are, such as 007."""
+        written = f"trim(c{column}, {BLANK_CHARACTERS})" if strip else f"c{column}"
+        if self.kinds[column] == "text":
+            return f"({self.integer(column)}::VARCHAR IS DISTINCT FROM {written})"
+        return f"({self.integer(column)} IS DISTINCT FROM c{column})" if self.kinds[column] == "float" else "false"
+
+    def number(self, column: int) -> str:
+        """SQL of a cell as a number, 1 and 0 for true and false; NULL for anything else."""
+        name = f"c{column}"
+        if self.kinds[column] != "text":
+            return f"TRY_CAST({name} AS DOUBLE)"
+        truth = f"CASE lower(trim({name})) WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"
+        return f"CASE WHEN contains({name}, '_') THEN NULL ELSE coalesce(TRY_CAST({name} AS DOUBLE), {truth}) END"
+
+
+def read_source(pattern: Any, read: Callable[[Path], Table], *, blanks: bool, delimiter: str | None) -> TableSource:
+    """The table of one file, several, or all that a pattern such as `edges-*.csv` matches.
+
+    `read` returns the table of one file, with its names; `blanks` and `delimiter` are those of `find_dialect`.
+    """
+    paths = _matching(pattern)
+    tables = [read(path) for path in paths]
+    for path, table in zip(paths, tables, strict=True):
+        if (table.names, table.width) != (tables[0].names, tables[0].width):
+            found = listed(table.names) if table.names is not None else f"{table.width} columns without names"
+            raise InputError(path, f"have the columns of {paths[0]}", found, "Build a graph of files of one kind.")
+        if table.width == 0:
+            raise table.empty_error("row", "Write lines such as a,b or a,b,0.5.")
+    if check_extension(paths[0], READ_TABLES) == PARQUET:
+        kinds = _parquet_kinds(paths, tables[0])
+        columns = ", ".join(f"{_quoted(name)} AS c{k}" for k, name in enumerate(tables[0].names or []))
+        return TableSource(paths, tables[0], f"(SELECT {columns} FROM read_parquet([{_listed(paths)}]))", kinds)
+    parts: dict[str, list[Path]] = {}
+    for path, table in zip(paths, tables, strict=True):
+        dialect = find_dialect(path, delimiter, blanks=blanks)
+        separator = _plain_blank(path, dialect.skipped) if dialect.delimiter == BLANKS else dialect.delimiter
+        header = "true" if table.names is not None else "false"
+        parts.setdefault(_text_sql(separator, dialect.skipped, header, table.width), []).append(path)
+    union = " UNION ALL ".join(sql.replace("{paths}", _listed(group)) for sql, group in parts.items())
+    return TableSource(paths, tables[0], f"({union})", ("text",) * tables[0].width)
+
+
+def _matching(pattern: Any) -> tuple[Path, ...]:
+    several = [pattern] if isinstance(pattern, (str, Path)) else list(pattern)
+    paths: list[Path] = []
+    for each in several:
+        path = Path(each)
+        is_pattern = not path.exists() and glob.has_magic(str(each))
+        found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor)))) if is_pattern else [path]
+        if not found:
+            raise InputFileError(str(each), "match a file", but="it matches none", remedy="Check the pattern.")
+        paths += map(check_readable, found)
+    if not paths:
+        raise InputError("edges", "name a file", "none")
+    extensions = {check_extension(path, READ_TABLES) for path in paths}
+    if PARQUET in extensions and len(extensions) > 1:
+        raise InputError("edges", "be files of one kind", listed(sorted(extensions)), "Convert some of them.")
+    return tuple(paths)
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    return ", ".join(sql_text(glob.escape(str(path))) for path in paths)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text_sql(separator: str | None, skipped: int, header: str, width: int) -> str:
+    """A relation of text files; a separator None stands for any run of blanks."""
+    options = f"auto_detect = false, header = {header}, skip = {skipped}"
+    if separator is None:
+        lines = f"read_csv([{{paths}}], {options}, columns = {{'line': 'VARCHAR'}}, delim = E'\\x01', quote = '')"
+        cells = f"(SELECT string_split_regex(trim(line, {BLANK_CHARACTERS}), '\\s+') AS cells FROM {lines})"
+        columns = ", ".join(f"cells[{k + 1}] AS c{k}" for k in range(width))
+        wrong = f"error('a line has ' || len(cells) || ' cells instead of {width}')"
+        return f"SELECT {columns} FROM {cells} WHERE CASE WHEN len(cells) = {width} THEN true ELSE {wrong} END"
+    kinds = ", ".join(f"'c{k}': 'VARCHAR'" for k in range(width))
+    delim = "E'\\t'" if separator == "\t" else sql_text(separator)
+    return f"SELECT * FROM read_csv([{{paths}}], {options}, columns = {{{kinds}}}, delim = {delim}, quote = '\"')"
+
+
+def _plain_blank(path: Path, skipped: int) -> str | None:
+    """The one blank that separates columns in the first lines, which is read faster; None if there are several."""
+    with path.open(encoding="utf-8-sig") as file:
+        lines = [line.rstrip("\r\n") for _, line in zip(range(skipped + LINES_SEEN), file, strict=False)][skipped:]
+    for blank in ("\t", " "):
+        if lines and all('"' not in line and re.fullmatch(rf"\S+({blank}\S+)+", line) for line in lines if line):
+            return blank
+    return None
+
+
+def _parquet_kinds(paths: Sequence[Path], table: Table) -> tuple[str, ...]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    schemas = [parquet.read_schema(path) for path in paths]
+
+    def kind(name: str) -> str:
+        found = [schema.field(name).type for schema in schemas]
+        found = [each.value_type if pa.types.is_dictionary(each) else each for each in found]
+        if all(pa.types.is_string(each) or pa.types.is_large_string(each) for each in found):
+            return "text"
+        if all(pa.types.is_integer(each) for each in found):
+            return "integer"
+        return "float" if all(pa.types.is_floating(each) for each in found) else "other"
+
+    return tuple(kind(name) for name in table.names or [])

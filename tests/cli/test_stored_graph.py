@@ -1,0 +1,117 @@
+"""lggd run, predict and add-labels on the folder of a graph."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import lggd
+from command_line import answer, command, refused
+from lggd.closed_form import stored_inputs
+from lggd.data.output_files import write_features
+from lggd.data.stored_data import NodeNames
+from lggd.graph.stored_graph import writing_graph
+from lggd.runs import run_input
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The graph of the digits with names, of which a third is labelled."""
+    data = lggd.load("digits")
+    graph = lggd.Graph.from_pyg(data)
+    known = torch.rand(data.num_nodes, generator=torch.Generator().manual_seed(0)) < 0.3
+    names = [f"image {k}" for k in range(data.num_nodes)]
+    csr = graph.csr
+    with writing_graph(tmp_path / "digits") as writer:
+        arrays = {"indptr": csr.indptr, "indices": csr.indices, "degree": graph.degree, "x": data.x}
+        for name, array in (arrays | {"y": torch.where(known, data.y, -1)}).items():
+            writer.write(name, array.numpy())
+        writer.write_ids(names)
+        writer.finish(directed=False, metadata={"classes": [f"digit {k}" for k in range(10)]})
+    return tmp_path / "digits"
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Small graphs count as large."""
+    monkeypatch.setattr(run_input, "MOST_EDGES", 100)
+    monkeypatch.setattr(stored_inputs, "MOST_EDGES_IN_MEMORY", 100)
+
+
+def test_run_predict_and_add_labels(folder, tmp_path, large):
+    out = tmp_path / "out"
+    found = answer("run", folder, "--out", out)
+    assert found["accuracy"]["model"] > 85
+    assert found["accuracy"]["reference"] is None
+    assert found["files"][0] == "predictions.parquet"
+    assert "report.html" not in found["files"]
+    assert any("KernelRidge.large()" in note for note in found["notes"])
+    table = pq.read_table(out / "predictions.parquet")
+    assert table["node"].to_pylist()[:2] == ["image 0", "image 1"]
+    assert set(table["predicted"].to_pylist()) <= {f"digit {k}" for k in range(10)}
+    assert "ids" not in json.loads((out / "model" / "model.json").read_text())["metadata"]
+
+    again = answer("predict", out, "--out", tmp_path / "again.parquet")
+    assert pq.read_table(tmp_path / "again.parquet").equals(table)
+    node = again["least_certain"][0]["node"]
+    added = answer("add-labels", out, f"{node}=digit 3")
+    assert (added["new"], added["labelled"]) == (1, again["labelled"] + 1)
+    changed = pq.read_table(out / "predictions.parquet").to_pylist()
+    assert next(row for row in changed if row["node"] == node)["labelled"] == "digit 3"
+
+
+def test_small_graphs_on_disk_are_classified_by_distances(folder, tmp_path):
+    found = answer("run", folder, "--out", tmp_path / "out", "--test-share", "0.5")
+    assert found["titles"]["model"] == "LGGD"
+    assert found["accuracy"]["model"] > 85
+
+
+def test_label_propagation_reads_the_graph_in_blocks(folder):
+    stored = lggd.load(folder)
+    data = lggd.load("digits")
+    data.y = stored.y.clone()
+    del data.train_mask, data.test_mask
+    one, other = (lggd.baselines.LabelPropagation().fit(each).predict_proba() for each in (data, stored))
+    torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-3)
+
+
+def test_what_does_not_apply_is_refused(folder, tmp_path):
+    assert "be omitted with the graph" in refused("run", folder, "--label", "kind")
+    assert "edges in memory" in refused("run", folder, "--method", "gcn", "--out", tmp_path / "out")
+    (folder / "y.npy").unlink()
+    assert "there is none" in refused("run", folder, "--out", tmp_path / "out")
+
+
+def test_a_model_whose_graph_moved_says_so(folder, tmp_path, large):
+    answer("run", folder, "--out", tmp_path / "out")
+    folder.rename(tmp_path / "elsewhere")
+    assert "be the graph of the saved model" in refused("predict", tmp_path / "out")
+
+
+def test_options_of_datasets_are_refused(folder):
+    with pytest.raises(lggd.InputError, match="omitted for a graph on disk"):
+        lggd.load(folder, labels_per_class=3)
+    assert command("run", folder, "--labels-per-class", "3").exit_code == 2
+
+
+def test_names_are_a_sequence(folder):
+    names = NodeNames(lggd.Graph.open(folder).stored)
+    assert len(names) == 1797
+    assert names[3] == "image 3"
+    assert names[-1] == "image 1796"
+    assert names[5:7] == ["image 5", "image 6"]
+    assert list(names)[1000] == "image 1000"
+    with pytest.raises(IndexError):
+        names[1797]
+
+
+def test_tables_in_several_blocks_are_those_in_one(tmp_path, monkeypatch):
+    ids, values = [str(k) for k in range(10)], torch.rand(10, 2)
+    for ending in ("csv", "parquet"):
+        write_features(tmp_path / f"one.{ending}", ids, ["a", "b"], values)
+        with monkeypatch.context() as few:
+            few.setattr("lggd.data.output_files.ROWS_AT_ONCE", 3)
+            write_features(tmp_path / f"other.{ending}", ids, ["a", "b"], values)
+    assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "other.csv").read_bytes()
+    assert pq.read_table(tmp_path / "one.parquet").equals(pq.read_table(tmp_path / "other.parquet"))

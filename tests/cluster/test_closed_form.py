@@ -1,0 +1,107 @@
+"""The closed form by blocks, without Ray: the features of one machine, and the same settings and probabilities."""
+
+import pytest
+import torch
+
+import lggd
+from cluster_cases import random_graph, use_local_team
+from lggd.closed_form import kernel_ridge
+from lggd.closed_form.filters import chebyshev_sums, series_of
+from lggd.diffusion import PPR
+from lggd.errors import InputError
+from lggd.graph.sparse import normalized_adjacency
+
+FILTERS = (lggd.Hops(0), lggd.Hops(1), lggd.Hops(4), lggd.HighPass(), PPR(0.1), lggd.Hops(2, self_loops=False))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_features_have_the_bits_of_one_machine(tmp_path, monkeypatch, weighted):
+    graph = random_graph(weighted=weighted)
+    x = torch.randn(graph.num_nodes, 8, generator=torch.Generator().manual_seed(0))
+    graph.save(tmp_path / "g", x=x)
+    use_local_team(monkeypatch)
+    found = dict(zip(FILTERS, lggd.cluster.propagate(tmp_path / "g", filters=FILTERS), strict=True))
+    for self_loops in (True, False):
+        weight = graph.weight if weighted else None
+        matrix = normalized_adjacency(graph.edge_index, weight, graph.num_nodes, self_loops=self_loops)
+        series = series_of(FILTERS, self_loops)
+        for filter, expected in zip(series, chebyshev_sums(matrix, x, list(series.values())), strict=True):
+            if weighted:  # degrees are summed in another order
+                torch.testing.assert_close(found[filter], expected)
+            else:
+                assert torch.equal(found[filter], expected), filter
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    data = lggd.load("digits")
+    folder = tmp_path_factory.mktemp("digits") / "g"
+    graph = lggd.Graph.from_pyg(data)
+    labels = torch.where(data.train_mask, data.y, -1)
+    graph.save(folder, x=data.x, y=labels)
+    return data, folder
+
+
+MODEL = lggd.KernelRidge(agreement=None, topology=())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "inducing", "width"),
+    [(10_000, 512, 512), (100, 512, 512), (100, 20, 48)],
+    ids=["exact", "dual", "primal"],
+)
+def test_equal_to_one_machine(digits, monkeypatch, nodes, inducing, width):
+    data, folder = digits
+    monkeypatch.setattr(kernel_ridge, "MOST_EXACT_NODES", nodes)
+    monkeypatch.setattr(kernel_ridge, "MOST_INDUCING", inducing)
+    model = lggd.KernelRidge(agreement=None, topology=(), inducing=inducing, widths=(32, width))
+    use_local_team(monkeypatch)
+    found = lggd.cluster.solve(folder, model=model)
+    expected = model.fit(data)
+    assert [member.kernel for member in found.members] == [member.kernel for member in expected.members_]
+    assert (found.ridge, found.inverse_temperature) == (expected.ridge_, expected.inverse_temperature_)
+    assert found.loss == pytest.approx(expected.loss_, rel=1e-4)
+    torch.testing.assert_close(found.probabilities, expected.predict_proba(), atol=2e-3, rtol=1e-2)
+
+
+def test_kernels_of_relative_lengths(digits, monkeypatch):
+    data, folder = digits
+    kernel = lggd.FilterKernel((lggd.Hops(0), lggd.Hops(2)), lggd.Linear(unit=False))
+    model = lggd.KernelRidge(kernels=(kernel,), far=(), wide=(), topology=(), agreement=None)
+    use_local_team(monkeypatch)
+    found = lggd.cluster.solve(folder, model=model)
+    torch.testing.assert_close(found.probabilities, model.fit(data).predict_proba(), atol=1e-3, rtol=1e-2)
+
+
+def test_wide_features_are_projected_by_subspace_iteration(tmp_path, monkeypatch):
+    data = lggd.load("karate")
+    data.x = torch.rand(data.num_nodes, 1100, generator=torch.Generator().manual_seed(1))
+    lggd.Graph.from_pyg(data).save(tmp_path / "g", x=data.x, y=torch.where(data.train_mask, data.y, -1))
+    model = lggd.KernelRidge(agreement=None, topology=(), wide=(), far=(), widths=(16,))
+    use_local_team(monkeypatch)
+    found = lggd.cluster.solve(tmp_path / "g", model=model)
+    torch.testing.assert_close(found.probabilities, model.fit(data).predict_proba(), atol=1e-3, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("model", "labels", "message"),
+    [
+        (lggd.KernelRidge(), None, r"`model.agreement` must be None on a cluster"),
+        (lggd.KernelRidge(agreement=None), None, r"`model.topology` must be \(\) on a cluster"),
+        (MODEL, torch.zeros(1797, dtype=torch.int64), "`labels` must name at least two classes, got 1"),
+        (MODEL, torch.zeros(5), "`labels` must be an int64 tensor"),
+    ],
+)
+def test_what_a_cluster_cannot_solve(digits, monkeypatch, model, labels, message):
+    use_local_team(monkeypatch)
+    with pytest.raises(InputError, match=message):
+        lggd.cluster.solve(digits[1], labels, model)
+
+
+def test_a_graph_without_features(tmp_path, monkeypatch):
+    random_graph().save(tmp_path / "g")
+    use_local_team(monkeypatch)
+    with pytest.raises(InputError, match="have node features x, got none. Build it with node features"):
+        lggd.cluster.solve(tmp_path / "g")
+    with pytest.raises(InputError, match=r"`x` must be a floating-point tensor \[400, D\]"):
+        lggd.cluster.propagate(tmp_path / "g", torch.zeros(3, 2))
