@@ -94,7 +94,8 @@ def patiently(start: Callable[[], Any], attempts: int = 5) -> Any:
 def cluster(nodes: int, store: int):
     from ray.cluster_utils import Cluster
 
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0"}
+    # Workers are nice by default, and would wait for the other processes of this machine.
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     common = {"object_store_memory": store, "node_ip_address": ADDRESS, "include_dashboard": False}
     health = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
     head = {**common, "num_cpus": 0, "_system_config": health}

@@ -29,7 +29,8 @@ def ray_cluster(nodes, cpus=1):
     import ray
     from ray.cluster_utils import Cluster
 
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0"}
+    # Workers are nice by default, and would wait for all other processes of this machine.
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     common = {"object_store_memory": STORE, "node_ip_address": ADDRESS, "include_dashboard": False}
     head = {**common, "num_cpus": 0, "_system_config": HEALTH}
     cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
