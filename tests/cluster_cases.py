@@ -14,12 +14,12 @@ from lggd.cluster.rows import split_rows
 # A loopback address: Ray replaces 127.0.0.1 by an address of the network.
 ADDRESS = "127.0.0.2"
 STORE = 80 * 2**20
-# Lost nodes are noticed within a second.
+# Lost nodes are noticed within two seconds; busy ones are not lost.
 HEALTH = {
     "health_check_initial_delay_ms": 0,
-    "health_check_period_ms": 300,
-    "health_check_timeout_ms": 1000,
-    "health_check_failure_threshold": 3,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 3000,
+    "health_check_failure_threshold": 4,
 }
 
 
@@ -29,7 +29,7 @@ def ray_cluster(nodes, cpus=1):
     import ray
     from ray.cluster_utils import Cluster
 
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
     common = {"object_store_memory": STORE, "node_ip_address": ADDRESS, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args={**common, "num_cpus": 0, "_system_config": HEALTH})
     try:
@@ -59,6 +59,8 @@ class LocalTeam:
     def __init__(self, folder, bounds):
         self.bounds, self.losses, self.repeated = bounds, 0, 0
         self.blocks = [Block(str(folder), bounds, k, 1, True) for k in range(len(bounds) - 1)]
+        for block in self.blocks:
+            block.open()
         everyone = range(len(self.blocks))
         self.readers = [[b for b in everyone if self.blocks[b].halo_sizes()[o]] for o in everyone]
         for o in everyone:

@@ -101,7 +101,7 @@ def test_what_a_cluster_cannot_solve(digits, monkeypatch, model, labels, message
 def test_a_graph_without_features(tmp_path, monkeypatch):
     random_graph().save(tmp_path / "g")
     use_local_team(monkeypatch)
-    with pytest.raises(InputError, match="have node features x, got none. Build it with node features"):
+    with pytest.raises(InputError, match=r"have node features x, got none\. Build it with node features"):
         lggd.cluster.solve(tmp_path / "g")
     with pytest.raises(InputError, match=r"`x` must be a floating-point tensor \[400, D\]"):
         lggd.cluster.propagate(tmp_path / "g", torch.zeros(3, 2))

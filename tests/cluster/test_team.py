@@ -1,13 +1,21 @@
 """A Ray cluster of several nodes on this machine: the same bits as one machine, lost nodes, bad input, nothing left."""
 
 import os
+import shutil
 import signal
+from dataclasses import replace
 
 import pytest
 import torch
 
 import lggd
 from cluster_cases import ADDRESS, STORE, random_graph, random_start, ray_cluster
+from lggd.comparison.candidates import read_candidates
+from lggd.comparison.fit_job import FitJob
+from lggd.comparison.jobs import JobOptions, run_jobs, run_jobs_on_cluster
+from lggd.comparison.label_splits import draw_splits, problem_fingerprint
+from lggd.comparison.results import Results
+from lggd.errors import InputError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'lggd[cluster]'")
 
@@ -90,6 +98,50 @@ def test_a_lost_worker_is_replaced(cluster, graph, single, nothing_left):
     assert torch.equal(found.value, single.value)
     assert found.statistics.losses >= 1
     assert 1 <= found.statistics.repeated_steps <= EVERY
+
+
+def test_the_closed_form_of_one_machine(cluster, tmp_path, nothing_left):
+    data = lggd.load("karate")
+    data.x = torch.rand(data.num_nodes, 6, generator=torch.Generator().manual_seed(1))
+    folder = tmp_path.parent / "karate"
+    lggd.Graph.from_pyg(data).save(folder, x=data.x, y=torch.where(data.train_mask, data.y, -1))
+    model = lggd.KernelRidge(agreement=None, topology=(), far=(), wide=())
+    found = lggd.cluster.solve(folder, model=model)
+    torch.testing.assert_close(found.probabilities, model.fit(data).predict_proba(), atol=1e-3, rtol=1e-2)
+
+
+def test_bad_graphs_and_versions(cluster, graph, tmp_path, monkeypatch, nothing_left):
+    damaged = tmp_path.parent / "damaged"
+    shutil.copytree(graph.stored.folder, damaged)
+    content = bytearray((damaged / "weight.npy").read_bytes())
+    content[-3] ^= 1
+    (damaged / "weight.npy").write_bytes(content)
+    with pytest.raises(InputError, match=r"weight\.npy` must match its checksum.*copy the folder again"):
+        lggd.cluster.evolve(damaged, [0], checkpoints=nothing_left)
+    with pytest.raises(InputError, match=r"`blocks` must take at most the \d CPUs of the cluster"):
+        evolve(graph, blocks=50)
+    monkeypatch.setattr(lggd, "__version__", "9.9.9")
+    with pytest.raises(InputError, match=r"must have lggd 9\.9\.9, got lggd .*Install the same version on all nodes"):
+        evolve(graph, checkpoints=nothing_left)
+
+
+def test_jobs_of_a_comparison(cluster, tmp_path):
+    data, methods = lggd.load("karate"), ["label-propagation", "kernel-ridge"]
+    planned, options = plan(data, methods, tmp_path / "cluster")
+    found = run_jobs_on_cluster(planned, options)
+    expected = run_jobs(planned, replace(options, results=Results(tmp_path / "local")))
+    assert found.failures == []
+    assert [line["accuracy"] for line in found.lines] == [line["accuracy"] for line in expected.lines]
+    assert len(options.results.lines("comparison")[0]) == len(planned)
+    assert run_jobs_on_cluster(planned, options).reused == len(planned)
+
+
+def plan(data, methods, folder):
+    candidates, datas = read_candidates(methods), draw_splits(data, 2, 2)
+    planned = [
+        FitJob(each, own, problem_fingerprint(data), 2, split) for split, own in enumerate(datas) for each in candidates
+    ]
+    return planned, JobOptions(Results(folder), 2, "cpu", 0, reuse=False)
 
 
 def test_a_lost_node_is_replaced_and_one_is_added(cluster, graph, single, nothing_left):

@@ -42,13 +42,18 @@ class Block:
     def __init__(self, folder: str, bounds: Sequence[int], number: int, threads: int, verify: bool) -> None:
         numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
         torch.set_num_threads(threads)
-        self.bounds, self.number = list(bounds), number
-        self.rows = BlockRows.cut(StoredGraph.open(folder, verify=verify), bounds[number], bounds[number + 1])
-        self._halo = self.rows.slices(self.bounds)
+        self.bounds, self.number, self._graph = list(bounds), number, (folder, verify)
         self._outgoing: list[Array] = []
         self._program: Any = None
         self._running: Iterator[Tensor] = iter(())
         self._open: Tensor | None = None  # the tensor whose halo is filled next
+
+    def open(self) -> None:
+        """Reads its rows. Not done when it is created: Ray would not pass on what is wrong with the graph."""
+        folder, verify = self._graph
+        stored = StoredGraph.open(folder, verify=verify)
+        self.rows = BlockRows.cut(stored, self.bounds[self.number], self.bounds[self.number + 1])
+        self._halo = self.rows.slices(self.bounds)
 
     def halo_sizes(self) -> list[int]:
         """The number of nodes that it reads from each block."""

@@ -20,8 +20,8 @@ from lggd.cluster.connection import ClusterNode, alive_nodes, check_nodes, impor
 from lggd.errors import InputError
 from lggd.validation import check_int
 
-# Seconds until all blocks must have started; they read their edges first.
-START_SECONDS = 1800.0
+# Seconds until all blocks must have started, before they read their edges.
+START_SECONDS = 300.0
 # Losses in a row, without a checkpoint between them, after which a computation is given up.
 MOST_LOSSES = 10
 
@@ -121,6 +121,7 @@ class Team:
             remedy = "Wait until other work has ended, or use fewer `blocks` or `threads`."
             rule = f"have {self.count * self.threads} free CPUs"
             raise InputError("the cluster", rule, self.ray.available_resources().get("CPU", 0), remedy) from error
+        self._get([actor.open.remote() for actor in actors])
 
     def _introduce(self) -> None:
         """Tells every block what the others need from it."""

@@ -46,6 +46,12 @@ class NodeClassifier(ABC):
         `change`, "changed" or "removed", and the labels `before`; the label of a removed one is -1.
     metadata_ : dict
         User data for JSON, such as the names of nodes and classes; saved with the model.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> isinstance(lggd.KernelRidge(), NodeClassifier)
+    True
     """
 
     seed: int | torch.Generator
@@ -120,6 +126,12 @@ class NodeClassifier(ABC):
         Returns
         -------
         The model itself.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> lggd.KernelRidge().fit(lggd.load("karate")).num_classes_
+        2
         """
         fit_tasks([self], [FitTask.read(data)], callback, checkpoint)
         return self
@@ -162,12 +174,23 @@ class NodeClassifier(ABC):
         return self.predict_proba(data).argmax(1)
 
     def predict_proba(self, data: Any = None) -> Tensor:
-        """Return the probability of each class, float32 `[N, K]`; without data, on the graph it was fitted to."""
+        """Return the probability of each class, float32 `[N, K]`; without data, on the graph it was fitted to.
+
+        >>> import lggd
+        >>> lggd.KernelRidge().fit(lggd.load("karate")).predict_proba().shape
+        torch.Size([34, 2])
+        """
         self._check_fitted()
         return self._probabilities(self.data_ if data is None else data)
 
     def score(self, data: Any, mask: Tensor | None = None) -> float:
-        """Return the accuracy over `mask`, or `data.test_mask`, or the labels in `data.y` that the model lacks."""
+        """Return the accuracy over `mask`, or `data.test_mask`, or the labels in `data.y` that the model lacks.
+
+        >>> import lggd
+        >>> data = lggd.load("karate")
+        >>> 0.5 < lggd.KernelRidge().fit(data).score(data) <= 1
+        True
+        """
         return accuracy(self.predict(data), data, mask, self.labels_)
 
     def add_labels(self, nodes: Any, labels: Any) -> Self:
@@ -183,6 +206,12 @@ class NodeClassifier(ABC):
         Returns
         -------
         The model itself.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> lggd.KernelRidge().fit(lggd.load("karate")).add_labels([8], [1]).labels_[8].item()
+        1
         """
         self._check_accepts_labels()
         return self._use(merge_labels(self.labels_, nodes, labels, self.num_classes_), "added")
@@ -200,6 +229,13 @@ class NodeClassifier(ABC):
         Returns
         -------
         The model itself.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> model = lggd.KernelRidge().fit(lggd.load("karate")).add_labels([0], [0])
+        >>> model.change_labels([0], [1]).labels_[0].item()
+        1
         """
         self._check_accepts_labels()
         return self._use(replace_labels(self.labels_, nodes, labels, self.num_classes_), "changed")
@@ -215,6 +251,13 @@ class NodeClassifier(ABC):
         Returns
         -------
         The model itself.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> model = lggd.KernelRidge().fit(lggd.load("karate")).add_labels([0], [0])
+        >>> model.remove_labels([0]).labels_[0].item()
+        -1
         """
         self._check_accepts_labels()
         return self._use(without_nodes(self.labels_, nodes, self.num_classes_), "removed")
@@ -312,7 +355,12 @@ class NodeClassifier(ABC):
         return get_params(self, deep)
 
     def set_params(self, **params: Any) -> Self:
-        """Change settings by name; "features__times" changes a nested setting."""
+        """Change settings by name; "features__times" changes a nested setting.
+
+        >>> import lggd
+        >>> lggd.LGGDClassifier(lggd.GGD()).set_params(features__times=(1, 2)).features
+        GGD(times=(1, 2))
+        """
         for name, value in changed_params(self, params).items():
             setattr(self, name, value)
         return self
@@ -334,7 +382,15 @@ class NodeClassifier(ABC):
         return card(f"{type(self).__name__}, fitted", [("labelled", labelled), *settings], *pictures)
 
     def save(self, folder: str | Path) -> None:
-        """Save everything that predictions need, the graph included, into a folder; replaces a model there."""
+        """Save everything that predictions need, the graph included, into a folder; replaces a model there.
+
+        >>> import tempfile, lggd
+        >>> model = lggd.KernelRidge().fit(lggd.load("karate"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(folder)
+        ...     bool((lggd.load_model(folder).predict() == model.predict()).all())
+        True
+        """
         self._check_fitted()
         storage.save_model(self, folder)
 

@@ -192,8 +192,7 @@ class Graph:
         Parameters
         ----------
         data : torch_geometric.data.Data
-            `edge_index` holds the edges, `edge_weight` or else a one-dimensional `edge_attr` their weights. Data of
-            a graph on disk, from `lggd.load(folder)`, have the graph itself.
+            `edge_index` holds the edges, `edge_weight` or else a one-dimensional `edge_attr` their weights.
         **options
             `directed`, `symmetrize`, `unbounded` and `dtype`, as in `from_edges`.
 
@@ -362,8 +361,9 @@ class Graph:
         device = torch.empty(0, device=device).device  # "cuda" becomes the current device, as "cuda:0"
         if device == self.device:
             return self
-        order = None if self._native.order is None else self._native.order.to(device)
-        return Graph(Layout(self._native.csr.to(device), order), self.dtype)
+        order, csr = None if self._native.order is None else self._native.order.to(device), self._native.csr.to(device)
+        stored = None if csr.mapped is None or self.stored is None else self.stored.on(csr)
+        return Graph(Layout(csr, order), self.dtype, stored)
 
     def to_scipy(self) -> sp.csr_array:
         """The weights as a SciPy CSR array `[N, N]`."""
