@@ -12,12 +12,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from lggd.cards import Facts, bars, card, curve
 from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.fit_task import FitTask, read_graph, stored_graph, without_labels
 from lggd.estimator.graph_change import GraphChange, new_edges, new_nodes, removed_edges
 from lggd.estimator.labels import Labels, accuracy, merge_labels, replace_labels, without_nodes
+from lggd.estimator.model_card import model_card
 from lggd.estimator.parameters import changed_params, get_params, shown
 from lggd.estimator.passes import FitSteps, fit_tasks
 from lggd.memory import size_in_words
@@ -217,7 +217,7 @@ class NodeClassifier(ABC):
         return self._use(merge_labels(self.labels_, nodes, labels, self.num_classes_), "added")
 
     def change_labels(self, nodes: Any, labels: Any) -> Self:
-        """Correct labels without training; a class keeps at least one label.
+        """Correct labels without training; a class keeps at least one label. Returns the model.
 
         Parameters
         ----------
@@ -225,10 +225,6 @@ class NodeClassifier(ABC):
             Labelled nodes.
         labels : sequence of int
             Their correct classes, one per node.
-
-        Returns
-        -------
-        The model itself.
 
         Examples
         --------
@@ -241,16 +237,12 @@ class NodeClassifier(ABC):
         return self._use(replace_labels(self.labels_, nodes, labels, self.num_classes_), "changed")
 
     def remove_labels(self, nodes: Any) -> Self:
-        """Take labels back without training; a class keeps at least one label.
+        """Take labels back without training; a class keeps at least one label. Returns the model.
 
         Parameters
         ----------
         nodes : sequence of int, or bool mask
             Labelled nodes, which are unlabelled from now on.
-
-        Returns
-        -------
-        The model itself.
 
         Examples
         --------
@@ -369,17 +361,7 @@ class NodeClassifier(ABC):
         return shown(self)
 
     def _repr_html_(self) -> str:
-        """The settings, and of a fitted model its labels and training curves, for notebooks."""
-        settings: Facts = [(name, shown(value)) for name, value in self.get_params(deep=False).items()]
-        if not hasattr(self, "labels_"):
-            return card(f"{type(self).__name__}, not fitted", settings, note="Call fit(data).")
-        count = torch.bincount(self.labels_[self.labels_ >= 0].cpu(), minlength=self.num_classes_).tolist()
-        names = self.metadata_.get("classes") or range(self.num_classes_)
-        labelled = f"{sum(count):,} of {len(self.labels_):,} nodes"
-        losses = {stage: list(history.get("train_loss", ())) for stage, history in self.history_.items()}
-        curves = [curve(loss, f"{stage}: training loss") for stage, loss in losses.items()]
-        pictures = (bars(zip(map(str, names), count, strict=False), "labels by class"), *curves)
-        return card(f"{type(self).__name__}, fitted", [("labelled", labelled), *settings], *pictures)
+        return model_card(self)
 
     def save(self, folder: str | Path) -> None:
         """Save everything that predictions need, the graph included, into a folder; replaces a model there.

@@ -156,12 +156,12 @@ class LGGDClassifier(NodeClassifier):
             self.history_ |= self.features_.history_
         if self.backbone is not None:
             x, graph = self._inputs(self.data_), stored_graph(self.data_)
-            edges, own_labels = (self.data_.edge_index, read_weight(self.data_)), labels
+            edge_index, edge_weight, own_labels = self.data_.edge_index, read_weight(self.data_), labels
             if graph is not None:
-                nodes, *edges, own_labels = sample_labels(graph, labels, backbone_seed)
+                nodes, edge_index, edge_weight, own_labels = sample_labels(graph, labels, backbone_seed)
                 x = x[nodes]
             request = BackboneRequest(
-                self.backbone, x, *edges, own_labels, self.optimization, (backbone_seed,), task,
+                self.backbone, x, edge_index, edge_weight, own_labels, self.optimization, (backbone_seed,), task,
                 shared_x=self.features_ is None, graph_key=None if graph is None else object(),
             )  # fmt: skip
             (((self.module_,), self.history_[request.stage]),) = yield [request]
