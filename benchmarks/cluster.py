@@ -15,7 +15,9 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -79,15 +81,27 @@ def on_cluster(folder: Path, sources: list[int], steps: int, **options: object) 
     return list(np.diff(moments)), solution
 
 
+def patiently(start: Callable[[], Any], attempts: int = 5) -> Any:
+    """Starts a node; on a busy machine Ray may give up after half a minute."""
+    for _ in range(attempts - 1):
+        try:
+            return start()
+        except Exception as error:
+            print(f"once more: {error}", flush=True)
+    return start()
+
+
 def cluster(nodes: int, store: int):
     from ray.cluster_utils import Cluster
 
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
+    # Workers are nice by default, and would wait for the other processes of this machine.
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     common = {"object_store_memory": store, "node_ip_address": ADDRESS, "include_dashboard": False}
     health = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
-    started = Cluster(initialize_head=True, head_node_args={**common, "num_cpus": 0, "_system_config": health})
+    head = {**common, "num_cpus": 0, "_system_config": health}
+    started = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
     for _ in range(nodes):
-        started.add_node(num_cpus=1, **common)
+        patiently(lambda: started.add_node(num_cpus=1, **common))
     return started, {**common, "num_cpus": 1}
 
 
@@ -146,7 +160,7 @@ def kills(folder: Path, sources: list[int], count: int, started, node: dict[str,
             "interval": every,
         })  # fmt: skip
         print(found[-1], flush=True)
-        started.add_node(**node)
+        patiently(lambda: started.add_node(**node))
     return found
 
 

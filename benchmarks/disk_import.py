@@ -138,7 +138,7 @@ def page(record: dict[str, Any]) -> str:
         one = record["lines"]
         text += [
             f"## {one['lines']:,} lines, {one['bytes'] / 1e9:.2f} GB of CSV, {one['memory_gib']:.0f} GiB of memory", "",
-            "| what | seconds | lines/s | CPU seconds | lines per CPU second | peak memory without mapped files (GiB) | |",
+            "| what | seconds | lines/s | CPU seconds | lines per CPU second | peak memory (GiB) | |",
             "|---|---|---|---|---|---|---|",
         ]  # fmt: skip
         for name, what in (("build", "`build_graph`"), ("sort", "DuckDB, plain sort into Parquet")):
@@ -146,10 +146,11 @@ def page(record: dict[str, Any]) -> str:
             rate = "" if row["failed"] else f"{one['lines'] / row['seconds']:,.0f}"
             note = f"failed: {row['error']}" if row["failed"] else ""
             text.append(
-                f"| {what} | {row['seconds']:.0f} | {rate} "
-                f"| {row['cpu_seconds']:.0f} | {one['lines'] / row['cpu_seconds']:,.0f} | {row['peak_gib']:.2f} | {note} |"
+                f"| {what} | {row['seconds']:.0f} | {rate} | {row['cpu_seconds']:.0f} "
+                f"| {one['lines'] / row['cpu_seconds']:,.0f} | {row['peak_gib']:.2f} | {note} |"
             )
-        text += ["", record["note"], ""] if record.get("note") else [""]
+        text += ["", "Peak memory is without files that are mapped (RssAnon); the limit is RLIMIT_DATA.", ""]
+        text += [record["note"], ""] if record.get("note") else []
     if "order" in record:
         one = record["order"]
         text += [

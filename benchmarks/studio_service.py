@@ -55,7 +55,7 @@ def service_lines(found: dict[str, Any]) -> list[str]:
         rows.append(
             f"50 readers and 5 writers for {one['seconds']:g} s on loopback | {one['reads']:,} reads and "
             f"{one['labels']:,} labelled nodes, no error, no label lost; reads: median {one['p50']:g} ms, "
-            f"99th percentile {one['p99']:g} ms | {P99:g} ms: {verdict}"
+            f"99th percentile {one['p99']:g} ms | {P99:g} ms: {verdict}{one.get('note', '')}"
         )
     if one := found.get("kill"):
         rows.append(

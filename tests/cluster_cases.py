@@ -29,16 +29,29 @@ def ray_cluster(nodes, cpus=1):
     import ray
     from ray.cluster_utils import Cluster
 
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
+    # Workers are nice by default, and would wait for all other processes of this machine.
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     common = {"object_store_memory": STORE, "node_ip_address": ADDRESS, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args={**common, "num_cpus": 0, "_system_config": HEALTH})
+    head = {**common, "num_cpus": 0, "_system_config": HEALTH}
+    cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
     try:
         for _ in range(nodes):
-            cluster.add_node(num_cpus=cpus, **common)
+            patiently(lambda: cluster.add_node(num_cpus=cpus, **common))
         yield cluster
     finally:
         ray.shutdown()
         cluster.shutdown()
+
+
+def patiently(start, attempts=4):
+    """Starts a node; on a busy machine Ray may give up after half a minute."""
+    for attempt in range(attempts):
+        try:
+            return start()
+        except Exception:
+            if attempt + 1 == attempts:
+                raise
+    return None
 
 
 def random_graph(nodes=400, edges=1600, seed=0, weighted=True, dtype=torch.float32):

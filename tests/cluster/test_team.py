@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import lggd
-from cluster_cases import ADDRESS, STORE, random_graph, random_start, ray_cluster
+from cluster_cases import ADDRESS, STORE, patiently, random_graph, random_start, ray_cluster
 from lggd.comparison.candidates import read_candidates
 from lggd.comparison.fit_job import FitJob
 from lggd.comparison.jobs import JobOptions, run_jobs, run_jobs_on_cluster
@@ -154,7 +154,7 @@ def test_a_lost_node_is_replaced_and_one_is_added(cluster, graph, single, nothin
     assert 1 <= found.statistics.repeated_steps <= EVERY
     common = {"num_cpus": 1, "object_store_memory": STORE, "node_ip_address": ADDRESS}
     for _ in range(2):
-        cluster.add_node(**common)
+        patiently(lambda: cluster.add_node(**common))
     three = evolve(graph)
     assert three.statistics.blocks == 3
     assert torch.equal(three.value, single.value)

@@ -333,8 +333,7 @@ class Graph:
     @cached_property
     def components(self) -> Tensor:
         """The connected component of each node (weakly connected where directed), int64 `[N]`, numbered from 0."""
-        csr = self.csr if self.device.type == "cpu" else self.csr.to(CPU)
-        return connected_components(csr).to(self.device)
+        return connected_components(self.csr)
 
     def layout(self, passes: int = 1) -> Layout:
         """The memory layout to solve on, for work that reads all edges about `passes` times.
@@ -362,8 +361,7 @@ class Graph:
         if device == self.device:
             return self
         order, csr = None if self._native.order is None else self._native.order.to(device), self._native.csr.to(device)
-        stored = None if csr.mapped is None or self.stored is None else self.stored.on(csr)
-        return Graph(Layout(csr, order), self.dtype, stored)
+        return Graph(Layout(csr, order), self.dtype, None if self.stored is None else self.stored.on(csr))
 
     def to_scipy(self) -> sp.csr_array:
         """The weights as a SciPy CSR array `[N, N]`."""
@@ -380,8 +378,7 @@ class Graph:
 
     def __repr__(self) -> str:
         traits = [f"nodes={self.num_nodes}", f"edges={self.num_edges}"]
-        traits += ["weighted"] * self.is_weighted + ["directed"] * self.is_directed
-        traits += ["on disk"] * (self.stored is not None)
+        traits += ["weighted"] * self.is_weighted + ["directed"] * self.is_directed + ["on disk"] * bool(self.stored)
         traits += [f"device={self.device}"] * (self.device.type != "cpu")
         return f"Graph({', '.join(traits)})"
 

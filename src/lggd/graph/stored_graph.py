@@ -93,9 +93,9 @@ class StoredGraph:
         )  # fmt: skip
         return cls(folder, csr, tensors["degree"], tensors.get("x"), tensors.get("y"), manifest["metadata"])
 
-    def on(self, csr: CSR) -> StoredGraph:
-        """The same graph with rows on another device."""
-        return replace(self, csr=csr, degree=self.degree.to(csr.indptr.device))
+    def on(self, csr: CSR) -> StoredGraph | None:
+        """The same graph with rows on another device; None if its edges were copied there."""
+        return None if csr.mapped is None else replace(self, csr=csr, degree=self.degree.to(csr.indptr.device))
 
     @cached_property
     def fingerprint(self) -> str:
