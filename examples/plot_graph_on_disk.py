@@ -27,13 +27,12 @@ with tempfile.TemporaryDirectory() as folder:
     np.savetxt(table, edges, "%d", delimiter=",", header="source,target", comments="")
     build_graph(table, spiral)
     graph = lggd.Graph.open(spiral)
-    place = points[np.asarray(graph.stored.ids(), dtype=int)]
-    distance = lggd.distance(graph, [int(np.hypot(*place.T).argmin())]).value
+    distance = lggd.distance(graph, [int(turn.argmin())]).value
     print(graph, {file.name: file.stat().st_size for file in sorted(spiral.iterdir())})
 
 # %%
 figure, axes = plt.subplots(figsize=(7.5, 6.2), layout="constrained", subplot_kw={"aspect": "equal"})
-dots = axes.scatter(*place.T, c=distance, s=7, cmap="viridis")
+dots = axes.scatter(*points.T, c=distance, s=7, cmap="viridis")
 axes.set_title("Distance (p = 1) on a graph that is read from disk")
 axes.axis("off")
 figure.colorbar(dots, label="distance from the centre", shrink=0.8)
