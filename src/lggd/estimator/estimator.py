@@ -14,13 +14,12 @@ from torch import Tensor, nn
 
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.fit_task import FitTask, read_graph, stored_graph, without_labels
+from lggd.estimator.fit_task import FitTask, check_storage, stored_graph, without_labels
 from lggd.estimator.graph_change import GraphChange, new_edges, new_nodes, removed_edges
 from lggd.estimator.labels import Labels, accuracy, merge_labels, replace_labels, without_nodes
 from lggd.estimator.model_card import model_card
 from lggd.estimator.parameters import changed_params, get_params, shown
 from lggd.estimator.passes import FitSteps, fit_tasks
-from lggd.memory import size_in_words
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.progress import Callback, History
 from lggd.training.randomness import read_seed
@@ -148,21 +147,11 @@ class NodeClassifier(ABC):
     def _fit(self, task: FitTask) -> FitSteps:
         """Fits the model on its own: holds out labels where there are no validation nodes, and uses all afterwards."""
         self.check_settings()
-        self._check_edges(task.data)
+        check_storage(task.data, type(self).__name__, self.needs_edge_index)
         seed = read_seed(self.seed)
         labels = Labels.read(task.data).hold_out(self._held_out, torch.Generator().manual_seed(seed))
         yield from self._fit_to(task, labels, seed)
         self._set_labels(labels.known)
-
-    def _check_edges(self, data: Any) -> None:
-        graph = stored_graph(data)
-        if graph is None:
-            return
-        if self.needs_edge_index:
-            size = size_in_words(16 * graph.num_edges)
-            remedy = f"Set data.edge_index = data.graph.edge_index, which takes {size}, or use KernelRidge() or GGD()."
-            raise InputError("data", f"have its edges in memory for {type(self).__name__}", "a graph on disk", remedy)
-        read_graph(data)  # says if it has directions
 
     @property
     def _held_out(self) -> float:
@@ -361,6 +350,7 @@ class NodeClassifier(ABC):
         return shown(self)
 
     def _repr_html_(self) -> str:
+        """The settings, and of a fitted model its labels and training curves, for notebooks."""
         return model_card(self)
 
     def save(self, folder: str | Path) -> None:

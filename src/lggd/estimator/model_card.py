@@ -1,4 +1,4 @@
-"""What a notebook shows of a model."""
+"""A model in a notebook: its settings, labels and training curves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def model_card(model: NodeClassifier) -> str:
-    """The settings of a model, and of a fitted one its labels and training curves, as HTML."""
+    """The settings, and of a fitted model its labels and training curves, as HTML."""
     settings: Facts = [(name, shown(value)) for name, value in model.get_params(deep=False).items()]
     if not hasattr(model, "labels_"):
         return card(f"{type(model).__name__}, not fitted", settings, note="Call fit(data).")
