@@ -51,6 +51,7 @@ lint: .venv/installed
 # Warnings are errors, and every link of the site and of the repository's own pages must lead somewhere.
 GALLERY ?= 1
 docs: .venv/docs
+	@rm -rf docs/_build/html/_modules # pages of source that an earlier build has written would keep its links
 	$(BIN)/python -m sphinx -b html -W --keep-going --quiet -D plot_gallery=$(GALLERY) docs docs/_build/html
 	$(BIN)/python docs/building/links.py docs/_build/html
 

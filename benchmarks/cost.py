@@ -1,6 +1,6 @@
 """`python -m benchmarks.cost`: the cost model of docs/scaling.md, evaluated: time, memory, network and machines.
 
-Nothing is measured here. Rates come from results/cluster.json, halos from results/halo.json; machines and prices are
+Nothing is measured here. Rates come from results/disk.json, halos from results/halo.json; machines and prices are
 assumptions that are printed with the table. Writes results/cost.md.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,8 @@ COLUMNS, DEGREE, BYTES = 4, 20, 4
 EVALUATIONS = 20
 # States of an RK4 step: the state, three starts of stages, and the start by node.
 STATES = 5
+# Those that results/disk.json was measured on.
+CORES = 2
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def simulated(rows: list[dict[str, object]], graph: str, order: str) -> dict[int
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rate", type=float, help="edges/s of one core; by default from results/cluster.json")
+    parser.add_argument("--rate", type=float, help="edges/s of one core; by default from results/disk.json")
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()
     machine = Machine()
@@ -102,13 +105,24 @@ def main() -> None:
     for blocks in found[0]:
         cells = [f"{blocks}", f"{random_halo(blocks):.2f}", *(f"{each[blocks]:.2f}" for each in found)]
         lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", "Computing on two cores: the model, with the rate of the largest graph, beside results/disk.md.\n"]
+    lines += ["| edges | model | measured | measured / model |", "|---|---|---|---|"]
+    for edges, seconds in measured():
+        model = edges / (CORES * rate)
+        lines.append(f"| {edges:,} | {model:.3f} s | {seconds:.3f} s | {seconds / model:.2f} |")
     (chosen.out / "cost.md").write_text("\n".join(lines) + "\n")
 
 
+def measured() -> list[tuple[int, float]]:
+    """Edges, and median seconds of an evaluation on two cores, from results/disk.json."""
+    rows = json.loads((RESULTS / "disk.json").read_text())["rows"]
+    return [(row["edges"], statistics.median(row["seconds"])) for row in rows]
+
+
 def measured_rate() -> float:
-    """Edges/s of a core, from two nodes with one core each."""
-    rates = json.loads((RESULTS / "cluster.json").read_text())["rates"]
-    return min(row["two_nodes_edges_per_second"] for row in rates.values()) / 2
+    """Edges/s of a core on the largest graph."""
+    edges, seconds = measured()[-1]
+    return edges / seconds / CORES
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ class Block:
     """The rows [bounds[number], bounds[number + 1]) of a stored graph. Ray runs it as an actor."""
 
     def __init__(self, folder: str, bounds: Sequence[int], number: int, threads: int, verify: bool) -> None:
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
         torch.set_num_threads(threads)
         self.bounds, self.number, self._graph = list(bounds), number, (folder, verify)
         self._outgoing: list[Array] = []

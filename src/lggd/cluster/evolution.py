@@ -174,7 +174,8 @@ def evolve(
 
 def _inside(nodes: Array, rows: slice) -> Array:
     """The nodes of a block, by their numbers in it."""
-    return nodes[(nodes >= rows.start) & (nodes < rows.stop)] - rows.start
+    inside: Array = nodes[(nodes >= rows.start) & (nodes < rows.stop)] - rows.start
+    return inside
 
 
 def _split(columns: int, parts: int) -> list[tuple[int, int]]:

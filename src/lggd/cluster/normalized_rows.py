@@ -26,8 +26,8 @@ class NormalizedRows:
     def __init__(self, rows: BlockRows, self_loops: bool) -> None:
         csr, degree = rows.csr, rows.stored.degree
         near = torch.cat([degree[rows.first : rows.last], degree[torch.from_numpy(rows.halo)]]).float()
-        root = (near + 1 if self_loops else near).pow(-0.5)
-        root = root.masked_fill(root == torch.inf, 0).numpy()
+        inverse = (near + 1 if self_loops else near).pow(-0.5)
+        root = inverse.masked_fill(inverse == torch.inf, 0).numpy()
         weight = np.ones(1, np.float32) if csr.weight is None else csr.weight.float().numpy()
         indptr, indices = csr.indptr.numpy(), csr.indices.numpy()
         loops = int(self_loops)

@@ -206,7 +206,7 @@ class NodeClassifier(ABC):
         return self._use(merge_labels(self.labels_, nodes, labels, self.num_classes_), "added")
 
     def change_labels(self, nodes: Any, labels: Any) -> Self:
-        """Correct labels without training; a class keeps at least one label.
+        """Correct labels without training; a class keeps at least one label. Returns the model.
 
         Parameters
         ----------
@@ -214,10 +214,6 @@ class NodeClassifier(ABC):
             Labelled nodes.
         labels : sequence of int
             Their correct classes, one per node.
-
-        Returns
-        -------
-        The model itself.
 
         Examples
         --------
@@ -230,16 +226,12 @@ class NodeClassifier(ABC):
         return self._use(replace_labels(self.labels_, nodes, labels, self.num_classes_), "changed")
 
     def remove_labels(self, nodes: Any) -> Self:
-        """Take labels back without training; a class keeps at least one label.
+        """Take labels back without training; a class keeps at least one label. Returns the model.
 
         Parameters
         ----------
         nodes : sequence of int, or bool mask
             Labelled nodes, which are unlabelled from now on.
-
-        Returns
-        -------
-        The model itself.
 
         Examples
         --------

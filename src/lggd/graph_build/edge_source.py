@@ -98,7 +98,10 @@ class EdgeSource:
             hints = {"unbounded": "unbounded=True", "lengths": "`length`"}
             at = f"{self.source.place}, edge {edge}"
             raise InputError(at, "have a weight in (0, 1]", repr(text), remedy, hints=hints)
-        return self._table.error(edge, column, "be a number that float32 can hold", repr(text), "Use a decimal point.")
+        error: InputError = self._table.error(
+            edge, column, "be a number that float32 can hold", repr(text), "Use a decimal point."
+        )
+        return error
 
     @property
     def _table(self) -> Any:
