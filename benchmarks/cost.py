@@ -79,8 +79,8 @@ def main() -> None:
     lines = [
         "# What large graphs take\n\nComputed by `python -m benchmarks.cost`, not measured: the model in "
         f"docs/scaling.md with {rate / 1e6:.1f} M edges/s a core at K = {COLUMNS}, p = 1, {DEGREE} edges a node, "
-        f"and machines with {machine.cores} cores, {machine.memory:g} GiB, {machine.network:g} GB/s of network at an assumed "
-        f"${machine.price:g} an hour. Cores are assumed to scale, which this does not check.\n",
+        f"and machines with {machine.cores} cores, {machine.memory:g} GiB, {machine.network:g} GB/s of network "
+        f"at an assumed ${machine.price:g} an hour. Cores are assumed to scale, which this does not check.\n",
         "| edges | order | machines | GiB each | halo values a node | computing | sending | "
         f"{EVALUATIONS} evaluations | price |",
         "|---|---|---|---|---|---|---|---|---|",
