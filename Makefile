@@ -3,13 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo notebook test lint docs bench bench-gpu peers browser clean
+.PHONY: help demo notebook test lint docs licences release-check versions bench bench-gpu peers browser clean
 
 help:
 	@echo "make demo   the main job: distances and predictions for handwritten digits, into out/digits"
 	@echo "make test   all tests"
 	@echo "make lint   ruff and mypy"
 	@echo "make docs   the site with its gallery, into docs/_build/html (GALLERY=0 runs no examples)"
+	@echo "make release-check  wheel and sdist, used from an empty environment; make versions: with the oldest packages too"
+	@echo "make licences  the licences of everything that is installed with lggd"
 	@echo "make bench  speed beside other packages, into results/ (needs a C compiler)"
 	@echo "make bench-gpu  speed on this machine's GPU, into results/"
 	@echo "make peers  install those other packages, so that the tests use them too"
@@ -49,8 +51,21 @@ lint: .venv/installed
 # Warnings are errors, and every link of the site and of the repository's own pages must lead somewhere.
 GALLERY ?= 1
 docs: .venv/docs
+	@rm -rf docs/_build/html/_modules # pages of source that an earlier build has written would keep its links
 	$(BIN)/python -m sphinx -b html -W --keep-going --quiet -D plot_gallery=$(GALLERY) docs docs/_build/html
 	$(BIN)/python docs/building/links.py docs/_build/html
+
+licences: .venv/installed
+	$(BIN)/python tools/licences.py --check studio sweep tables disk cluster
+
+release-check:
+	$(PYTHON) tools/release_check.py
+
+# The oldest packages that pyproject.toml allows, for each Python that is here; CI runs the newest ones.
+OLDEST := torch==2.9.0 torch-geometric==2.7.0
+versions:
+	for python in python3.11 python3.12 python3.13 python3.14; do \
+		! command -v $$python >/dev/null || $$python tools/release_check.py $(OLDEST) || exit 1; done
 
 peers: .venv/peers
 

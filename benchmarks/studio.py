@@ -1,8 +1,9 @@
-"""`python -m benchmarks.studio [active] [latency] [--runs 5] [--out FOLDER]`: the label studio, into results/studio.md.
+"""`python -m benchmarks.studio [PART …] [--runs 5] [--out FOLDER]`: the label studio, into results/studio.md.
 
 active: from nothing, 50 labels from the studio's queue beside 50 random ones; the accuracy (%) after every label, on
 the nodes that neither way has labelled. latency: from a key press in a real browser until every node has its new
-colour, 50 times. Both are kept in results/studio.json; the page contains what was measured last.
+colour, 50 times. load, kill, requests: the service, see studio_service.py. All are kept in results/studio.json; the
+page contains what was measured last.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import torch
 
 import lggd
 from benchmarks.record import DOCS, RESULTS, Run, machine
+from benchmarks.studio_service import measure_kill, measure_load, measure_requests, service_lines
 from lggd.closed_form.relabelling import rechosen, relabelled
 from lggd.runs.run_input import RunInput
 from lggd.studio.analysis import first_nodes
@@ -31,6 +33,7 @@ from lggd.studio.session import GROWTH, Session
 from lggd.studio.snapshot import active_classes, compact_labels
 from lggd.studio.studio_graph import StudioGraph
 
+PARTS = ("active", "latency", "load", "kill", "requests")
 DATASETS, LABELS, CLICKS = ("digits", "cora"), 50, 50
 BARS = {"digits": 150.0, "pubmed": 500.0}
 GAIN = 2.0
@@ -218,7 +221,10 @@ def page_of(found: dict[str, Any]) -> str:
             verdict = "met" if row["median"] <= BARS[name] else "missed"
             cells = name, row["clicks"], row["median"], row["p90"], row["solve"], f"{BARS[name]:g}", verdict
             lines.append("| " + " | ".join(map(str, cells)) + " |")
-        lines += ["", ", ".join(f"{k} {v}" for k, v in found["machine"].items()), ""]
+        lines.append("")
+    lines += service_lines(found)
+    if found.get("machine"):
+        lines += [", ".join(f"{k} {v}" for k, v in found["machine"].items()), ""]
     return "\n".join(lines)
 
 
@@ -250,11 +256,11 @@ def draw(active: dict[str, Any], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.studio", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="active, latency; default: both")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()
-    parts, record = chosen.parts or ["active", "latency"], chosen.out / "studio.json"
+    parts, record = chosen.parts or PARTS, chosen.out / "studio.json"
     chosen.out.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = json.loads(record.read_text()) if record.exists() else {}
     if "active" in parts:
@@ -263,7 +269,11 @@ def main() -> None:
         draw(found["active"], (DOCS if chosen.out == RESULTS else chosen.out) / "studio-curves.png")
     if "latency" in parts:
         found["latency"] = {name: measure_latency(name) for name in BARS}
-        found["machine"] = machine(Run(False, torch.device("cpu")))
+    service = {"load": measure_load, "kill": measure_kill, "requests": measure_requests}
+    for part in [part for part in parts if part in service]:
+        found[part] = service[part]()
+        record.write_text(json.dumps(found) + "\n")
+    found["machine"] = machine(Run(False, torch.device("cpu")))
     record.write_text(json.dumps(found) + "\n")
     (chosen.out / "studio.md").write_text(page_of(found))
     print(page_of(found))

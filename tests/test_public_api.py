@@ -19,19 +19,28 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 import lggd
-from lggd import baselines
+from lggd import baselines, diffusion, studio
+from lggd.sklearn import KNNGraphClassifier
 
 ROOT, SOURCE = Path(__file__).parents[1], Path(lggd.__file__).parent
 LONGEST_TEST_FILE = 400
+ROOMS = (baselines, diffusion, studio)
 CONSTRUCTORS = ["from_edges", "from_grid", "from_networkx", "from_points", "from_pyg", "from_scipy"]
 PUBLIC = {
     **{f"lggd.{name}": getattr(lggd, name) for name in lggd.__all__},
-    **{f"lggd.baselines.{name}": getattr(baselines, name) for name in baselines.__all__},
+    **{f"lggd.{room.__name__.split('.')[-1]}.{name}": getattr(room, name) for room in ROOMS for name in room.__all__},
     **{f"lggd.Graph.{name}": getattr(lggd.Graph, name) for name in CONSTRUCTORS},
+    "lggd.sklearn.KNNGraphClassifier": KNNGraphClassifier,
 }
+# The methods of all models that people call, each with an example.
+MODEL_METHODS = [
+    "fit", "predict_proba", "score", "add_labels", "change_labels", "remove_labels", "add_nodes", "add_edges",
+    "remove_edges", "set_params", "save",
+]  # fmt: skip
 # Types that functions return and that people read, but do not construct.
 RESULTS = {
     "lggd.Comparison", "lggd.Depth", "lggd.Graph", "lggd.Memory", "lggd.Progress", "lggd.Solution", "lggd.Statistics",
+    "lggd.studio.StudioError",
 }  # fmt: skip
 # What every baseline has, documented at `Baseline`.
 SHARED = {"optimization", "seed"}
@@ -114,7 +123,39 @@ def test_docstrings_are_in_numpy_style(name: str) -> None:
         assert documented(doc) | shared == {one.name for one in parameters(value)} | shared
     if inspect.isroutine(value):
         assert section(doc, "Returns") or inspect.ismethod(value), "constructors return what they construct"
-        assert ">>> " in section(doc, "Examples")
+
+
+def has_example(value: Any, inherited: bool = True) -> bool:
+    """Whether a docstring has a section Examples with a doctest; a class must not rely on that of its base class."""
+    doc = inspect.getdoc(value) if inherited else inspect.cleandoc(vars(value).get("__doc__") or "")
+    return ">>> " in section(doc or "", "Examples")
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_has_an_example(name: str) -> None:
+    assert has_example(PUBLIC[name], inherited=not inspect.isclass(PUBLIC[name]))
+
+
+@pytest.mark.parametrize("name", MODEL_METHODS)
+def test_the_methods_of_models_have_examples(name: str) -> None:
+    assert ">>> " in (inspect.getdoc(getattr(lggd.NodeClassifier, name)) or "")
+
+
+def test_a_missing_example_is_found() -> None:
+    class Base:
+        """One.
+
+        Examples
+        --------
+        >>> 1
+        1
+        """
+
+    class Derived(Base): ...
+
+    assert has_example(Base)
+    assert not has_example(Derived, inherited=False)
+    assert not has_example(test_a_missing_example_is_found)
 
 
 @pytest.mark.parametrize("name", ["Graph", "Evolution"])

@@ -66,3 +66,10 @@ def test_commands_run(line, desk, monkeypatch):
         words[1:] = ["--rows", "01", "--datasets", "karate", "--splits", "2", "--trials", "2"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
+
+
+def test_pictures_exist_and_show_the_studio():
+    shown = re.findall(r'!\[[^]]+\]\(([^)]+)\)|<img src="([^"]+)" [^>]*alt="[^"]+">', README)
+    pictures = {first or second for first, second in shown}
+    assert {f"docs/studio{name}" for name in (".gif", "-light.png", "-dark.png")} <= pictures
+    assert all((ROOT / name).is_file() for name in pictures)

@@ -40,7 +40,7 @@ def rooms() -> dict[str, list[str]]:
     for module, names in lggd._EXPORTS.items():
         found.setdefault(module.split(".")[0], []).extend(f"lggd.{name}" for name in names)
     top_level = {id(getattr(lggd, name)) for name in lggd.__all__}
-    for room in (*lggd._SUBMODULES, "errors"):
+    for room in lggd._SUBMODULES:
         module = import_module(f"lggd.{room}")
         # A name that is offered in two places is documented where it is defined.
         names = [name for name in offered(module) if id(getattr(module, name)) not in top_level]

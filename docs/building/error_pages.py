@@ -11,6 +11,7 @@ from pathlib import Path
 
 import lggd
 from building.repository import write_if_changed
+from lggd import errors
 
 SOURCE = Path(lggd.__file__).parent
 # Classes whose arguments are argument, rule, value and remedy; others have one text.
@@ -144,6 +145,10 @@ def page(texts: list[ErrorText]) -> str:
         "option (`--p` for `p`), and nodes have your names.",
         "",
     ]
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == errors.__name__]
+    lines += ["## Kinds", "", "| class of `lggd.errors` | |", "|---|---|"]
+    lines += [f"| `{kind.__name__}` | {_cell((kind.__doc__ or '').split(chr(10))[0])} |" for kind in kinds]
+    lines += [""]
     for room, found in sorted(by_room.items()):
         lines += [f"## {room}", "", "| what is wrong | what to do |", "|---|---|"]
         lines += [f"| {_cell(cause)} | {_cell(remedy)} |" for cause, remedy in found]

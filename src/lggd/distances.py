@@ -137,6 +137,13 @@ class Depth:
         The candidate with the smallest mean distance, among those that most nodes reach.
     candidates, mean_distance : Tensor [C]
         The nodes that were tried, and the mean distance of the nodes that reach them.
+
+    Examples
+    --------
+    >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
+    >>> found = depth(path, candidates=[0, 1, 2])
+    >>> found.value.tolist(), found.median
+    ([0.0, 1.0, 0.0], 1)
     """
 
     value: Tensor

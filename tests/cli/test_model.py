@@ -137,7 +137,7 @@ def test_the_same_labels_twice_change_nothing(people: Path, labels: Path, tmp_pa
     assert files_of(people) == before
     shown = command("add-labels", people, labels, "--out", tmp_path / "new.csv")
     assert "0 new of 2; the others were known; 4 in total" in shown.stdout
-    assert "1 addition so far" in shown.stdout
+    assert "1 change of labels so far" in shown.stdout
     assert (tmp_path / "new.csv").read_bytes() == before["predictions.csv"]
 
 

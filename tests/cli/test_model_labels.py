@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -144,6 +145,7 @@ def test_the_note_in_the_report_is_visible_and_there_once(people: Path) -> None:
     shown = command("add-labels", people, "dee=left")
     page = (people / "report.html").read_text(encoding="utf-8")
     assert page.count("The model has changed since this page was written") == 1
+    assert re.search(r"last on \d+ [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC\. The page", page)
     start, end = page.index("<!-- changed -->"), page.index("<!-- /changed -->")
     assert page.index("<body>") < start < page.index("<main>")
     assert page[:start] + page[end + len("<!-- /changed -->\n") :] == before

@@ -185,6 +185,7 @@ def test_the_comparison_is_printed(tmp_path: Path) -> None:
     shown = command("run", "karate", *options).stdout
     for part in ("34 nodes", "accuracy", "GCN", "GDC (PPR) with GCN", "difference", " points", "predictions.csv"):
         assert part in shown
+    assert "difference is not clear: chance alone explains it (McNemar's" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("backbone", ["gat", "chebnet", "jknet"])

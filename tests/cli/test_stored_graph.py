@@ -78,7 +78,7 @@ def test_label_propagation_reads_the_graph_in_blocks(folder):
 
 def test_what_does_not_apply_is_refused(folder, tmp_path):
     assert "be omitted with the graph" in refused("run", folder, "--label", "kind")
-    assert "edges in memory" in refused("run", folder, "--method", "gcn", "--out", tmp_path / "out")
+    assert "edges in memory" in refused("run", folder, "--method", "gat", "--out", tmp_path / "out")
     (folder / "y.npy").unlink()
     assert "there is none" in refused("run", folder, "--out", tmp_path / "out")
 

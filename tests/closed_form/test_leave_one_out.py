@@ -25,9 +25,12 @@ from lggd.closed_form.leave_one_out import (
     TYPICAL,
     best_kernels,
     choose_ridge,
+    choose_settings,
     compared_nodes,
     fit_inverse_temperature,
     kernel_loss,
+    mean_inverse_temperature,
+    typical_inverse_temperature,
 )
 from lggd.closed_form.ridge import class_targets, solve_dual
 from lggd.closed_form.systems import ExactSystem
@@ -79,6 +82,25 @@ def test_temperatures_range_from_doubt_to_certainty():
     assert wrong == (0.5, pytest.approx(math.log(1 + math.exp(0.5))))
 
 
+@given(seed=st.integers(0, 999), labels=st.integers(1, 20), classes=st.integers(1, 5), spread=st.floats(0.01, 2))
+def test_the_temperature_in_use_is_the_posterior_mean_of_its_logarithm(seed, labels, classes, spread):
+    draws = random(seed)
+    scores = spread * torch.randn(labels, classes, generator=draws, dtype=torch.float64)
+    given_classes, logs = torch.randint(classes, (labels,), generator=draws), np.log(INVERSE_TEMPERATURES)
+    likelihood = -np.array(brute_force(scores, given_classes)) * labels / TEMPERING
+    weight = np.exp(likelihood - likelihood.max()) * norm(math.log(4.5 + math.log(max(classes - 1, 1))), 0.2).pdf(logs)
+    assert mean_inverse_temperature(scores, given_classes) == pytest.approx(np.exp(weight @ logs / weight.sum()))
+
+
+def test_many_labels_decide_the_temperature_and_few_hardly():
+    noisy = torch.tensor([[0.9, 0.1], [0.1, 0.9], [0.9, 0.1], [0.1, 0.9]]).double()
+    classes = torch.tensor([0, 1, 0, 0])  # one of four is wrong
+    few = mean_inverse_temperature(noisy, classes)
+    many = mean_inverse_temperature(noisy.repeat(10_000, 1), classes.repeat(10_000))
+    assert many == pytest.approx(math.log(3) / 0.8, rel=0.1)
+    assert few == pytest.approx(typical_inverse_temperature(2), rel=0.1)
+
+
 def test_few_labels_are_all_compared_and_many_at_random():
     few = torch.tensor([-1, 2, -1, 0, 1])
     assert compared_nodes(few, 0).tolist() == [1, 3, 4]
@@ -123,6 +145,9 @@ def test_the_ridge_is_the_one_with_the_lowest_loss(noise):
     assert ridge == expected[1]
     assert ridge > RIDGES[0]  # or else the first would do
     assert temperature in INVERSE_TEMPERATURES
+    left_out = solve_dual(system._gram, class_targets(data.y[nodes], 3), ridge)[1]
+    calibrated = mean_inverse_temperature(left_out, data.y[nodes])
+    assert choose_settings(system, data.y[nodes], 3) == (loss, ridge, pytest.approx(calibrated))
 
 
 def test_the_loss_of_a_kernel_is_that_of_its_best_ridge(kernel):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
-from lggd import InputError, KernelRidge, load
+from lggd import Graph, InputError, KernelRidge, distance, load
 from lggd.closed_form import uncertainty
 from lggd.closed_form.uncertainty import greedy_choice, margins
 from real_data import REAL_DATA, needs_real_data
@@ -221,7 +221,17 @@ def test_probabilities_of_all_nodes_without_their_own_labels(fitted):
     assert torch.equal(found[~labelled], model.predict_proba()[~labelled])
 
 
-@pytest.mark.parametrize("use", ["leave_one_out_proba", "left_out_proba", "variance", "suspicious_labels", "suggest"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        "leave_one_out_proba",
+        "left_out_proba",
+        "variance",
+        "suspicious_labels",
+        "suggest",
+        "edge_weights",
+    ],
+)
 def test_an_unfitted_model_says_so(use):
     with pytest.raises(NotFittedError, match="must be fitted first"):
         getattr(KernelRidge(), use)()
@@ -230,3 +240,47 @@ def test_an_unfitted_model_says_so(use):
 def test_an_unfitted_model_predicts_from_no_labels():
     with pytest.raises(NotFittedError, match="must be fitted first"):
         KernelRidge().proba_from(torch.tensor([0, 1, -1]))
+
+
+def wrong_edges(count=120, seed=0):
+    """Blocks with as many edges between unlike classes as there are edges, and which edges those are."""
+    data = blocks(each=20, labelled=8, noise=0.3, seed=seed)
+    pairs = torch.randint(data.num_nodes, (2, count), generator=random(seed))
+    pairs = pairs[:, data.y[pairs[0]] != data.y[pairs[1]]]
+    edges = torch.unique(torch.cat([data.edge_index, pairs, pairs.flip(0)], 1), dim=1)
+    return changed(data, edge_index=edges), data.y[edges[0]] != data.y[edges[1]]
+
+
+def test_learned_weights_tell_wrong_edges_from_true_ones():
+    data, wrong = wrong_edges()
+    model = KernelRidge().fit(data)
+    assert model._edge_weights  # agreement pays here
+    weight = model.edge_weights()
+    assert weight.shape == (data.edge_index.shape[1],)
+    assert float(weight.min()) > 0
+    assert float(weight.max()) == 1
+    assert float(weight[~wrong].mean()) > 2 * float(weight[wrong].mean())
+
+
+@pytest.mark.parametrize("p", [1, 2, float("inf")])
+def test_learned_weights_are_a_metric(p):
+    data, _ = wrong_edges(400)
+    model = KernelRidge().fit(data)
+    sources = [((model.labels_ == k).nonzero().squeeze(1)).tolist() for k in range(3)]
+    hidden, found = ~data.train_mask, []
+    for weight in (None, model.edge_weights()):
+        graph = Graph.from_edges(data.edge_index, weight, num_nodes=data.num_nodes)
+        found.append(float((distance(graph, sources, p=p).value.argmin(1) == data.y)[hidden].double().mean()))
+    assert found[1] > found[0]
+
+
+def test_all_edges_count_equally_without_agreement():
+    data = blocks()
+    model = KernelRidge(agreement=None).fit(data)
+    assert torch.equal(model.edge_weights(), torch.ones(data.edge_index.shape[1]))
+    strangers = ~torch.isin(torch.arange(1, 36), data.edge_index[1, data.edge_index[0] == 0])
+    model.add_edges([[0], [1 + int(strangers.nonzero()[0])]])
+    assert len(model.edge_weights()) == data.edge_index.shape[1] + 2
+    weighted = blocks(weighted=True)
+    expected = weighted.edge_weight / weighted.edge_weight.max()
+    assert torch.allclose(KernelRidge(agreement=None).fit(weighted).edge_weights(), expected)

@@ -31,6 +31,17 @@ def test_named_values_replace_the_usual_ones() -> None:
         LabelReader("tbd")
 
 
+def test_named_values_that_surprise_are_said() -> None:
+    reader = LabelReader(["tbd", "x,y", ""])
+    labels = [reader.read(text) for text in ("red", "tbd", "NA", "nan", "blue")]
+    assert reader.notes(labels)[1:] == (
+        "'NA', 'nan' are classes, because option `unlabelled` names other values; repeat it for each.",
+        "No label is 'x,y', which option `unlabelled` names.",
+    )
+    plain = LabelReader(["tbd"])
+    assert len(plain.notes([plain.read(text) for text in ("red", "tbd", "blue")])) == 1
+
+
 def test_what_was_read_is_said() -> None:
     reader = LabelReader()
     labels = [reader.read(text) for text in ("red", "NA", "red", "", "-1", "NA", "blue", "Red")]

@@ -206,3 +206,10 @@ def test_unknown_split_values_are_rejected(tmp_path: Path) -> None:
     rejected(
         path, "`nodes.csv, line 3, column 'part'` must be train, val, test or empty, got 'tset'.", split_column="part"
     )
+
+
+def test_spaces_between_columns_are_suspected(tmp_path: Path) -> None:
+    table = written(tmp_path / "n.csv", "id kind\na red\nb blue\n")
+    with pytest.raises(InputError, match="Add delimiter='space' if spaces separate the columns"):
+        read_node_file(table, label="kind")
+    assert read_node_file(table, label="kind", delimiter="space").labels == ["red", "blue"]

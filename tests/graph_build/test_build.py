@@ -65,6 +65,13 @@ def test_integers_that_lie_far_apart(frame, tmp_path):
     assert edges_by_id(tmp_path / "graph") == edges_of_table(frame, "weight")
 
 
+def test_integers_that_no_signed_type_holds(tmp_path):
+    frame = pd.DataFrame({"source": np.array([2**64 - 1, 5], np.uint64), "target": np.array([5, 6], np.uint64)})
+    frame.to_parquet(tmp_path / "edges.parquet")
+    build_graph(tmp_path / "edges.parquet", tmp_path / "graph")
+    assert set(node_ids(tmp_path / "graph")) == {"5", "6", str(2**64 - 1)}
+
+
 def test_several_files_and_a_pattern(frame, tmp_path):
     for k in range(3):
         frame[1000 * k : 1000 * (k + 1)].to_csv(tmp_path / f"part-{k}.csv", index=False)

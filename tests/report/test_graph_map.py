@@ -296,6 +296,18 @@ def test_search_centres_the_node_of_this_name(opened):
         assert page.evaluate("panel.map.pinned") == 12
 
 
+def test_a_node_is_revealed_where_it_is(opened):
+    inside = """node => { panel.map.reveal(node); const { view, pinned, tip } = panel.map;
+        const [x, y] = [view.x(node), view.y(node)];
+        return [view.zoom, pinned === node, tip.hidden, x >= 0 && y >= 0 && x <= view.width && y <= view.height]; }"""
+    with opened() as page:
+        for node in range(0, 40, 5):
+            assert page.evaluate(inside, node) == [1, True, True, True]
+        page.evaluate("panel.map.zoomBy(8)")
+        for node in range(0, 40, 5):
+            assert page.evaluate(inside, node) == [8, True, True, True]
+
+
 # -- changes
 
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ import torch
 
 from command_line import answer, command, environment, files_of, program, refused
 from lggd.errors import InputError
-from lggd.runs.folder import write_run
+from lggd.report.accuracy import McNemarTest
+from lggd.runs.folder import p_value, write_run
 from lggd.runs.methods import METHODS, build_model
 from lggd.runs.run import RunResult, RunSettings, UnfinishedTraining, run, settings_of_run
 from lggd.runs.run_input import RunInput
@@ -299,3 +301,14 @@ def test_damaged_or_foreign_training_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.training" / "thesis.txt").touch()
     assert "must be new, empty or contain training.json" in refused("run", "karate", "--out", tmp_path / "b")
     assert (tmp_path / "b.training" / "thesis.txt").exists()
+
+
+def test_the_p_value_is_that_of_both_on_held_out_nodes() -> None:
+    result = run(RunInput.from_dataset("karate"), RunSettings(method="kernel-ridge"))
+    tested = result.input.held_out
+    y = result.input.data.y[tested]
+    correct = [
+        (found[tested] == y).numpy() for found in (result.measured_probabilities.argmax(1), result.reference_predicted)
+    ]
+    assert p_value(result) == McNemarTest.of(*correct).p
+    assert p_value(replace(result, reference_predicted=None)) is None

@@ -1,7 +1,12 @@
-"""The OpenAPI document describes the service, and no request that it allows ends in an error of the server."""
+"""The OpenAPI document describes the service, and no request that it allows ends in an error of the server.
+
+LGGD_EXAMPLES sets how many requests are tried for each address and method; 15 in an ordinary run.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 from typing import cast
 
 import httpx
@@ -14,7 +19,8 @@ from lggd.studio.security import Access, Limits
 from lggd.studio.session import Session
 from studio_cases import small_studio
 
-EXAMPLES = 15
+EXAMPLES = int(os.environ.get("LGGD_EXAMPLES", "15"))
+ANSWERED: list[int] = []  # the status of every answer
 CHECKS = [
     schemathesis.checks.not_a_server_error,
     schemathesis.checks.status_code_conformance,
@@ -30,6 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory):
     access = Access(port=0, limits=Limits(reads=1e9, writes=1e9))
     with small_studio(tmp_path_factory.mktemp("studio"), access=access) as found:
         yield found
+    print(json.dumps({"requests": len(ANSWERED), "server errors": sum(code >= 500 for code in ANSWERED)}))  # noqa: T201
 
 
 # The document does not depend on the session.
@@ -41,6 +48,7 @@ schema = schemathesis.openapi.from_dict(DOCUMENT).exclude(path=list(UNENDING))
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_request_breaks_the_service(server, case) -> None:
     answer = case.call(base_url=server.url, timeout=30)
+    ANSWERED.append(answer.status_code)
     case.validate_response(answer, checks=CHECKS)
 
 

@@ -123,6 +123,7 @@ def test_the_queue_needs_one_key_a_label(visit: Any, server: StudioServer) -> No
     page.wait_for_selector("#queue li[aria-current='true']")
     for k in range(3):
         assert page.inner_text("#why").startswith("Why: ")
+        assert page.locator(".map-stage .tip").is_hidden()  # the card says it; the map shows what changes
         node = page.inner_text("#node strong")
         page.keyboard.press("1")
         wait_for(lambda k=k: server.session.snapshot.num_labels == before + k + 1)
@@ -275,6 +276,14 @@ def test_numbers_are_not_broken(visit: Any) -> None:
     height = """all => Math.max(...all.map((cell) => { cell.textContent = "1234567890".repeat(3);
         return cell.clientHeight; }))"""
     assert page.locator("#confusion tr").nth(1).locator("td").evaluate_all(height) < 40  # one line
+    assert page.evaluate(browser.OVERFLOW) <= 0
+
+
+def test_tips_say_everything_on_small_screens(visit: Any) -> None:
+    page = visit(viewport={"width": 375, "height": 740})
+    pick(page, 13)
+    page.wait_for_selector(".map-stage .tip td")
+    assert re.match(r"node n13 · no label\s+\w+\s+\d+\s%", page.inner_text(".map-stage .tip"))
     assert page.evaluate(browser.OVERFLOW) <= 0
 
 

@@ -89,6 +89,13 @@ class GAT(BackboneChoice):
         Width of each head of the hidden layer, and number of heads.
     dropout : float
         Dropout rate of inputs, hidden layer and attention weights, in [0, 1).
+
+    Examples
+    --------
+    >>> import lggd
+    >>> model = lggd.LGGDClassifier(None, GAT(hidden=4, heads=2), lggd.Optimization(epochs=5))
+    >>> model.fit(lggd.load("karate")).predict_proba().shape
+    torch.Size([34, 2])
     """
 
     hidden: int = 32

@@ -60,6 +60,13 @@ class JKNet(BackboneChoice):
         PyG's `num_layers`: the LSTM has lstm_layers · hidden / 2 units in each direction.
     dropout : float
         Dropout rate after each convolution, in [0, 1).
+
+    Examples
+    --------
+    >>> import lggd
+    >>> model = lggd.LGGDClassifier(None, JKNet(hidden=4), lggd.Optimization(epochs=5))
+    >>> model.fit(lggd.load("karate")).predict_proba().shape
+    torch.Size([34, 2])
     """
 
     hidden: int = 16

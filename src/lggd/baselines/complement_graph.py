@@ -42,6 +42,11 @@ class Complement:
         Number of epochs; there is no early stopping.
     lr, candidates : float
         Learning rate of Adam; fraction of the nodes, drawn at random, that may be targets of edges, in (0, 1].
+
+    Examples
+    --------
+    >>> Complement(epochs=50, candidates=1.0)  # GOAL(complement=…)
+    Complement(hidden=16, layers=3, epochs=50, lr=0.01, candidates=1.0)
     """
 
     hidden: int = 16

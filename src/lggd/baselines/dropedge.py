@@ -29,6 +29,13 @@ class DropEdge(Baseline):
     p : float
         Probability of dropping an edge, in [0, 1]; the authors' code sets the probability of keeping it, 1 - p.
     backbone : GCN, JKNet or ChebNet
+
+    Examples
+    --------
+    >>> import lggd
+    >>> model = DropEdge(p=0.3, optimization=lggd.Optimization(epochs=5))
+    >>> model.fit(lggd.load("karate")).predict().shape
+    torch.Size([34])
     """
 
     p: float = 0.5

@@ -185,6 +185,13 @@ class GAugO(Baseline):
     predictor_hidden, predictor_size : int
         Widths of the predictor's two layers.
     backbone : GCN
+
+    Examples
+    --------
+    >>> import lggd
+    >>> model = GAugO(pretrain_predictor=3, pretrain_classifier=3, optimization=lggd.Optimization(epochs=3))
+    >>> model.fit(lggd.load("karate")).predict().shape
+    torch.Size([34])
     """
 
     alpha: float = 1.0

@@ -63,6 +63,14 @@ class GOAL(Baseline):
         Training of the attention network.
     complement : Complement
         Training of the embeddings that define the complement graph.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> quick = lggd.Optimization(epochs=5)
+    >>> model = GOAL(k=3, pretraining=quick, complement=Complement(epochs=5), optimization=quick)
+    >>> model.fit(lggd.load("karate")).predict().shape
+    torch.Size([34])
     """
 
     k: int = 100

@@ -34,6 +34,13 @@ class GPRGNN(Baseline):
         Degree of the polynomial, and width of the hidden layer.
     dropout, propagation_dropout : float
         Dropout rates of inputs and hidden layer, and of H.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> model = GPRGNN(hops=3, optimization=lggd.Optimization(epochs=5))
+    >>> model.fit(lggd.load("karate")).predict().shape
+    torch.Size([34])
     """
 
     alpha: float = 0.1

@@ -47,6 +47,13 @@ class GraphMix(Baseline):
         w, 0 or above; the authors use 10 for Cora and CiteSeer and 1 for PubMed.
     ramp : tuple of int
         First and last epoch in which w(e) increases.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> model = GraphMix(ramp=(1, 5), optimization=lggd.Optimization(epochs=5))
+    >>> model.fit(lggd.load("karate")).predict().shape
+    torch.Size([34])
     """
 
     hidden: int = 16

@@ -36,6 +36,13 @@ class MixUp(Baseline):
     alpha : float
         α of the Beta distribution, above 0; the larger, the closer λ is to ½. The LGGD paper samples it from 1 to 5.
     backbone : GCN
+
+    Examples
+    --------
+    >>> import lggd
+    >>> model = MixUp(alpha=2.0, optimization=lggd.Optimization(epochs=5))
+    >>> model.fit(lggd.load("karate")).predict().shape
+    torch.Size([34])
     """
 
     alpha: float = 1.0

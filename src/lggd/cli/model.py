@@ -223,7 +223,7 @@ def _added(facts: dict[str, Any]) -> Iterator[Table | str]:
         labels=f"{facts['new']:,} new{corrected}{known}; {facts['labelled']:,} in total",
         changed=f"{facts['changed']:,} of {facts['nodes']:,} predictions",
         milliseconds=f"{facts['milliseconds']:.3g} to add and predict",
-        history=f"{counted(facts['additions'], 'addition')} so far",
+        history=f"{counted(facts['additions'], 'change')} of labels so far",
     )
     yield from label_tables(facts)
     yield from files_written(facts)
@@ -234,7 +234,7 @@ def _removed(facts: dict[str, Any]) -> Iterator[Table | str]:
         labels=f"{facts['removed']:,} removed; {facts['labelled']:,} in total",
         changed=f"{facts['changed']:,} of {facts['nodes']:,} predictions",
         milliseconds=f"{facts['milliseconds']:.3g} to remove and predict",
-        history=f"{counted(facts['additions'], 'addition')} so far",
+        history=f"{counted(facts['additions'], 'change')} of labels so far",
     )
     rows = [(row["node"], row["before"], _with_probability(row)) for row in facts["predictions"]]
     yield from _first_rows("Removed labels", "node", "was labelled", "predicted now", rows=rows)

@@ -158,6 +158,8 @@ def _report_memory(terminal: Terminal, needed: Memory | None) -> None:
 
 
 def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
+    from lggd.report.accuracy import SIGNIFICANCE_LEVEL
+
     size = f"{facts['nodes']:,} nodes, {facts['edges']:,} edges, {len(facts['classes'])} classes"
     yield summary(
         graph=f"{facts['dataset']}: {size}",
@@ -172,6 +174,9 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
     if accuracy["reference"] is not None and accuracy["model"] is not None:
         rows.append(("difference", f"{accuracy['model'] - accuracy['reference']:+.1f} points", ""))
     yield table("", "accuracy", "seconds to fit", rows=rows)
+    if facts["p_value"] is not None:
+        clear = "clear" if facts["p_value"] < SIGNIFICANCE_LEVEL else "not clear: chance alone explains it"
+        yield f"The difference is {clear} (McNemar's exact test on the held-out nodes, p = {facts['p_value']:.2g})."
     if facts["additions"]:
         steps = ((f"{s['labels']:,}", f"{s['accuracy']:.1f} %", f"{s['milliseconds']:.3g}") for s in facts["additions"])
         yield table("labels", "accuracy", "milliseconds", rows=steps, title="More labels, without training")

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from lggd.closed_form.chebyshev import narrow_sums
 from lggd.closed_form.filters import (
     TOLERANCE,
     Filter,
     HighPass,
     Hops,
     Propagation,
-    chebyshev_sums,
     unit_or_zero,
 )
 from lggd.diffusion import PPR, Heat
@@ -34,8 +34,6 @@ from lggd.graph.sparse import SparseMatrix, SparsePattern
 
 # An update of more columns than this takes as long as filtering again: at most one column for so many nodes.
 NODES_PER_COLUMN = 8
-# Numbers in a vector register of a CPU.
-REGISTER = 8
 # Errors of updates add up: each is smaller than that of a block, and blocks are filtered again after so many updates.
 UPDATE_TOLERANCE, MOST_UPDATES = TOLERANCE / 10, 100
 
@@ -206,10 +204,8 @@ class MatrixChange:
             columns = {filter: self._corrected(filter, draft) for filter in filters}
         else:
             series = [filter.chebyshev_coefficients(UPDATE_TOLERANCE) for filter in filters]
-            count = self.columns.shape[1]
-            # Products of whole vector registers are faster.
-            sums = chebyshev_sums(self.matrix, pad(self.columns, (0, -count % REGISTER)), series)
-            columns = {filter: total[:, :count] for filter, total in zip(filters, sums, strict=True)}
+            sums = narrow_sums(self.matrix, self.columns, series)
+            columns = dict(zip(filters, sums, strict=True))
         return {filter: self._update(filter, left) for filter, left in columns.items()}
 
     def _corrected(self, filter: PPR, draft: UpdatedPropagation) -> Tensor:

@@ -26,12 +26,19 @@ from lggd.closed_form.edge_agreement import EdgeAgreement, class_agreement
 from lggd.closed_form.filters import Propagation
 from lggd.closed_form.graph_update import update_graphs
 from lggd.closed_form.kernels import FilterKernel, Member, MixtureKernel
-from lggd.closed_form.leave_one_out import MOST_COMPARED, best_kernels, choose_ridge, compared_nodes, kernel_loss
+from lggd.closed_form.leave_one_out import (
+    MOST_COMPARED,
+    best_kernels,
+    choose_ridge,
+    choose_settings,
+    compared_nodes,
+    kernel_loss,
+)
 from lggd.closed_form.pseudo_labels import PseudoLabels, probabilities, self_trained
 from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.ridge_inputs import filters_of
 from lggd.closed_form.stored_inputs import StoredInputs, read_inputs
-from lggd.closed_form.systems import ExactSystem, InducedSystem, RidgeSystem, StreamedSystem, draw_inducing
+from lggd.closed_form.systems import ExactSystem, InducedSystem, StreamedSystem, draw_inducing
 from lggd.closed_form.uncertainty import RidgeUncertainty
 from lggd.errors import InputError
 from lggd.estimator.fit_task import FitTask, same_inputs
@@ -95,7 +102,7 @@ class KernelRidge(RidgeUncertainty):
     pseudo_fraction_ : float
         The fraction of the predictions that are pseudo-labels.
     loss_ : float
-        The mean leave-one-out −log p of the labels that the settings were chosen with, and of the temperature.
+        The mean leave-one-out −log p of the labels that settings were chosen with, and of the temperature then.
 
     Examples
     --------
@@ -121,14 +128,6 @@ class KernelRidge(RidgeUncertainty):
     def large(cls, **changes: Any) -> Self:
         """Settings for graphs of many millions of edges: few kernels of near neighbourhoods, few inducing points."""
         return cls(**{**LARGE, **changes})
-
-    def __post_init__(self) -> None:
-        self.members_: tuple[Member, ...]  # set by fit
-        self.ridge_: float
-        self.inverse_temperature_: float
-        self.loss_: float
-        self._inputs: Any  # RidgeInputs or StoredInputs
-        self._system: RidgeSystem
 
     def check_settings(self) -> None:
         """Checks the settings, without data; raises an `InputError` if one is invalid."""
@@ -166,7 +165,7 @@ class KernelRidge(RidgeUncertainty):
         """Chooses kernels, edge weights, ridge and temperature by the leave-one-out predictions of these labels."""
         self._chosen_with = int((labels >= 0).sum())
         self._inputs = copy.copy(self._inputs)  # the mean agreement of its edges belongs to this choice
-        self._edge_weights: dict[str, Tensor] = {}
+        self._edge_weights = {}
         self._graphs: dict[str, Propagation] = {}
         losses: dict[Member, float] = {}
         narrow, *wide = self._inputs.widths
@@ -257,7 +256,7 @@ class KernelRidge(RidgeUncertainty):
         self.members_ = best_kernels(losses, self.members, compared)
         self._build_system((labels >= 0).nonzero().squeeze(1))
         classes = labels[self._system.nodes]
-        self.loss_, self.ridge_, self.inverse_temperature_ = choose_ridge(self._system, classes, self.num_classes_)
+        self.loss_, self.ridge_, self.inverse_temperature_ = choose_settings(self._system, classes, self.num_classes_)
         self.pseudo_fraction_ = 0.0
         if self.pseudo_labels is not None:
             settings = self.num_classes_, self.ridge_, self.inverse_temperature_

@@ -22,6 +22,9 @@ INVERSE_TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 25))
 MOST_ENTRIES = 2**25
 # Before any label is seen, log β is normal around log TYPICAL with this deviation: a few labels say little about it.
 TYPICAL, DEVIATION = 6.0, 0.35
+# Of the temperature in use, which is closer to what is typical for so many classes: with two, a node of score 1 has
+# these log odds.
+TYPICAL_ODDS, CALIBRATED_DEVIATION = 4.5, 0.2
 # A kernel weighs exp(−n · (its loss − the lowest) / this), where n labels are compared: their −log p is not
 # independent of the choice, nor are kernels of each other. Those that weigh less than LEAST_WEIGHT are left out.
 TEMPERING, LEAST_WEIGHT = 3.0, 0.05
@@ -41,16 +44,45 @@ def fit_inverse_temperature(
     >>> fit_inverse_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([0, 1]))[0]
     64.0
     """
-    beta = torch.tensor(temperatures, dtype=scores.dtype, device=scores.device)
-    own = scores.gather(1, classes[:, None])
-    prior = (beta / TYPICAL).log().div(deviation).square() / 2
-    # −log p of the own class is log Σₖ exp(β (sₖ − s)).
-    behind = scores - own
-    at_once = max(1, MOST_ENTRIES // max(1, behind.numel()))
-    parts = (torch.logsumexp(part[:, None, None] * behind, dim=2).mean(1) for part in torch.split(beta, at_once))
-    losses = torch.cat(list(parts)) + prior / len(classes)
+    losses = _temperature_losses(scores, classes, temperatures)
+    losses += _minus_log_prior(losses, temperatures, TYPICAL, deviation) / len(classes)
     loss, best = losses.min(0)
     return temperatures[int(best)], float(loss)
+
+
+def mean_inverse_temperature(scores: Tensor, classes: Tensor) -> float:
+    """The posterior mean of log β, as β: likelihoods are tempered as those of kernels are, which scores depend on.
+
+    It errs less than the single best one: with few labels, that follows whichever of them happens to be certain.
+
+    >>> mean_inverse_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([0, 1])) < 64
+    True
+    """
+    losses = _temperature_losses(scores, classes, INVERSE_TEMPERATURES) * len(classes) / TEMPERING
+    typical = typical_inverse_temperature(scores.shape[1])
+    losses += _minus_log_prior(losses, INVERSE_TEMPERATURES, typical, CALIBRATED_DEVIATION)
+    logs = torch.tensor(INVERSE_TEMPERATURES, dtype=losses.dtype, device=losses.device).log()
+    return math.exp(float(torch.softmax(-losses, 0) @ logs))
+
+
+def typical_inverse_temperature(num_classes: int) -> float:
+    """The inverse temperature to expect: the more other classes there are, the higher for the same certainty."""
+    return TYPICAL_ODDS + math.log(max(num_classes - 1, 1))
+
+
+def _temperature_losses(scores: Tensor, classes: Tensor, temperatures: Sequence[float]) -> Tensor:
+    """The mean −log p at each temperature, `[T]`: that of the own class is log Σₖ exp(β (sₖ − s))."""
+    beta = torch.tensor(temperatures, dtype=scores.dtype, device=scores.device)
+    behind = scores - scores.gather(1, classes[:, None])
+    at_once = max(1, MOST_ENTRIES // max(1, behind.numel()))
+    parts = (torch.logsumexp(part[:, None, None] * behind, dim=2).mean(1) for part in torch.split(beta, at_once))
+    return torch.cat(list(parts))
+
+
+def _minus_log_prior(like: Tensor, temperatures: Sequence[float], typical: float, deviation: float) -> Tensor:
+    """−log of the prior at each temperature, relative to its mode, `[T]`."""
+    beta = torch.tensor(temperatures, dtype=like.dtype, device=like.device)
+    return (beta / typical).log().div(deviation).square() / 2
 
 
 def compared_nodes(labels: Tensor, seed: int, most: int = MOST_COMPARED) -> Tensor:
@@ -74,11 +106,22 @@ def choose_ridge(
     system: RidgeSystem, classes: Tensor, num_classes: int, ridges: Sequence[float] = RIDGES
 ) -> tuple[float, float, float]:
     """The lowest leave-one-out loss, with the prior of the temperature, and its ridge and inverse temperature."""
-    path = system.path(class_targets(classes, num_classes), ridges)
+    return _best_of(system.path(class_targets(classes, num_classes), ridges), classes, ridges)[:3]
+
+
+def choose_settings(system: RidgeSystem, classes: Tensor, num_classes: int) -> tuple[float, float, float]:
+    """The loss and the ridge of `choose_ridge`, and the inverse temperature for calibrated probabilities."""
+    path = system.path(class_targets(classes, num_classes), RIDGES)
+    loss, ridge, _, place = _best_of(path, classes, RIDGES)
+    return loss, ridge, mean_inverse_temperature(path[place], classes)
+
+
+def _best_of(path: Tensor, classes: Tensor, ridges: Sequence[float]) -> tuple[float, float, float, int]:
+    """The lowest loss of leave-one-out scores `[R, n, K]`, its ridge and inverse temperature, and its place."""
     found = []
-    for scores, ridge in zip(path, ridges, strict=True):
+    for place, (scores, ridge) in enumerate(zip(path, ridges, strict=True)):
         beta, loss = fit_inverse_temperature(scores, classes, deviation=DEVIATION)
-        found.append((loss, ridge, beta))
+        found.append((loss, ridge, beta, place))
     return min(found)
 
 

@@ -1,14 +1,18 @@
-"""What a solved ridge regression knows about its errors: which labels look wrong, and which would help most."""
+"""What a solved ridge regression knows about its errors: which labels and edges look wrong, which labels would help."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from lggd.closed_form.kernels import Member
 from lggd.closed_form.ridge import class_targets
+from lggd.closed_form.ridge_inputs import RidgeInputs
 from lggd.closed_form.systems import RidgeSystem
+from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
 from lggd.validation import check_int
 
@@ -42,12 +46,18 @@ class SuspiciousLabels:
 
 
 class RidgeUncertainty(NodeClassifier):
-    """The part of `KernelRidge` that looks for wrong labels and for nodes to label."""
+    """The part of `KernelRidge` that looks for wrong labels and edges, and for nodes to label."""
 
     needs_edge_index = False
+
+    # Set by fit.
     ridge_: float
     inverse_temperature_: float
+    loss_: float
+    members_: tuple[Member, ...]
     _system: RidgeSystem
+    _inputs: Any  # RidgeInputs or StoredInputs
+    _edge_weights: dict[str, Tensor]
 
     def leave_one_out_proba(self) -> Tensor:
         """Return the probability of each class at the labelled nodes without their own label, float32 `[n, K]`.
@@ -66,6 +76,33 @@ class RidgeUncertainty(NodeClassifier):
         """
         self._check_fitted()
         return self._system.variance(self.ridge_).float()
+
+    def edge_weights(self) -> Tensor:
+        """Return how much each edge counts, float32 `[E]` in (0, 1], in the order of `data_.edge_index`.
+
+        The mean of the weights that the chosen kernels use, each relative to its own mean: of those on the graph as it
+        is, and of those with edges weighed by the agreement of their ends. Leave-one-out has decided how much either
+        counts. All edges of an unweighted graph count equally where agreement does not pay. Both directions of an edge
+        have the same weight, so that `Graph.from_edges` takes them: the learned metric of `distance` and `evolve`.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> data = lggd.load("karate")
+        >>> weight = lggd.KernelRidge().fit(data).edge_weights()
+        >>> graph = lggd.Graph.from_edges(data.edge_index, weight, num_nodes=data.num_nodes)
+        >>> lggd.distance(graph, [0], p=1).value.shape
+        torch.Size([34])
+        """
+        self._check_fitted()
+        if not isinstance(self._inputs, RidgeInputs):
+            raise InputError("data", "have edges in memory", "a graph on disk", "Fit a part of the graph.")
+        count, given = self._inputs.edge_index.shape[1], self._inputs.edge_weight
+        total = torch.zeros(count, device=self._inputs.edge_index.device)
+        for member in self.members_ if count else ():
+            weight = self._edge_weights.get(member.graph, given)
+            total += member.weight * (torch.ones_like(total) if weight is None else weight / weight.mean())
+        return total / total.max() if count else total
 
     def suspicious_labels(self) -> SuspiciousLabels:
         """Return all labels, those first that the other labels contradict most.

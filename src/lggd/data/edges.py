@@ -235,8 +235,14 @@ def _check_repeated_header(
         return
     pair = [numbers.get(table.names[k]) for k in ends]
     if None not in pair and bool((edges == np.array(pair)[:, None]).all(0).any()):
-        value = f"an edge from {table.names[ends[0]]!r} to {table.names[ends[1]]!r}"
-        raise InputError(table.path, "name its columns only once", value, "Remove the repeated header.")
+        raise repeated_header_error(table, ends)
+
+
+def repeated_header_error(table: Table, ends: tuple[int, int]) -> InputError:
+    """The names of the columns are an edge."""
+    first, second = ((table.names or [])[end] for end in ends)
+    value = f"an edge from {first!r} to {second!r}"
+    return InputError(table.path, "name its columns only once", value, "Remove the repeated header.")
 
 
 def _load_matrix(path: Path, numbers: dict[str, int] | None) -> EdgeTable:

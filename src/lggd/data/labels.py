@@ -58,7 +58,18 @@ class LabelReader:
             sentence += f" ({self.unlabelled_in_words()}; option `unlabelled` for other values)"
         alike = [names for names in _alike(counts) if len(names) > 1]
         doubt = [f"Classes {' and '.join(map(repr, names))} differ only in case or format." for names in alike]
-        return (f"{sentence}.", *doubt)
+        return (f"{sentence}.", *doubt, *self._named_notes(counts))
+
+    def _named_notes(self, classes: Counter[str]) -> list[str]:
+        """What may surprise after values were named: they replace the usual ones, and may not occur at all."""
+        if self.named is None:
+            return []
+        usual = listed([repr(name) for name in sorted_classes(classes) if name.lower() in UNLABELLED])
+        absent = listed([repr(text) for text in sorted(self.named) if text and text not in self.unlabelled])
+        notes = [f"{usual} are classes, because option `unlabelled` names other values; repeat it for each."] * bool(
+            usual
+        )
+        return notes + [f"No label is {absent}, which option `unlabelled` names."] * bool(absent)
 
     def check_classes(self, place: str | Path, classes: Sequence[str]) -> None:
         """Raises unless there are two classes."""

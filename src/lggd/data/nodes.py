@@ -199,6 +199,9 @@ def _requested_columns(
             continue
         if name not in names:
             rule = f"be a column of `{table.path}` ({listed(names)})"
+            if len(names) == 1 and name in names[0].split():
+                remedy, hints = "Add {delimiter} if spaces separate the columns.", {"delimiter": "delimiter='space'"}
+                raise InputError(argument, rule, repr(name), remedy, hints=hints)
             raise InputError(argument, rule, repr(name), suggestion(name, names, "Check the spelling."))
         column = names.index(name)
         other = next((other for other, taken in columns.items() if taken == column), None)

@@ -12,15 +12,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from lggd.cards import Facts, bars, card, curve
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.fit_task import FitTask, read_graph, stored_graph, without_labels
+from lggd.estimator.fit_task import FitTask, check_storage, stored_graph, without_labels
 from lggd.estimator.graph_change import GraphChange, new_edges, new_nodes, removed_edges
 from lggd.estimator.labels import Labels, accuracy, merge_labels, replace_labels, without_nodes
+from lggd.estimator.model_card import model_card
 from lggd.estimator.parameters import changed_params, get_params, shown
 from lggd.estimator.passes import FitSteps, fit_tasks
-from lggd.memory import size_in_words
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.progress import Callback, History
 from lggd.training.randomness import read_seed
@@ -46,6 +45,12 @@ class NodeClassifier(ABC):
         `change`, "changed" or "removed", and the labels `before`; the label of a removed one is -1.
     metadata_ : dict
         User data for JSON, such as the names of nodes and classes; saved with the model.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> isinstance(lggd.KernelRidge(), NodeClassifier)
+    True
     """
 
     seed: int | torch.Generator
@@ -120,6 +125,12 @@ class NodeClassifier(ABC):
         Returns
         -------
         The model itself.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> lggd.KernelRidge().fit(lggd.load("karate")).num_classes_
+        2
         """
         fit_tasks([self], [FitTask.read(data)], callback, checkpoint)
         return self
@@ -136,21 +147,11 @@ class NodeClassifier(ABC):
     def _fit(self, task: FitTask) -> FitSteps:
         """Fits the model on its own: holds out labels where there are no validation nodes, and uses all afterwards."""
         self.check_settings()
-        self._check_edges(task.data)
+        check_storage(task.data, type(self).__name__, self.needs_edge_index)
         seed = read_seed(self.seed)
         labels = Labels.read(task.data).hold_out(self._held_out, torch.Generator().manual_seed(seed))
         yield from self._fit_to(task, labels, seed)
         self._set_labels(labels.known)
-
-    def _check_edges(self, data: Any) -> None:
-        graph = stored_graph(data)
-        if graph is None:
-            return
-        if self.needs_edge_index:
-            size = size_in_words(16 * graph.num_edges)
-            remedy = f"Set data.edge_index = data.graph.edge_index, which takes {size}, or use KernelRidge() or GGD()."
-            raise InputError("data", f"have its edges in memory for {type(self).__name__}", "a graph on disk", remedy)
-        read_graph(data)  # says if it has directions
 
     @property
     def _held_out(self) -> float:
@@ -162,12 +163,23 @@ class NodeClassifier(ABC):
         return self.predict_proba(data).argmax(1)
 
     def predict_proba(self, data: Any = None) -> Tensor:
-        """Return the probability of each class, float32 `[N, K]`; without data, on the graph it was fitted to."""
+        """Return the probability of each class, float32 `[N, K]`; without data, on the graph it was fitted to.
+
+        >>> import lggd
+        >>> lggd.KernelRidge().fit(lggd.load("karate")).predict_proba().shape
+        torch.Size([34, 2])
+        """
         self._check_fitted()
         return self._probabilities(self.data_ if data is None else data)
 
     def score(self, data: Any, mask: Tensor | None = None) -> float:
-        """Return the accuracy over `mask`, or `data.test_mask`, or the labels in `data.y` that the model lacks."""
+        """Return the accuracy over `mask`, or `data.test_mask`, or the labels in `data.y` that the model lacks.
+
+        >>> import lggd
+        >>> data = lggd.load("karate")
+        >>> 0.5 < lggd.KernelRidge().fit(data).score(data) <= 1
+        True
+        """
         return accuracy(self.predict(data), data, mask, self.labels_)
 
     def add_labels(self, nodes: Any, labels: Any) -> Self:
@@ -183,12 +195,18 @@ class NodeClassifier(ABC):
         Returns
         -------
         The model itself.
+
+        Examples
+        --------
+        >>> import lggd
+        >>> lggd.KernelRidge().fit(lggd.load("karate")).add_labels([8], [1]).labels_[8].item()
+        1
         """
         self._check_accepts_labels()
         return self._use(merge_labels(self.labels_, nodes, labels, self.num_classes_), "added")
 
     def change_labels(self, nodes: Any, labels: Any) -> Self:
-        """Correct labels without training; a class keeps at least one label.
+        """Correct labels without training; a class keeps at least one label. Returns the model.
 
         Parameters
         ----------
@@ -197,24 +215,30 @@ class NodeClassifier(ABC):
         labels : sequence of int
             Their correct classes, one per node.
 
-        Returns
-        -------
-        The model itself.
+        Examples
+        --------
+        >>> import lggd
+        >>> model = lggd.KernelRidge().fit(lggd.load("karate")).add_labels([0], [0])
+        >>> model.change_labels([0], [1]).labels_[0].item()
+        1
         """
         self._check_accepts_labels()
         return self._use(replace_labels(self.labels_, nodes, labels, self.num_classes_), "changed")
 
     def remove_labels(self, nodes: Any) -> Self:
-        """Take labels back without training; a class keeps at least one label.
+        """Take labels back without training; a class keeps at least one label. Returns the model.
 
         Parameters
         ----------
         nodes : sequence of int, or bool mask
             Labelled nodes, which are unlabelled from now on.
 
-        Returns
-        -------
-        The model itself.
+        Examples
+        --------
+        >>> import lggd
+        >>> model = lggd.KernelRidge().fit(lggd.load("karate")).add_labels([0], [0])
+        >>> model.remove_labels([0]).labels_[0].item()
+        -1
         """
         self._check_accepts_labels()
         return self._use(without_nodes(self.labels_, nodes, self.num_classes_), "removed")
@@ -312,7 +336,12 @@ class NodeClassifier(ABC):
         return get_params(self, deep)
 
     def set_params(self, **params: Any) -> Self:
-        """Change settings by name; "features__times" changes a nested setting."""
+        """Change settings by name; "features__times" changes a nested setting.
+
+        >>> import lggd
+        >>> lggd.LGGDClassifier(lggd.GGD()).set_params(features__times=(1, 2)).features
+        GGD(times=(1, 2))
+        """
         for name, value in changed_params(self, params).items():
             setattr(self, name, value)
         return self
@@ -322,19 +351,18 @@ class NodeClassifier(ABC):
 
     def _repr_html_(self) -> str:
         """The settings, and of a fitted model its labels and training curves, for notebooks."""
-        settings: Facts = [(name, shown(value)) for name, value in self.get_params(deep=False).items()]
-        if not hasattr(self, "labels_"):
-            return card(f"{type(self).__name__}, not fitted", settings, note="Call fit(data).")
-        count = torch.bincount(self.labels_[self.labels_ >= 0].cpu(), minlength=self.num_classes_).tolist()
-        names = self.metadata_.get("classes") or range(self.num_classes_)
-        labelled = f"{sum(count):,} of {len(self.labels_):,} nodes"
-        losses = {stage: list(history.get("train_loss", ())) for stage, history in self.history_.items()}
-        curves = [curve(loss, f"{stage}: training loss") for stage, loss in losses.items()]
-        pictures = (bars(zip(map(str, names), count, strict=False), "labels by class"), *curves)
-        return card(f"{type(self).__name__}, fitted", [("labelled", labelled), *settings], *pictures)
+        return model_card(self)
 
     def save(self, folder: str | Path) -> None:
-        """Save everything that predictions need, the graph included, into a folder; replaces a model there."""
+        """Save everything that predictions need, the graph included, into a folder; replaces a model there.
+
+        >>> import tempfile, lggd
+        >>> model = lggd.KernelRidge().fit(lggd.load("karate"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(folder)
+        ...     bool((lggd.load_model(folder).predict() == model.predict()).all())
+        True
+        """
         self._check_fitted()
         storage.save_model(self, folder)
 

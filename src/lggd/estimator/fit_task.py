@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lggd.errors import InputError, InputTypeError, NotSymmetricError
 from lggd.graph import Graph
+from lggd.memory import size_in_words
 
 # The attributes of PyG data that a model depends on, besides the labels.
 INPUTS = ("x", "edge_index", "edge_weight", "edge_attr", "graph")
@@ -73,6 +74,18 @@ def stored_graph(data: Any) -> Graph | None:
     """The graph on disk of data without `edge_index`; None for any other data."""
     graph = getattr(data, "graph", None)
     return graph if isinstance(graph, Graph) and getattr(data, "edge_index", None) is None else None
+
+
+def check_storage(data: Any, model: str, needs_edge_index: bool) -> None:
+    """Raises an error if a model that needs all edges in memory gets a graph on disk, or one with directions."""
+    graph = stored_graph(data)
+    if graph is None:
+        return
+    if needs_edge_index:
+        size = size_in_words(16 * graph.num_edges)
+        remedy = f"Set data.edge_index = data.graph.edge_index, which takes {size}, or use KernelRidge() or GGD()."
+        raise InputError("data", f"have its edges in memory for {model}", "a graph on disk", remedy)
+    read_graph(data)
 
 
 def input_tensors(data: Any) -> tuple[Tensor | None, ...]:

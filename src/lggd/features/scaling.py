@@ -18,7 +18,14 @@ Fitted = Mapping[str, Tensor]
 @saveable
 @dataclass(frozen=True)
 class Unscaled:
-    """No scaling: the distances themselves."""
+    """No scaling: the distances themselves.
+
+    Examples
+    --------
+    >>> distances = torch.tensor([[[0.0, 2.0]], [[4.0, 1.0]]])  # [N, T, K]: two nodes, one time, two classes
+    >>> Unscaled().apply(distances, Unscaled().fit(distances)).tolist()
+    [[[0.0, 2.0]], [[4.0, 1.0]]]
+    """
 
     def fit(self, distances: Tensor) -> dict[str, Tensor]:
         """The statistics of the distances that `apply` needs."""
@@ -32,7 +39,14 @@ class Unscaled:
 @saveable
 @dataclass(frozen=True)
 class MaxScale:
-    """Each column divided by its largest value, as in the authors' code."""
+    """Each column divided by its largest value, as in the authors' code.
+
+    Examples
+    --------
+    >>> distances = torch.tensor([[[0.0, 2.0]], [[4.0, 1.0]]])  # [N, T, K]: two nodes, one time, two classes
+    >>> MaxScale().apply(distances, MaxScale().fit(distances)).tolist()
+    [[[0.0, 1.0]], [[1.0, 0.5]]]
+    """
 
     def fit(self, distances: Tensor) -> dict[str, Tensor]:
         return {"largest": distances.amax(0).clamp(min=_tiny(distances))}
@@ -44,7 +58,14 @@ class MaxScale:
 @saveable
 @dataclass(frozen=True)
 class Standardize:
-    """Each column shifted and divided to mean 0 and standard deviation 1."""
+    """Each column shifted and divided to mean 0 and standard deviation 1.
+
+    Examples
+    --------
+    >>> distances = torch.tensor([[[0.0, 2.0]], [[4.0, 1.0]]])  # [N, T, K]: two nodes, one time, two classes
+    >>> Standardize().apply(distances, Standardize().fit(distances)).tolist()
+    [[[-1.0, 1.0]], [[1.0, -1.0]]]
+    """
 
     def fit(self, distances: Tensor) -> dict[str, Tensor]:
         spread = distances.std(0, unbiased=False)
@@ -63,6 +84,13 @@ class SoftmaxScale:
     ----------
     temperature : float or None
         None fits the standard deviation of the distances about each node's mean, at each time.
+
+    Examples
+    --------
+    >>> distances = torch.tensor([[[1.0, 1.0]], [[0.0, 50.0]]])  # [N, T, K]: two nodes, one time, two classes
+    >>> scale = SoftmaxScale()
+    >>> scale.apply(distances, scale.fit(distances)).round(decimals=3).tolist()
+    [[[0.5, 0.5]], [[1.0, 0.0]]]
     """
 
     temperature: float | None = 1.0

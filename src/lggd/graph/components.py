@@ -12,11 +12,12 @@ from lggd.graph.csr import CSR
 
 def connected_components(csr: CSR) -> Tensor:
     """The (weakly) connected component of each row, int64 `[N]`, numbered in the order of their first rows."""
-    parent = np.arange(csr.num_nodes)
+    device, parent = csr.indptr.device, np.arange(csr.num_nodes)
+    csr = csr if device.type == "cpu" else csr.to(torch.device("cpu"))
     indptr, indices = csr.indptr.numpy(), csr.indices.numpy()
     for first, last in csr.blocks():
         _join(first, last, indptr, indices, parent)
-    return torch.from_numpy(_number(parent))
+    return torch.from_numpy(_number(parent)).to(device)
 
 
 @njit(cache=True, inline="always")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -99,7 +99,8 @@ class CSR:
         if self.mapped is None or self.num_edges <= EDGES_PER_BLOCK:
             return [(0, self.num_nodes)]
         ends = torch.arange(EDGES_PER_BLOCK, self.num_edges + EDGES_PER_BLOCK, EDGES_PER_BLOCK)
-        rows = torch.searchsorted(self.indptr, ends.clamp(max=self.num_edges), right=False).unique().tolist()
+        ends = ends.clamp(max=self.num_edges).to(self.indptr.device)
+        rows = torch.searchsorted(self.indptr, ends, right=False).unique().tolist()
         return list(itertools.pairwise([0, *(row for row in rows[:-1] if row), self.num_nodes]))
 
     def blocks(self) -> Iterator[tuple[int, int]]:
@@ -198,6 +199,11 @@ class CSR:
         return sp.csr_array((entries, self.indices.numpy(), self.indptr.numpy()), shape=(self.num_nodes,) * 2)
 
     def to(self, device: torch.device) -> CSR:
+        """The same rows on a device. Edges on disk that do not fit there stay on disk, copied block by block."""
+        if self.mapped is not None and device.type == "cuda":
+            size = 4 if self.weight is None else 4 + self.weight.element_size()
+            if Memory({"edges": 2 * size * self.num_edges}, device).fits is False:
+                return replace(self, indptr=self.indptr.to(device))
         weight = None if self.weight is None else self.weight.to(device)
         return CSR(self.indptr.to(device), self.indices.to(device), weight, self.symmetric)
 

@@ -30,6 +30,13 @@ class Symmetrize(StrEnum):
     """How an asymmetric graph becomes symmetric, where a missing direction counts as weight 0.
 
     The plain strings "max" and "mean" are accepted wherever a member is.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> edges, weight = [(0, 1), (1, 0), (1, 2)], [1.0, 0.5, 1.0]
+    >>> lggd.Graph.from_edges(edges, weight, symmetrize=Symmetrize.MEAN).weight.tolist()  # 0–1, 1–0, 1–2, 2–1
+    [0.75, 0.75, 0.5, 0.5]
     """
 
     MAX = "max"

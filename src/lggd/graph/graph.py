@@ -192,8 +192,7 @@ class Graph:
         Parameters
         ----------
         data : torch_geometric.data.Data
-            `edge_index` holds the edges, `edge_weight` or else a one-dimensional `edge_attr` their weights. Data of
-            a graph on disk, from `lggd.load(folder)`, have the graph itself.
+            `edge_index` holds the edges, `edge_weight` or else a one-dimensional `edge_attr` their weights.
         **options
             `directed`, `symmetrize`, `unbounded` and `dtype`, as in `from_edges`.
 
@@ -334,8 +333,7 @@ class Graph:
     @cached_property
     def components(self) -> Tensor:
         """The connected component of each node (weakly connected where directed), int64 `[N]`, numbered from 0."""
-        csr = self.csr if self.device.type == "cpu" else self.csr.to(CPU)
-        return connected_components(csr).to(self.device)
+        return connected_components(self.csr)
 
     def layout(self, passes: int = 1) -> Layout:
         """The memory layout to solve on, for work that reads all edges about `passes` times.
@@ -362,8 +360,8 @@ class Graph:
         device = torch.empty(0, device=device).device  # "cuda" becomes the current device, as "cuda:0"
         if device == self.device:
             return self
-        order = None if self._native.order is None else self._native.order.to(device)
-        return Graph(Layout(self._native.csr.to(device), order), self.dtype)
+        order, csr = None if self._native.order is None else self._native.order.to(device), self._native.csr.to(device)
+        return Graph(Layout(csr, order), self.dtype, None if self.stored is None else self.stored.on(csr))
 
     def to_scipy(self) -> sp.csr_array:
         """The weights as a SciPy CSR array `[N, N]`."""
@@ -380,8 +378,7 @@ class Graph:
 
     def __repr__(self) -> str:
         traits = [f"nodes={self.num_nodes}", f"edges={self.num_edges}"]
-        traits += ["weighted"] * self.is_weighted + ["directed"] * self.is_directed
-        traits += ["on disk"] * (self.stored is not None)
+        traits += ["weighted"] * self.is_weighted + ["directed"] * self.is_directed + ["on disk"] * bool(self.stored)
         traits += [f"device={self.device}"] * (self.device.type != "cpu")
         return f"Graph({', '.join(traits)})"
 

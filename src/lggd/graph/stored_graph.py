@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Event, Thread
@@ -92,6 +92,10 @@ class StoredGraph:
             stored_root_weight=tensors.get("root_weight"), mapped=MappedArrays(tuple(arrays.values())),
         )  # fmt: skip
         return cls(folder, csr, tensors["degree"], tensors.get("x"), tensors.get("y"), manifest["metadata"])
+
+    def on(self, csr: CSR) -> StoredGraph | None:
+        """The same graph with rows on another device; None if its edges were copied there."""
+        return None if csr.mapped is None else replace(self, csr=csr, degree=self.degree.to(csr.indptr.device))
 
     @cached_property
     def fingerprint(self) -> str:

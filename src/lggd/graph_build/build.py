@@ -257,7 +257,8 @@ class _Build:
             path = self.work.path / "edges" / "node_ids.npy"
             node_ids = np.load(path) if path.exists() else None
             numbering = number_integers(raw, self.edges, node_ids, both=both)
-            np.save(self.work.path / IDS, numbering.ids)
+            if numbering.ids is not None:
+                np.save(self.work.path / IDS, numbering.ids)
         nodes = len(numbering.entries)
         if nodes >= MOST_NODES:
             raise InputError("edges", "name fewer than 2**31 nodes", f"{nodes:,}", "Split the graph by component.")

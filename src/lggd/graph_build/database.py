@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from lggd.errors import DiskFullError, InputError, NotEnoughMemoryError
 from lggd.memory import size_in_words
 
@@ -52,21 +54,23 @@ class Database:
 
     def batches(self, query: str, place: object, *, ordered: bool = False, rows: int = ROWS_AT_ONCE) -> Iterator[Any]:
         """The rows of a query as Arrow batches; `place` is the file that errors are about."""
-        with self._errors(place):
-            self._keep_order(ordered)
-            relation = self.connection.sql(query)
+        # A cursor of its own: the caller may stop in the middle, and ask another question about a row.
+        with self._errors(place), self.connection.cursor() as cursor:
+            self._keep_order(cursor, ordered)
+            relation = cursor.sql(query)
             # The second name is that of version 1.
             read = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
-            yield from read(rows)
+            with read(rows) as reader:
+                yield from reader
 
     def rows(self, query: str, place: object, *, ordered: bool = False) -> list[tuple[Any, ...]]:
         """All rows of a query."""
-        with self._errors(place):
-            self._keep_order(ordered)
-            return list(self.connection.execute(query).fetchall())
+        with self._errors(place), self.connection.cursor() as cursor:
+            self._keep_order(cursor, ordered)
+            return list(cursor.execute(query).fetchall())
 
-    def _keep_order(self, ordered: bool) -> None:
-        self.connection.execute(f"SET preserve_insertion_order = {'true' if ordered else 'false'}")
+    def _keep_order(self, cursor: Any, ordered: bool) -> None:
+        cursor.execute(f"SET preserve_insertion_order = {'true' if ordered else 'false'}")
 
     @contextmanager
     def _errors(self, place: object) -> Iterator[None]:
@@ -74,15 +78,15 @@ class Database:
         duckdb = import_duckdb()
         try:
             yield
-        except duckdb.Error as error:
+        except (duckdb.Error, pa.ArrowException, OSError) as error:  # Arrow wraps errors of batches in its own
             free = shutil.disk_usage(self.folder).free
-            if isinstance(error, (duckdb.IOException, duckdb.OutOfMemoryException)) and free < LEAST_FREE:
+            if free < LEAST_FREE and not isinstance(error, (duckdb.ParserException, duckdb.BinderException)):
                 but = f"only {size_in_words(free)} are free there"
                 raise DiskFullError(str(self.folder), "fit on its disk", but=but, remedy="Free some space.") from error
             if isinstance(error, duckdb.OutOfMemoryException):
                 remedy = "Allow more with --memory, or close other programs."
                 raise NotEnoughMemoryError(f"Reading {place} needs more memory than it may use. {remedy}") from error
-            said = str(error).split("\n\n")[0].replace("\n", " ")
+            said = " ".join(str(error).split("Possible ")[0].split()).rstrip(".")
             remedy = "Correct the file; check its delimiter, its quotes and its encoding (UTF-8)."
             raise InputError(place, "be a table", but=f"reading it failed: {said}", remedy=remedy) from error
 

@@ -94,11 +94,14 @@ class EdgeSource:
         edge = f"{first} → {second}"
         value = read_value(self._table, edge, column, text or "", self.columns.is_length)
         if value > 1 and "," not in str(text):
-            remedy = "Divide by the largest weight, add {unbounded} to allow any, or {length} if it is a length."
-            hints = {"unbounded": "unbounded=True", "length": "length=…"}
+            remedy = "Divide by the largest weight, add {unbounded} to allow any, or {lengths} if these are lengths."
+            hints = {"unbounded": "unbounded=True", "lengths": "`length`"}
             at = f"{self.source.place}, edge {edge}"
             raise InputError(at, "have a weight in (0, 1]", repr(text), remedy, hints=hints)
-        return self._table.error(edge, column, "be a number that float32 can hold", repr(text), "Use a decimal point.")
+        error: InputError = self._table.error(
+            edge, column, "be a number that float32 can hold", repr(text), "Use a decimal point."
+        )
+        return error
 
     @property
     def _table(self) -> Any:

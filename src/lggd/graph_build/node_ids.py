@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from lggd.data.edges import repeated_header_error
 from lggd.errors import InputError
 from lggd.graph_build.database import Database, sql_text
 from lggd.graph_build.edge_source import EdgeSource, RawEdges
@@ -85,7 +86,23 @@ def write_names(folder: Path, edges: EdgeSource, nodes: NodeSource | None, datab
         cells = ", ".join(f"{source.text(end)}{'::BIGINT' if integers else ''}" for end in edges.columns.ends)
         both = f"SELECT DISTINCT unnest([{cells}]) AS id FROM {source.sql}"
         database.rows(f"COPY (SELECT id FROM ({both}) ORDER BY id) {target}", source.place, ordered=True)
+    if not integers:
+        _check_repeated_header(path, edges, database)
     return int(database.rows(f"SELECT count(*) FROM read_parquet({sql_text(path)})", path)[0][0])
+
+
+def _check_repeated_header(names: Path, edges: EdgeSource, database: Database) -> None:
+    """Raises if the header is among the edges, as in files that were joined."""
+    table, (first, second) = edges.source.table, edges.columns.ends
+    if table.names is None or table.unit != "line":
+        return
+    header = [sql_text(table.names[end]) for end in (first, second)]
+    ids = f"SELECT count(*) FROM read_parquet({sql_text(names)}) WHERE id IN ({', '.join(header)})"
+    if database.rows(ids, names)[0][0] < 2:
+        return
+    ends = f"{edges.source.text(first)} = {header[0]} AND {edges.source.text(second)} = {header[1]}"
+    if database.rows(f"SELECT 1 FROM {edges.source.sql} WHERE {ends} LIMIT 1", edges.source.place):
+        raise repeated_header_error(table, edges.columns.ends)
 
 
 def write_numbered(

@@ -60,7 +60,9 @@ class TableSource:
         written = f"trim(c{column}, {BLANK_CHARACTERS})" if strip else f"c{column}"
         if self.kinds[column] == "text":
             return f"({self.integer(column)}::VARCHAR IS DISTINCT FROM {written})"
-        return f"({self.integer(column)} IS DISTINCT FROM c{column})" if self.kinds[column] == "float" else "false"
+        if self.kinds[column] == "float":
+            return f"({self.integer(column)} IS DISTINCT FROM c{column})"
+        return f"({self.integer(column)} IS NULL AND c{column} IS NOT NULL)"  # above 2⁶³, or of another type
 
     def number(self, column: int) -> str:
         """SQL of a cell as a number, 1 and 0 for true and false; NULL for anything else."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, wraps
 from typing import Any, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -16,6 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from lggd.errors import InputError
 from lggd.graph.csr import CSR
 from lggd.kernels import tiles
 from lggd.kernels.field import Field, Gradients
@@ -68,6 +70,9 @@ def vjp(
     """κᵀ ∂F/∂(y, ρ, √w) at y, with the cotangent κ = Σ_r coefficients[r] · terms[r]."""
     reduction, numbers = reduction_of(field.p), _numbers(field.p, (), y.dtype, y.device)
     csr, (nodes, width) = field.csr, y.shape
+    if csr.mapped is not None:
+        remedy = "Evolve without gradients, or use a graph that fits into its memory."
+        raise InputError("graph", "be on the device for gradients", "a graph that is read from disk", remedy)
     downstream = _scaled_cotangent(field, terms, coefficients)
     # Arrays that a reduction does not need are never read: any tensor can be passed instead.
     norms, argmax = y, csr.indices
@@ -99,18 +104,50 @@ def _evaluate(
     csr, (nodes, width) = field.csr, y.shape
     if not nodes or not width:
         return
+    if csr.mapped is None:
+        tile = _tile(csr, width, 1 if field.root_weight is None else field.root_weight.shape[1])
+        _launch(field, tile, csr.indptr, csr.indices, y, terms, outputs, factors)
+        return
+    for first, last in csr.blocks():
+        begin, end = int(csr.indptr[first]), int(csr.indptr[last])
+        block = replace(field, root_weight=_copied(field.root_weight, begin, end, y))
+        tile = _block_tile(first, last, end - begin, block, width)
+        # Positions of edges count from the beginning of the block.
+        _launch(block, tile, csr.indptr - begin, _copied(csr.indices, begin, end, y), y, terms, outputs, factors)
+
+
+def _launch(
+    field: Field, tile: Tile, indptr: Tensor, indices: Any, y: Tensor, terms: Sequence[Tensor],
+    outputs: Sequence[Tensor], factors: tuple[float, ...],
+) -> None:  # fmt: skip
+    """Evaluates the rows of a tile's schedule."""
     root, groups, weights = _weights(field)
-    rho_groups = field.rho.shape[1]
-    tile = _tile(csr, width, groups)
+    rho_groups, width = field.rho.shape[1], y.shape[1]
     (span, constant), (rho_span, rho_constant) = _span(width, groups), _span(width, rho_groups)
     tiles.evaluate_kernel[tile.grid](
         *tile.schedule, y, *_three(terms), *_three(outputs), field.rho,
         y if field.boundary_mask is None else field.boundary_mask.view(torch.uint8),
-        csr.indptr, csr.indices, root, _numbers(field.p, factors, y.dtype, y.device),
-        nodes, width // tile.vector, groups, span, rho_groups, rho_span,
+        indptr, indices, root, _numbers(field.p, factors, y.dtype, y.device),
+        len(tile.schedule.order), width // tile.vector, groups, span, rho_groups, rho_span,
         reduction_of(field.p), weights, len(terms), len(outputs) if factors else 0, field.boundary_mask is not None,
         tile.index, tile.vector, constant, rho_constant, **tile.sizes,
     )  # fmt: skip
+
+
+def _copied(values: Tensor | None, begin: int, end: int, like: Tensor) -> Tensor | None:
+    """A part of an array that is mapped into the memory of the host, on the device."""
+    if values is None:
+        return None
+    part = values[begin:end]
+    return part.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else part
+
+
+def _block_tile(first: int, last: int, edges: int, field: Field, width: int) -> Tile:
+    """The rows from `first` to before `last` in their order: a copy takes longer than what another order would save."""
+    order = torch.arange(first, last, dtype=torch.int32, device=field.rho.device)
+    sizes = _sizes(triton.next_power_of_2(width), edges / max(1, last - first), has_long=False)
+    grid = (triton.cdiv(last - first, sizes["ROWS"]), triton.cdiv(width, sizes["COLUMNS"]))
+    return Tile(grid, Schedule(order, 0), math.gcd(width, 4), tl.int64, sizes)
 
 
 def _three(tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -64,4 +64,5 @@ class Field:
         if csr.mapped is None:
             return p_norm(csr, root, self.p)
         ends = ((rows, int(csr.indptr[rows[0]]), int(csr.indptr[rows[1]])) for rows in csr.blocks())
-        return torch.cat([p_norm(csr.part(*rows), root[begin:end], self.p) for rows, begin, end in ends])
+        device = csr.indptr.device
+        return torch.cat([p_norm(csr.part(*rows), root[begin:end].to(device), self.p) for rows, begin, end in ends])

@@ -45,6 +45,13 @@ class LearnedTimeScale:
     Parameters
     ----------
     base : DegreePotential
+
+    Examples
+    --------
+    >>> import lggd
+    >>> model = lggd.LGGD(potential=LearnedTimeScale(), times=(1,), optimization=lggd.Optimization(epochs=3))
+    >>> model.fit(lggd.load("karate")).predict().shape
+    torch.Size([34])
     """
 
     base: DegreePotential = DegreePotential(-1.0)
@@ -60,6 +67,13 @@ class LearnedEdgeWeights:
     ----------
     potential : DegreePotential, LearnedPotential or LearnedTimeScale
         ρ, which may be learned as well.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> model = lggd.LGGD(potential=LearnedEdgeWeights(), times=(1,), optimization=lggd.Optimization(epochs=3))
+    >>> model.fit(lggd.load("karate")).predict().shape
+    torch.Size([34])
     """
 
     potential: DegreePotential | LearnedPotential | LearnedTimeScale = DegreePotential(-1.0)

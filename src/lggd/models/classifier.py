@@ -14,11 +14,13 @@ from lggd.backbones import GCN, Backbone, build_seeded
 from lggd.backbones.user_module import check_user_module
 from lggd.errors import InputError
 from lggd.estimator import VALIDATION, FitSteps, FitTask, Labels, NodeClassifier, with_prefix, without_prefix
+from lggd.estimator.fit_task import stored_graph
 from lggd.features import GGD, LGGD, DistanceFeatures
 from lggd.graph import read_weight
 from lggd.learning.node_features import check_node_features
 from lggd.models.backbone_request import BackboneRequest
 from lggd.models.plus import Ensemble
+from lggd.models.sampled_training import can_stream, sample_labels, streamed_logits
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance
@@ -123,7 +125,9 @@ class LGGDClassifier(NodeClassifier):
 
     @property
     def needs_edge_index(self) -> bool:  # type: ignore[override]
-        return self.backbone is not None or self.features is None or self.features.needs_edge_index
+        if self.features is not None and self.features.needs_edge_index:
+            return True
+        return self.backbone is not None and not can_stream(self.backbone)
 
     @property
     def accepts_labels(self) -> bool:
@@ -151,10 +155,14 @@ class LGGDClassifier(NodeClassifier):
             yield from self.features_._fit_to(task, labels, features_seed)
             self.history_ |= self.features_.history_
         if self.backbone is not None:
-            edges = self.data_.edge_index, read_weight(self.data_)
+            x, graph = self._inputs(self.data_), stored_graph(self.data_)
+            edge_index, edge_weight, own_labels = self.data_.edge_index, read_weight(self.data_), labels
+            if graph is not None:
+                nodes, edge_index, edge_weight, own_labels = sample_labels(graph, labels, backbone_seed)
+                x = x[nodes]
             request = BackboneRequest(
-                self.backbone, self._inputs(self.data_), *edges, labels, self.optimization, (backbone_seed,), task,
-                shared_x=self.features_ is None,
+                self.backbone, x, edge_index, edge_weight, own_labels, self.optimization, (backbone_seed,), task,
+                shared_x=self.features_ is None, graph_key=None if graph is None else object(),
             )  # fmt: skip
             (((self.module_,), self.history_[request.stage]),) = yield [request]
         self.labels_ = labels.train.clone()
@@ -177,6 +185,9 @@ class LGGDClassifier(NodeClassifier):
     def _probabilities(self, data: Any) -> Tensor:
         if self.module_ is None:
             return self.features_._probabilities(data)  # type: ignore[no-any-return]
+        graph = stored_graph(data)
+        if graph is not None:
+            return torch.softmax(streamed_logits(self.module_, graph, self._inputs(data)), dim=1)
         with torch.no_grad():
             logits = self.module_.eval()(self._inputs(data), data.edge_index, read_weight(data))
         return torch.softmax(logits, dim=1)

@@ -61,7 +61,15 @@ class Readout(ABC):
 
 @dataclass(frozen=True)
 class NearestClass(Readout):
-    """Predict the nearest class by distance: the probabilities of the features themselves."""
+    """Predict the nearest class by distance: the probabilities of the features themselves.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> model = lggd.LGGDPlus(lggd.GGD(times=(1, 2)), NearestClass()).fit(lggd.load("karate"))
+    >>> model.predict_proba().shape
+    torch.Size([34, 2])
+    """
 
     def predict_proba(self, features: Any, data: Any) -> Tensor:
         return features._probabilities(data)  # type: ignore[no-any-return]
@@ -85,6 +93,14 @@ class BackboneReadout(Readout):
     confident : float
         The fraction of the most confident predictions of the features that the networks are trained on, besides the
         labels.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> quick = lggd.Optimization(epochs=5)
+    >>> model = lggd.LGGDPlus(lggd.GGD(times=(1, 2)), BackboneReadout(members=2, optimization=quick))
+    >>> model.fit(lggd.load("karate")).predict_proba().shape
+    torch.Size([34, 2])
     """
 
     backbone: Backbone = GCN()
@@ -164,6 +180,13 @@ class MeanReadout(Readout):
     fade : bool
         When labels are added, weigh trained networks by the square of the fraction of the labels that they have seen:
         few of them say little beside many new labels.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> both = MeanReadout((BackboneReadout(members=1, optimization=lggd.Optimization(epochs=5)), NearestClass()))
+    >>> lggd.LGGDPlus(lggd.GGD(times=(1, 2)), both).fit(lggd.load("karate")).predict_proba().shape
+    torch.Size([34, 2])
     """
 
     readouts: tuple[Readout, ...] = field(default_factory=lambda: (BackboneReadout(), NearestClass()))

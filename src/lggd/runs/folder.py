@@ -19,6 +19,7 @@ from lggd.estimator.fit_task import read_graph
 from lggd.files import check_folder_writable, replacing_folder
 from lggd.locks import locked_folder
 from lggd.report import page
+from lggd.report.accuracy import McNemarTest
 from lggd.report.graph_layout import layout_graph
 from lggd.report.run_report import RunReport
 from lggd.runs.refresh import FEATURES, MODEL, REPORT, SETTINGS, SUMMARY, predictions_name
@@ -75,11 +76,23 @@ def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, 
         "validation": 0 if validation is None else int(validation.sum()),
         "heldout": int(run_input.held_out.sum()),
         "titles": settings.titles(), "accuracy": dict(result.accuracy), "seconds": result.seconds["all"],
-        "training_seconds": {part: result.seconds[part] for part in result.accuracy},
+        "training_seconds": {part: result.seconds[part] for part in result.accuracy}, "p_value": p_value(result),
         "additions": [asdict(addition) for addition in result.additions],
         "notes": list(result.notes), "resumed": result.resumed, "out": str(out),
         "files": files + [REPORT] * report,
     }  # fmt: skip
+
+
+def p_value(result: RunResult) -> float | None:
+    """That of McNemar's exact test of the model and the reference on held-out nodes; None without both accuracies."""
+    if result.reference_predicted is None or None in result.accuracy.values():
+        return None
+    tested = result.input.held_out.cpu()
+    y, model, reference = (
+        each.cpu()[tested].numpy()
+        for each in (result.input.data.y, result.measured_probabilities.argmax(1), result.reference_predicted)
+    )
+    return McNemarTest.of(model == y, reference == y).p
 
 
 def settings_record(result: RunResult, command: str) -> dict[str, Any]:

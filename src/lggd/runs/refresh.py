@@ -23,6 +23,7 @@ from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.fit_task import stored_graph
 from lggd.files import write_errors
+from lggd.report.formatting import timestamp
 
 # The names of files in the folder of a run, of the model in it, and of the folder of files that are to be moved.
 SUMMARY, SETTINGS, REPORT = "run.json", "settings.json", "report.html"
@@ -112,8 +113,8 @@ def _read_summary(path: Path) -> dict[str, Any]:
 def _marked_page(page: str, when: str, current: Sequence[str]) -> str | None:
     """The page with a note at its top, instead of an earlier one; None if it is no page."""
     text = (
-        f"The model has changed since this page was written, last on {when}. The page shows the model as it was "
-        f"trained and measured; {' and '.join(current)} show it as it is now."
+        f"The model has changed since this page was written, last on {timestamp(when)}. The page shows the model as it "
+        f"was trained and measured; {' and '.join(current)} show it as it is now."
     )
     note = f'<!-- changed -->\n<p role="note" style="{STYLE}">{html.escape(text)}</p>\n<!-- /changed -->\n'
     page = NOTE.sub("", page, count=1)

@@ -58,6 +58,13 @@ class Euler(_FixedStep):
         The step in time; None takes the largest one within the monotone limit.
     force : bool
         Allows a step above the stable limit.
+
+    Examples
+    --------
+    >>> import lggd, torch
+    >>> path = lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
+    >>> lggd.evolve(path, [0], start=torch.full((3,), 5.0), times=[9.0], scheme=Euler(step=0.5)).statistics.steps
+    18
     """
 
     stable: ClassVar[float] = 2.0
@@ -72,6 +79,14 @@ class SSPRK3(_FixedStep):
     ----------
     step, force
         As for `Euler`.
+
+    Examples
+    --------
+    >>> import lggd, torch
+    >>> path = lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
+    >>> found = lggd.evolve(path, [0], start=torch.full((3,), 5.0), times=[9.0], scheme=SSPRK3())
+    >>> found.statistics.evaluations == 3 * found.statistics.steps  # three stages per step
+    True
     """
 
     stable: ClassVar[float] = 2.512
@@ -86,6 +101,14 @@ class RK4(_FixedStep):
     ----------
     step, force
         As for `Euler`.
+
+    Examples
+    --------
+    >>> import lggd, torch
+    >>> path = lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
+    >>> found = lggd.evolve(path, [0], start=torch.full((3,), 5.0), times=[9.0], scheme=RK4(step=0.1))
+    >>> found.statistics.step, found.statistics.steps
+    (0.1, 90)
     """
 
     stable: ClassVar[float] = 2.785
@@ -139,6 +162,11 @@ class TorchDiffEq:
         Uses the continuous adjoint for gradients, which is inexact at the kinks of this equation.
     rtol, atol : float
         Tolerances of its adaptive methods.
+
+    Examples
+    --------
+    >>> TorchDiffEq("rk4", step=0.1)  # evolve(…, scheme=TorchDiffEq("rk4", step=0.1)), where torchdiffeq is installed
+    TorchDiffEq(method='rk4', step=0.1, adjoint=False, rtol=1e-07, atol=1e-09)
     """
 
     method: str = "rk4"

@@ -13,7 +13,13 @@ from lggd.cards import Facts, card, histogram
 
 
 class Status(Enum):
-    """How a solver ended; `status.value` is a sentence with the remedy."""
+    """How a solver ended; `status.value` is a sentence with the remedy.
+
+    Examples
+    --------
+    >>> Status.EXACT.value
+    'Exact: every node has its final value.'
+    """
 
     EXACT = "Exact: every node has its final value."
     UNREACHABLE = (
@@ -46,6 +52,14 @@ class Statistics:
         Steps or sweeps, and passes over all edges, where the method makes such passes.
     step : float or None
         The step in time that was taken.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> path = lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
+    >>> statistics = lggd.distance(path, [0]).statistics
+    >>> statistics.method, statistics.residual
+    ('FastMarching', 0.0)
     """
 
     method: str
@@ -71,6 +85,14 @@ class Solution:
         [N] or [N, K] from `distance`, [T, N, K] from `evolve`; inf at nodes that cannot reach the boundary.
     status : Status
     statistics : Statistics
+
+    Examples
+    --------
+    >>> import lggd
+    >>> path = lggd.Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
+    >>> solution = lggd.distance(path, [0])
+    >>> solution.value.tolist(), solution.status.name
+    ([0.0, 1.0, 2.0], 'EXACT')
     """
 
     value: Tensor

@@ -16,7 +16,13 @@ TIMEOUT = 60.0
 
 
 class StudioError(InputError):
-    """A request that the studio refused; `status` is that of HTTP, `labels` the present state after a conflict."""
+    """A request that the studio refused; `status` is that of HTTP, `labels` the present state after a conflict.
+
+    Examples
+    --------
+    >>> StudioError.read(409, b'{"error": "Node 3 has another label."}').status
+    409
+    """
 
     status: int = 0
     labels: tuple[dict[str, Any], ...] = ()

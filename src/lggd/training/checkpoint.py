@@ -23,6 +23,15 @@ class Checkpoint:
         Identifies everything that the result depends on. Checkpoints with another key are refused.
     every : float
         Seconds between two saves; 0 saves after every epoch.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import lggd
+    >>> model = lggd.LGGDClassifier(None, lggd.GCN(), lggd.Optimization(epochs=5))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.fit(lggd.load("karate"), checkpoint=Checkpoint(folder, key="karate, GCN", every=0)).predict().shape
+    torch.Size([34])
     """
 
     def __init__(self, folder: str | Path, key: str, every: float = 5.0) -> None:

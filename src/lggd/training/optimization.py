@@ -20,6 +20,11 @@ class Optimization:
         Maximum number of epochs.
     patience : int or None
         Stop after this many epochs without a better validation score; None never stops early.
+
+    Examples
+    --------
+    >>> Optimization(lr=0.05, epochs=200)
+    Optimization(lr=0.05, weight_decay=1e-06, epochs=200, patience=100)
     """
 
     lr: float = 0.01

@@ -21,6 +21,15 @@ class Progress:
         The number of this epoch, counted from 1, and the maximum number of epochs.
     metrics : mapping of str to float
         Measurements of this epoch, such as the losses.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> seen = []
+    >>> model = lggd.LGGDClassifier(None, lggd.GCN(), lggd.Optimization(epochs=3))
+    >>> _ = model.fit(lggd.load("karate"), callback=seen.append)
+    >>> [(progress.stage, progress.epoch) for progress in seen]
+    [('backbone', 1), ('backbone', 2), ('backbone', 3)]
     """
 
     stage: str

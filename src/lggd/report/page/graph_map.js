@@ -17,7 +17,7 @@
 //   select { nodes }  the nodes inside a lasso
 //   choice { mode, k, time, only }   after `choose`
 //
-// Methods: update, choose, showEdges, centre, select, flash, setTool, zoomBy, fit, say, refresh, destroy; see below.
+// Methods: update, choose, showEdges, centre, reveal, select, flash, setTool, zoomBy, fit, say, refresh, destroy; see below.
 // Keys: + and − zoom, Home shows the whole graph, arrows move; with Shift, arrows walk from node to node; Enter picks,
 // Escape lets go. Digits and other letters are free for the page.
 
@@ -131,11 +131,28 @@ export class GraphMap extends EventTarget {
   // Zooms in on a node and picks it out, with its tooltip.
   centre(node) {
     this.view.centreOn(node);
+    this.moved();
     this.pinned = node;
-    this.hovered = -1;
     this.say(nodeInWords(this.data, node));
     this.paint();
     this.look(-1);
+  }
+
+  // Picks a node out where it is, without a tooltip, so that changes elsewhere stay in sight; the map moves only if the
+  // node is outside.
+  reveal(node) {
+    this.pinned = node;
+    this.hovered = -1;
+    this.moveInside(node);
+    this.say(nodeInWords(this.data, node));
+    this.findNeighbours(node);
+    this.tip.hidden = true;
+    this.paint();
+  }
+
+  moveInside(node) {
+    const { view } = this, [x, y] = [view.x(node), view.y(node)];
+    if (x < 0 || y < 0 || x > view.width || y > view.height) this.moveBy(view.width / 2 - x, view.height / 2 - y);
   }
 
   select(nodes) {
@@ -333,8 +350,7 @@ export class GraphMap extends EventTarget {
     const next = this.pinned < 0 ? from : view.neighbourTowards(from, dx, dy);
     if (next < 0) return;
     this.pinned = next;
-    const [x, y] = [view.x(next), view.y(next)];
-    if (x < 0 || y < 0 || x > view.width || y > view.height) this.moveBy(view.width / 2 - x, view.height / 2 - y);
+    this.moveInside(next);
     this.say(nodeInWords(this.data, next));
     this.look(-1);
   }

@@ -100,7 +100,8 @@ export function curvesLegend() {
 export function curves(points) {
   const known = points.filter((point) => point.accuracy !== null);
   const { width, height, left, right, top, bottom } = SIZE;
-  const most = Math.max(...known.map((point) => point.labels), 1), least = Math.min(...known.map((point) => point.labels), most - 1);
+  const counts = known.map((point) => point.labels), most = Math.max(...counts, 1), fewest = Math.min(...counts, most);
+  const least = fewest < most ? fewest : 0;
   const x = (labels) => left + (labels - least) / (most - least || 1) * (width - left - right);
   const y = (share) => top + (1 - share) * (height - top - bottom);
   const line = (key, colour) => svg("polyline", { class: "line", stroke: colour, points: known.map((point) => `${x(point.labels)},${y(point[key])}`).join(" ") });

@@ -199,7 +199,7 @@ async function showSelected() {
 
 function go(node, following = false) {
   select([node], following);
-  state.panel.map.centre(node);
+  state.panel.map.reveal(node);
 }
 
 function goNext(items, following = false) {

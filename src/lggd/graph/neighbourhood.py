@@ -1,0 +1,90 @@
+"""A sampled neighbourhood of some nodes, small enough for memory where the graph is on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from lggd.graph.csr import CSR
+
+
+def sample_neighbourhood(csr: CSR, nodes: Tensor, fanouts: Sequence[int], seed: int) -> Tensor:
+    """These nodes and, hop by hop, at most `fanouts[h]` neighbours of each node found before; int64, ascending.
+
+    Neighbours are drawn without replacement. The same seed draws the same ones.
+    """
+    indptr, indices = csr.indptr.numpy(), csr.indices.numpy()
+    found = np.zeros(csr.num_nodes, np.bool_)
+    frontier = np.unique(nodes.numpy())
+    found[frontier] = True
+    with csr.bounded():
+        for hop, fanout in enumerate(fanouts):
+            frontier = _draw(indptr, indices, frontier, fanout, np.uint64(seed + 7919 * hop), found)
+    return torch.from_numpy(np.flatnonzero(found))
+
+
+def induced_edges(csr: CSR, nodes: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The edges between these ascending nodes, numbered by their position: `[2, E]`, and their weights."""
+    place = np.full(csr.num_nodes, -1, np.int64)
+    place[nodes.numpy()] = np.arange(len(nodes))
+    arrays = (csr.indptr.numpy(), csr.indices.numpy(), nodes.numpy(), place)
+    with csr.bounded():
+        count = _count_edges(*arrays)
+        edges, position = np.empty((2, count), np.int64), np.empty(count, np.int64)
+        _list_edges(*arrays, edges, position)
+        weight = None if csr.weight is None else csr.weight[torch.from_numpy(position)]
+    return torch.from_numpy(edges), weight
+
+
+@njit(inline="always")
+def _mixed(x):  # type: ignore[no-untyped-def]
+    """A step of SplitMix64: random bits of a counter."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@njit(cache=True)
+def _draw(indptr, indices, frontier, fanout, seed, found):  # type: ignore[no-untyped-def]
+    """Marks neighbours of the frontier in `found`, and returns those that are new."""
+    new = np.empty(frontier.size * fanout, np.int64)
+    count = 0
+    for n in range(frontier.size):
+        i = frontier[n]
+        neighbours = indices[indptr[i] : indptr[i + 1]].copy()
+        for k in range(min(fanout, neighbours.size)):
+            # Fisher and Yates: the k-th place gets one of those that are left.
+            counter = (np.uint64(i) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(k) + (seed << np.uint64(20)))
+            left = np.uint64(neighbours.size - k)
+            other = k + np.int64(_mixed(counter) % left)
+            j = neighbours[other]
+            neighbours[other] = neighbours[k]
+            if not found[j]:
+                found[j] = True
+                new[count] = j
+                count += 1
+    return np.sort(new[:count])
+
+
+@njit(cache=True)
+def _count_edges(indptr, indices, nodes, place):  # type: ignore[no-untyped-def]
+    count = 0
+    for i in nodes:
+        for e in range(indptr[i], indptr[i + 1]):
+            count += place[indices[e]] >= 0
+    return count
+
+
+@njit(cache=True)
+def _list_edges(indptr, indices, nodes, place, edges, position):  # type: ignore[no-untyped-def]
+    count = 0
+    for i in nodes:
+        for e in range(indptr[i], indptr[i + 1]):
+            j = place[indices[e]]
+            if j >= 0:
+                edges[0, count], edges[1, count], position[count] = place[i], j, e
+                count += 1
