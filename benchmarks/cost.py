@@ -77,10 +77,10 @@ def main() -> None:
     near = {1: 0.0} | simulated(rows, "communities", "as built")
     rate = chosen.rate or measured_rate()
     lines = [
-        "# What large graphs take\n\nComputed by `python -m benchmarks.cost`, not measured: that of docs/scaling.md "
-        f"with {rate / 1e6:.1f} M edges/s a core at K = {COLUMNS}, p = 1, {DEGREE} edges a node, and machines with "
-        f"{machine.cores} cores, {machine.memory:g} GiB, {machine.network:g} GB/s of network at an assumed "
-        f"${machine.price:g} an hour. Cores are assumed to scale, which this does not check.\n",
+        "# What large graphs take\n\nComputed by `python -m benchmarks.cost`, not measured: the model in "
+        f"docs/scaling.md with {rate / 1e6:.1f} M edges/s a core at K = {COLUMNS}, p = 1, {DEGREE} edges a node, "
+        f"and machines with {machine.cores} cores, {machine.memory:g} GiB, {machine.network:g} GB/s of network "
+        f"at an assumed ${machine.price:g} an hour. Cores are assumed to scale, which this does not check.\n",
         "| edges | order | machines | GiB each | halo values a node | computing | sending | "
         f"{EVALUATIONS} evaluations | price |",
         "|---|---|---|---|---|---|---|---|---|",

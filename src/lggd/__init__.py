@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from lggd.graph import Graph, Symmetrize
     from lggd.learning.networks import MLP, PropagatedMLP
     from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
-    from lggd.memory import Memory
     from lggd.models import (
         BackboneReadout,
         Ensemble,
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from lggd.solvers.marching import FastMarching
     from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
     from lggd.solvers.solution import Solution, Statistics, Status
+    from lggd.system.memory import Memory
     from lggd.training.checkpoint import Checkpoint
     from lggd.training.optimization import Optimization
     from lggd.training.progress import Progress
@@ -80,7 +80,7 @@ _EXPORTS = {
     "graph": ("Graph", "Symmetrize"),
     "learning.networks": ("MLP", "PropagatedMLP"),
     "learning.parameters": ("LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale"),
-    "memory": ("Memory",),
+    "system.memory": ("Memory",),
     "models": (
         "BackboneReadout", "Ensemble", "LGGDClassifier", "LGGDPlus", "MeanReadout", "NearestClass", "SelfTraining",
         "WeightedReadout", "fit_together", "load_model",

@@ -24,7 +24,6 @@ from lggd.estimator import storage
 from lggd.estimator.labels import LabelConflictError, LastLabelError
 from lggd.estimator.parameters import changed_params, get_params
 from lggd.features import GGD, LGGD
-from lggd.files import replacing_folder, save_tensors
 from lggd.models.classifier import LGGDClassifier
 from lggd.samples import (
     SAMPLES,
@@ -37,6 +36,7 @@ from lggd.samples import (
     row_numbers,
     unpack_samples,
 )
+from lggd.system.files import replacing_folder, save_tensors
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback

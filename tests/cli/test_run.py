@@ -139,7 +139,7 @@ def test_the_memory_of_a_large_run_is_reported_before_it_starts(tables, tmp_path
     assert "Learning distances needs about" in reported
     assert "free on cpu" in reported
     assert "too much" not in reported
-    monkeypatch.setattr("lggd.memory.free_memory", lambda device: 1)
+    monkeypatch.setattr("lggd.system.memory.free_memory", lambda device: 1)
     assert "This may be too much. Fit fewer models" in command("run", *tables, *options).stderr
 
 

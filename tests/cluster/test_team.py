@@ -10,6 +10,7 @@ import torch
 
 import lggd
 from cluster_cases import ADDRESS, STORE, patiently, random_graph, random_start, ray_cluster
+from lggd.cluster import connection
 from lggd.comparison.candidates import read_candidates
 from lggd.comparison.fit_job import FitJob
 from lggd.comparison.jobs import JobOptions, run_jobs, run_jobs_on_cluster
@@ -120,7 +121,7 @@ def test_bad_graphs_and_versions(cluster, graph, tmp_path, monkeypatch, nothing_
         lggd.cluster.evolve(damaged, [0], checkpoints=nothing_left)
     with pytest.raises(InputError, match=r"`blocks` must take at most the \d CPUs of the cluster"):
         evolve(graph, blocks=50)
-    monkeypatch.setattr(lggd, "__version__", "9.9.9")
+    monkeypatch.setattr(connection, "installed_version", lambda: "9.9.9")
     with pytest.raises(InputError, match=r"must have lggd 9\.9\.9, got lggd .*Install the same version on all nodes"):
         evolve(graph, checkpoints=nothing_left)
 

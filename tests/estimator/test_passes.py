@@ -46,9 +46,9 @@ def test_passes_are_as_large_as_memory_allows(monkeypatch):
     data, few = DATA[0], Optimization(epochs=2, patience=None)
     models = [LGGD(times=TIMES, optimization=few, seed=seed) for seed in range(4)]
     needed = estimate_memory(data, models[0], models=2).total / USABLE + 1
-    monkeypatch.setattr("lggd.memory.free_memory", lambda device: needed)
+    monkeypatch.setattr("lggd.system.memory.free_memory", lambda device: needed)
     assert stages(models, data) == ["distances 1/2", "distances 2/2"]
-    monkeypatch.setattr("lggd.memory.free_memory", lambda device: None)
+    monkeypatch.setattr("lggd.system.memory.free_memory", lambda device: None)
     assert fitting_problems(data, Graph.from_pyg(data), models[0], CLASSES) > 10**9
 
 

@@ -101,6 +101,6 @@ def test_transposing_a_directed_graph_on_disk_beyond_memory_is_refused(tmp_path,
     expected = lggd.distance(graph, [0], p=1).value
     assert torch.equal(lggd.distance(stored, [0], p=1).value, expected)
     again = lggd.Graph.open(tmp_path / "graph")
-    monkeypatch.setattr("lggd.memory.free_memory", lambda device: 100)
+    monkeypatch.setattr("lggd.system.memory.free_memory", lambda device: 100)
     with pytest.raises(NotEnoughMemoryError, match="sorted by column in memory"):
         lggd.distance(again, [0], p=1)

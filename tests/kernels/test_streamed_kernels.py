@@ -36,7 +36,7 @@ def test_edges_that_do_not_fit_stay_on_disk(tmp_path, monkeypatch):
     graph = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
     graph.save(tmp_path / "graph")
     csr = Graph.open(tmp_path / "graph").csr
-    monkeypatch.setattr("lggd.memory.free_memory", lambda device: 10)
+    monkeypatch.setattr("lggd.system.memory.free_memory", lambda device: 10)
     monkeypatch.setattr(torch.Tensor, "to", lambda self, *_, **__: self)  # there is no such device here
     moved = csr.to(torch.device("cuda"))
     assert moved.mapped is csr.mapped

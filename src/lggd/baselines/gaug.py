@@ -33,7 +33,7 @@ from lggd.baselines.graph_autoencoder import (
 from lggd.baselines.sampled_graphs import SampledGraphs
 from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
 from lggd.learning.node_features import check_node_features
-from lggd.memory import free_memory
+from lggd.system.memory import free_memory
 from lggd.training.cache import Cache, content_key
 from lggd.training.progress import Callback
 from lggd.training.targets import Targets

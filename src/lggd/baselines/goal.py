@@ -17,7 +17,7 @@ from lggd.baselines.complement_graph import Complement, complement_graphs
 from lggd.errors import InputError
 from lggd.estimator.passes import UNLIMITED
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
-from lggd.memory import free_memory
+from lggd.system.memory import free_memory
 from lggd.training.optimization import Optimization
 from lggd.training.progress import Callback
 from lggd.validation import check_instance, check_int, check_real

@@ -31,7 +31,7 @@ HELD_OUT_SEED = 0
 
 def run_on_cluster(terminal: Terminal, folder: str | None, address: str, share: float, out: Path | None) -> None:
     """Classifies the nodes of a stored graph, and measures accuracy on labels that are held out."""
-    from lggd.files import check_folder_writable, replacing_folder
+    from lggd.system.files import check_folder_writable, replacing_folder
 
     path = _check_stored(folder)
     target = check_folder_writable(Path("out") / path.name if out is None else out, SUMMARY)

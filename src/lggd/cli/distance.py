@@ -75,7 +75,7 @@ def distance_command(
         import lggd
         from lggd.data.edges import read_edge_file
         from lggd.data.output_files import write_distances
-        from lggd.files import check_writable
+        from lggd.system.files import check_writable
     if out is not None:
         check_writable(out)
     with terminal.working(f"Reading {edges}"):

@@ -78,7 +78,7 @@ def build_command(
     with terminal.working("Loading lggd"):
         from lggd.graph_build import build_graph
         from lggd.graph_build.description import describe_graph
-        from lggd.memory import read_size
+        from lggd.system.memory import read_size
     size = read_size("memory", memory)
     with _stages(terminal) as progress:
         try:
@@ -136,7 +136,7 @@ def _stages(terminal: Terminal) -> Iterator[Callable[[str, int, int | None], Non
 
 
 def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
-    from lggd.memory import size_in_words
+    from lggd.system.memory import size_in_words
 
     near = facts["neighbours"]
     yield summary(

@@ -27,8 +27,8 @@ def report_command(
         lggd report --results results
     """
     with terminal.working("Loading lggd"):
-        from lggd.files import check_writable
         from lggd.paper.report import write_report
+        from lggd.system.files import check_writable
     page = results / "REPORT.md" if out is None else check_writable(out)
     with terminal.working(f"Writing {page}"):
         numbers = write_report(results, page, configs) | {"out": str(page)}

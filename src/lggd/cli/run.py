@@ -14,10 +14,10 @@ from lggd.cli import options
 from lggd.cli.cluster import StoredOn, run_on_cluster
 from lggd.cli.options import folder, option
 from lggd.cli.terminal import Terminal, flags, summary, table
-from lggd.files import write_errors
+from lggd.system.files import write_errors
 
 if TYPE_CHECKING:
-    from lggd.memory import Memory
+    from lggd.system.memory import Memory
 
 DEFAULT_PARENT = Path("out")
 # Memory estimates below this size are not printed.
@@ -147,7 +147,7 @@ def run_command(
 
 def _report_memory(terminal: Terminal, needed: Memory | None) -> None:
     from lggd.features.training_memory import REMEDY
-    from lggd.memory import size_in_words
+    from lggd.system.memory import size_in_words
 
     if needed is None or (needed.total < LARGE_MEMORY and needed.fits is not False):
         return

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 # Errors about paths, which the user can correct. Other OSErrors, such as a full disk, are failures.
 PATH_ERRORS = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-# Reported by the system when anything is written that `lggd.files` does not write, such as stdout.
+# Reported by the system when anything is written that `lggd.system.files` does not write, such as stdout.
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 # Maps hints of library errors (`InputError.hints`) to options.
 HINTS = {

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +138,6 @@ def check_folder(folder: str | Path) -> Path:
 
 def check_nodes(nodes: Sequence[ClusterNode], folder: Path | None = None) -> None:
     """Raises unless every node has this version of lggd, and the same graph at the same path."""
-    import lggd
-
     ray = import_ray()
 
     def describe(path: str | None) -> dict[str, Any]:
@@ -149,13 +148,13 @@ def check_nodes(nodes: Sequence[ClusterNode], folder: Path | None = None) -> Non
 
         found: dict[str, Any] = {"host": socket.gethostname(), "lggd": None, "format": None, "manifest": None}
         try:
-            import lggd
+            from importlib.metadata import version
 
-            found["lggd"] = lggd.__version__
+            found["lggd"] = version("lggd")
             from lggd.graph.stored_graph import VERSION
 
             found["format"] = VERSION
-        except ImportError:
+        except ImportError:  # that of the version included
             pass
         if path is not None and Path(path).is_file():
             found["manifest"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
@@ -169,7 +168,15 @@ def check_nodes(nodes: Sequence[ClusterNode], folder: Path | None = None) -> Non
     answers = [task.options(num_cpus=0, scheduling_strategy=place).remote(path) for place in places]
     digest = None if manifest is None else hashlib.sha256(manifest.read_bytes()).hexdigest()
     for answer in ray.get(answers):
-        check_answer(answer, {"lggd": lggd.__version__, "format": VERSION, "manifest": digest}, folder)
+        check_answer(answer, {"lggd": installed_version(), "format": VERSION, "manifest": digest}, folder)
+
+
+def installed_version() -> str | None:
+    """The version of lggd that is installed here; None for a source tree that was never installed."""
+    try:
+        return version("lggd")
+    except PackageNotFoundError:
+        return None
 
 
 def check_answer(found: Mapping[str, Any], expected: Mapping[str, Any], folder: Path | None) -> None:

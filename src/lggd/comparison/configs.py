@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lggd.errors import InputError, InputFileError, InputTypeError
-from lggd.files import check_readable
+from lggd.system.files import check_readable
 from lggd.validation import suggestion
 
 Setting = bool | int | float | str

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from lggd.errors import InputError
-from lggd.memory import release_memory
+from lggd.system.memory import release_memory
 from lggd.validation import check_finite
 
 BINS = 10  # of equal width, for the probability of the predicted class

@@ -16,7 +16,7 @@ from lggd.comparison.jobs import Job, JobOptions
 from lggd.comparison.label_splits import visible_to_methods
 from lggd.comparison.results import Line
 from lggd.data.splits import fingerprint
-from lggd.memory import release_memory
+from lggd.system.memory import release_memory
 from lggd.training.progress import Callback
 
 EXPERIMENT, SEARCHES = "comparison", "searches"

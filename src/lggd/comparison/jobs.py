@@ -13,7 +13,7 @@ from typing import ClassVar
 from lggd.cluster.tasks import run_tasks
 from lggd.comparison.results import Claims, Line, Results
 from lggd.features.distance_problems import reuse_distances
-from lggd.memory import release_memory
+from lggd.system.memory import release_memory
 from lggd.training.progress import Callback
 
 

@@ -12,7 +12,7 @@ from lggd.comparison import configs
 from lggd.comparison.configs import CHOSEN, METHODS, Setting, Settings, toml_line
 from lggd.data.datasets import DATASETS
 from lggd.errors import InputError
-from lggd.files import replacing
+from lggd.system.files import replacing
 from lggd.validation import suggestion
 
 if TYPE_CHECKING:

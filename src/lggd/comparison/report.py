@@ -13,10 +13,10 @@ from lggd.comparison.comparison import Comparison
 from lggd.comparison.label_splits import describe_labels
 from lggd.comparison.runner import machine
 from lggd.comparison.summary import COLUMNS, MethodSummary
-from lggd.files import replacing
 from lggd.report.comparison_page import write_comparison
 from lggd.report.comparison_report import ComparedMethod, ComparisonReport
 from lggd.report.formatting import counted, duration
+from lggd.system.files import replacing
 
 TABLE, PAGE = "comparison.csv", "comparison.html"
 

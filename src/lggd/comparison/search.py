@@ -25,7 +25,7 @@ from lggd.comparison.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, S
 from lggd.comparison.templates import build, complete_settings
 from lggd.errors import error_context
 from lggd.features.distance_problems import reuse_distances
-from lggd.memory import release_memory
+from lggd.system.memory import release_memory
 from lggd.validation import check_int
 
 JOURNALS = "sweeps"

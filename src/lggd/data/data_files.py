@@ -15,8 +15,8 @@ from torch import Tensor
 
 from lggd.data.table import check_extension, reading
 from lggd.errors import InputError
-from lggd.files import check_readable
 from lggd.graph import Graph
+from lggd.system.files import check_readable
 from lggd.validation import listed
 
 TENSORS, ARRAYS = ".pt", ".npz"

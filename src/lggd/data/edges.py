@@ -38,7 +38,7 @@ from lggd.data.table import (
     tables_of_networkx,
 )
 from lggd.errors import InputError
-from lggd.files import check_readable
+from lggd.system.files import check_readable
 from lggd.validation import suggestion
 
 MATRIX = ".npz"

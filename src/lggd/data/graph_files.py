@@ -31,8 +31,8 @@ from lggd.data.node_features import Missing
 from lggd.data.nodes import ID_NAMES, NodeTable, node_columns, read_node_file
 from lggd.data.table import GRAPHML, as_text, column_names, find_pair, is_networkx, read_table, reading
 from lggd.errors import InputError
-from lggd.files import check_readable
 from lggd.graph import Graph
+from lggd.system.files import check_readable
 from lggd.validation import listed, suggestion
 
 # The first line of a label file is a header if it has one of ID_NAMES and one of these names, in any case.

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from lggd.data.table import DELIMITERS, PARQUET, TABLES, check_extension
 from lggd.errors import InputError, InputTypeError
-from lggd.files import replacing
 from lggd.graph.edge_list import as_array
+from lggd.system.files import replacing
 
 Values = ArrayLike | Tensor
 # Rows that are converted and written at a time.

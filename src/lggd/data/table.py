@@ -15,7 +15,7 @@ from typing import Any
 from lggd.data.dialect import TEXT_TABLES, Dialect, find_dialect
 from lggd.data.numbers import Numbers
 from lggd.errors import InputError
-from lggd.files import check_readable, check_writable
+from lggd.system.files import check_readable, check_writable
 
 # Formats that are written. Those that are read besides: .txt, and .graphml for nodes and edges.
 DELIMITERS = {".csv": ",", ".tsv": "\t"}

@@ -18,10 +18,10 @@ from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError, InputFileError, InputTypeError
 from lggd.estimator.fit_task import stored_graph
 from lggd.estimator.graph_storage import graph_reference, open_graph, pack_graph, unpack_graph
-from lggd.files import replacing_folder, save_tensors
 from lggd.learning.networks import MLP, Activation, PropagatedMLP
 from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.solvers.scheme import RK4, SSPRK3, Euler
+from lggd.system.files import replacing_folder, save_tensors
 from lggd.training.optimization import Optimization
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from lggd.learning.distance_training import DistanceTraining
 from lggd.learning.flow import Flow
 from lggd.learning.networks import MLP, FromModule, PropagatedMLP
 from lggd.learning.parameters import Equation
-from lggd.memory import explaining_shortage
 from lggd.solvers.plan import check_times
+from lggd.system.memory import explaining_shortage
 from lggd.training.cache import Cache, content_key
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.engine import Engine, train

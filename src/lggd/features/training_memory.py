@@ -14,8 +14,8 @@ from lggd.learning.flow import Flow
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.node_features import SPARSE_BELOW, check_node_features
 from lggd.learning.parameters import Equation
-from lggd.memory import Memory
 from lggd.solvers.plan import check_times, graph_bytes, saved_states, state_bytes
+from lggd.system.memory import Memory
 
 if TYPE_CHECKING:
     from lggd.features.lggd import LGGD

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lggd.errors import NotEnoughMemoryError
-from lggd.memory import Memory, size_in_words
+from lggd.system.memory import Memory, size_in_words
 
 Result = TypeVar("Result")
 

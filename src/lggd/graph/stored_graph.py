@@ -36,8 +36,8 @@ from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
 from lggd.errors import InputFileError
-from lggd.files import check_folder_writable, replacing_folder
 from lggd.graph.csr import CSR
+from lggd.system.files import check_folder_writable, replacing_folder
 
 MANIFEST, FORMAT, VERSION = "graph.json", "lggd graph", 1
 IDS = "ids.arrow"

@@ -16,7 +16,6 @@ from lggd.data.edge_columns import EdgeFormat
 from lggd.data.edges import AS_DETECTED
 from lggd.data.graph_files import length_note
 from lggd.errors import DiskFullError, InputError
-from lggd.files import write_errors
 from lggd.graph.layout import SMALLEST_WORTH_ORDERING, is_scattered
 from lggd.graph.stored_graph import StoredGraphWriter, check_new_folder, writing_graph
 from lggd.graph_build.array_file import ArrayFile
@@ -27,7 +26,8 @@ from lggd.graph_build.node_order import LEAST_GAIN, gaps, neighbour_order
 from lggd.graph_build.node_source import NodeSource
 from lggd.graph_build.row_files import RowFiles
 from lggd.graph_build.work_folder import WorkFolder
-from lggd.locks import locked_folder
+from lggd.system.files import write_errors
+from lggd.system.locks import locked_folder
 
 MEMORY, LEAST_MEMORY = 2**32, 2**28
 MOST_NODES = 2**31

@@ -12,8 +12,8 @@ from typing import Any
 from lggd.data.dialect import BLANKS, find_dialect
 from lggd.data.table import PARQUET, READ_TABLES, Table, check_extension
 from lggd.errors import InputError, InputFileError
-from lggd.files import check_readable
 from lggd.graph_build.database import sql_text
+from lggd.system.files import check_readable
 from lggd.validation import listed
 
 # Whitespace that is stripped from cells.

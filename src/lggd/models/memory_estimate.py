@@ -12,10 +12,10 @@ from lggd.features import GGD, LGGD
 from lggd.features.distance_problems import horizons
 from lggd.features.training_memory import training_memory
 from lggd.graph import Graph
-from lggd.memory import Memory
 from lggd.models.classifier import LGGDClassifier
 from lggd.solvers.plan import evolution_memory
 from lggd.solvers.scheme import RK4, FixedStep
+from lggd.system.memory import Memory
 from lggd.validation import check_instance, check_int
 
 

@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from lggd.errors import InputError
-from lggd.files import check_writable, replacing
 from lggd.paper.geodesic import Geodesic
 from lggd.paper.measurements import BACKBONES, BASE_VARIANT, RETRAINED, Measurement, Measurements, ablation
 from lggd.paper.published import DATASETS, PUBLISHED
 from lggd.paper.robustness import Robustness
+from lggd.system.files import check_writable, replacing
 
 FORMATS = (".png", ".pdf", ".svg")
 DOTS_PER_INCH = 200

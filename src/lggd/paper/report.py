@@ -15,12 +15,12 @@ from lggd.comparison.methods import read_chosen
 from lggd.comparison.results import Line
 from lggd.comparison.statistics import SIGNIFICANCE_LEVEL, PairedTest
 from lggd.errors import InputError, InputFileError
-from lggd.files import replacing
 from lggd.paper import measurements
 from lggd.paper.figures import BACKBONE_ROWS, FIGURES, draw_results
 from lggd.paper.measurements import BASE_VARIANT, KEYS, Measurement, Measurements, deviations, paired_tests
 from lggd.paper.published import BASELINES, DATASETS, PUBLISHED, ROWS
 from lggd.report.formatting import counted, signed
+from lggd.system.files import replacing
 
 NOTES, FIGURE_FOLDER = "notes.toml", "figures"
 SPLITS = 10  # of a complete measurement

@@ -9,14 +9,14 @@ from string import Template
 
 import numpy as np
 
-from lggd.files import replacing
-from lggd.memory import size_in_words
 from lggd.report.charts import Line, line_chart
 from lggd.report.comparison_charts import accuracy_rows, colour, swatch, time_chart
 from lggd.report.comparison_report import ComparedMethod, ComparisonReport
 from lggd.report.formatting import escape_name, escape_text, number, signed, timestamp
 from lggd.report.html import columns, section, table
 from lggd.report.page_files import inline_script, page_file, script_hash
+from lggd.system.files import replacing
+from lggd.system.memory import size_in_words
 
 SCRIPT, STYLES = "comparison.js", ("colours.css", "page.css", "comparison.css")
 

@@ -10,7 +10,6 @@ from string import Template
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.files import replacing
 from lggd.report.charts import BEST_MARK, Line, curve_cards, line_chart
 from lggd.report.formatting import (
     counted,
@@ -28,6 +27,7 @@ from lggd.report.map_data import MAX_TABLE, DrawnGraph, embed
 from lggd.report.page_files import inline_script, page_file, script_hash
 from lggd.report.result import classes_section, result_section
 from lggd.report.run_report import UNCERTAIN_MARGIN, UNKNOWN, LabelAddition, RunReport
+from lggd.system.files import replacing
 
 SCRIPT, STYLES = "page.js", ("colours.css", "map.css", "page.css")
 # Confusion matrices of more classes omit percentages; those beyond the second limit omit classes.

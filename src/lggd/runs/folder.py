@@ -16,14 +16,14 @@ from lggd.data.output_files import write_features, write_predictions
 from lggd.data.splits import fingerprint
 from lggd.estimator import storage
 from lggd.estimator.fit_task import read_graph
-from lggd.files import check_folder_writable, replacing_folder
-from lggd.locks import locked_folder
 from lggd.report import page
 from lggd.report.accuracy import McNemarTest
 from lggd.report.graph_layout import layout_graph
 from lggd.report.run_report import RunReport
 from lggd.runs.refresh import FEATURES, MODEL, REPORT, SETTINGS, SUMMARY, predictions_name
 from lggd.runs.run import RunResult, distance_features, installed_versions
+from lggd.system.files import check_folder_writable, replacing_folder
+from lggd.system.locks import locked_folder
 
 MARKER = SUMMARY
 

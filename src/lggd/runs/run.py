@@ -21,13 +21,13 @@ from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
 from lggd.features.distance_features import DistanceFeatures
-from lggd.files import check_folder_writable, replacing, write_errors
-from lggd.memory import Memory
 from lggd.models import Ensemble, SelfTraining
 from lggd.models.memory_estimate import estimate_memory
 from lggd.report.run_report import LabelAddition
 from lggd.runs.methods import BACKBONES, METHODS, build_model
 from lggd.runs.run_input import FEWEST_HELD_OUT, RunInput
+from lggd.system.files import check_folder_writable, replacing, write_errors
+from lggd.system.memory import Memory
 from lggd.training.checkpoint import Checkpoint
 from lggd.training.progress import History, Progress
 from lggd.validation import check_choice

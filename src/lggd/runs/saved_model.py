@@ -18,10 +18,10 @@ from lggd.data.stored_data import names_of
 from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.labels import LastLabelError
-from lggd.files import replacing, replacing_folder, restore_folder
-from lggd.locks import locked_folder
 from lggd.models import load_model
 from lggd.runs.refresh import MODEL, WAITING, Refreshed, belongs_to_run, move_beside, predictions_name, write_beside
+from lggd.system.files import replacing, replacing_folder, restore_folder
+from lggd.system.locks import locked_folder
 from lggd.validation import listed, suggestion
 
 

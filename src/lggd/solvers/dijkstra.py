@@ -100,7 +100,7 @@ def _breadth_first(indptr, indices, starts, u):  # type: ignore[no-untyped-def]
         first = end
 
 
-class Compiled(NamedTuple):
+class CompiledDijkstra(NamedTuple):
     with_heap: Callable[..., None]
     with_buckets: Callable[..., None]
 
@@ -116,7 +116,7 @@ def _from_weight(weight):  # type: ignore[no-untyped-def]
 
 
 @cache
-def compiled(from_weights: bool) -> Compiled:
+def compiled(from_weights: bool) -> CompiledDijkstra:
     """The two loops, which read lengths, or weights from which they compute them. Compiled at their first call."""
     length_of = _from_weight if from_weights else _itself
 
@@ -196,4 +196,4 @@ def compiled(from_weights: bool) -> Compiled:
                         u[j] = t
             turn += 1
 
-    return Compiled(with_heap, with_buckets)
+    return CompiledDijkstra(with_heap, with_buckets)

@@ -15,12 +15,12 @@ from lggd.equation.potential import Potential
 from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.kernels import reference
-from lggd.memory import explaining_shortage
 from lggd.solvers.adjoint import Stepper, integrate
 from lggd.solvers.cauchy import FAR, CauchyProblem
 from lggd.solvers.plan import REMEDY, Plan, check_times, count_steps, evolution_memory, make_plan
 from lggd.solvers.scheme import RK4, FixedStep, TorchDiffEq, choose_step
 from lggd.solvers.solution import Solution, Statistics, Status
+from lggd.system.memory import explaining_shortage
 from lggd.validation import check_int, check_positive
 
 # The residual is a pass over the edges of its own: computing it after every step would add a quarter to RK4's work.

@@ -16,8 +16,8 @@ from lggd.graph import Graph
 from lggd.graph.csr import CSR
 from lggd.graph.layout import Layout
 from lggd.kernels import Field, idle_columns
-from lggd.memory import Memory
 from lggd.solvers.scheme import FixedStep, Tableau
+from lggd.system.memory import Memory
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lggd.errors import InputError, InputFileError
-from lggd.files import check_writable
+from lggd.system.files import check_writable
 from lggd.validation import suggestion
 
 UNLABELLED = -1

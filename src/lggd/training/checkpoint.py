@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from lggd.errors import InputError
-from lggd.files import replacing, save_tensors, write_errors
+from lggd.system.files import replacing, save_tensors, write_errors
 
 
 class Checkpoint:

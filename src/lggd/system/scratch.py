@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lggd.files import write_errors
+from lggd.system.files import write_errors
 
 # Smaller tensors stay in memory.
 SMALLEST_ON_DISK = 2**26

@@ -10,7 +10,7 @@ import torch
 
 import lggd
 from lggd import GCN, GGD, LGGD, Euler, Graph, LGGDClassifier, Optimization, estimate_memory, evolve
-from lggd.memory import Memory, explaining_shortage, free_memory, size_in_words
+from lggd.system.memory import Memory, explaining_shortage, free_memory, size_in_words
 from small_data import blocks, random
 
 CPU = torch.device("cpu")

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from command_line import environment
-from lggd import locks
 from lggd.errors import InputFileError
-from lggd.locks import locked_folder
+from lggd.system import locks
+from lggd.system.locks import locked_folder
 
 HOLD = """
 import sys
-from lggd.locks import locked_folder
+from lggd.system.locks import locked_folder
 with locked_folder(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.readline()
@@ -28,7 +28,7 @@ with locked_folder(sys.argv[1]):
 COUNT = """
 import sys, time
 from pathlib import Path
-from lggd.locks import locked_folder
+from lggd.system.locks import locked_folder
 counter = Path(sys.argv[2])
 for _ in range(int(sys.argv[3])):
     with locked_folder(sys.argv[1]):

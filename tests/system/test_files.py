@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from command_line import environment
-from lggd import files
 from lggd.errors import DiskFullError, InputFileError
-from lggd.files import (
+from lggd.system import files
+from lggd.system.files import (
     check_folder_writable,
     exchange,
     replacing,
@@ -184,7 +184,7 @@ def test_folders_are_swapped_in_one_step(tmp_path: Path) -> None:
 
 KILLED = """
 import os, sys
-from lggd import files
+from lggd.system import files
 if sys.argv[2] == "two steps":
     files.exchange = lambda first, second: False
 with files.replacing_folder(sys.argv[1], "lggd-run.json") as folder:

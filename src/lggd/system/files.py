@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lggd.errors import DiskFullError, InputFileError
-from lggd.locks import try_lock
+from lggd.system.locks import try_lock
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,7 +96,7 @@ def write_error(path: str | Path, error: OSError, written: str | Path | None = N
 
 
 def _disk_full(path: Path, *, quota: bool) -> DiskFullError:
-    from lggd.memory import size_in_words  # imports torch
+    from lggd.system.memory import size_in_words  # imports torch
 
     folder = next((parent for parent in path.absolute().parents if parent.is_dir()), Path.cwd())
     free = size_in_words(shutil.disk_usage(folder).free)

@@ -1,0 +1,1 @@
+"""What the operating system provides: files and folders, locks, memory, temporary files."""
