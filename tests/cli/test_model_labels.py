@@ -71,7 +71,7 @@ def test_commands_at_once_lose_nothing(people: Path, tmp_path: Path, time: int) 
 
 
 def test_a_command_that_waits_says_so(people: Path) -> None:
-    from test_locks import held_elsewhere
+    from system.test_locks import held_elsewhere
 
     with held_elsewhere(people / "model") as other:
         waiting = subprocess.Popen(

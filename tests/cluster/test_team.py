@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import time
 from dataclasses import replace
 
 import pytest
@@ -146,9 +147,13 @@ def plan(data, methods, folder):
 
 
 def test_a_lost_node_is_replaced_and_one_is_added(cluster, graph, single, nothing_left):
+    alive = len(cluster.worker_nodes) + 1
+
     def kill(done, total):
         if done == EVERY:
             cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+            # Workers outlive their node for a moment, in which they might finish.
+            wait_for_nodes(alive - 1)
 
     found = evolve(graph, callback=kill)
     assert torch.equal(found.value, single.value)
@@ -159,3 +164,13 @@ def test_a_lost_node_is_replaced_and_one_is_added(cluster, graph, single, nothin
     three = evolve(graph)
     assert three.statistics.blocks == 3
     assert torch.equal(three.value, single.value)
+
+
+def wait_for_nodes(count):
+    """Waits until Ray counts so few nodes, for a minute at most."""
+    import ray
+
+    for _ in range(600):
+        if sum(node["Alive"] for node in ray.nodes()) <= count:
+            return
+        time.sleep(0.1)

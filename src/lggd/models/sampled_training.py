@@ -30,7 +30,10 @@ class SampledNeighbourhood(NamedTuple):
 
 def can_stream(backbone: Any) -> bool:
     """Whether a backbone can be applied block by block: those of the library whose layers are products with Â."""
-    return isinstance(backbone, BackboneChoice) and backbone.build(1, 2)._read_graph in _MATRICES
+    if not isinstance(backbone, BackboneChoice):
+        return False
+    with torch.random.fork_rng(devices=[]):  # a new network draws its weights
+        return backbone.build(1, 2)._read_graph in _MATRICES
 
 
 def sample_labels(graph: Graph, labels: Labels, seed: int) -> SampledNeighbourhood:
