@@ -151,7 +151,7 @@ def page_of(found: dict[str, Any]) -> str:
             "## `lggd compare` on tables", "",
             f"{size}. {one['protocol']}, and learning curves: {one['fits']} fits, {one['fitting']:g} s. The whole "
             f"command, from starting Python to the page: **{one['seconds']:g} s**, at most {BAR_SECONDS:g} s: {verdict}"
-            f" (load average {one['load']:g}, mostly by other work). {one.get('note', '')}".rstrip(), "",
+            f" (load average {one['load']:g}). {one.get('note', '')}".rstrip(), "",
             "| method | accuracy (%) | seconds per fit | |", "|---" * 4 + "|",
         ]  # fmt: skip
         for row in one["table"]:
