@@ -139,7 +139,14 @@ def test_the_network_of_gpr_gnn_starts_at_personalized_pagerank():
     assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("wrong", [{"hidden": 0}, {"hops": 0}, {"hops": 1.5}, {"dropout": 1.0}, {"dropout": -0.1}])
+@pytest.mark.parametrize("wrong", [{"hidden": 0}, {"hops": -1}, {"hops": 1.5}, {"dropout": 1.0}, {"dropout": -0.1}])
 def test_wrong_settings_are_refused(wrong):
     with pytest.raises(InputError, match=f"`{next(iter(wrong))}`"):
         GPR(**wrong)
+
+
+def test_without_hops_edges_do_not_matter():
+    data, network = graph(), build_seeded(GPR(5, hops=0), 6, 3, seed=0).eval()
+    assert network.gamma.tolist() == [1.0]
+    alone = network(data.x, torch.empty(2, 0, dtype=torch.int64))
+    torch.testing.assert_close(network(data.x, data.edge_index), alone)

@@ -7,6 +7,7 @@ import torch
 
 from lggd import LGGD, KernelRidge, LearnedPotential, load_model
 from lggd.errors import InputError
+from lggd.features.mixture import DistanceShare
 from small_data import blocks, changed, splits
 
 TIMES = (0.5, 1.0)
@@ -45,7 +46,7 @@ def test_the_time_is_one_of_the_given_ones_or_zero(model):
 
 @pytest.mark.parametrize("time", [0.0, *TIMES])
 def test_predictions_are_those_of_the_chosen_time(model, data, time):
-    model.time_ = time
+    model.time_, model.share_ = time, DistanceShare()
     expected = model.initial_.predict_proba()
     if time:
         expected = torch.softmax(-model.distances(data)[:, TIMES.index(time)], 1)

@@ -1,12 +1,7 @@
 """Readouts: the nearest class, backbones on features and node features, and their mean."""
 
-import math
-
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.optimize import minimize
 from torch.nn.functional import normalize
 
 from lggd import (
@@ -23,8 +18,8 @@ from lggd import (
 )
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError, InputTypeError
-from lggd.models.readout import MIXTURE_ITERATIONS, mixture_weights
-from small_data import CLASSES, blocks, changed, random, same
+from lggd.features.mixture import mixture_weights
+from small_data import CLASSES, blocks, changed, same
 from small_models import SOME, distances, learned, readout
 
 
@@ -79,60 +74,6 @@ def test_the_mean_is_that_of_its_readouts(data):
     both = fit(MeanReadout((readout(), NearestClass())), data).predict_proba()
     one, other = (fit(each, data).predict_proba() for each in (readout(), NearestClass()))
     torch.testing.assert_close(both, (one + other) / 2)
-
-
-def test_weights_are_those_of_highest_likelihood_and_prior():
-    likelihoods, prior = torch.rand(40, 3, generator=random(0)).double(), (2.0, 1.0, 0.5)
-    weights = torch.tensor(mixture_weights(likelihoods, prior), dtype=torch.float64)
-
-    def objective(w):
-        return float((likelihoods @ w).log().sum() + (torch.tensor(prior).double() * w.log()).sum())
-
-    assert abs(float(weights.sum()) - 1) < 1e-9
-    for other in torch.rand(200, 3, generator=random(1)).double():
-        assert objective(0.9 * weights + 0.1 * other / other.sum()) <= objective(weights) + 1e-6
-
-
-@given(
-    seed=st.integers(0, 999),
-    labels=st.integers(0, 30),
-    prior=st.lists(st.floats(0.05, 5), min_size=1, max_size=4),
-    alike=st.floats(0, 1),
-)
-def test_weights_solve_the_conditions_of_the_stated_optimum(seed, labels, prior, alike):
-    likelihoods = torch.rand(labels, len(prior), generator=random(seed), dtype=torch.float64).clamp(min=1e-3)
-    likelihoods = alike * likelihoods[:, :1] + (1 - alike) * likelihoods  # up to readouts that predict the same
-    counts = torch.tensor(prior, dtype=torch.float64)
-    weights = torch.tensor(mixture_weights(likelihoods, prior), dtype=torch.float64)
-    assert float(weights.sum()) == pytest.approx(1)
-    # Concave: the objective exceeds that of the weights by at most the largest slope towards any readout.
-    slopes = (likelihoods / (likelihoods @ weights)[:, None]).sum(0) + counts / weights
-    total = labels + sum(prior)
-    best = minimize(
-        lambda z: -float(((likelihoods @ (w := torch.softmax(torch.tensor(z), 0))).log().sum()) + counts @ w.log()),
-        weights.log().numpy(),
-    )
-    found = float((likelihoods @ weights).log().sum() + counts @ weights.log())
-    assert -best.fun - found <= total * -math.log(min(prior) / sum(prior)) / MIXTURE_ITERATIONS + 1e-6
-    if alike < 0.5:
-        torch.testing.assert_close(slopes, torch.full_like(slopes, total), rtol=0.05, atol=0)
-
-
-def test_known_weights_of_two_readouts():
-    # Each is certain of the labels that the other one misses: their counts decide.
-    likelihoods = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).double()
-    assert mixture_weights(likelihoods, (1.0, 1.0)) == pytest.approx([3 / 5, 2 / 5], abs=1e-3)
-    assert mixture_weights(likelihoods, (3.0, 0.5)) == pytest.approx([5 / 6.5, 1.5 / 6.5], abs=1e-3)
-    assert mixture_weights(torch.full((9, 2), 0.3).double(), (3.0, 1.0)) == pytest.approx([0.75, 0.25])
-
-
-def test_a_certain_and_wrong_prediction_does_not_decide_alone():
-    likelihoods = torch.tensor([[0.9, 0.5]] * 30 + [[0.0, 0.5]]).double()
-    weights = mixture_weights(likelihoods, (1.0, 1.0))
-    assert weights[0] > 0.8
-    # Where all readouts are wrong, how certain they are of it does not matter.
-    for hopeless in ([[0.0, 0.0]], [[1e-12, 1e-6]] * 20):
-        assert mixture_weights(torch.tensor(hopeless).double(), (3.0, 1.0)) == pytest.approx([0.75, 0.25])
 
 
 def test_weighted_readouts_are_the_weighted_mean_of_their_parts(data):

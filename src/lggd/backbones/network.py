@@ -59,11 +59,15 @@ class BackboneChoice:
     """The settings of a backbone as a frozen dataclass: positive integers, and a dropout rate."""
 
     network: ClassVar[type[Network]]
+    may_be_zero: ClassVar[tuple[str, ...]] = ()
     dropout: float
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            _ = check_fraction(name, value) if name == "dropout" else check_int(name, value, minimum=1)
+            if name == "dropout":
+                check_fraction(name, value)
+            else:
+                check_int(name, value, minimum=0 if name in self.may_be_zero else 1)
 
     def build(self, in_channels: int, num_classes: int) -> Network:
         """Return a new module, initialized from torch's global random state."""

@@ -112,7 +112,7 @@ class GPR(BackboneChoice):
     hidden : int
         Width of the hidden layer.
     hops : int
-        Degree of the polynomial.
+        Degree of the polynomial. With 0, an MLP that does not use the edges.
     dropout : float
         Dropout rate of inputs, hidden layer and scores, in [0, 1).
 
@@ -127,3 +127,4 @@ class GPR(BackboneChoice):
     hops: int = 10
     dropout: float = 0.5
     network = _GPRNetwork
+    may_be_zero = ("hops",)

@@ -16,9 +16,11 @@ from lggd.closed_form import KernelRidge
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
+from lggd.estimator.fit_task import input_tensors, read_graph
 from lggd.estimator.graph_change import GraphChange
 from lggd.features.distance_features import BoundarySolver, DistanceFeatures, assign_folds, fixed_solver
 from lggd.features.distance_problems import DistanceProblems, DistanceRequest, read_initial, reusable
+from lggd.features.mixture import DistanceShare, class_distances
 from lggd.features.scaling import MaxScale, Scale, SoftmaxScale
 from lggd.graph import Graph
 from lggd.learning.networks import MLP, PropagatedMLP
@@ -26,10 +28,11 @@ from lggd.learning.parameters import Coefficients, LearnedCoefficients, LearnedE
 from lggd.solvers.cauchy import FAR
 from lggd.solvers.plan import check_times
 from lggd.solvers.scheme import RK4, FixedStep
+from lggd.training.cache import Cache, identity_key
 from lggd.training.optimization import Optimization
 from lggd.validation import check_instance
 
-# Folds by which the time of distances in closed form is chosen.
+# Folds by which the time of distances in closed form, and the share of the plain distance, are chosen.
 FOLDS = 5
 
 
@@ -103,6 +106,8 @@ class LGGD(DistanceFeatures):
         self._problems: DistanceProblems  # set by fit, for networks
         self.initial_: KernelRidge  # set by fit, in closed form
         self.time_: float
+        self.share_: DistanceShare
+        self._plain: Cache[Tensor]
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
@@ -131,7 +136,11 @@ class LGGD(DistanceFeatures):
 
     @classmethod
     def solved(cls, **changes: Any) -> Self:
-        """LGGD without training: φ₀ = −log p by `KernelRidge`, and the time by cross-validation, 0 where none helps."""
+        """LGGD without training: φ₀ = −log p by `KernelRidge`, and the time by cross-validation, 0 where none helps.
+
+        Predictions are mixed with softmax(−β·d), d the distance to the labels of each class (ρ = 1), which pays on thin
+        curves of points. Its weight, too, is chosen by cross-validation, and 0 where it helps little (`share_`).
+        """
         return cls(**{"times": (0.3, 1.0, 3.0), "initial": KernelRidge(), "reachable": False, **changes})
 
     def check_settings(self) -> None:
@@ -155,9 +164,9 @@ class LGGD(DistanceFeatures):
 
     def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
         if isinstance(self.initial, KernelRidge):
-            self.initial_ = copy.copy(self.initial)
+            self.initial_, self._plain = copy.copy(self.initial), Cache(capacity=1)
             yield from self.initial_._fit_to(task, labels, seed)
-            self.time_ = self._choose_time(task, labels.train)
+            self.time_, self.share_ = self._cross_validate(task, labels.train)
             return
         request = DistanceRequest(self, task, labels, seed)
         cache, key = reusable(request)
@@ -168,29 +177,45 @@ class LGGD(DistanceFeatures):
                 cache.put(key, result)
         self._problems, self.history_[request.stage] = result
 
-    def _choose_time(self, task: FitTask, labels: Tensor) -> float:
-        """The time at which distances predict the labels of other folds best; 0 where φ₀ alone predicts them better.
+    def _cross_validate(self, task: FitTask, labels: Tensor) -> tuple[float, DistanceShare]:
+        """The time at which distances predict the labels of other folds best, and the share of the plain distance.
 
-        φ₀ is solved again without each fold: elsewhere it would still know the labels of the fold.
+        The time is 0 where φ₀ alone predicts them better. φ₀ is solved again without each fold: elsewhere it would
+        still know the labels of the fold.
         """
-        fold, losses = assign_folds(labels, self.priority_, FOLDS), dict.fromkeys((0.0, *check_times(self.times)), 0.0)
+        fold, times = assign_folds(labels, self.priority_, FOLDS), (0.0, *check_times(self.times))
+        evolved: list[Tensor] = []
+        plain: list[Tensor] = []
+        classes: list[Tensor] = []
         for number in range(FOLDS):
             left_out, known = fold == number, torch.where(fold == number, -1, labels)
             if not bool(left_out.any()) or len(torch.unique(known[known >= 0])) < self.num_classes_:
                 continue  # a class without labels has no boundary
             start = _minus_log(self.initial_.proba_from(known))
             (distances,) = fixed_solver(self, task.graph, start).distances([known])
-            for t, f in zip(losses, (start, *distances.unbind(1)), strict=True):
-                losses[t] += float(cross_entropy(-f[left_out], labels[left_out], reduction="sum"))
-        return min(losses, key=losses.__getitem__)
+            evolved.append(torch.cat([start.unsqueeze(1), distances], dim=1)[left_out])
+            plain.append(class_distances(task.graph, known, self.num_classes_, self.p)[left_out])
+            classes.append(labels[left_out])
+        if not classes:
+            return 0.0, DistanceShare()
+        values, truth = torch.cat(evolved), torch.cat(classes)
+        losses = [float(cross_entropy(-values[:, k], truth)) for k in range(len(times))]
+        best = min(range(len(times)), key=losses.__getitem__)
+        return times[best], DistanceShare.choose(torch.softmax(-values[:, best], dim=1), torch.cat(plain), truth)
 
     def _probabilities(self, data: Any) -> Tensor:
         if not self._parts():
             return super()._probabilities(data)
         if self.time_ == 0:
-            return self.initial_._probabilities(data)
-        distances = self._solve(data, folds=0)[0]
-        return torch.softmax(-distances[:, check_times(self.times).index(self.time_)], dim=1)
+            probabilities = self.initial_._probabilities(data)
+        else:
+            distances = self._solve(data, folds=0)[0]
+            probabilities = torch.softmax(-distances[:, check_times(self.times).index(self.time_)], dim=1)
+        return self.share_.mix(probabilities, self._plain_distances(data)) if self.share_.weight else probabilities
+
+    def _plain_distances(self, data: Any) -> Tensor:
+        key = identity_key(self.labels_, *input_tensors(data))
+        return self._plain(key, lambda: class_distances(read_graph(data), self.labels_, self.num_classes_, self.p))
 
     def _parts(self) -> dict[str, NodeClassifier]:
         return {"initial.": self.initial_} if isinstance(self.initial, KernelRidge) else {}
@@ -224,14 +249,16 @@ class LGGD(DistanceFeatures):
     def _state(self) -> dict[str, Tensor]:
         if self._parts():
             initial = with_prefix("initial.", self.initial_._state())
-            return {**super()._state(), "time": torch.tensor(self.time_, dtype=torch.float64), **initial}
+            chosen = torch.tensor([self.time_, self.share_.weight, self.share_.sharpness], dtype=torch.float64)
+            return {**super()._state(), "time and share": chosen, **initial}
         learned = {parameter.name: parameter.value.detach() for parameter in self._problems.parameters()}
         return {**super()._state(), **learned}
 
     def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
         if isinstance(self.initial, KernelRidge):
             self.initial_ = self._restored(self.initial, data, without_prefix("initial.", state))
-            self.time_ = float(state["time"])
+            self.time_, *share = check_shape("time and share", state["time and share"], torch.empty(3)).tolist()
+            self.share_, self._plain = DistanceShare(*share), Cache(capacity=1)
             return
         self._problems = DistanceProblems([self], data, graph, self.num_classes_, seeds=[0])
         with torch.no_grad():

@@ -213,17 +213,19 @@ def _weighted_readout() -> WeightedReadout:
     few, many = (BackboneReadout(GPR(), use_features=False, optimization=DECAY, confident=part) for part in (0.3, 0.6))
     # Two hops suffice on a graph that reaches far already, and are cheaper.
     far = replace(few, backbone=GPR(hops=2), diffusion=DiffusionGraph(Heat(3.0)), confident=0.0)
-    return WeightedReadout((NearestClass(), few, many, far), prior=(1.5, 0.5, 0.5, 0.5), fade=True)
+    alone = replace(few, backbone=GPR(hops=0))
+    return WeightedReadout((NearestClass(), few, many, far, alone), prior=(2.0, 0.5, 0.5, 0.5, 0.5), fade=True)
 
 
 @dataclass(eq=False, repr=False)
 class LGGDPlus(NodeClassifier):
     """Classify nodes by learned distances, more accurately than `LGGDClassifier` but at a higher cost.
 
-    The default starts in closed form, with self-training, and adds networks where they pay: nine networks (`GPR`) in
-    three groups, trained with the most confident 30 % and 60 % of the predictions of the closed form as additional
-    labels, and on the graph of a heat diffusion without them. Validation labels decide how much each group and the
-    closed form count. Without any, the closed form counts as much as all groups together.
+    The default starts in closed form, with self-training, and adds networks where they pay: twelve networks (`GPR`) in
+    four groups. Two are trained with the most confident 30 % and 60 % of the predictions of the closed form as
+    additional labels, one on the graph of a heat diffusion without them, and one without any edges. Validation labels
+    decide how much each group and the closed form count. Without any, the closed form counts as much as all groups
+    together.
 
     Parameters
     ----------

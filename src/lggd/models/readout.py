@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from lggd.backbones import GCN, Backbone, build_seeded
 from lggd.diffusion import DiffusionGraph
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, saveable, with_prefix, without_prefix
+from lggd.features.mixture import mixture_weights
 from lggd.graph import read_weight
 from lggd.learning.node_features import check_node_features
 from lggd.models.backbone_request import BackboneRequest
@@ -23,12 +24,6 @@ from lggd.training.optimization import Optimization
 from lggd.training.progress import History
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int, check_positive, check_real
-
-# A prediction that is certain and wrong counts as this probable: it must not decide alone.
-LEAST_LIKELIHOOD = 1e-4
-# The mean log likelihood is then within −log(the smallest weight of the prior) / MIXTURE_ITERATIONS of the highest: the
-# weights of readouts that predict nearly the same may be farther from theirs, which matters little.
-MIXTURE_ITERATIONS = 200
 
 
 class Readout(ABC):
@@ -294,19 +289,3 @@ class WeightedReadout(MeanReadout):
     def restore(self, features: Any, data: Any, state: Mapping[str, Tensor]) -> None:
         super().restore(features, data, state)
         self.weights_ = state["weights"].tolist()
-
-
-def mixture_weights(likelihoods: Tensor, prior: Sequence[float]) -> list[float]:
-    """The weights w of highest Σᵢ log Σₖ wₖ · likelihoods[i, k] + Σₖ prior[k] · log wₖ, by expectation maximization.
-
-    >>> [round(weight, 3) for weight in mixture_weights(torch.tensor([[0.9, 0.1], [0.8, 0.2]]), (1.0, 1.0))]
-    [0.717, 0.283]
-    """
-    counts = torch.tensor(prior, dtype=likelihoods.dtype)
-    weights = counts / counts.sum()
-    likelihoods = likelihoods.clamp(min=LEAST_LIKELIHOOD)
-    for _ in range(MIXTURE_ITERATIONS):
-        shares = weights * likelihoods
-        shares = (shares / shares.sum(1, keepdim=True)).sum(0) + counts
-        weights = shares / shares.sum()
-    return weights.tolist()  # type: ignore[no-any-return]

@@ -27,6 +27,8 @@ from lggd.validation import suggestion
 
 # Settings are chosen again when there are this many times as many labels.
 GROWTH = 1.25
+# After work the background rests this many times as long, but at most some seconds: answers need the processor too.
+REST, LONGEST_REST = 3.0, 2.0
 # A longer curve loses every other point.
 MOST_POINTS = 1000
 log = logging.getLogger(__name__)
@@ -84,7 +86,7 @@ class Session:
         self._store, self._listeners = store, list[Listener]()
         self._tasks: queue.SimpleQueue[_Request | _Choice | None] = queue.SimpleQueue()
         self._work = threading.Event()
-        self._closing = False
+        self._closing = threading.Event()
         # Only the writer changes these.
         self._model: KernelRidge | None = None
         self._chosen_with, self._chosen_for = 0, np.empty(0, np.int64)
@@ -132,7 +134,7 @@ class Session:
     def submit(self, task: Task) -> Future[Outcome]:
         """Lets the writer run a task on the store; the future is done when its change is durable and solved for."""
         future: Future[Outcome] = Future()
-        if self._closing:
+        if self._closing.is_set():
             future.set_exception(RuntimeError("The studio is closing."))
         else:
             self._tasks.put((task, future))
@@ -248,15 +250,17 @@ class Session:
         while True:
             self._work.wait()
             self._work.clear()
-            if self._closing:
-                return
             # First of all there should be predictions.
             order = [self._choose, self._suggest]
+            began = time.thread_time()
             for step in (self._measure, *(order if self.snapshot.model is None else order[::-1])):
+                if self._closing.is_set():
+                    return
                 try:
                     step()
                 except Exception:  # the labels are safe, and the next change tries again
                     log.exception("The studio could not compute something in the background.")
+            self._closing.wait(min(REST * (time.thread_time() - began), LONGEST_REST))
 
     def _measure(self) -> None:
         snapshot = self.snapshot
@@ -275,7 +279,7 @@ class Session:
         model = self._fit(labels) if known is None else rechosen(known, labels)
         choice = _Choice(model, snapshot.num_labels, snapshot.active, threading.Event())
         self._tasks.put(choice)
-        while not choice.adopted.wait(0.1) and not self._closing:
+        while not choice.adopted.wait(0.1) and not self._closing.is_set():
             pass
 
     def _fit(self, labels: torch.Tensor) -> KernelRidge:
@@ -305,7 +309,7 @@ class Session:
 
     def close(self) -> None:
         """Waits for what was submitted, and closes the store."""
-        self._closing = True
+        self._closing.set()
         self._tasks.put(None)
         self._work.set()
         for thread in self._threads:
