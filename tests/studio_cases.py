@@ -65,8 +65,7 @@ def settle(session: Session, seconds: float = 120.0) -> None:
 
 
 def is_measured(session: Session) -> bool:
-    snapshot = session.snapshot
-    return session.curve[-1].revision == snapshot.revision and "suggestions" in snapshot._cache
+    return session.curve[-1].revision == session.analysed == session.snapshot.revision
 
 
 def wait_for(condition: Any, seconds: float = 60.0) -> None:

@@ -13,7 +13,7 @@ from studio_cases import edits, settle, small_graph, small_session
 
 def test_suggestions_are_those_of_the_model_with_reasons(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
-        found = analysis.suggestions(session.snapshot, 5)
+        found = analysis.all_suggestions(session.snapshot)[:5]
         assert [one.node for one in found] == session.snapshot.model.suggest(50)[:5].tolist()
         assert all(one.reason for one in found)
         assert all(session.snapshot.labels[one.node] < 0 for one in found)
@@ -31,31 +31,31 @@ def test_undecided_nodes_say_between_what(tmp_path: Path) -> None:
 def test_before_predictions_nodes_are_spread_over_the_graph(tmp_path: Path) -> None:
     graph = small_graph(labels=np.full(36, -1))
     with small_session(tmp_path, graph) as session:
-        found = [one.node for one in analysis.suggestions(session.snapshot, 6)]
+        found = [one.node for one in analysis.all_suggestions(session.snapshot)[:6]]
         assert len(set(found)) == 6
         assert set(graph.truth[found[:5]].tolist()) == {0, 1, 2}
         session.label(edits(**{f"n{found[0]}": "red"}), "ada").result()
-        assert found[0] not in [one.node for one in analysis.suggestions(session.snapshot, 6)]
+        assert found[0] not in [one.node for one in analysis.all_suggestions(session.snapshot)[:6]]
 
 
 def test_all_labelled_leaves_nothing_to_suggest(tmp_path: Path) -> None:
     graph = small_graph()
     graph = small_graph(labels=graph.truth)
     with small_session(tmp_path, graph) as session:
-        assert analysis.suggestions(session.snapshot, 5) == []
+        assert analysis.all_suggestions(session.snapshot)[:5] == []
 
 
 def test_a_wrong_label_is_suspicious_until_it_is_kept_or_corrected(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
         session.label(edits(n3="blue"), "ada").result()
         settle(session)
-        first = analysis.suspicious(session.snapshot, 5)[0]
+        first = analysis.all_suspicious(session.snapshot)[0]
         assert (first.node, first.label, first.suggested) == (3, 2, 0)
         assert first.probability < first.suggested_probability
         session.keep(3, "ada").result()
-        assert 3 not in [one.node for one in analysis.suspicious(session.snapshot, 5)]
+        assert 3 not in [one.node for one in analysis.all_suspicious(session.snapshot)[:5]]
         session.label(edits(n3="green"), "ada").result()
-        assert 3 in [one.node for one in analysis.suspicious(session.snapshot, 5)]
+        assert 3 in [one.node for one in analysis.all_suspicious(session.snapshot)[:5]]
 
 
 def test_accuracy_is_estimated_where_nothing_is_held_out(tmp_path: Path) -> None:

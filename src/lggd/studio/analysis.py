@@ -66,13 +66,8 @@ class Quality:
     certainty: float
 
 
-def suggestions(snapshot: Snapshot, count: int) -> list[Suggestion]:
+def all_suggestions(snapshot: Snapshot) -> list[Suggestion]:
     """The nodes most worth labelling next, the best first, with reasons."""
-    found = snapshot.cached("suggestions", lambda: _suggestions(snapshot))
-    return found[:count]
-
-
-def _suggestions(snapshot: Snapshot) -> list[Suggestion]:
     model = snapshot.model
     if model is None:
         order = first_nodes(snapshot.graph)
@@ -116,12 +111,8 @@ def first_nodes(graph: StudioGraph) -> NDArray[np.int64]:
     return np.asarray(candidates[greedy_choice(prior, candidates, doubt, FIRST_RIDGE, 2 * MAX_SUGGESTIONS)].numpy())
 
 
-def suspicious(snapshot: Snapshot, count: int) -> list[SuspiciousLabel]:
+def all_suspicious(snapshot: Snapshot) -> list[SuspiciousLabel]:
     """Labels whose leave-one-out answer disagrees, the most suspicious first, without those that somebody kept."""
-    return snapshot.cached("suspicious", lambda: _suspicious(snapshot))[:count]
-
-
-def _suspicious(snapshot: Snapshot) -> list[SuspiciousLabel]:
     if snapshot.model is None:
         return []
     nodes, left_out = _left_out(snapshot)

@@ -127,20 +127,21 @@ def suggestions_answer(session: Session, count: int) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def suspicious_answer(snapshot: Snapshot, count: int) -> list[dict[str, Any]]:
+def suspicious_answer(session: Session, count: int) -> list[dict[str, Any]]:
+    snapshot = session.snapshot
     return [
         {
             "node": snapshot.graph.ids[s.node], "number": s.node, "version": int(snapshot.versions[s.node]),
             "label": snapshot.classes[s.label], "probability": s.probability,
             "suggested": snapshot.classes[s.suggested], "suggested_probability": s.suggested_probability,
         }
-        for s in analysis.suspicious(snapshot, count)
+        for s in session.suspicious(count)
     ]  # fmt: skip
 
 
 def progress_answer(session: Session) -> dict[str, Any]:
     snapshot = session.snapshot
-    found, count = analysis.quality(snapshot), len(snapshot.classes)
+    found, count = session.quality(), len(snapshot.classes)
     labelled, predicted = (
         np.bincount(values[values >= 0], minlength=count).tolist() for values in (snapshot.labels, snapshot.predicted)
     )
@@ -148,7 +149,7 @@ def progress_answer(session: Session) -> dict[str, Any]:
         "revision": snapshot.revision, "curve": [vars(point) for point in session.curve], "accuracy": found.accuracy,
         "held_out": found.held_out, "compared": found.compared, "certainty": found.certainty,
         "classes": list(snapshot.classes), "labelled": labelled, "predicted": predicted,
-        "confusion": found.confusion.tolist(),
+        "confusion": np.pad(found.confusion, (0, count - len(found.confusion))).tolist(),  # classes may be newer
     }  # fmt: skip
 
 

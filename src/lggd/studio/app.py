@@ -222,7 +222,7 @@ def _add_reading(app: FastAPI, session: Session, streams: EventStreams) -> None:
     @app.get("/api/suspicious", response_model=list[schemas.SuspiciousAnswer], responses=error_answers(422))
     async def suspicious(count: Count = 10) -> Response:
         """Labels that all others contradict, the most suspicious first."""
-        return await _computed(answers.suspicious_answer, session.snapshot, count)
+        return await _computed(answers.suspicious_answer, session, count)
 
     @app.get("/api/labels", response_model=list[schemas.LabelState], responses=error_answers())
     async def labels() -> Response:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -26,8 +25,6 @@ from lggd.studio.security import Access
 from lggd.studio.session import Session
 
 GRACE_SECONDS = 2
-# Seconds. Python lets a busy thread run for 5 ms before another gets its turn, which every answer would wait for.
-SWITCH_INTERVAL = 5e-4
 
 
 class StudioServer:
@@ -61,8 +58,7 @@ class StudioServer:
         return f"http://{f'[{host}]' if ':' in host else host}:{self.access.port}/"
 
     def run(self) -> None:
-        """Serves until the process is told to end, which it takes to be its only task."""
-        sys.setswitchinterval(SWITCH_INTERVAL)
+        """Serves until the process is told to end."""
         try:
             self._server.run([self._socket])
         finally:

@@ -19,7 +19,7 @@ from lggd.closed_form import KernelRidge
 from lggd.closed_form.relabelling import rechosen, relabelled
 from lggd.errors import InputError
 from lggd.estimator.fit_task import without_labels
-from lggd.studio.analysis import MAX_SUGGESTIONS, Suggestion, quality, suggestions
+from lggd.studio.analysis import Quality, Suggestion, SuspiciousLabel, all_suggestions, all_suspicious, quality
 from lggd.studio.snapshot import FEWEST_CLASSES, Integers, Snapshot, active_classes
 from lggd.studio.store import LabelChange, LabelEdit, LabelStore
 from lggd.studio.studio_graph import StudioGraph
@@ -82,7 +82,10 @@ class Session:
         self.graph, self.positions = graph, graph.positions(store)
         self.curve: list[CurvePoint] = []
         self.history = list(store.changes)  # all of them, the oldest first
-        self._suggested: list[Suggestion] | None = None
+        # What the background has found last, by the function that finds it in a snapshot.
+        self._found: dict[Callable[[Snapshot], Any], Any] = {}
+        self._finding = threading.Lock()
+        self.analysed = -1  # the revision of the last suggestions
         self._store, self._listeners = store, list[Listener]()
         self._tasks: queue.SimpleQueue[_Request | _Choice | None] = queue.SimpleQueue()
         self._work = threading.Event()
@@ -154,11 +157,28 @@ class Session:
         return classes.index(name)
 
     def suggestions(self, count: int) -> list[Suggestion]:
-        """The nodes to label next. They may be those of an earlier snapshot: nobody waits for the newest ones."""
-        snapshot, found = self.snapshot, self._suggested
-        if found is None:
-            found = suggestions(snapshot, MAX_SUGGESTIONS)
-        return [each for each in found if snapshot.labels[each.node] < 0][:count]
+        """The nodes to label next, without those that were labelled meanwhile."""
+        found: list[Suggestion] = self._latest(all_suggestions)
+        return [each for each in found if self.snapshot.labels[each.node] < 0][:count]
+
+    def suspicious(self, count: int) -> list[SuspiciousLabel]:
+        """Labels that all others contradict, the most suspicious first, without those changed or kept meanwhile."""
+        snapshot, found = self.snapshot, self._latest(all_suspicious)
+        as_found = (each for each in found if snapshot.labels[each.node] == each.label)
+        return [each for each in as_found if not snapshot.kept[each.node]][:count]
+
+    def quality(self) -> Quality:
+        """How good the predictions are."""
+        found: Quality = self._latest(quality)
+        return found
+
+    def _latest(self, find: Callable[[Snapshot], Any]) -> Any:
+        """What was found last, perhaps in an earlier snapshot: only before the first time somebody waits for it."""
+        if find not in self._found:
+            with self._finding:
+                if find not in self._found:
+                    self._found[find] = find(self.snapshot)
+        return self._found[find]
 
     # -- the writer -----------------------------------------------------------------------------------------------
 
@@ -266,7 +286,7 @@ class Session:
         snapshot = self.snapshot
         if self.curve and self.curve[-1].revision == snapshot.revision:
             return
-        found = quality(snapshot)
+        self._found[quality] = found = quality(snapshot)
         point = CurvePoint(snapshot.revision, snapshot.num_labels, found.accuracy, found.held_out, found.certainty)
         self.curve = [*(self.curve[::2] if len(self.curve) >= MOST_POINTS else self.curve), point]
         self._announce("curve", vars(point))
@@ -289,7 +309,9 @@ class Session:
 
     def _suggest(self) -> None:
         snapshot = self.snapshot
-        self._suggested = suggestions(snapshot, MAX_SUGGESTIONS)
+        for find in (all_suspicious, all_suggestions):
+            self._found[find] = find(snapshot)
+        self.analysed = snapshot.revision
         self._announce("queue", {"revision": snapshot.revision})
 
     # -- listeners ------------------------------------------------------------------------------------------------

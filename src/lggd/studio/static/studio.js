@@ -292,7 +292,10 @@ function listen() {
     loadCards();
     if (state.selected.length === 1) showSelected();
   });
-  events.addEventListener("queue", () => get(`suggestions?count=${QUEUE}`).then((found) => { state.queue = found; showQueue(); }).catch(() => {}));
+  events.addEventListener("queue", () => {
+    get(`suggestions?count=${QUEUE}`).then((found) => { state.queue = found; showQueue(); }).catch(() => {});
+    get("suspicious?count=20").then((found) => { state.suspicious = found; showSuspicious(); }).catch(() => {});
+  });
   events.addEventListener("curve", () => get("progress").then(showProgress).catch(() => {}));
   events.addEventListener("error", () => say("Connecting …"));
   events.addEventListener("open", () => { if ($("status").textContent === "Connecting …") say("Ready."); });
