@@ -1,9 +1,10 @@
 """Learning on a graph on disk of the size of ogbn-products: learn, predict, add labels; time, memory and accuracy.
 
-    python -m benchmarks.disk_learning GRAPH TRUTH [--out FOLDER]
+    python -m benchmarks.disk_learning GRAPH TRUTH [--build-seconds S] [--out FOLDER]
 
-GRAPH is a folder that `lggd graph build` wrote, TRUTH a table (id, label) with the class of every node. Writes
-results/disk-learning.{json,md}. Label propagation on the same graph, with the same labels, is what to compare with.
+GRAPH is a folder that `lggd graph build` wrote in S seconds, TRUTH a table (id, label) with the class of every node.
+Writes results/disk-learning.{json,md}. Label propagation on the same graph, with the same labels and few or many
+iterations, is what to compare with.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from lggd.data.output_files import write_predictions
 from lggd.data.stored_data import names_of
 
 NEW_LABELS = 10_000
-# Iterations of label propagation: labels are a few hops away from every node.
-ITERATIONS = 20
-# Targets: minutes in all without the import, GiB resident, seconds for new labels.
+# Iterations of label propagation; the better of both accuracies counts.
+ITERATIONS = (3, 20)
+# Targets: minutes in all, GiB resident, seconds for new labels.
 MINUTES, GIBIBYTES, SECONDS = 15, 10, 10
 
 
@@ -106,15 +107,18 @@ def measure(graph: Path, truth: Path) -> dict[str, Any]:
     found["accuracy_after"] = accuracy(model, rest)
     model = None
     data.y = labels
-    spread = LabelPropagation(iterations=ITERATIONS).fit(data)
-    predicted = stages.run(f"label propagation, {ITERATIONS} iterations", spread.predict)
-    found["label_propagation"] = 100 * float((predicted[hidden] == y[hidden]).float().mean())
+    spread = []
+    for iterations in ITERATIONS:
+        rival = LabelPropagation(iterations=iterations).fit(data)
+        stages.run(f"label propagation, {iterations} iterations", rival.predict)
+        spread.append(accuracy(rival, hidden))
+    found["label_propagation"] = spread
     nodes, edges = data.num_nodes, data.graph.num_edges
     return {"nodes": nodes, "edges": edges, "labels": int((labels >= 0).sum()), **found, "stages": stages.rows}
 
 
 def page(record: dict[str, Any]) -> str:
-    about, own = record["machine"], record["stages"][:-1]
+    about, own = record["machine"], record["stages"][: -len(ITERATIONS)]
     lines = [
         "# Learning on a graph on disk", "",
         f"{record['nodes']:,} nodes, {record['edges']:,} directed edges, {record['labels']:,} labels; synthetic, as",
@@ -122,19 +126,23 @@ def page(record: dict[str, Any]) -> str:
         f"{about['cores']} cores ({about['cpu']}); load average {record['load']:.1f} when it began.", "",
         "| stage | seconds | of the processor | peak resident |", "|---|---|---|---|",
     ]  # fmt: skip
+    if record["build_seconds"]:
+        lines.append(f"| `lggd graph build` | {record['build_seconds']:.1f} | | |")
     lines += [
         f"| {row['stage']} | {row['seconds']:.1f} | {row['processor_seconds']:.1f} | {row['peak_gib']:.1f} GiB |"
         for row in record["stages"]
     ]
-    total, peak = sum(row["seconds"] for row in own) / 60, max(row["peak_gib"] for row in own)
+    total = (record["build_seconds"] + sum(row["seconds"] for row in own)) / 60
+    peak, spread = max(row["peak_gib"] for row in own), record["label_propagation"]
     added = next(row for row in own if row["stage"].startswith("add"))["seconds"]
     lines += [
         "", "| what | measured | target |", "|---|---|---|",
-        f"| minutes, without the import | {total:.1f} | {MINUTES} with it |",
+        f"| minutes, {'import included' if record['build_seconds'] else 'without the import'} | {total:.1f} "
+        f"| {MINUTES} |",
         f"| peak resident memory | {peak:.1f} GiB | {GIBIBYTES} GiB |",
         f"| new labels, predictions included | {added:.1f} s | {SECONDS} s |",
         f"| accuracy on {record['nodes'] - record['labels']:,} unlabelled nodes | {record['accuracy']:.2f} % "
-        f"| above label propagation, {record['label_propagation']:.2f} % |",
+        f"| above label propagation, {max(spread):.2f} % |",
         f"| with {NEW_LABELS:,} more labels, on the others | {record['accuracy_before']:.2f} % → "
         f"{record['accuracy_after']:.2f} % | |",
     ]  # fmt: skip
@@ -145,12 +153,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graph", type=Path)
     parser.add_argument("truth", type=Path)
+    parser.add_argument("--build-seconds", type=float, default=0.0, help="what `lggd graph build` took")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     load = os.getloadavg()[0]
     about = machine(Run(quick=False, device=torch.device("cpu")))
     found = measure(given.graph, given.truth)
-    record = {"date": datetime.date.today().isoformat(), "machine": about, "load": load, **found}
+    about_run = {"date": datetime.date.today().isoformat(), "machine": about, "load": load}
+    record = {**about_run, "build_seconds": given.build_seconds, **found}
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "disk-learning.json").write_text(json.dumps(record, indent=1) + "\n")
     (given.out / "disk-learning.md").write_text(page(record))

@@ -2,9 +2,9 @@
 
     python -m benchmarks.products FOLDER [--nodes N] [--seed S]
 
-Classes consist of communities. A node's edges go to its community (60 %), its class (21 %) or anywhere, so that 82 % of
-them join nodes of one class; degrees are skewed. Features are noisy: those of a class differ little, and those of a
-community a little more. Ids are shuffled, so that neighbours do not lie close to each other in the files.
+Classes consist of communities. A node's edges go to its community (28 %), its class (18 %) or anywhere, so that about
+half of them join nodes of one class; degrees are skewed. Features are noisy: those of a class differ little, and those
+of a community a little more. Ids are shuffled, so that neighbours do not lie close to each other in the files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyarrow import parquet
 
 NODES, FEATURES, CLASSES = 2_449_029, 100, 47
 STUBS = 25.8  # edges that a node starts, on average; a few are merged because they repeat others
-COMMUNITY, IN_COMMUNITY, IN_CLASS = 1000, 0.6, 0.21
+COMMUNITY, IN_COMMUNITY, IN_CLASS = 1000, 0.28, 0.18
 CLASS_SIGNAL, COMMUNITY_SIGNAL = 0.15, 0.1
 EDGES_AT_ONCE, NODES_AT_ONCE = 4_000_000, 100_000
 

@@ -110,7 +110,9 @@ def test_node_tables(refused):
     assert "must name every node, got 1 empty cells" in refused(GOOD, "id,age\na,1\n,2\nb,1\nc,1\n")
     message = refused(GOOD, "id,age,town\na,1,Rome\nb,old,Bonn\nc,,Oslo\n")
     assert "age: 2 cells are none, such as 'old'; town: 3 cells are none, such as 'Rome'" in message
-    assert "add ignore=['age', 'town']" in message
+    assert message.endswith("add ignore=['age', 'town'].")
+    message = refused(GOOD, "id,age,Label\na,1,x\nb,2,y\nc,3,\n")
+    assert message.endswith("add ignore=['Label']. If they are classes, add label='Label'.")
     assert "must name at least two classes, got only 'x'" in refused(GOOD, "id,k\na,x\nb,x\nc,\n", label="k")
     assert "must be a column of" in refused(GOOD, "id,k\na,x\nb,x\nc,\n", label="kind")
 

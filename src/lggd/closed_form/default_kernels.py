@@ -33,7 +33,7 @@ TOPOLOGY_KERNELS = filter_kernels(((PPR(0.02),),), _SHAPES[:2])
 FARTHER, NEARER = filter_kernels(((Hops(4),),), _SHAPES), filter_kernels(((Hops(2),),), _SHAPES)
 # Few kernels, for graphs on which each filter is a pass over many millions of edges; see `KernelRidge.large`.
 LARGE: dict[str, Any] = {
-    "kernels": filter_kernels(((Hops(2),), (Hops(1), Hops(2), Hops(3))), (Linear(), ArcCosine())),
+    "kernels": filter_kernels(((Hops(2),), (Hops(0), Hops(1), Hops(2))), (Linear(), ArcCosine())),
     "far": (),
     "wide": (),
     "topology": (),

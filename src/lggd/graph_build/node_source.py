@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from lggd.data.graph_files import LABEL_NAMES
 from lggd.data.labels import LabelReader, sorted_classes
 from lggd.data.nodes import NodeColumns, find_node_columns, is_node_header, with_numbered_columns
 from lggd.data.table import Table, read_table
@@ -116,6 +117,9 @@ class NodeSource:
         told = [f"{name}: {count:,} cells are none, such as {cell or ''!r}" for name, (count, cell) in wrong.items()]
         rule, remedy = "have finite numbers in its columns of features", "Correct these cells, or add {ignore}."
         hints = {"ignore": f"ignore={list(wrong)!r}"}
+        classes = [name for name in wrong if name.lower() in LABEL_NAMES]
+        if self.label is None and classes:
+            remedy, hints["label"] = f"{remedy} If they are classes, add {{label}}.", f"label={classes[0]!r}"
         return InputError(self.source.place, rule, but="; ".join(told[:5]), remedy=remedy, hints=hints)
 
     def read_labels(
