@@ -89,8 +89,11 @@ def measure(graph: Path, truth: Path) -> dict[str, Any]:
     if not torch.equal(labels[labels >= 0], y[labels >= 0]):
         raise RuntimeError("the labels of the graph differ from the true classes, so accuracy cannot be measured")
 
+    def share_right(predicted: torch.Tensor, nodes: torch.Tensor) -> float:
+        return 100 * float((predicted[nodes] == y[nodes]).float().mean())
+
     def accuracy(model: Any, nodes: torch.Tensor) -> float:
-        return 100 * float((model.predict()[nodes] == y[nodes]).float().mean())
+        return share_right(model.predict(), nodes)
 
     model = stages.run("learn", lambda: lggd.KernelRidge.large().fit(data))
     found = {"accuracy": accuracy(model, hidden), "members": [str(member) for member in model.members_]}
@@ -110,8 +113,8 @@ def measure(graph: Path, truth: Path) -> dict[str, Any]:
     spread = []
     for iterations in ITERATIONS:
         rival = LabelPropagation(iterations=iterations).fit(data)
-        stages.run(f"label propagation, {iterations} iterations", rival.predict)
-        spread.append(accuracy(rival, hidden))
+        predicted = stages.run(f"label propagation, {iterations} iterations", rival.predict)
+        spread.append(share_right(predicted, hidden))
     found["label_propagation"] = spread
     nodes, edges = data.num_nodes, data.graph.num_edges
     return {"nodes": nodes, "edges": edges, "labels": int((labels >= 0).sum()), **found, "stages": stages.rows}

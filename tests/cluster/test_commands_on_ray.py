@@ -43,7 +43,7 @@ def test_compare(address, tmp_path):
     options = ("--methods", "label-propagation,kernel-ridge", "--splits", 2, "--no-curve")
     alone = in_new_process("compare", "karate", *options, "--out", tmp_path / "alone")
     found = in_new_process("compare", "karate", *options, "--out", tmp_path / "ray", "--cluster", address)
-    accuracies = [{row["method"]: row["accuracy"] for row in each["methods"]} for each in (alone, found)]
+    accuracies = [{row["method"]: row["accuracy"] for row in each["table"]} for each in (alone, found)]
     assert accuracies[0] == accuracies[1]
 
 

@@ -68,3 +68,10 @@ def test_without_a_connection(tmp_path):
         lggd.cluster.evolve(tmp_path / "none", [0])
     with pytest.raises(InputError, match="got a graph in memory"):
         lggd.cluster.evolve(lggd.Graph.from_edges([(0, 1)], symmetrize="max"), [0])
+
+
+def test_the_sample_for_a_cloud_is_valid():
+    yaml = pytest.importorskip("yaml")
+    util = pytest.importorskip("ray.autoscaler._private.util")
+    sample = Path(__file__).parents[2] / "examples" / "cluster.yaml"
+    util.validate_config(util.prepare_config(yaml.safe_load(sample.read_text(encoding="utf-8"))))

@@ -39,7 +39,10 @@ def run_task(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _remote(ray: Any, function: Callable[..., Any]) -> Any:
-    return ray.remote(function).options(num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")
+    def call(*arguments: Any) -> Any:  # Ray takes functions only, no methods or partial ones
+        return function(*arguments)
+
+    return ray.remote(call).options(num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")
 
 
 def _result(ray: Any, reference: Any) -> Any:
