@@ -1,7 +1,7 @@
 """`python -m benchmarks.cost`: the cost model of docs/scaling.md, evaluated: time, memory, network and machines.
 
-Nothing is measured here. Rates come from results/disk.json, halos from results/halo.json; machines and prices are
-assumptions that are printed with the table. Writes results/cost.md.
+Nothing is measured here. Rates come from results/disk.json and, in a random order, results/cluster.json, halos from
+results/halo.json; machines and prices are assumptions that are printed with the table. Writes results/cost.md.
 """
 
 from __future__ import annotations
@@ -76,9 +76,11 @@ def main() -> None:
     rows = json.loads((RESULTS / "halo.json").read_text())["rows"]
     near = {1: 0.0} | simulated(rows, "communities", "as built")
     rate = chosen.rate or measured_rate()
+    random_rate = chosen.rate or measured_random_rate()
     lines = [
         "# What large graphs take\n\nComputed by `python -m benchmarks.cost`, not measured: the model in "
-        f"docs/scaling.md with {rate / 1e6:.1f} M edges/s a core at K = {COLUMNS}, p = 1, {DEGREE} edges a node, "
+        f"docs/scaling.md with {rate / 1e6:.1f} M edges/s a core at K = {COLUMNS}, p = 1, where neighbours lie close, "
+        f"{random_rate / 1e6:.1f} M in a random order, {DEGREE} edges a node, "
         f"and machines with {machine.cores} cores, {machine.memory:g} GiB, {machine.network:g} GB/s of network "
         f"at an assumed ${machine.price:g} an hour. Cores are assumed to scale, which this does not check.\n",
         "| edges | order | machines | GiB each | halo values a node | computing | sending | "
@@ -87,12 +89,12 @@ def main() -> None:
     ]
     for exponent in (9, 10, 11):
         edges = 10.0**exponent
-        for order, halo_of in (
-            ("random", lambda blocks: random_halo(blocks) if blocks > 1 else 0.0),
-            ("communities kept together", lambda blocks: near[blocks]),
+        for order, halo_of, own_rate in (
+            ("random", lambda blocks: random_halo(blocks) if blocks > 1 else 0.0, random_rate),
+            ("communities kept together", lambda blocks: near[blocks], rate),
         ):
             blocks = fewest_machines(edges, machine, halo_of)
-            computing, sending = evaluation(edges, blocks, halo_of(blocks), rate, machine)
+            computing, sending = evaluation(edges, blocks, halo_of(blocks), own_rate, machine)
             seconds = EVALUATIONS * (computing + sending)
             cost = seconds / 3600 * blocks * machine.price
             cells = [f"10^{exponent}", order, f"{blocks}", f"{memory(edges, blocks, halo_of(blocks)):.0f}"]
@@ -123,6 +125,12 @@ def measured_rate() -> float:
     """Edges/s of a core on the largest graph."""
     edges, seconds = measured()[-1]
     return edges / seconds / CORES
+
+
+def measured_random_rate() -> float:
+    """Edges/s of a core on a graph in a random order."""
+    found = json.loads((RESULTS / "cluster.json").read_text())["rates"]["random order"]
+    return float(found["one_process_edges_per_second"]) / CORES
 
 
 if __name__ == "__main__":
