@@ -63,7 +63,9 @@ def draw_splits(data: Any, labels: int | float, count: int) -> list[Any]:
         if size < fewest:
             name = label if names is None else repr(names[label])
             rule = f"have at least {fewest} labels of every class, to train, validate and test with"
-            remedy = "Label more nodes, or none of this class." if fewest == FEWEST else "Use fewer labels."
+            remedy = (
+                "Label more nodes, or remove the labels of this class." if fewest == FEWEST else "Use fewer labels."
+            )
             raise InputError("data.y", rule, f"{size} of class {name}", remedy)
     if len(sizes) < 2:
         raise InputError("data.y", "have labels of at least two classes", len(sizes), "Label more nodes.")
