@@ -62,7 +62,7 @@ release-check:
 	$(PYTHON) tools/release_check.py
 
 # The oldest packages that pyproject.toml allows, for each Python that is here; CI runs the newest ones.
-OLDEST := torch==2.9.0 torch-geometric==2.7.0
+OLDEST := torch==2.11.0 torch-geometric==2.8.0
 versions:
 	for python in python3.11 python3.12 python3.13 python3.14; do \
 		! command -v $$python >/dev/null || $$python tools/release_check.py $(OLDEST) || exit 1; done

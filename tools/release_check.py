@@ -1,7 +1,7 @@
 """Builds wheel and sdist, installs the wheel in an empty environment outside the repository, and uses it from there.
 
 `python tools/release_check.py`, or with requirements that replace the pins of constraints.txt:
-`python tools/release_check.py torch==2.9.0 torch-geometric==2.7.0`. Exits with 1 at a failure.
+`python tools/release_check.py torch==2.11.0 torch-geometric==2.8.0`. Exits with 1 at a failure.
 """
 
 from __future__ import annotations
