@@ -63,6 +63,9 @@ def test_commands_run(line, desk, monkeypatch):
         words += ["--rows", "01", "--datasets", "karate", "--splits", "2"]
     if words[:2] == ["reproduce", "all"]:  # the tests of lggd reproduce run all of them
         words[1] = "geodesic"
+    if words[:2] == ["compare", "digits"]:  # tests/cli/test_compare.py compares all methods
+        words[1] = "karate"
+        words += ["--methods", "label-propagation,kernel-ridge", "--no-curve"]
     if words[0] == "sweep":
         words[1:] = ["--rows", "01", "--datasets", "karate", "--splits", "2", "--trials", "2"]
     done = CliRunner().invoke(app, words)

@@ -39,11 +39,12 @@ def solved(confident=0.3, fade=True, **changes):
 
 def test_the_default_is_the_composition_that_is_documented():
     default = LGGDPlus()
-    nearest, few, many, far = default.readout.readouts
+    nearest, *networks = default.readout.readouts
     assert isinstance(nearest, NearestClass)
-    assert [part.confident for part in (few, many, far)] == [0.3, 0.6, 0.0]
-    assert [part.diffusion for part in (few, many, far)] == [None, None, DiffusionGraph(Heat(3.0))]
-    assert all(isinstance(part.backbone, GPR) and part.members == 3 for part in (few, many, far))
+    assert [part.confident for part in networks] == [0.3, 0.6, 0.0, 0.3]
+    assert [part.diffusion for part in networks] == [None, None, DiffusionGraph(Heat(3.0)), None]
+    assert [part.backbone for part in networks] == [GPR(), GPR(), GPR(hops=2), GPR(hops=0)]
+    assert all(part.members == 3 for part in networks)
     assert default.readout.prior[0] == sum(default.readout.prior[1:])
     assert default.readout.fade
 
