@@ -50,7 +50,7 @@ def streaming(monkeypatch):
     monkeypatch.setattr(stored_inputs, "ROWS_PER_BLOCK", 100)
     monkeypatch.setattr(systems, "NODES_PER_BLOCK", 70)
     monkeypatch.setattr(rows, "EDGES_PER_BLOCK", 1000)
-    monkeypatch.setattr("lggd.system.scratch.SMALLEST_ON_DISK", 1)
+    monkeypatch.setattr("lggd.system.memory.SMALLEST_ON_DISK", 1)
 
 
 def assert_equal_models(one, other):

@@ -20,7 +20,7 @@ from lggd.system.files import (
     replacing_folder,
     restore_folder,
     save_tensors,
-    write_error,
+    write_errors,
 )
 
 MARKER = "lggd-run.json"
@@ -268,9 +268,8 @@ def test_full_disk_names_the_file_inside_a_folder_by_its_final_path(tmp_path: Pa
 
 
 def test_quota_is_named(tmp_path: Path) -> None:
-    error = write_error(tmp_path / "x", OSError(errno.EDQUOT, "Disk quota exceeded"))
-    assert isinstance(error, DiskFullError)
-    assert "exceeds your quota" in str(error)
+    with pytest.raises(DiskFullError, match="exceeds your quota"), write_errors(tmp_path / "x"):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
 
 @pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES])

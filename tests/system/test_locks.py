@@ -15,12 +15,12 @@ import pytest
 
 from command_line import environment
 from lggd.errors import InputFileError
-from lggd.system import locks
-from lggd.system.locks import locked_folder
+from lggd.system import files
+from lggd.system.files import locked_folder
 
 HOLD = """
 import sys
-from lggd.system.locks import locked_folder
+from lggd.system.files import locked_folder
 with locked_folder(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.readline()
@@ -28,7 +28,7 @@ with locked_folder(sys.argv[1]):
 COUNT = """
 import sys, time
 from pathlib import Path
-from lggd.system.locks import locked_folder
+from lggd.system.files import locked_folder
 counter = Path(sys.argv[2])
 for _ in range(int(sys.argv[3])):
     with locked_folder(sys.argv[1]):
@@ -64,7 +64,7 @@ def test_processes_take_turns(tmp_path: Path) -> None:
 
 
 def test_waiting_is_reported_once_and_ends_with_the_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "PATIENCE", 0.1)
+    monkeypatch.setattr(files, "PATIENCE", 0.1)
     reports: list[str] = []
     with held_elsewhere(tmp_path / "model") as other:
 
@@ -137,6 +137,6 @@ def test_disks_that_cannot_lock_are_named(tmp_path: Path, monkeypatch: pytest.Mo
     def unsupported(handle: int) -> None:
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr(locks, "_lock", unsupported)
+    monkeypatch.setattr(files, "_lock", unsupported)
     with pytest.raises(InputFileError, match="must lie on a disk that can lock files, but it cannot: Function not"):
         locked_folder(tmp_path / "model").__enter__()

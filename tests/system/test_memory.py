@@ -10,7 +10,8 @@ import torch
 
 import lggd
 from lggd import GCN, GGD, LGGD, Euler, Graph, LGGDClassifier, Optimization, estimate_memory, evolve
-from lggd.system.memory import Memory, explaining_shortage, free_memory, size_in_words
+from lggd.system.files import size_in_words
+from lggd.system.memory import Memory, explaining_shortage, free_memory
 from small_data import blocks, random
 
 CPU = torch.device("cpu")

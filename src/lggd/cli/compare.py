@@ -162,7 +162,7 @@ def _tables(facts: Mapping[str, Any]) -> Iterator[Table | str]:
 
 
 def _row(row: Mapping[str, Any]) -> Sequence[str]:
-    from lggd.system.memory import size_in_words
+    from lggd.system.files import size_in_words
 
     sd = "" if row["sd"] is None else f" ± {row['sd']:.2f}"
     difference = "" if row["difference"] is None else f"{signed(row['difference'], 2)} "

@@ -136,7 +136,7 @@ def _stages(terminal: Terminal) -> Iterator[Callable[[str, int, int | None], Non
 
 
 def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
-    from lggd.system.memory import size_in_words
+    from lggd.system.files import size_in_words
 
     near = facts["neighbours"]
     yield summary(

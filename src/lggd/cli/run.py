@@ -147,7 +147,7 @@ def run_command(
 
 def _report_memory(terminal: Terminal, needed: Memory | None) -> None:
     from lggd.features.training_memory import REMEDY
-    from lggd.system.memory import size_in_words
+    from lggd.system.files import size_in_words
 
     if needed is None or (needed.total < LARGE_MEMORY and needed.fits is not False):
         return

@@ -21,7 +21,7 @@ from lggd.graph.sparse import (
     without_sparse_warnings,
 )
 from lggd.graph.streamed_matrix import StreamedMatrix
-from lggd.system.scratch import Scratch
+from lggd.system.memory import Scratch
 from lggd.validation import check_instance, check_int
 
 # Diffusions are truncated where the rest of the series is below this.

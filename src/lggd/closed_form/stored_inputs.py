@@ -28,7 +28,7 @@ from lggd.estimator.graph_change import GraphChange
 from lggd.graph import Graph
 from lggd.graph.csr import CSR
 from lggd.graph.streamed_matrix import StreamedMatrix
-from lggd.system.scratch import Scratch
+from lggd.system.memory import Scratch
 from lggd.validation import check_finite
 
 # Graphs on disk with fewer edges are read into memory: the closed form takes about a hundred bytes per edge there.

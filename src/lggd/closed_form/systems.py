@@ -22,7 +22,7 @@ from lggd.closed_form.ridge import (
     solve_primal,
     whitened,
 )
-from lggd.system.scratch import Scratch
+from lggd.system.memory import Scratch
 
 # Nodes whose features are in memory at a time, where all of them may not fit.
 NODES_PER_BLOCK = 2**15

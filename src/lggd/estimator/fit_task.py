@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lggd.errors import InputError, InputTypeError, NotSymmetricError
 from lggd.graph import Graph
-from lggd.system.memory import size_in_words
+from lggd.system.files import size_in_words
 
 # The attributes of PyG data that a model depends on, besides the labels.
 INPUTS = ("x", "edge_index", "edge_weight", "edge_attr", "graph")

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lggd.errors import NotEnoughMemoryError
-from lggd.system.memory import Memory, size_in_words
+from lggd.system.files import size_in_words
+from lggd.system.memory import Memory
 
 Result = TypeVar("Result")
 

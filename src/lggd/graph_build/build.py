@@ -26,8 +26,7 @@ from lggd.graph_build.node_order import LEAST_GAIN, gaps, neighbour_order
 from lggd.graph_build.node_source import NodeSource
 from lggd.graph_build.row_files import RowFiles
 from lggd.graph_build.work_folder import WorkFolder
-from lggd.system.files import write_errors
-from lggd.system.locks import locked_folder
+from lggd.system.files import locked_folder, write_errors
 
 MEMORY, LEAST_MEMORY = 2**32, 2**28
 MOST_NODES = 2**31

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from lggd.errors import DiskFullError, InputError, NotEnoughMemoryError
-from lggd.system.memory import size_in_words
+from lggd.system.files import size_in_words
 
 ROWS_AT_ONCE = 1_000_000
 # Less free space than this when a query fails means that the disk is full: DuckDB reports the reason only as text.

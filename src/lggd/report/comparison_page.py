@@ -15,8 +15,7 @@ from lggd.report.comparison_report import ComparedMethod, ComparisonReport
 from lggd.report.formatting import escape_name, escape_text, number, signed, timestamp
 from lggd.report.html import columns, section, table
 from lggd.report.page_files import inline_script, page_file, script_hash
-from lggd.system.files import replacing
-from lggd.system.memory import size_in_words
+from lggd.system.files import replacing, size_in_words
 
 SCRIPT, STYLES = "comparison.js", ("colours.css", "page.css", "comparison.css")
 

@@ -22,8 +22,7 @@ from lggd.report.graph_layout import layout_graph
 from lggd.report.run_report import RunReport
 from lggd.runs.refresh import FEATURES, MODEL, REPORT, SETTINGS, SUMMARY, predictions_name
 from lggd.runs.run import RunResult, distance_features, installed_versions
-from lggd.system.files import check_folder_writable, replacing_folder
-from lggd.system.locks import locked_folder
+from lggd.system.files import check_folder_writable, locked_folder, replacing_folder
 
 MARKER = SUMMARY
 

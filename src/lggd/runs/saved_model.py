@@ -20,8 +20,7 @@ from lggd.estimator import storage
 from lggd.estimator.labels import LastLabelError
 from lggd.models import load_model
 from lggd.runs.refresh import MODEL, WAITING, Refreshed, belongs_to_run, move_beside, predictions_name, write_beside
-from lggd.system.files import replacing, replacing_folder, restore_folder
-from lggd.system.locks import locked_folder
+from lggd.system.files import locked_folder, replacing, replacing_folder, restore_folder
 from lggd.validation import listed, suggestion
 
 

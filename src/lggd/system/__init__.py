@@ -1,1 +1,1 @@
-"""What the operating system provides: files and folders, locks, memory, temporary files."""
+"""What the operating system provides: files and folders, and memory."""

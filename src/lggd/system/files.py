@@ -1,7 +1,8 @@
-"""Checks of paths, and writing a file or folder completely or not at all."""
+"""Files and folders: checked paths, locks, and writing completely or not at all."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -9,20 +10,34 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lggd.errors import DiskFullError, InputFileError
-from lggd.system.locks import try_lock
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(handle: int) -> None:
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 FULL, FORBIDDEN = (errno.ENOSPC, errno.EDQUOT), (errno.EROFS, errno.EACCES, errno.EPERM)
 NEW, OLD, BLOCK = "new", "old", 2**20
+# Seconds until waiting for a lock is reported, and between two attempts.
+PATIENCE, INTERVAL = 2.0, 0.05
 
 
 def check_readable(path: str | Path) -> Path:
@@ -58,9 +73,9 @@ def check_folder_writable(path: str | Path, marker: str) -> Path:
 
 def _check_parent(path: Path) -> None:
     if not path.parent.is_dir():
-        raise InputFileError(str(path), "lie in a folder that exists", path.parent, "Create it first.")
+        raise _no_parent(path)
     if not os.access(path.parent, os.W_OK):
-        raise InputFileError(str(path), "lie in a folder you may write to", path.parent, "Choose another one.")
+        raise _not_writable(path)
 
 
 @contextmanager
@@ -69,35 +84,33 @@ def write_errors(path: str | Path, written: str | Path | None = None) -> Iterato
 
     `written` is the temporary file or folder that becomes `path`: errors about a file inside are about one in `path`.
     """
+    path = Path(path)
     try:
         yield
     except OSError as error:
-        found = write_error(path, error, written)
-        if found is None:
+        named = error.argument if isinstance(error, InputFileError) else error.filename
+        if written is not None and isinstance(named, str) and Path(named).is_relative_to(written):
+            path = path / Path(named).relative_to(written)
+        if isinstance(error, DiskFullError) or error.errno in FULL:
+            raise _disk_full(path, quota=error.errno == errno.EDQUOT) from error
+        if isinstance(error, InputFileError):
             raise
-        raise found from error
+        if error.errno in FORBIDDEN:
+            raise _not_writable(path) from error
+        if error.errno == errno.ENOENT and not path.parent.is_dir():
+            raise _no_parent(path) from error
+        raise
 
 
-def write_error(path: str | Path, error: OSError, written: str | Path | None = None) -> InputFileError | None:
-    """Returns an error in the user's words about writing `path`, or None for an error of another kind."""
-    named = error.argument if isinstance(error, InputFileError) else error.filename
-    if written is not None and isinstance(named, str) and Path(named).is_relative_to(written):
-        path = Path(path) / Path(named).relative_to(written)
-    path = Path(path)
-    if isinstance(error, DiskFullError) or error.errno in FULL:
-        return _disk_full(path, quota=error.errno == errno.EDQUOT)
-    if isinstance(error, InputFileError):
-        return error
-    if error.errno in FORBIDDEN:
-        return InputFileError(str(path), "lie in a folder you may write to", path.parent, "Choose another one.")
-    if error.errno == errno.ENOENT and not path.parent.is_dir():
-        return InputFileError(str(path), "lie in a folder that exists", path.parent, "Create it first.")
-    return None
+def _no_parent(path: Path, remedy: str = "Create it first.") -> InputFileError:
+    return InputFileError(str(path), "lie in a folder that exists", path.parent, remedy)
+
+
+def _not_writable(path: Path, remedy: str = "Choose another one.") -> InputFileError:
+    return InputFileError(str(path), "lie in a folder you may write to", path.parent, remedy)
 
 
 def _disk_full(path: Path, *, quota: bool) -> DiskFullError:
-    from lggd.system.memory import size_in_words  # imports torch
-
     folder = next((parent for parent in path.absolute().parents if parent.is_dir()), Path.cwd())
     free = size_in_words(shutil.disk_usage(folder).free)
     clause = "it exceeds your quota there" if quota else f"it needs more than the {free} that are free there"
@@ -208,30 +221,15 @@ def restore_folder(path: str | Path, marker: str) -> None:
 
 def exchange(first: Path, second: Path) -> bool:
     """Swaps two files or folders of one disk in one step; returns False where the system cannot."""
-    rename = _exchange_function()
-    return rename is not None and bool(rename(os.fsencode(first), os.fsencode(second)))
-
-
-@cache
-def _exchange_function() -> Any:
-    """Linux has renameat2, macOS renamex_np; Python has neither."""
+    here, flag = -100, 2  # AT_FDCWD; RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
+    one, other = os.fsencode(first), os.fsencode(second)
     try:
-        library = ctypes.CDLL(None, use_errno=True)
+        system = ctypes.CDLL(None)
         if sys.platform == "linux":
-            here, flag, function = -100, 2, library.renameat2  # AT_FDCWD, RENAME_EXCHANGE
-            arguments = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-        else:
-            here, flag, function = 0, 2, library.renamex_np  # RENAME_SWAP
-            arguments = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint)
+            return int(system.renameat2(here, one, here, other, flag)) == 0
+        return int(system.renamex_np(one, other, flag)) == 0
     except (OSError, TypeError, AttributeError):
-        return None
-    function.argtypes = arguments
-
-    def rename(first: bytes, second: bytes) -> bool:
-        values = (here, first, here, second, flag) if sys.platform == "linux" else (first, second, flag)
-        return int(function(*values)) == 0
-
-    return rename
+        return False
 
 
 def _make_staging(path: Path) -> tuple[Path, int]:
@@ -264,3 +262,86 @@ def umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def size_in_words(size: float) -> str:
+    """Bytes in readable units.
+
+    >>> size_in_words(3_500_000_000)
+    '3.3 GiB'
+    """
+    if size < 1024:
+        return f"{size:.0f} bytes"
+    power = next((k for k in (1, 2, 3) if size < 1024 ** (k + 1)), 4)
+    return f"{size / 1024**power:.1f} {' KMGT'[power]}iB"
+
+
+@contextmanager
+def locked_folder(path: str | Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Holds the lock of a folder, whose file is `.NAME.lock` next to it; waits while another process holds it.
+
+    All who read a folder in order to change it hold its lock from reading to writing. `on_wait` is called once if
+    that takes longer than `PATIENCE`. The file is empty and is deleted at the end; one that a killed process left
+    locks nothing. Locks are not reentrant.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as parent, locked_folder(f"{parent}/model"):
+    ...     [path.name for path in Path(parent).iterdir()]
+    ['.model.lock']
+    """
+    path = Path(path).resolve()
+    lock = path.with_name(f".{path.name}.lock")
+    started, reported = time.monotonic(), False
+    while (handle := _acquire(lock, path)) is None:
+        if not reported and time.monotonic() - started >= PATIENCE:
+            reported = True
+            if on_wait is not None:
+                on_wait()
+        time.sleep(INTERVAL)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # Windows deletes no open file, and a replaced folder took it along
+            if _is_file(handle, lock):
+                lock.unlink()
+        os.close(handle)
+
+
+def try_lock(handle: int) -> bool:
+    """Locks an open file or folder; returns False if another process holds it."""
+    try:
+        _lock(handle)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _acquire(lock: Path, path: Path) -> int | None:
+    """Opens and locks the file; returns None if another process holds it."""
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    except FileNotFoundError as error:
+        raise _no_parent(path, "Check its name.") from error
+    except OSError as error:
+        if isinstance(error, PermissionError) or not os.access(path.parent, os.W_OK):
+            raise _not_writable(path, "Copy the model to another folder.") from error
+        raise
+    acquired = False
+    try:
+        # The one who held it may have deleted the file after it was opened here: then this is a lock on nothing.
+        acquired = try_lock(handle) and _is_file(handle, lock)
+    except OSError as error:
+        clause, remedy = f"it cannot: {error.strerror}", "Copy the model to a local disk."
+        raise InputFileError(str(path), "lie on a disk that can lock files", but=clause, remedy=remedy) from error
+    finally:
+        if not acquired:
+            os.close(handle)
+    return handle if acquired else None
+
+
+def _is_file(handle: int, path: Path) -> bool:
+    """Whether an open file is the one at this path."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,20 +1,27 @@
-"""Memory estimates of computations, and an error with a remedy when memory runs out."""
+"""Memory: estimates of computations, an error with a remedy when it runs out, and tensors on disk instead."""
 
 from __future__ import annotations
 
 import gc
+import mmap
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from lggd.errors import InputError, NotEnoughMemoryError
+from lggd.system.files import size_in_words, write_errors
 
 MEMINFO = Path("/proc/meminfo")
+# Smaller tensors stay in memory.
+SMALLEST_ON_DISK = 2**26
 
 
 @dataclass(frozen=True)
@@ -54,18 +61,6 @@ class Memory:
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {size_in_words(size)}" for name, size in self.parts.items() if size)
         return f"about {size_in_words(self.total)} ({parts})"
-
-
-def size_in_words(size: float) -> str:
-    """Bytes in readable units.
-
-    >>> size_in_words(3_500_000_000)
-    '3.3 GiB'
-    """
-    if size < 1024:
-        return f"{size:.0f} bytes"
-    power = next((k for k in (1, 2, 3) if size < 1024 ** (k + 1)), 4)
-    return f"{size / 1024**power:.1f} {' KMGT'[power]}iB"
 
 
 def read_size(argument: str, text: str) -> int:
@@ -121,3 +116,36 @@ def release_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+class Scratch:
+    """Creates float32 tensors in temporary files (in TMPDIR), whose pages can be given back to the system.
+
+    A file is deleted as soon as it is mapped: its space is free when the tensor is, even if the process is killed.
+
+    Examples
+    --------
+    >>> scratch = Scratch()
+    >>> scratch.empty(2, 3).shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(self) -> None:
+        self._mappings: list[mmap.mmap] = []
+
+    def empty(self, *shape: int) -> Tensor:
+        """A tensor to be filled: in a file, or in memory where it is small."""
+        size = 4 * int(np.prod(shape))
+        if size < SMALLEST_ON_DISK:
+            return torch.empty(shape)
+        folder = tempfile.gettempdir()
+        with write_errors(folder), tempfile.TemporaryFile(dir=folder, prefix="lggd-") as file:
+            os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, and would be a crash later
+            mapping = mmap.mmap(file.fileno(), size)
+        self._mappings.append(mapping)
+        return torch.from_numpy(np.frombuffer(mapping, np.float32).reshape(shape))
+
+    def release(self) -> None:
+        """Gives back all resident pages; their content stays in the files."""
+        for mapping in self._mappings:
+            mapping.madvise(mmap.MADV_DONTNEED)
