@@ -27,7 +27,7 @@ from lggd.baselines import (
 from lggd.baselines.baseline import BaselineData, BaselineProblem
 from lggd.estimator.labels import Labels
 from lggd.training.cuda_graph import WARM_UP
-from lggd.training.targets import Targets
+from lggd.training.optimization import Targets
 from small_data import CLASSES, blocks, changed, garbled, random, same, snapshot, splits
 
 # More than are run before an epoch is recorded on a GPU.

@@ -27,7 +27,7 @@ from lggd import (
 )
 from lggd.baselines import Baseline, CorrectAndSmooth, FixedScale, LabelPropagation, ScikitNetwork
 from lggd.estimator import NodeClassifier
-from lggd.training.progress import Progress
+from lggd.training.engine import Progress
 from small_data import CLASSES
 
 TIMES = (1.0, 2.0)

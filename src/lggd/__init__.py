@@ -58,9 +58,8 @@ if TYPE_CHECKING:
     from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
     from lggd.solvers.solution import Solution, Statistics, Status
     from lggd.system.memory import Memory
-    from lggd.training.checkpoint import Checkpoint
+    from lggd.training.engine import Checkpoint, Progress
     from lggd.training.optimization import Optimization
-    from lggd.training.progress import Progress
 
 # Module → the public names that it defines. Type checkers read the imports above instead; a test compares the two.
 _EXPORTS = {
@@ -92,9 +91,8 @@ _EXPORTS = {
     "solvers.marching": ("FastMarching",),
     "solvers.scheme": ("RK4", "SSPRK3", "Euler", "TorchDiffEq"),
     "solvers.solution": ("Solution", "Statistics", "Status"),
-    "training.checkpoint": ("Checkpoint",),
+    "training.engine": ("Checkpoint", "Progress"),
     "training.optimization": ("Optimization",),
-    "training.progress": ("Progress",),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 _SUBMODULES = ("baselines", "cluster", "diffusion", "sklearn", "studio")

@@ -37,9 +37,8 @@ from lggd.samples import (
     unpack_samples,
 )
 from lggd.system.files import replacing_folder, save_tensors
-from lggd.training.checkpoint import Checkpoint
+from lggd.training.engine import Callback, Checkpoint
 from lggd.training.optimization import Optimization
-from lggd.training.progress import Callback
 from lggd.validation import check_instance, check_int, suggestion
 
 Features = GGD | LGGD | type[GGD] | type[LGGD] | Callable[[], GGD | LGGD]

@@ -37,7 +37,7 @@ def test_every_backbone_learns_two_blocks(backbone):
         logits = exported(learner)[0](*block_model()[:2])
     assert (logits.argmax(1) == labels).float().mean() > 0.9
     assert history["train_loss"][-1] < history["train_loss"][0] / 2
-    assert max(history["validation_accuracy"]) == learner.best_accuracy[0] > 0.9
+    assert max(history["validation_accuracy"]) > 0.9
 
 
 @every_backbone

@@ -7,7 +7,7 @@ from torch.nn import functional
 from baseline_cases import CASES, EXACT, check_together, dense_adjacency, graph, networks, weighted_or_not
 from lggd.backbones.layers import batched_linear
 from lggd.baselines import GraphMix, graphmix
-from lggd.training.stacked_parameters import load_values
+from lggd.training.optimization import load_values
 from small_data import CLASSES, changed
 
 

@@ -16,8 +16,7 @@ from distance_cases import (
 from lggd import (
     PropagatedMLP,
 )
-from lggd.training.checkpoint import Checkpoint
-from lggd.training.engine import Engine, train
+from lggd.training.engine import Checkpoint, Engine, train
 from small_data import same
 
 

@@ -20,7 +20,7 @@ from lggd.runs.folder import p_value, write_run
 from lggd.runs.methods import METHODS, build_model
 from lggd.runs.run import RunResult, RunSettings, UnfinishedTraining, run, settings_of_run
 from lggd.runs.run_input import RunInput
-from lggd.training.progress import Progress
+from lggd.training.engine import Progress
 from tables import path_input, two_rings
 
 TRAINED = RunSettings("lggd-trained")

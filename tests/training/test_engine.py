@@ -120,7 +120,7 @@ def test_a_restart_would_be_caught(tmp_path, monkeypatch):
 
 def test_saves_are_due_at_intervals(tmp_path, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("lggd.training.checkpoint.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("lggd.training.engine.time.monotonic", lambda: now[0])
     checkpoint = Checkpoint(tmp_path, "key", every=5.0)
     assert not checkpoint.is_due()
     now[0] = 104.9
@@ -205,3 +205,14 @@ def test_the_file_is_not_a_pickle(tmp_path):
 
     with pytest.raises(pickle.UnpicklingError):
         pickle.loads(after(3, tmp_path).read_bytes())
+
+
+def test_a_stage_of_several_passes_has_a_file_of_its_own(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "training", key="a")
+    for number in (1, 2):
+        checkpoint.save(f"backbone {number}/2", {"weight": torch.tensor([float(number)])})
+    assert sorted(path.name for path in (tmp_path / "training").iterdir()) == [
+        "backbone 1 of 2.safetensors",
+        "backbone 2 of 2.safetensors",
+    ]
+    assert [checkpoint.load(f"backbone {number}/2")["weight"].item() for number in (1, 2)] == [1.0, 2.0]

@@ -18,10 +18,8 @@ from lggd.backbones.polynomial import GPR
 from lggd.backbones.user_module import UserModule
 from lggd.errors import InputError, InputTypeError
 from lggd.graph.edge_index import check_edges
-from lggd.training.optimization import Optimization
+from lggd.training.optimization import GroupedAdam, Optimization, SeededModules, StackedParameter, Targets
 from lggd.training.randomness import RandomState, SeededGenerators, dropout, keep_level, read_seed
-from lggd.training.stacked_parameters import GroupedAdam, SeededModules, StackedParameter
-from lggd.training.targets import Targets
 from lggd.validation import check_same_length
 
 

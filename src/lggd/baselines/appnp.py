@@ -12,10 +12,9 @@ from lggd.backbones.layers import Drop, Propagate
 from lggd.backbones.polynomial import ScoringNetwork, mlp_scores, pagerank_coefficients, polynomial
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.graph.sparse import multiply_each
-from lggd.training.optimization import Optimization
-from lggd.training.progress import Callback
+from lggd.training.engine import Callback
+from lggd.training.optimization import Optimization, Targets
 from lggd.training.randomness import LEVELS
-from lggd.training.targets import Targets
 from lggd.validation import check_fraction, check_int, check_real
 
 

@@ -21,10 +21,8 @@ from lggd.estimator.labels import Labels
 from lggd.estimator.passes import UNLIMITED, FitSteps, TrainingRequest, curves_of
 from lggd.graph.edge_index import read_edges
 from lggd.learning.node_features import check_node_features
-from lggd.training.checkpoint import Checkpoint
-from lggd.training.engine import Engine, train
+from lggd.training.engine import Callback, Checkpoint, Engine, History, train
 from lggd.training.optimization import Optimization
-from lggd.training.progress import Callback, History
 from lggd.training.randomness import RandomState, read_seed
 from lggd.validation import check_instance
 

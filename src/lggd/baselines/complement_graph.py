@@ -14,7 +14,7 @@ from torch.nn import functional
 from lggd.backbones.layers import batched_linear
 from lggd.estimator.storage import saveable
 from lggd.training.cuda_graph import CUDAGraphStep
-from lggd.training.progress import Callback, Progress
+from lggd.training.engine import Callback, Progress
 from lggd.training.randomness import read_seed
 from lggd.validation import check_int, check_positive, check_real
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from lggd.backbones import GCN, ChebNet, JKNet
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
 from lggd.graph.sparse import SparsePattern, multiply_each
-from lggd.training.progress import Callback
-from lggd.training.targets import Targets
+from lggd.training.engine import Callback
+from lggd.training.optimization import Targets
 from lggd.validation import check_real
 
 

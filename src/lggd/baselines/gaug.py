@@ -35,8 +35,8 @@ from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
 from lggd.learning.node_features import check_node_features
 from lggd.system.memory import free_memory
 from lggd.training.cache import Cache, content_key
-from lggd.training.progress import Callback
-from lggd.training.targets import Targets
+from lggd.training.engine import Callback
+from lggd.training.optimization import Targets
 from lggd.validation import check_int, check_positive, check_real
 
 # Fraction of the free memory that the sampled graphs of a pass may use.

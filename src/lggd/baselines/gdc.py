@@ -10,7 +10,7 @@ from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Pr
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError
 from lggd.graph.sparse import SparseMatrix
-from lggd.training.progress import Callback
+from lggd.training.engine import Callback
 
 
 @dataclass(eq=False, repr=False)

@@ -18,8 +18,8 @@ from lggd.errors import InputError
 from lggd.estimator.passes import UNLIMITED
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
 from lggd.system.memory import free_memory
+from lggd.training.engine import Callback
 from lggd.training.optimization import Optimization
-from lggd.training.progress import Callback
 from lggd.validation import check_instance, check_int, check_real
 
 # Width and number of heads of the first attention layer, and the dropout rate of attention weights.

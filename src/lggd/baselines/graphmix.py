@@ -16,10 +16,8 @@ from lggd.backbones.network import Network
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.errors import InputError
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
-from lggd.training.optimization import Optimization
-from lggd.training.progress import Callback
-from lggd.training.stacked_parameters import StackedParameter
-from lggd.training.targets import Targets
+from lggd.training.engine import Callback
+from lggd.training.optimization import Optimization, StackedParameter, Targets
 from lggd.validation import check_fraction, check_int, check_positive, check_real
 
 

@@ -12,8 +12,8 @@ from lggd.backbones import GCN
 from lggd.backbones.layers import Drop, batched_linear
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
 from lggd.graph.sparse import SparseMatrix
-from lggd.training.progress import Callback
-from lggd.training.targets import Targets
+from lggd.training.engine import Callback
+from lggd.training.optimization import Targets
 from lggd.validation import check_positive
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from lggd.backbones.layers import Drop, Propagate
 from lggd.backbones.polynomial import ScoringNetwork, mlp_scores
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
+from lggd.training.engine import Callback
 from lggd.training.optimization import Optimization
-from lggd.training.progress import Callback
 from lggd.validation import check_fraction, check_int
 
 

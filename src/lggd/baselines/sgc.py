@@ -13,8 +13,8 @@ from lggd.backbones.layers import Drop, batched_linear
 from lggd.backbones.network import Network
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
+from lggd.training.engine import Callback
 from lggd.training.optimization import Optimization
-from lggd.training.progress import Callback
 from lggd.validation import check_int
 
 

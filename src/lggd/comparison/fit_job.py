@@ -17,7 +17,7 @@ from lggd.comparison.label_splits import visible_to_methods
 from lggd.comparison.results import Line
 from lggd.data.splits import fingerprint
 from lggd.system.memory import release_memory
-from lggd.training.progress import Callback
+from lggd.training.engine import Callback
 
 EXPERIMENT, SEARCHES = "comparison", "searches"
 ERROR = "error"  # the key of a line that says why there is no measurement

@@ -14,7 +14,7 @@ from lggd.cluster.tasks import run_tasks
 from lggd.comparison.results import Claims, Line, Results
 from lggd.features.distance_problems import reuse_distances
 from lggd.system.memory import release_memory
-from lggd.training.progress import Callback
+from lggd.training.engine import Callback
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from lggd.comparison.templates import NORMALIZATION, build, complete_settings
 from lggd.estimator import NodeClassifier
 from lggd.models.batching import fit_together
 from lggd.runs.run import installed_versions
-from lggd.training.progress import Callback
+from lggd.training.engine import Callback
 
 CPU_INFO = Path("/proc/cpuinfo")
 

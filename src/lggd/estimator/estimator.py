@@ -20,8 +20,7 @@ from lggd.estimator.labels import Labels, accuracy, merge_labels, replace_labels
 from lggd.estimator.model_card import model_card
 from lggd.estimator.parameters import changed_params, get_params, shown
 from lggd.estimator.passes import FitSteps, fit_tasks
-from lggd.training.checkpoint import Checkpoint
-from lggd.training.progress import Callback, History
+from lggd.training.engine import Callback, Checkpoint, History
 from lggd.training.randomness import read_seed
 
 # The fraction of labels that most models hold out for validation.

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from lggd.errors import error_context
 from lggd.estimator.fit_task import FitTask, equal
-from lggd.training.checkpoint import Checkpoint
-from lggd.training.progress import Callback, History
+from lggd.training.engine import Callback, Checkpoint, History
 
 if TYPE_CHECKING:
     from lggd.estimator.estimator import NodeClassifier

@@ -23,8 +23,7 @@ from lggd.learning.parameters import Equation
 from lggd.solvers.plan import check_times
 from lggd.solvers.scheme import FixedStep
 from lggd.training.cache import Cache, identity_key
-from lggd.training.checkpoint import Checkpoint
-from lggd.training.progress import Callback
+from lggd.training.engine import Callback, Checkpoint
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int
 

@@ -24,10 +24,8 @@ from lggd.learning.parameters import Equation
 from lggd.solvers.plan import check_times
 from lggd.system.memory import explaining_shortage
 from lggd.training.cache import Cache, content_key
-from lggd.training.checkpoint import Checkpoint
-from lggd.training.engine import Engine, train
-from lggd.training.progress import Callback, History
-from lggd.training.stacked_parameters import StackedParameter
+from lggd.training.engine import Callback, Checkpoint, Engine, History, train
+from lggd.training.optimization import StackedParameter
 
 if TYPE_CHECKING:
     from lggd.features.lggd import LGGD

@@ -11,9 +11,7 @@ from torch.nn.functional import one_hot
 from lggd.learning.flow import Flow
 from lggd.learning.networks import Networks
 from lggd.learning.parameters import Equation
-from lggd.training.optimization import Optimization
-from lggd.training.stacked_parameters import GroupedAdam, StackedParameter
-from lggd.training.targets import Targets
+from lggd.training.optimization import GroupedAdam, Optimization, StackedParameter, Targets
 
 
 class DistanceTraining:

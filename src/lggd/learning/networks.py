@@ -17,8 +17,8 @@ from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.learning.node_features import NodeFeatures, check_node_features, propagate, read_node_features
 from lggd.learning.stacked_mlps import StackedMLPs
+from lggd.training.optimization import SeededModules
 from lggd.training.randomness import LEVELS
-from lggd.training.stacked_parameters import SeededModules
 from lggd.validation import check_choice, check_int, check_real
 
 

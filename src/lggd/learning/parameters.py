@@ -12,8 +12,8 @@ from torch import Tensor
 from lggd.equation.potential import DegreePotential, Potential, read_potential
 from lggd.errors import InputError
 from lggd.graph import Graph
+from lggd.training.optimization import StackedParameter
 from lggd.training.randomness import parameter_generators
-from lggd.training.stacked_parameters import StackedParameter
 
 
 @dataclass(frozen=True)

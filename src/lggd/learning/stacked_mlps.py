@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from lggd.learning.node_features import NodeFeatures, stored
 from lggd.learning.workspace import Workspace
+from lggd.training.optimization import StackedParameter
 from lggd.training.randomness import (
     LEVELS,
     SeededGenerators,
@@ -28,7 +29,6 @@ from lggd.training.randomness import (
     num_words,
     parameter_generators,
 )
-from lggd.training.stacked_parameters import StackedParameter
 
 # Number of parameters and values per network from which a CPU evaluates networks one by one: together they would not
 # fit into the cache.

@@ -11,10 +11,8 @@ from torch import Tensor, nn
 
 from lggd.backbones import Backbone, build_seeded, trainable_backbones
 from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of
-from lggd.training.checkpoint import Checkpoint
-from lggd.training.engine import Engine, train
+from lggd.training.engine import Callback, Checkpoint, Engine, History, train
 from lggd.training.optimization import Optimization
-from lggd.training.progress import Callback, History
 
 
 @dataclass(frozen=True, eq=False)

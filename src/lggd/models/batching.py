@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from lggd.errors import InputError, InputTypeError, error_context
 from lggd.estimator import FitTask, NodeClassifier, check_data, first_equal, fit_tasks, same_inputs
-from lggd.training.progress import Callback
+from lggd.training.engine import Callback
 
 Model = TypeVar("Model", bound=NodeClassifier)
 

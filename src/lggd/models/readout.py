@@ -20,8 +20,8 @@ from lggd.features.mixture import mixture_weights
 from lggd.graph import read_weight
 from lggd.learning.node_features import check_node_features
 from lggd.models.backbone_request import BackboneRequest
+from lggd.training.engine import History
 from lggd.training.optimization import Optimization
-from lggd.training.progress import History
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int, check_positive, check_real
 

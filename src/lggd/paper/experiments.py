@@ -20,7 +20,7 @@ from lggd.paper.figures import draw_geodesic, draw_robustness
 from lggd.paper.geodesic import DRAGON, geodesic, read_image
 from lggd.paper.jobs import CellJob, FigureJob, NewLabelsJob
 from lggd.paper.robustness import robustness
-from lggd.training.progress import Callback, Progress
+from lggd.training.engine import Callback, Progress
 from lggd.validation import check_name
 
 BACKBONE_ROWS, BACKBONES = ("01", "09", "14"), ("gat", "chebnet", "jknet")

@@ -24,7 +24,7 @@ from lggd.errors import InputError, error_context
 from lggd.estimator import NodeClassifier
 from lggd.paper.figures import save
 from lggd.paper.measurements import ADDITIONS, RETRAINED
-from lggd.training.progress import Callback
+from lggd.training.engine import Callback
 
 DOTS_PER_INCH = 80  # keeps figures of 80,000 points small enough to be committed
 HASH_LENGTH = 12

@@ -28,8 +28,7 @@ from lggd.runs.methods import BACKBONES, METHODS, build_model
 from lggd.runs.run_input import FEWEST_HELD_OUT, RunInput
 from lggd.system.files import check_folder_writable, replacing, write_errors
 from lggd.system.memory import Memory
-from lggd.training.checkpoint import Checkpoint
-from lggd.training.progress import History, Progress
+from lggd.training.engine import Checkpoint, History, Progress
 from lggd.validation import check_choice
 
 FEWEST_TO_REVEAL = 100  # with fewer held-out nodes, the gain of new labels would be smaller than the noise

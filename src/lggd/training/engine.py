@@ -1,9 +1,15 @@
-"""The training engine: many problems side by side, each with its own early stopping and its own best state."""
+"""The training engine: many problems side by side, each with its own early stopping and its own best state.
+
+`train` runs it, reports `Progress` to a callback, and saves unfinished training in a `Checkpoint`.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -11,18 +17,18 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from lggd.errors import InputError
-from lggd.training.checkpoint import Checkpoint
+from lggd.system.files import replacing, save_tensors, write_errors
 from lggd.training.cuda_graph import CUDAGraphStep
-from lggd.training.optimization import Optimization
-from lggd.training.progress import Callback, History, Progress
-from lggd.training.stacked_parameters import StackedParameter, load_values
-from lggd.training.targets import Targets
+from lggd.training.optimization import Optimization, StackedParameter, Targets, load_values
 from lggd.validation import check_same_length
 
 # Without validation nodes nothing stops training early; by this epoch the paper's GCN fits its training nodes.
 EPOCHS_WITHOUT_VALIDATION = 200
 # The patience of problems that never stop early.
 UNLIMITED = 2**62
+
+# Training curves: a list of values by name, one value per epoch.
+History = dict[str, list[float]]
 
 
 class Trainable(Protocol):
@@ -106,21 +112,13 @@ class Engine:
         # The same on the host, as of the last epoch.
         self.best_epoch, self._running = [0] * problems, [True] * problems
         self._run_epoch: Callable[[], Tensor] = self._compute_epoch
-        if trainable.generators is not None:
+        if device.type == "cuda" and trainable.generators is not None:
             self._run_epoch = CUDAGraphStep(self._compute_epoch, device, trainable.generators)
 
     @property
     def finished(self) -> bool:
         """Whether all problems have ended."""
         return not any(self._running)
-
-    @property
-    def best_accuracy(self) -> list[float | None]:
-        """The highest validation accuracy of each problem; None where no epoch was selected by it."""
-        if self.lowest_loss:
-            return [None] * len(self.names)
-        scores = zip(self._best_score.tolist(), self._num_validation, strict=True)
-        return [correct / count if count and correct >= 0 else None for correct, count in scores]
 
     def step(self) -> dict[str, float]:
         """Trains for one epoch; returns the metrics of the problems that were still running.
@@ -237,6 +235,111 @@ class Engine:
             self._run_epoch.reset()
 
 
+def _read_targets(name: str, labels: Tensor, train: Tensor, device: torch.device) -> Targets:
+    if labels.dim() != 2 or labels.shape != train.shape or labels.dtype != torch.int64:
+        shape = "[Q, N]" if train.dim() != 2 else list(train.shape)
+        rule = f"be int64 {shape}, one row per problem, with a class or -1 per node"
+        raise InputError(name, rule, f"{labels.dtype} {list(labels.shape)}")
+    return Targets(labels.to(device), name)
+
+
+def _subset(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """An epoch that has just ended.
+
+    Parameters
+    ----------
+    stage : str
+        The name of the stage, such as "distances" or "backbone".
+    epoch, epochs : int
+        The number of this epoch, counted from 1, and the maximum number of epochs.
+    metrics : mapping of str to float
+        Measurements of this epoch, such as the losses.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> seen = []
+    >>> model = lggd.LGGDClassifier(None, lggd.GCN(), lggd.Optimization(epochs=3))
+    >>> _ = model.fit(lggd.load("karate"), callback=seen.append)
+    >>> [(progress.stage, progress.epoch) for progress in seen]
+    [('backbone', 1), ('backbone', 2), ('backbone', 3)]
+    """
+
+    stage: str
+    epoch: int
+    epochs: int
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+Callback = Callable[[Progress], None]
+
+
+class Checkpoint:
+    """The state of unfinished training in a folder: one file per stage, each written atomically.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Where the files are written.
+    key : str
+        Identifies everything that the result depends on. Checkpoints with another key are refused.
+    every : float
+        Seconds between two saves; 0 saves after every epoch.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import lggd
+    >>> model = lggd.LGGDClassifier(None, lggd.GCN(), lggd.Optimization(epochs=5))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.fit(lggd.load("karate"), checkpoint=Checkpoint(folder, key="karate, GCN", every=0)).predict().shape
+    torch.Size([34])
+    """
+
+    def __init__(self, folder: str | Path, key: str, every: float = 5.0) -> None:
+        self.folder, self.key, self.every = Path(folder), key, every
+        self._last = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Whether it is time for the next save."""
+        return time.monotonic() - self._last >= self.every
+
+    def load(self, stage: str) -> dict[str, Tensor] | None:
+        """Returns the last saved state of a stage, or None."""
+        from safetensors import SafetensorError, safe_open
+
+        path = self._path(stage)
+        if not path.exists():
+            return None
+        try:
+            with safe_open(path, framework="pt") as file:
+                key = (file.metadata() or {}).get("key")
+                state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        except SafetensorError as error:
+            raise InputError(path, "be a checkpoint", but=f"it is damaged: {error}", remedy="Delete it.") from error
+        if key != self.key:
+            remedy = "Use the settings of the interrupted run, or start over."
+            rule = "be a checkpoint of the same data and settings"
+            raise InputError(path, rule, but="it belongs to others", remedy=remedy)
+        return state
+
+    def save(self, stage: str, state: Mapping[str, Tensor]) -> None:
+        """Replaces the saved state of a stage."""
+        with write_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        with replacing(self._path(stage)) as temporary:
+            save_tensors(temporary, state, {"key": self.key})
+        self._last = time.monotonic()
+
+    def _path(self, stage: str) -> Path:
+        return self.folder / f"{stage.replace('/', ' of ')}.safetensors"  # "backbone 1/2" is no path
+
+
 def train(
     engine: Engine, stage: str, callback: Callback | None = None, checkpoint: Checkpoint | None = None
 ) -> History:
@@ -267,15 +370,3 @@ def train(
             save()
     save()
     return history
-
-
-def _subset(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-
-
-def _read_targets(name: str, labels: Tensor, train: Tensor, device: torch.device) -> Targets:
-    if labels.dim() != 2 or labels.shape != train.shape or labels.dtype != torch.int64:
-        shape = "[Q, N]" if train.dim() != 2 else list(train.shape)
-        rule = f"be int64 {shape}, one row per problem, with a class or -1 per node"
-        raise InputError(name, rule, f"{labels.dtype} {list(labels.shape)}")
-    return Targets(labels.to(device), name)

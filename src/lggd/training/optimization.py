@@ -1,10 +1,19 @@
-"""The settings of training."""
+"""What training optimises: the settings of Adam, the losses of targets, and the parameters of many problems."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lggd.errors import InputError
+from lggd.training.randomness import RandomState
 from lggd.validation import check_int, check_positive, check_real
 
 
@@ -38,3 +47,151 @@ class Optimization:
         check_int("epochs", self.epochs, minimum=1)
         if self.patience is not None:
             check_int("patience", self.patience, minimum=1)
+
+
+class Targets:
+    """The labelled nodes of Q problems and their classes; `name` is that of the argument in errors.
+
+    `labels` are int64 `[Q, N]`: a class, or -1 where a node is not a target of the problem.
+    """
+
+    def __init__(self, labels: Tensor, name: str) -> None:
+        self.labels, self.name = labels, name
+        is_target, (problems, nodes) = labels >= 0, labels.shape
+        self.count = is_target.sum(1)
+        self.counts: list[int] = self.count.tolist()
+        problem, node = is_target.nonzero().unbind(1)
+        self.classes = labels[problem, node]
+        self.largest = int(self.classes.max()) if len(self.classes) else -1
+        self._divisor = self.count.clamp(min=1)
+        # The position of each target among logits [Q, N] and [N, Q].
+        self._position, self._position_nodes_first = problem * nodes + node, node * problems + problem
+        self._of_problem: dict[int, Targets] = {}
+
+    def of_problem(self, problem: int) -> Targets:
+        """The targets of a single problem."""
+        if problem not in self._of_problem:
+            self._of_problem[problem] = Targets(self.labels[problem : problem + 1], self.name)
+        return self._of_problem[problem]
+
+    def losses(self, logits: Tensor, nodes_first: bool = False) -> Tensor:
+        """The mean cross-entropy of each problem `[Q]`, over its targets and the leading dimensions; 0 without targets.
+
+        `logits` are `[…, Q, N, K]`, or `[…, N, Q, K]` with `nodes_first`.
+        """
+        chosen = self._select(logits, nodes_first)
+        classes = self.classes.repeat(len(chosen))
+        losses = functional.cross_entropy(chosen.flatten(0, 1), classes, reduction="none").view(len(chosen), -1)
+        return self._sum_by_problem(losses.mean(0)) / self._divisor
+
+    def correct(self, logits: Tensor) -> Tensor:
+        """The number of targets of each problem with the largest logit at their class: `[Q, N, K]` → float64 `[Q]`."""
+        chosen = self._select(logits, nodes_first=False)[0]
+        return self._sum_by_problem((chosen.argmax(1) == self.classes).double())
+
+    def _select(self, logits: Tensor, nodes_first: bool) -> Tensor:
+        shape, num_classes = logits.shape[-3:-1], logits.shape[-1]
+        expected = list(reversed(shape) if nodes_first else shape)
+        if list(self.labels.shape) != expected:
+            raise InputError(self.name, f"be int64 {expected}, one row per problem", list(self.labels.shape))
+        if self.largest >= num_classes:
+            rule = f"contain classes from 0 to {num_classes - 1}, one per output of the module"
+            raise InputError(self.name, rule, self.largest)
+        position = self._position_nodes_first if nodes_first else self._position
+        return logits.reshape(-1, self.labels.numel(), num_classes).index_select(1, position)
+
+    def _sum_by_problem(self, by_target: Tensor) -> Tensor:
+        # In the order of the nodes, so that a problem gets the same bits as alone. `unsafe` skips a check that would
+        # wait for the device.
+        total: Tensor = torch.segment_reduce(by_target, "sum", lengths=self.count, axis=0, unsafe=True, initial=0)
+        return total
+
+
+@dataclass(frozen=True)
+class StackedParameter:
+    """A tensor that training changes: a parameter `[Q, …]` of all problems, or a buffer.
+
+    `owner` is the index of the problem that the whole tensor belongs to; None where the first dimension is Q.
+    """
+
+    name: str
+    value: Tensor
+    owner: int | None = None
+
+    def expand(self, mask: Tensor) -> Tensor:
+        """A mask of problems `[Q]` in a shape that broadcasts against the value."""
+        return mask.view(-1, *[1] * (self.value.dim() - 1)) if self.owner is None else mask[self.owner]
+
+
+class GroupedAdam(torch.optim.Adam):
+    """Adam with a learning rate and a weight decay per problem.
+
+    It steps on views: neighbouring problems with equal settings are one slice of each stacked parameter.
+    """
+
+    def __init__(
+        self, parameters: Sequence[StackedParameter], optimizations: Sequence[Optimization], fused: bool = True
+    ) -> None:
+        trained = [parameter for parameter in parameters if parameter.value.requires_grad]
+        self._values = [parameter.value for parameter in trained]
+        self._slices: list[tuple[Tensor, Tensor, slice]] = []
+        settings = [(optimization.lr, optimization.weight_decay) for optimization in optimizations]
+        starts = [q for q, setting in enumerate(settings) if q == 0 or setting != settings[q - 1]]
+        groups: dict[tuple[float, float], list[Tensor]] = {}
+        for parameter in trained:
+            if parameter.owner is not None:
+                groups.setdefault(settings[parameter.owner], []).append(parameter.value)
+                continue
+            for start, end in pairwise([*starts, len(settings)]):
+                view = parameter.value.detach()[start:end]
+                self._slices.append((view, parameter.value, slice(start, end)))
+                groups.setdefault(settings[start], []).append(view)
+        param_groups = [{"params": values, "lr": lr, "weight_decay": decay} for (lr, decay), values in groups.items()]
+        super().__init__(param_groups, fused=fused, capturable=fused and any(value.is_cuda for value in self._values))
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        super().zero_grad(set_to_none=True)
+        for value in self._values:
+            value.grad = None
+
+    def step(self, closure: Any = None) -> Any:
+        for view, value, problems in self._slices:
+            view.grad = None if value.grad is None else value.grad[problems]
+        return super().step(closure)
+
+
+def load_values(parameters: Iterable[StackedParameter], values: Mapping[str, Tensor]) -> None:
+    """Overwrites parameters in place by the values with their names."""
+    with torch.no_grad():
+        for parameter in parameters:
+            parameter.value.copy_(values[parameter.name])
+
+
+class SeededModules:
+    """Modules that cannot be stacked, such as a user's: one per problem, each with its own random numbers."""
+
+    # Unknown: a user's module may draw from any generator and copy numbers to the host.
+    generators: Sequence[torch.Generator] | None = None
+
+    def __init__(self, modules: Sequence[nn.Module], seeds: Sequence[int], device: torch.device) -> None:
+        self.modules = list(modules)
+        self._random = [RandomState(seed, device) for seed in seeds]
+
+    def call(self, problem: int, *inputs: Tensor | None, training: bool) -> Tensor:
+        """The output of the module of one problem."""
+        with self._random[problem].in_use():
+            return self.modules[problem].train(training)(*inputs)  # type: ignore[no-any-return]
+
+    def parameters(self) -> list[StackedParameter]:
+        return [
+            StackedParameter(f"module.{q}.{name}", value, q)
+            for q, module in enumerate(self.modules)
+            for name, value in (*module.named_parameters(), *module.named_buffers())
+        ]
+
+    def random_state(self) -> dict[str, Tensor]:
+        return {f"{q}.{device}": state for q, own in enumerate(self._random) for device, state in own.states.items()}
+
+    def load_random_state(self, state: Mapping[str, Tensor]) -> None:
+        for q, own in enumerate(self._random):
+            own.states = {device: state[f"{q}.{device}"].cpu() for device in own.states}
