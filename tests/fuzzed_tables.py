@@ -22,11 +22,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lggd.data.edge_columns import CERTAIN_PAIRS, ENDS_FROM, LIKELY_PAIRS, SHORT_PAIRS, EdgeFormat
-from lggd.data.edges import FIRST_LINE, EdgeTable, read_edge_file
-from lggd.data.labels import UNLABELLED
+from lggd.data.edge_columns import CERTAIN_PAIRS, ENDS_FROM, FIRST_LINE, LIKELY_PAIRS, SHORT_PAIRS, EdgeFormat
+from lggd.data.edges import EdgeTable, read_edge_file
 from lggd.data.node_features import MISSING
-from lggd.data.nodes import read_node_file
+from lggd.data.nodes import UNLABELLED, read_node_file
 from lggd.errors import InputError
 
 NAMES = (

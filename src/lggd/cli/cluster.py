@@ -45,7 +45,7 @@ def run_on_cluster(terminal: Terminal, folder: str | None, address: str, share: 
 
 def predict_on_cluster(terminal: Terminal, folder: Path, address: str, out: Path | None) -> None:
     """Predicts the class of every node of a stored graph from all of its labels."""
-    from lggd.data.table import check_table_writable
+    from lggd.data.output_files import check_table_writable
 
     path = _check_stored(str(folder))
     if out is not None:

@@ -120,7 +120,7 @@ def _build_graph(
 ) -> tuple[EdgeTable, Graph]:
     """Returns the graph whose distances are asked for, and the table with notes about its edges."""
     import lggd
-    from lggd.data.edge_directions import join_directions
+    from lggd.data.edges import join_directions
 
     if symmetrize is not None and not directed:
         table = join_directions(table, symmetrize)

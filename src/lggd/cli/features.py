@@ -41,8 +41,7 @@ def features_command(
     start = time.perf_counter()
     graph.check()
     with terminal.working("Loading lggd"):
-        from lggd.data.output_files import write_features
-        from lggd.data.table import check_table_writable
+        from lggd.data.output_files import check_table_writable, write_features
         from lggd.runs.methods import METHODS, build_model
         from lggd.runs.run import feature_names
     check_table_writable(out)

@@ -76,8 +76,8 @@ def build_command(
     """
     start = time.perf_counter()
     with terminal.working("Loading lggd"):
+        from lggd.data.stored_data import describe_graph
         from lggd.graph_build import build_graph
-        from lggd.graph_build.description import describe_graph
         from lggd.system.memory import read_size
     size = read_size("memory", memory)
     with _stages(terminal) as progress:
@@ -113,7 +113,7 @@ def info_command(
         lggd graph info copy --verify
     """
     with terminal.working("Loading lggd"):
-        from lggd.graph_build.description import describe_graph
+        from lggd.data.stored_data import describe_graph
     with terminal.working(f"Reading {folder}"):
         facts = describe_graph(folder, verify=verify)
     terminal.answer(facts, _tables(facts))

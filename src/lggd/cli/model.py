@@ -65,7 +65,7 @@ def predict_command(
         predict_on_cluster(terminal, model, cluster, out)
         return
     with terminal.working("Loading lggd"):
-        from lggd.data.table import check_table_writable
+        from lggd.data.output_files import check_table_writable
         from lggd.runs.saved_model import SavedModel
     if out is not None:
         check_table_writable(out)
@@ -170,7 +170,7 @@ def remove_labels_command(
 def open_model(terminal: Terminal, model: Path, out: Path | None) -> Iterator[SavedModel]:
     """Loads a model that will be changed, and locks it; says so if another command has locked it."""
     with terminal.working("Loading lggd"):
-        from lggd.data.table import check_table_writable
+        from lggd.data.output_files import check_table_writable
         from lggd.runs.saved_model import SavedModel
     if out is not None:
         check_table_writable(out)

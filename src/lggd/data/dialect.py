@@ -1,8 +1,9 @@
-"""The dialect of a text table: what separates its columns, and the lines before the table. Never guessed silently."""
+"""The dialect of a text table: separators, lines before the table, decimal commas. Never guessed silently."""
 
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ COMMENT = re.compile(r"\s*$|#\s|%")
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
 AROUND = re.compile(r"\s*[,;|]\s*")
 DECIMAL_COMMA = re.compile(r"(?<=\d),(?=\d)")
+BOOLEANS = {"true": 1.0, "false": 0.0}
+NUMBER_WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
+# 1,234 is 1234 for some people and 1.234 for others.
+GROUPED = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 
 
 @dataclass(frozen=True)
@@ -43,20 +48,15 @@ class Dialect:
         return _split(islice(file, self.skipped, None), self.delimiter, strict=True)
 
 
-def check_delimiter(delimiter: str | None) -> str | None:
-    """Returns one of `SEPARATORS`, by itself or by its name, or None."""
-    if delimiter is None or delimiter in SEPARATORS:
-        return delimiter
-    return SEPARATOR_NAMES[check_name("delimiter", delimiter, SEPARATOR_NAMES)]
-
-
 def find_dialect(path: Path, delimiter: str | None = None, *, blanks: bool = False) -> Dialect:
     """Finds what separates the columns: the one separator that splits all of the first lines into equally many cells.
 
     Where that is not the separator of the extension, a note says so; where two fit, an error asks for `delimiter`.
     `blanks` allows spaces in files other than `.txt`: useful where a table of one column would make no sense.
     """
-    usual, chosen = TEXT_TABLES[path.suffix.lower()], check_delimiter(delimiter)
+    usual, chosen = TEXT_TABLES[path.suffix.lower()], delimiter
+    if delimiter is not None and delimiter not in SEPARATORS:
+        chosen = SEPARATOR_NAMES[check_name("delimiter", delimiter, SEPARATOR_NAMES)]
     lines, notes, skipped = _sample(path), list[str](), 0
     declared = EXCEL_LINE.fullmatch(lines[0]) if lines else None
     if declared:
@@ -89,7 +89,8 @@ def _choose(path: Path, lines: Sequence[str], usual: str, blanks: bool) -> str:
     fitting = [each for each in even if each != BLANKS and all(each in line for line in bare)]
     if usual == "\t" and usual in fitting:  # names in a .tsv file often contain other separators
         return usual
-    if "," in fitting and len(fitting) > 1 and _only_decimal_commas(lines):
+    only_decimal_commas = all(len(DECIMAL_COMMA.findall(line)) == line.count(",") for line in lines)
+    if "," in fitting and len(fitting) > 1 and only_decimal_commas:
         fitting.remove(",")
     if (usual == BLANKS or fitting == ["|"]) and BLANKS in even and widths[BLANKS] != widths["\t"]:
         # In "a, b" and "a | b" blanks are no separators.
@@ -126,5 +127,50 @@ def _split(lines: Iterable[str], separator: str, strict: bool) -> Any:
     return csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=strict)
 
 
-def _only_decimal_commas(lines: Sequence[str]) -> bool:
-    return all(len(DECIMAL_COMMA.findall(line)) == line.count(",") for line in lines)
+class Numbers:
+    """Reads the numbers of one table, and remembers whether they have decimal commas or points.
+
+    >>> numbers = Numbers()
+    >>> numbers.read("0,5"), numbers.read("true"), numbers.read("red"), numbers.read("1_000")
+    (0.5, 1.0, nan, nan)
+    """
+
+    def __init__(self) -> None:
+        self.commas = self.grouped = 0
+        self.with_comma = self.with_point = ""
+
+    def read(self, cell: Any) -> float:
+        """Returns a cell as a number, 1 and 0 for true and false, NaN for anything else."""
+        if not isinstance(cell, str):
+            try:
+                return float(cell)
+            except (TypeError, ValueError, OverflowError):
+                return math.nan
+        if "_" in cell:  # Python reads 1_000 as 1000, nobody else does
+            return math.nan
+        text = cell.strip()
+        try:
+            value = float(text)
+        except ValueError:
+            if "," not in text or not NUMBER_WITH_COMMA.fullmatch(text):
+                return BOOLEANS.get(text.lower(), math.nan)
+            self.commas += 1
+            self.grouped += GROUPED.fullmatch(text) is not None
+            self.with_comma = self.with_comma or text
+            return float(text.replace(",", "."))
+        if "." in text:
+            self.with_point = self.with_point or text
+        return value
+
+    def notes(self, path: Path) -> tuple[str, ...]:
+        """A sentence if numbers have decimal commas; raises if commas may separate thousands."""
+        if not self.commas:
+            return ()
+        remedy = "Write numbers with a decimal point and without separators of thousands."
+        if self.with_point:
+            value = f"{self.with_comma!r} and {self.with_point!r}"
+            raise InputError(path, "have numbers with either decimal commas or points", value, remedy)
+        if self.commas == self.grouped:
+            value = f"{self.with_comma!r}, which may be a thousand times larger or smaller"
+            raise InputError(path, "have clear numbers", value, remedy)
+        return (f"{path.name}: {self.commas} numbers such as {self.with_comma} were read with a decimal comma.",)

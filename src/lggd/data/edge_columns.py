@@ -1,16 +1,18 @@
-"""The columns of a table of edges: which are source, target, weight or length, and which are not used."""
+"""The columns of a table of edges: whether the first line names them, which are source, target, weight or length."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
 
-from lggd.data.numbers import Numbers
-from lggd.data.table import Table, normalized
+from lggd.data.dialect import Numbers
+from lggd.data.table import Table, find_column, normalized, read_table
 from lggd.errors import InputError
-from lggd.validation import listed, suggestion
+from lggd.validation import listed
 
 # Names of the two ends of an edge, in any case and with any punctuation. A first line with such a pair is a header …
 CERTAIN_PAIRS = tuple(
@@ -41,6 +43,7 @@ LENGTHS = {
     "cost", "costs", "price", "time", "minutes", "mins", "hours", "seconds", "secs", "days", "duration", "latency",
     "delay", "ping", "resistance", "impedance", "dissimilarity", "traveltime",
 }  # fmt: skip
+FIRST_LINE = "The first line of the edges was read as an edge; the option `header` says that it names columns."
 ENDS_FROM = "Edges go from column"  # how the note on names other than source and target begins
 WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_]+")
 
@@ -79,6 +82,9 @@ class EdgeFormat:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
+AS_DETECTED = EdgeFormat()
+
+
 @dataclass(frozen=True)
 class EdgeColumns:
     """The indices of the columns that are read, and sentences about them."""
@@ -89,7 +95,7 @@ class EdgeColumns:
     notes: tuple[str, ...]
 
 
-def end_columns(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> tuple[int, int] | None:
+def _end_columns(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> tuple[int, int] | None:
     """The first of these pairs among the names, as indices of columns."""
     plain = [normalized(name) for name in names]
     # Source_id, FromNodeId and "target node" mean the same without their last word.
@@ -100,112 +106,141 @@ def end_columns(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> tuple
     return None
 
 
-def first_line_is_header(cells: Sequence[str], reading: EdgeFormat) -> bool | None:
+def read_edge_table(
+    path: Path, format: EdgeFormat, known: Mapping[str, int] | None = None, most_lines: int | None = None
+) -> Table:
+    """Reads the table after deciding whether its first line is a header, by at most so many lines."""
+    undecided: list[list[str]] = []
+
+    def is_header(cells: list[str]) -> bool:
+        verdict = _first_line_is_header(cells, format)
+        if verdict is None:
+            undecided.append(cells)
+        return bool(verdict)
+
+    table = read_table(path, is_header, delimiter=format.delimiter, blanks=True)
+    if undecided:
+        verdict = _decide_header(table, undecided[0], known, most_lines)
+        table = read_table(path, lambda _: verdict, delimiter=format.delimiter, blanks=True)
+    if table.names is None and table.width and format.header is None:
+        return replace(table, notes=(*table.notes, FIRST_LINE))
+    return table
+
+
+def _first_line_is_header(cells: Sequence[str], format: EdgeFormat) -> bool | None:
     """Whether the first line of text names the columns; None if only the other lines can tell."""
-    if reading.header is not None:
-        return reading.header
-    if are_numbers(cells[:2]):
+    if format.header is not None:
+        return format.header
+    if _are_numbers(cells[:2]):
         # pandas names columns 0 and 1 if nobody does.
         return None if {*cells[:2]} == {"0", "1"} else False
-    if any(name in cells for name in reading.requested.values()):
+    if any(name in cells for name in format.requested.values()) or _end_columns(cells, CERTAIN_PAIRS):
         return True
-    if end_columns(cells, CERTAIN_PAIRS) is not None:
+    return False if len(cells) == 3 and _are_numbers(cells[2:]) else None
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    return not any(math.isnan(Numbers().read(cell)) for cell in cells)
+
+
+def _decide_header(table: Table, first: Sequence[str], known: Mapping[str, int] | None, most_lines: int | None) -> bool:
+    """Whether a first line without numbers is a header: names of nodes occur again, names of columns do not."""
+    if len(first) < 2:
+        return False  # the error is about the number of columns
+    likely, short = _end_columns(first, LIKELY_PAIRS), _end_columns(first, SHORT_PAIRS)
+    ends = likely or short or (0, 1)
+    names = {first[k] for k in ends}
+    again, lines, similar = any(name in known for name in names) if known is not None else False, 0, False
+    for _, cells in islice(table, 1, most_lines):
+        lines += 1
+        found = [cells[k] for k in ends]
+        if known is not None or again:
+            break
+        if "" in found:
+            return False  # the error is about this line
+        again = any(name in names for name in found)
+        similar = similar or any(len(name) <= 2 and not name.isdigit() for name in found)
+    is_named = likely is not None or (short is not None and not similar)
+    if again and likely is None:
+        return False
+    if not again and is_named and lines:
         return True
-    return False if len(cells) == 3 and are_numbers(cells[2:]) else None
+    if not lines and (known is None or again):
+        return False
+    hints = _hints([first[k] for k in ends]) | {"header": "header=False"}
+    shown = ", ".join(map(repr, first[:4])) + (" …" if len(first) > 4 else "")
+    why = "are neither known names of columns nor nodes that occur again"
+    if again:
+        why = "may name columns or nodes, because nodes have these names"
+    raise InputError(
+        f"{table.path}, line 1", "name the columns or be an edge", f"{shown}, which {why}",
+        "Add {source_column} {target_column} if it names columns, or {header} if it is an edge.", hints=hints,
+    )  # fmt: skip
 
 
-def are_numbers(cells: Sequence[str]) -> bool:
-    read = Numbers().read
-    return not any(math.isnan(read(cell)) for cell in cells)
+def _hints(names: Sequence[str]) -> dict[str, str]:
+    """Arguments that name the first two columns as ends."""
+    return {f"{end}_column": f"{end}_column={name!r}" for end, name in zip(("source", "target"), names, strict=False)}
 
 
-def find_columns(table: Table, reading: EdgeFormat, *, refuse_unused: bool = True) -> EdgeColumns:
+def find_columns(table: Table, format: EdgeFormat, *, refuse_unused: bool = True) -> EdgeColumns:
     """Finds the columns; raises if one that is not used has a name like a weight or a length, unless told otherwise."""
-    names = table.names if table.names is not None else [str(k + 1) for k in range(table.width)]
-    requested = {argument: _requested(table, names, argument, name) for argument, name in reading.requested.items()}
-    notes = []
+    names, notes = table.column_names, []
+    requested = {argument: table.find(argument, name) for argument, name in format.requested.items()}
     if "source_column" in requested:
         ends = requested["source_column"], requested["target_column"]
         if ends[0] == ends[1]:
-            value = f"{reading.source_column!r} for both"
+            value = f"{format.source_column!r} for both"
             raise InputError("target_column", "differ from `source_column`", value, "Change one.")
     else:
-        ends = _named_ends(table) if table.names is not None else _first_two(table, requested)
-        if table.names is not None and end_columns(names, CERTAIN_PAIRS[:1]) != ends:
+        ends = _find_ends(table, bool(requested))
+        if table.names is not None and _end_columns(names, CERTAIN_PAIRS[:1]) != ends:
             notes.append(f"{ENDS_FROM} {names[ends[0]]!r} to column {names[ends[1]]!r}.")
     column = requested.get("weight", requested.get("length"))
+    value_requested = column is not None
     if column is None:
-        column = _unrequested_weight(table, names, ends, reading)
+        column = _unrequested_weight(table, ends, format)
         if column is not None and table.names is None:
             notes.append("The third column was read as weights: larger means closer (option `length` for lengths).")
-    _check_unique(table, [*ends, *([] if column is None else [column])])
-    unused = [k for k in range(len(names)) if k not in (*ends, column) and names[k] not in reading.ignore]
-    if refuse_unused and "weight" not in requested and "length" not in requested:
+    used = [*ends] if column is None else [*ends, column]
+    for name in (names[k] for k in used if k < len(names)):
+        if names.count(name) > 1:
+            raise InputError(f"{table.path}, column {name!r}", "have a unique name", f"{name!r} again", "Rename one.")
+    unused = [k for k in range(len(names)) if k not in used and names[k] not in format.ignore]
+    if refuse_unused and not value_requested:
         _refuse_suggestive(table, [names[k] for k in unused])
     if unused:
         notes.append(f"Columns of edges that were not used: {listed([names[k] or str(k + 1) for k in unused])}.")
     return EdgeColumns(ends, column, "length" in requested, tuple(notes))
 
 
-def _requested(table: Table, names: Sequence[str], argument: str, name: str) -> int:
-    if name not in names:
-        remedy = suggestion(name, list(names), "Check the spelling.")
-        if table.names is None:
-            remedy = "Columns are numbered from 1, because the first line does not name them."
-        raise InputError(argument, f"be a column of `{table.path}` ({listed(list(names))})", repr(name), remedy)
-    return list(names).index(name)
-
-
-def _named_ends(table: Table) -> tuple[int, int]:
-    names = table.names or []
-    ends = end_columns(names, (*CERTAIN_PAIRS, *LIKELY_PAIRS, *SHORT_PAIRS))
-    if ends is None:
-        raise unknown_header_error(table, names)
-    return ends
-
-
-def unknown_header_error(table: Table, names: Sequence[str]) -> InputError:
-    """The first line has names of columns, but not those of the ends."""
-    hints = column_hints(names)
-    remedy = "Add {source_column} {target_column}" if hints else "Add these columns"
-    remedy += ", or name the columns source and target."
-    return InputError(
-        table.path, "have a column named source and one named target", listed(list(names)), remedy, hints=hints
-    )
-
-
-def column_hints(names: Sequence[str]) -> dict[str, str]:
-    """Arguments that name the first two columns as ends."""
-    if len(names) < 2:
-        return {}
-    return {"source_column": f"source_column={names[0]!r}", "target_column": f"target_column={names[1]!r}"}
-
-
-def _first_two(table: Table, requested: dict[str, int]) -> tuple[int, int]:
+def _find_ends(table: Table, requested: bool) -> tuple[int, int]:
+    """The source and the target by their names, or the first two columns of a table without names."""
+    names = table.names
+    if names is not None:
+        ends = _end_columns(names, (*CERTAIN_PAIRS, *LIKELY_PAIRS, *SHORT_PAIRS))
+        if ends is None:
+            hints = _hints(names) if len(names) > 1 else {}
+            remedy = "Add {source_column} {target_column}" if hints else "Add these columns"
+            remedy += ", or name the columns source and target."
+            rule = "have a column named source and one named target"
+            raise InputError(table.path, rule, listed(names), remedy, hints=hints)
+        return ends
     if table.width not in (0, 2, 3) and not (requested and table.width > 2):
-        hints = {"source_column": "source_column='1'", "target_column": "target_column='2'"}
         remedy = "Name the columns in a first line such as source,target,weight, check the delimiter, or add "
-        rule = "have 2 or 3 columns (source, target, weight)"
-        raise InputError(
-            table.path, rule, table.width, remedy + "{source_column} {target_column} to use two of them.", hints=hints
-        )
+        remedy += "{source_column} {target_column} to use two of them."
+        rule, hints = "have 2 or 3 columns (source, target, weight)", _hints(("1", "2"))
+        raise InputError(table.path, rule, table.width, remedy, hints=hints)
     return 0, 1
 
 
-def _unrequested_weight(table: Table, names: Sequence[str], ends: tuple[int, int], reading: EdgeFormat) -> int | None:
+def _unrequested_weight(table: Table, ends: tuple[int, int], format: EdgeFormat) -> int | None:
     """The column called weight or w; without names the third of three."""
     if table.names is None:
-        return 2 if table.width == 3 and ends == (0, 1) and "3" not in reading.ignore else None
-    free = [k for k, name in enumerate(names) if k not in ends and name not in reading.ignore]
-    plain = [normalized(names[k]) for k in free]
-    return next((free[plain.index(name)] for name in WEIGHT_NAMES if name in plain), None)
-
-
-def _check_unique(table: Table, used: Sequence[int]) -> None:
-    names = table.names or []
-    for name in (names[k] for k in used if k < len(names)):
-        if names.count(name) > 1:
-            raise InputError(f"{table.path}, column {name!r}", "have a unique name", f"{name!r} again", "Rename one.")
+        return 2 if table.width == 3 and ends == (0, 1) and "3" not in format.ignore else None
+    free = [k for k, name in enumerate(table.names) if k not in ends and name not in format.ignore]
+    found = find_column([table.names[k] for k in free], WEIGHT_NAMES)
+    return None if found is None else free[found]
 
 
 def _refuse_suggestive(table: Table, unused: Sequence[str]) -> None:

@@ -1,13 +1,13 @@
-"""Edges in files, whose nodes have names."""
+"""Edges in files, whose nodes have names; those that are listed twice, or in both directions, become one."""
 
 from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from lggd.data.edge_columns import (
-    LIKELY_PAIRS,
-    SHORT_PAIRS,
-    EdgeFormat,
-    column_hints,
-    end_columns,
-    find_columns,
-    first_line_is_header,
-)
+from lggd.data.edge_columns import AS_DETECTED, EdgeFormat, find_columns, read_edge_table
 from lggd.data.table import (
     GRAPHML,
-    READ_TABLES,
+    TABLES,
     Table,
     as_text,
-    check_extension,
     is_frame,
     is_networkx,
     read_graphml,
@@ -38,15 +29,26 @@ from lggd.data.table import (
     tables_of_networkx,
 )
 from lggd.errors import InputError
-from lggd.system.files import check_readable
+from lggd.system.files import check_extension, check_readable
 from lggd.validation import suggestion
 
 MATRIX = ".npz"
 # Lengths whose squares are finite and not zero.
 SHORTEST, LONGEST = 1e-150, 1e150
-WEIGHT_RULE, LENGTH_RULE = "be a positive weight", "be a positive length"
-AS_DETECTED = EdgeFormat()
-FIRST_LINE = "The first line of the edges was read as an edge; the option `header` says that it names columns."
+# Relative difference up to which two weights differ by rounding alone.
+ROUNDING = 1e-5
+
+
+class Join(StrEnum):
+    """What becomes of several weights, or lengths, of one edge, in either direction."""
+
+    MAX = "max"
+    MEAN = "mean"
+    MIN = "min"
+    SUM = "sum"
+
+
+REDUCTIONS = {Join.MAX: np.maximum, Join.MIN: np.minimum, Join.SUM: np.add, Join.MEAN: np.add}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,77 +107,16 @@ def read_edge_file(
         nodes, table = None, read_table(source)
     else:
         path = check_readable(source)
-        extension = check_extension(path, (*READ_TABLES, GRAPHML, MATRIX))
+        extension = check_extension(path, (*TABLES, GRAPHML, MATRIX))
         if extension == MATRIX:
-            return _load_matrix(path, numbers)
+            damage = (ValueError, KeyError, EOFError, zipfile.BadZipFile)
+            with reading(path, "be written by scipy.sparse.save_npz", *damage):
+                matrix = sp.load_npz(path)
+            return _read_matrix(matrix, path, numbers)
         nodes, table = read_graphml(path) if extension == GRAPHML else (None, read_edge_table(path, format, numbers))
-    if nodes is not None and numbers is None:
-        known = {as_text(cells[0]): k for k, (_, cells) in enumerate(nodes)}
-        return _number_nodes(table, known, False, format, refuse_unused)
-    return _number_nodes(table, numbers or {}, ids is not None, format, refuse_unused)
-
-
-def read_edge_table(
-    path: Path, format: EdgeFormat, known: Mapping[str, int] | None = None, most_lines: int | None = None
-) -> Table:
-    """Reads the table after deciding whether its first line is a header, by at most so many lines."""
-    undecided: list[list[str]] = []
-
-    def is_header(cells: list[str]) -> bool:
-        verdict = first_line_is_header(cells, format)
-        if verdict is None:
-            undecided.append(cells)
-        return bool(verdict)
-
-    def read(header: bool | None) -> Table:
-        decide = is_header if header is None else lambda _: bool(header)
-        return read_table(path, decide, delimiter=format.delimiter, blanks=True)
-
-    table = read(None)
-    if undecided:
-        table = read(_decide_header(table, undecided[0], known, most_lines))
-    if table.names is None and table.width and format.header is None:
-        return replace(table, notes=(*table.notes, FIRST_LINE))
-    return table
-
-
-def _decide_header(table: Table, first: list[str], known: Mapping[str, int] | None, most_lines: int | None) -> bool:
-    """Whether a first line without numbers is a header: names of nodes occur again, names of columns do not."""
-    if len(first) < 2:
-        return False  # the error is about the number of columns
-    likely, short = end_columns(first, LIKELY_PAIRS), end_columns(first, SHORT_PAIRS)
-    ends = likely or short or (0, 1)
-    names = {first[k] for k in ends}
-    again, lines, similar = any(name in known for name in names) if known is not None else False, 0, False
-    for _, cells in islice(table, 1, most_lines):
-        lines += 1
-        found = [cells[k] for k in ends]
-        if known is not None or again:
-            break
-        if "" in found:
-            return False  # the error is about this line
-        again = any(name in names for name in found)
-        similar = similar or any(len(name) <= 2 and not name.isdigit() for name in found)
-    is_named = likely is not None or (short is not None and not similar)
-    if again and likely is None:
-        return False
-    if not again and is_named and lines:
-        return True
-    if not lines and (known is None or again):
-        return False
-    hints = column_hints([first[k] for k in ends]) | {"header": "header=False"}
-    if again:
-        value = f"{_cells(first)}, which may name columns or nodes, because nodes have these names"
-    else:
-        value = f"{_cells(first)}, which are neither known names of columns nor nodes that occur again"
-    raise InputError(
-        f"{table.path}, line 1", "name the columns or be an edge", value,
-        "Add {source_column} {target_column} if it names columns, or {header} if it is an edge.", hints=hints,
-    )  # fmt: skip
-
-
-def _cells(cells: Sequence[str]) -> str:
-    return ", ".join(map(repr, cells[:4])) + (" …" if len(cells) > 4 else "")
+    if numbers is None:
+        numbers = {} if nodes is None else {as_text(cells[0]): k for k, (_, cells) in enumerate(nodes)}
+    return _number_nodes(table, numbers, ids is not None, format, refuse_unused)
 
 
 def _number_nodes(
@@ -202,11 +143,14 @@ def _number_nodes(
     if not ends:
         raise table.empty_error("edge", "Write lines such as a,b or a,b,0.5.")
     edges = np.array(ends, np.int64).reshape(-1, 2).T
-    _check_repeated_header(table, columns.ends, numbers, edges)
+    if table.names is not None and table.unit == "line":
+        header = [numbers.get(table.names[end]) for end in columns.ends]
+        if None not in header and bool((edges == np.array(header)[:, None]).all(0).any()):
+            raise repeated_header_error(table, columns.ends)
     weight = None if columns.value is None else np.array(values)
     if weight is not None and columns.is_length:
         weight = 1 / weight**2
-    notes = (*table.notes, *columns.notes, *table.number_notes())
+    notes = (*table.notes, *columns.notes, *table.numbers.notes(table.path))
     return EdgeTable(list(numbers), edges, weight, columns.is_length, notes)
 
 
@@ -220,35 +164,18 @@ def read_value(table: Table, row: int | str, column: int, cell: Any, is_length: 
                 remedy = "An edge of length 0 makes two nodes one: merge them, or use a small length."
             elif value < 0:
                 remedy = "There are no negative distances; shift or rescale the lengths."
-            raise table.error(row, column, LENGTH_RULE, repr(as_text(cell)), remedy)
+            raise table.error(row, column, "be a positive length", repr(as_text(cell)), remedy)
     elif not 0 < value < math.inf:
         remedy = "Remove edges without a weight."
-        raise table.error(row, column, WEIGHT_RULE, repr(as_text(cell)), remedy)
+        raise table.error(row, column, "be a positive weight", repr(as_text(cell)), remedy)
     return value
 
 
-def _check_repeated_header(
-    table: Table, ends: tuple[int, int], numbers: Mapping[str, int], edges: NDArray[np.int64]
-) -> None:
-    """Raises if the header is among the rows, as in files that were joined."""
-    if table.names is None or table.unit != "line":
-        return
-    pair = [numbers.get(table.names[k]) for k in ends]
-    if None not in pair and bool((edges == np.array(pair)[:, None]).all(0).any()):
-        raise repeated_header_error(table, ends)
-
-
 def repeated_header_error(table: Table, ends: tuple[int, int]) -> InputError:
-    """The names of the columns are an edge."""
+    """The names of the columns are an edge, as in files that were joined."""
     first, second = ((table.names or [])[end] for end in ends)
     value = f"an edge from {first!r} to {second!r}"
     return InputError(table.path, "name its columns only once", value, "Remove the repeated header.")
-
-
-def _load_matrix(path: Path, numbers: dict[str, int] | None) -> EdgeTable:
-    with reading(path, "be written by scipy.sparse.save_npz", ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        matrix = sp.load_npz(path)
-    return _read_matrix(matrix, path, numbers)
 
 
 def _read_matrix(matrix: Any, path: Path, numbers: dict[str, int] | None) -> EdgeTable:
@@ -267,3 +194,55 @@ def _read_matrix(matrix: Any, path: Path, numbers: dict[str, int] | None) -> Edg
             raise InputError(f"{path}, row {unknown}", f"be one of the {len(numbers)} nodes", repr(unknown), remedy)
         edges, ids = np.array([numbers[name] for name in ids], np.int64)[edges], list(numbers)
     return EdgeTable(ids, edges, entries.data[nonzero].astype(np.float64))
+
+
+def join_directions(table: EdgeTable, rule: Join | str | None = None) -> EdgeTable:
+    """Returns a table with every pair of nodes once, in no particular direction.
+
+    `rule` says what becomes of the weights, or lengths, of edges that are listed several times; one that is listed once
+    keeps its own. By default the larger weight or the shorter length counts, and a note tells if any differ.
+    """
+    if rule is not None and rule not in list(Join):
+        raise InputError("symmetrize", f"be one of {', '.join(Join)}", repr(rule))
+    weight = table.weight
+    if weight is None and rule == Join.SUM:
+        weight = np.ones(table.edges.shape[1])
+    values = None if weight is None else 1 / np.sqrt(weight) if table.is_length else weight
+    ends = np.sort(table.edges, axis=0)
+    keys = ends[0] * len(table.ids) + ends[1]
+    order = np.argsort(keys, kind="stable")
+    starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    repeated = table.edges.shape[1] - len(np.unique(table.edges[0] * len(table.ids) + table.edges[1]))
+    note = f"{repeated:,} rows repeat an edge of the same direction." if repeated else ""
+    joined = None
+    if values is not None:
+        chosen = Join(rule) if rule is not None else Join.MIN if table.is_length else Join.MAX
+        values = values[order]
+        joined = REDUCTIONS[chosen].reduceat(values, starts)
+        if chosen == Join.MEAN:
+            joined = joined / np.diff(np.r_[starts, len(values)])
+        if rule is None:
+            note = _different_values(table, values, order, starts) or note
+    weight = 1 / joined**2 if joined is not None and table.is_length else joined
+    notes = (*table.notes, note) if note else table.notes
+    return replace(table, edges=ends[:, order[starts]], weight=weight, notes=notes)
+
+
+def _different_values(
+    table: EdgeTable, values: NDArray[np.float64], order: NDArray[np.int64], starts: NDArray[np.int64]
+) -> str:
+    """A sentence if an edge has several weights."""
+    largest, smallest = np.maximum.reduceat(values, starts), np.minimum.reduceat(values, starts)
+    differ = np.flatnonzero(largest - smallest > ROUNDING * largest)
+    if not len(differ):
+        return ""
+    rows = order[starts[differ[0]] :][:2]
+    first = " and ".join(
+        f"{table.ids[i]},{table.ids[j]} = {value:g}"
+        for i, j, value in zip(*table.edges[:, rows], values[starts[differ[0]] :][:2], strict=True)
+    )
+    kind, kept = ("lengths", "shorter") if table.is_length else ("weights", "larger")
+    return (
+        f"{len(differ):,} pairs of nodes have edges of different {kind} (the first: {first}); the {kept} is kept "
+        "(option `symmetrize`: max, mean, min or sum)."
+    )

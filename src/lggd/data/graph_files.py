@@ -23,13 +23,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lggd.data.edge_columns import EdgeFormat
-from lggd.data.edge_directions import Join, join_directions
-from lggd.data.edges import AS_DETECTED, EdgeTable, read_edge_file
-from lggd.data.labels import LabelReader, sorted_classes
+from lggd.data.edge_columns import AS_DETECTED, EdgeFormat
+from lggd.data.edges import EdgeTable, Join, join_directions, read_edge_file
 from lggd.data.node_features import Missing
-from lggd.data.nodes import ID_NAMES, NodeTable, node_columns, read_node_file
-from lggd.data.table import GRAPHML, as_text, column_names, find_pair, is_networkx, read_table, reading
+from lggd.data.nodes import ID_NAMES, NodeTable, node_columns, read_node_file, sorted_classes
+from lggd.data.table import GRAPHML, as_text, find_pair, is_frame, is_networkx, read_table, reading
 from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.system.files import check_readable
@@ -99,15 +97,14 @@ def read_graph_files(
     )  # fmt: skip
     classes = sorted_classes({name for name in table.labels or () if name is not None})
     if len(classes) < fewest_classes:
-        (table.label_reader or LabelReader()).check_classes(f"{_name(node_path)}, column {label!r}", classes)
+        table.label_reader.check_classes(f"{_name(node_path)}, column {label!r}", classes)
     edge_table = read_edge_file(edges, [*table.ids, *table.dropped], replace(format, ignore=tuple(ignore)))
     edge_table, dropped = _without_nodes(edge_table, len(table.ids))
     edge_table = join_directions(_without_loops(edge_table), symmetrize)
     edge_table, unit, scaled = _scale_lengths(edge_table)
     data = _to_data(_name(node_path), table, edge_table, classes)
     notes = (*table.notes, *edge_table.notes, *dropped, *scaled)
-    categories, fill = dict(table.categories or {}), dict(table.fill or {})
-    return NamedGraph(data, table.ids, classes, table.feature_names, categories, fill, unit, notes)
+    return NamedGraph(data, table.ids, classes, table.feature_names, table.categories, table.fill, unit, notes)
 
 
 def _name(source: Any) -> str | Path:
@@ -116,10 +113,11 @@ def _name(source: Any) -> str | Path:
 
 def _only_of_edges(edges: Any, nodes: Any, ignore: Sequence[str], label: str | None, format: EdgeFormat) -> set[str]:
     """The columns to ignore that only the table of edges has."""
-    if nodes is None or not ignore:
+    is_table = is_frame(edges) or (isinstance(edges, (str, Path)) and Path(edges).suffix.lower() != ".npz")
+    if nodes is None or not ignore or not is_table:
         return set()
     of_nodes = node_columns(nodes, [] if label is None else [label], format.delimiter)
-    return {name for name in column_names(edges, delimiter=format.delimiter) if name not in of_nodes}
+    return {*(read_table(edges, delimiter=format.delimiter, blanks=True).names or ())} - {*of_nodes}
 
 
 def _without_nodes(table: EdgeTable, count: int) -> tuple[EdgeTable, tuple[str, ...]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,26 +45,17 @@ class Encoded:
     x: NDArray[np.float32]
     names: list[str]
     kept: NDArray[np.bool_]
-    categories: dict[str, list[str]] = field(default_factory=dict)
-    fill: dict[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    categories: dict[str, list[str]]
+    fill: dict[str, float]
+    notes: tuple[str, ...]
 
 
-@dataclass
-class _Column:
-    """The cells of a column that are no finite numbers: the index of the row, its position in the file, the cell."""
+class _OddCell(NamedTuple):
+    """A cell that is no finite number: the index of its row, its position in the file, and what it holds."""
 
-    index: int
-    name: str
-    unit: str
-    rows: list[int] = field(default_factory=list)
-    positions: list[int | str] = field(default_factory=list)
-    cells: list[Cell] = field(default_factory=list)
-
-    def without_value(self, missing: Sequence[str]) -> tuple[list[int], list[int]]:
-        """The cells that are missing, and the others."""
-        absent = [as_text(cell).lower() in missing for cell in self.cells]
-        return [k for k, each in enumerate(absent) if each], [k for k, each in enumerate(absent) if not each]
+    row: int
+    position: int | str
+    cell: Cell
 
 
 class FeatureReader:
@@ -77,24 +69,23 @@ class FeatureReader:
         self, table: Table, columns: Sequence[int], *, category: Sequence[str] = (),
         categories: Mapping[str, Sequence[str]] | None = None, fill: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
-        names = table.names or [str(k + 1) for k in range(table.width)]
-        self.table, self.columns = table, [_Column(k, names[k], table.unit) for k in columns]
+        self.table = table
+        self.columns = {k: table.column_names[k] for k in columns}
         self.known = {name: list(values) for name, values in (categories or {}).items()}
-        self.known_fill = dict(fill or {})
+        self.known_fill = fill or {}
         self.as_text = {*category, *self.known}
         self.values: list[NDArray[np.float32]] = []
+        self.odd: dict[str, list[_OddCell]] = {name: [] for name in self.columns.values()}
 
     def add(self, position: int | str, cells: Sequence[Cell]) -> None:
         read = self.table.numbers.read
+        numbers = [np.nan if name in self.as_text else read(cells[k]) for k, name in self.columns.items()]
         with np.errstate(over="ignore"):  # values too large for float32 become inf and are reported
-            row = np.array(
-                [np.nan if c.name in self.as_text else read(cells[c.index]) for c in self.columns], np.float32
-            )
-        for k in np.flatnonzero(~np.isfinite(row)):
-            column = self.columns[k]
-            column.rows.append(len(self.values))
-            column.positions.append(position)
-            column.cells.append(cells[column.index])
+            row = np.array(numbers, np.float32)
+        if not np.isfinite(row).all():
+            for (k, name), is_number in zip(self.columns.items(), np.isfinite(row), strict=True):
+                if not is_number:
+                    self.odd[name].append(_OddCell(len(self.values), position, cells[k]))
         self.values.append(row)
 
     def encode(self, missing: Missing | str = Missing.ERROR) -> Encoded:
@@ -103,74 +94,78 @@ class FeatureReader:
             raise InputError("missing", f"be one of {', '.join(Missing)}", repr(missing))
         count = len(self.values)
         x = np.stack(self.values) if count else np.empty((0, len(self.columns)), np.float32)
-        parts, names, categories, problems, absent, ignorable = [], [], {}, [], np.zeros(count, bool), []
-        gaps = []
-        for k, column in enumerate(self.columns):
-            problem, values, unfilled = self._column(column, x[:, k], count)
+        parts, names = [np.empty((count, 0), np.float32)], list[str]()
+        categories, problems, gaps = dict[str, list[str]](), dict[str, str](), dict[str, list[_OddCell]]()
+        for name, numbers in zip(self.columns.values(), x.T, strict=True):
+            # In a column that is known to be a category, none or ? may be one of its values.
+            missing_values = ("",) if name in self.as_text else MISSING
+            gap = [odd for odd in self.odd[name] if as_text(odd.cell).lower() in missing_values]
+            text = [odd for odd in self.odd[name] if as_text(odd.cell).lower() not in missing_values]
+            problem = self._problem(name, numbers, gap, text)
             if problem:
-                problems.append(problem)
-                ignorable.append(column.name)
+                problems[name] = problem
                 continue
-            if unfilled:
-                gaps.append((column, unfilled))
-                absent[[column.rows[i] for i in unfilled]] = True
-            if values is not None:
-                categories[column.name] = values
-                parts.append(_one_hot(column, values, count, unfilled))
-                names += [f"{column.name}={value}" for value in values]
+            if gap:
+                gaps[name] = gap
+            if name in self.known or text:
+                categories[name] = self.known.get(name) or sorted({as_text(odd.cell) for odd in text})
+                parts.append(_one_hot(categories[name], count, gap, text))
+                names += [f"{name}={value}" for value in categories[name]]
             else:
-                parts.append(x[:, k : k + 1])
-                names.append(column.name)
+                parts.append(numbers[:, None])
+                names.append(name)
         if problems or (gaps and missing == Missing.ERROR):
-            raise self._error(problems, gaps if missing == Missing.ERROR else [], ignorable)
-        features = np.concatenate(parts, 1) if parts else np.empty((count, 0), np.float32)
-        kept, fill, notes = ~absent, dict[str, float](), list(_category_notes(categories, self.known))
+            raise self._error(problems, gaps if missing == Missing.ERROR else {})
+        features, kept, fill = np.concatenate(parts, 1), np.ones(count, bool), dict[str, float]()
+        notes = [
+            f"Column {name} has text: each of its {len(values):,} values ({listed(values)}) became a feature, 1 or 0."
+            for name, values in categories.items()
+            if name not in self.known
+        ]
+        shown = listed([f"{name} ({len(gap):,})" for name, gap in gaps.items()])
         if gaps and missing == Missing.MEAN:
             fill = self._fill(features, names)
-            kept = np.ones(count, bool)
-            columns = listed([f"{column.name} ({len(cells):,})" for column, cells in gaps])
-            notes.append(f"Missing values were replaced by the mean of their column: {columns}.")
+            notes.append(f"Missing values were replaced by the mean of their column: {shown}.")
         elif gaps:
-            columns = listed([f"{column.name} ({len(cells):,})" for column, cells in gaps])
-            notes.append(f"{int(absent.sum()):,} nodes with missing values were left out: {columns}.")
+            kept[[odd.row for gap in gaps.values() for odd in gap]] = False
+            notes.append(f"{int((~kept).sum()):,} nodes with missing values were left out: {shown}.")
             if not kept.any():
                 raise InputError(self.table.path, "have a node without missing values", "none", "Use another option.")
         return Encoded(features[kept], names, kept, categories, fill, tuple(notes))
 
-    def _column(self, column: _Column, x: NDArray[np.float32], count: int) -> tuple[str, list[str] | None, list[int]]:
-        """What is wrong with a column, its categories or None, and which of its odd cells are missing."""
-        # In a column that is known to be a category, none or ? may be one of its values.
-        unfilled, text = column.without_value(("",) if column.name in self.as_text else MISSING)
-        if column.name in self.known:
-            values = self.known[column.name]
-            other = [k for k in text if as_text(column.cells[k]) not in values]
-            return (
-                (_place(column, other, "is no category of training", "are no categories of training") if other else ""),
-                values,
-                unfilled,
-            )
-        if len(unfilled) == count and column.name not in self.known_fill:
-            return f"{column.name}: all cells are empty", None, []
+    def _problem(self, name: str, numbers: NDArray[np.float32], gap: list[_OddCell], text: list[_OddCell]) -> str:
+        """What is wrong with a column, of which some cells are missing and some are text."""
+        if name in self.known:
+            other = [odd for odd in text if as_text(odd.cell) not in self.known[name]]
+            return self._place(name, other, "is no category of training", "are no categories of training")
+        if len(gap) == len(numbers) and name not in self.known_fill:
+            return f"{name}: all cells are empty"
         if not text:
-            return "", None, unfilled
-        infinite = [k for k in text if np.isinf(x[column.rows[k]])]
+            return ""
+        infinite = [odd for odd in text if np.isinf(numbers[odd.row])]
         if infinite:
-            return (
-                _place(column, infinite, f"is not below {LARGEST} in size", f"are not below {LARGEST} in size"),
-                None,
-                [],
-            )
-        dates = [k for k in text if _is_date(column.cells[k])]
+            return self._place(name, infinite, f"is not below {LARGEST} in size", f"are not below {LARGEST} in size")
+        dates = [odd for odd in text if _is_date(odd.cell)]
         if len(dates) * 2 > len(text):
-            return f"{_place(column, dates, 'is a date', 'are dates')}; convert them to numbers, such as days", None, []
-        if len(text) + len(unfilled) < count:
-            return _place(column, text, "is no number", "are no numbers"), None, []
-        values = sorted({as_text(column.cells[k]) for k in text})
+            return f"{self._place(name, dates, 'is a date', 'are dates')}; convert them to numbers, such as days"
+        if len(text) + len(gap) < len(numbers):
+            return self._place(name, text, "is no number", "are no numbers")
+        values = {as_text(odd.cell) for odd in text}
         different = len(values) == len(text) and len(text) > ROWS_ALL_DIFFERENT
-        if (len(values) > MOST_CATEGORIES or different) and column.name not in self.as_text:
+        if (len(values) > MOST_CATEGORIES or different) and name not in self.as_text:
             how = "only different" if different else f"{len(values):,} different"
-            return f"{column.name}: {how} texts, the first {as_text(column.cells[text[0]])!r}", None, []
-        return "", values, unfilled
+            return f"{name}: {how} texts, the first {as_text(text[0].cell)!r}"
+        return ""
+
+    def _place(self, name: str, cells: Sequence[_OddCell], one: str, many: str) -> str:
+        """A phrase such as: age: 3 cells are no numbers, the first 'old' in line 5. Empty without cells."""
+        if not cells:
+            return ""
+        text, where = as_text(cells[0].cell), f"in {self.table.unit} {cells[0].position}"
+        shown = f"{text!r} {where}" if text else where
+        return f"{name}: " + (
+            f"1 cell {one}, {shown}" if len(cells) == 1 else f"{len(cells):,} cells {many}, the first {shown}"
+        )
 
     def _fill(self, features: NDArray[np.float32], names: Sequence[str]) -> dict[str, float]:
         """Replaces NaN by the mean of the column, in place; returns the means."""
@@ -186,56 +181,30 @@ class FeatureReader:
                 values[empty] = mean
         return fill
 
-    def _error(
-        self, problems: Sequence[str], gaps: Sequence[tuple[_Column, list[int]]], ignorable: Sequence[str]
-    ) -> InputError:
-        found = [_place(column, cells, "is missing", "are missing") for column, cells in gaps]
+    def _error(self, problems: Mapping[str, str], gaps: Mapping[str, Sequence[_OddCell]]) -> InputError:
+        found = [self._place(name, gap, "is missing", "are missing") for name, gap in gaps.items()]
         hints, remedies = dict[str, str](), list[str]()
         if gaps:
             hints |= {"mean": "missing='mean'", "drop": "missing='drop'"}
             remedies.append("Add {mean} or {drop} (without these nodes), or fill them in.")
-        if ignorable:
-            hints["ignore"] = f"ignore={list(ignorable)!r}"
+        if problems:
+            hints["ignore"] = f"ignore={list(problems)!r}"
             remedies.append("Correct these cells, or add {ignore}.")
         rule = "have numbers, or texts of few categories, in its columns of features"
-        return InputError(
-            self.table.path, rule, but="; ".join([*found, *problems]), remedy=" ".join(remedies), hints=hints
-        )
+        but = "; ".join([*found, *problems.values()])
+        return InputError(self.table.path, rule, but=but, remedy=" ".join(remedies), hints=hints)
 
 
-def _one_hot(column: _Column, values: Sequence[str], count: int, unfilled: Sequence[int]) -> NDArray[np.float32]:
+def _one_hot(
+    values: Sequence[str], count: int, gap: Sequence[_OddCell], text: Sequence[_OddCell]
+) -> NDArray[np.float32]:
+    """A column per value: 1 where the cell has it, 0 elsewhere, NaN where it is missing."""
     number = {value: k for k, value in enumerate(values)}
     x = np.zeros((count, len(values)), np.float32)
-    for row, cell in zip(column.rows, column.cells, strict=True):
-        k = number.get(as_text(cell))
-        if k is not None:
-            x[row, k] = 1
-    x[[column.rows[k] for k in unfilled]] = np.nan
+    x[[odd.row for odd in text], [number[as_text(odd.cell)] for odd in text]] = 1
+    x[[odd.row for odd in gap]] = np.nan
     return x
 
 
 def _is_date(cell: Cell) -> bool:
     return isinstance(cell, (datetime.date, datetime.time)) or bool(DATE.fullmatch(as_text(cell)))
-
-
-def _place(column: _Column, cells: Sequence[int], one: str, many: str) -> str:
-    """A phrase such as: age: 3 cells are no numbers, the first 'old' in line 5."""
-    text = as_text(column.cells[cells[0]])
-    shown = (
-        f"{text!r} in {column.unit} {column.positions[cells[0]]}"
-        if text
-        else f"in {column.unit} {column.positions[cells[0]]}"
-    )
-    return (
-        f"{column.name}: 1 cell {one}, {shown}"
-        if len(cells) == 1
-        else f"{column.name}: {len(cells):,} cells {many}, the first {shown}"
-    )
-
-
-def _category_notes(categories: Mapping[str, list[str]], known: Mapping[str, list[str]]) -> list[str]:
-    return [
-        f"Column {name} has text: each of its {len(values):,} values ({listed(values)}) became a feature, 1 or 0."
-        for name, values in categories.items()
-        if name not in known
-    ]

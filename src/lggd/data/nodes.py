@@ -1,27 +1,31 @@
-"""Nodes in files: ids, features, labels and splits."""
+"""Nodes in files: ids, features, splits and labels, and which cells mean that a node is unlabelled."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.data.labels import LabelReader
+from lggd.data.dialect import Numbers
 from lggd.data.node_features import FeatureReader, Missing
-from lggd.data.numbers import Numbers
-from lggd.data.table import Cell, Table, as_text, find_column, is_networkx, normalized, read_table, tables_of_networkx
+from lggd.data.table import Table, as_text, find_column, normalized, read_table
 from lggd.errors import InputError, InputTypeError
-from lggd.validation import listed, suggestion
+from lggd.validation import listed
 
 # Names of the id column, in any case; the first name that occurs is used.
 ID_NAMES = ("id", "node", "name", "nodeid", "nodename", "vertex", "key", "index")
-# Cells without a split, in any case.
-NO_SPLIT = ("", "nan", "null", "na", "n/a", "none")
-SPLIT_VALUES = {"train": "train", "val": "val", "validation": "val", "test": "test"}
+# Cells that mean "unlabelled" unless others are named, in any case; an empty cell always does.
+UNLABELLED = ("-1", "-1.0", "na", "n/a", "nan", "null", "none", "unknown", "?", "unlabelled", "unlabeled")
+# What cells of a split column mean, in any case.
+SPLIT_VALUES = dict.fromkeys(("", "nan", "null", "na", "n/a", "none")) | {
+    "train": "train", "val": "val", "validation": "val", "test": "test",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +43,11 @@ class NodeTable:
     feature_names: list[str]
     labels: list[str | None] | None
     split: list[str | None] | None
-    dropped: tuple[str, ...] = ()
-    categories: Mapping[str, list[str]] | None = None
-    fill: Mapping[str, float] | None = None
-    notes: tuple[str, ...] = ()
-    label_reader: LabelReader | None = None
+    dropped: tuple[str, ...]
+    categories: Mapping[str, list[str]]
+    fill: Mapping[str, float]
+    notes: tuple[str, ...]
+    label_reader: LabelReader
 
 
 def read_node_file(
@@ -83,34 +87,43 @@ def read_node_file(
     columns = find_node_columns(
         table, label=label, id_column=id_column, split_column=split_column, ignore=ignore, category=category
     )
-    ids, names = columns.ids, table.names or []
+    ids = columns.ids
     features = FeatureReader(table, columns.features, category=category, categories=categories, fill=fill)
     reader = LabelReader(unlabelled)
     positions: dict[str, int | str] = {}
     labels: list[str | None] = []
     split: list[str | None] = []
     for row, cells in table:
-        _add_id(table, positions, row, ids, cells[ids])
+        name = as_text(cells[ids])
+        if not name:
+            raise table.error(row, ids, "name the node", "an empty cell", "Give every node an id.")
+        if name in positions:
+            found = f"{name!r}, which is in {table.unit} {positions[name]} too"
+            raise table.error(row, ids, "be a unique id", found, "Remove one.")
+        positions[name] = row
         if columns.label is not None:
             labels.append(reader.read(cells[columns.label]))
         if columns.split is not None:
-            split.append(_split_part(table, row, columns.split, cells[columns.split]))
+            part = as_text(cells[columns.split])
+            if part.lower() not in SPLIT_VALUES:
+                raise table.error(row, columns.split, "be train, val, test or empty", repr(part))
+            split.append(SPLIT_VALUES[part.lower()])
         features.add(row, cells)
     if not positions:
         raise table.empty_error("node", "Write one row per node.")
-    encoded, all_ids = features.encode(missing), list(positions)
-    number_notes = table.number_notes()
+    encoded, notes = features.encode(missing), [*table.notes, *table.numbers.notes(table.path)]
+    column = table.column_names[ids]
+    if id_column is None and table.unit != "node" and normalized(column) not in ID_NAMES:
+        notes.append(f"Ids of nodes are in the column {column!r}.")
+    if labels:
+        notes += reader.notes()
 
-    def kept(values: list[Any]) -> list[Any]:
-        return [value for value, keep in zip(values, encoded.kept, strict=True) if keep]
+    def rows(values: Iterable[Any], kept: bool = True) -> list[Any]:
+        return [value for value, keep in zip(values, encoded.kept, strict=True) if keep == kept]
 
-    label_notes = reader.notes(labels) if labels else ()
-    if id_column is None and table.unit != "node" and normalized(names[ids]) not in ID_NAMES:
-        label_notes = (f"Ids of nodes are in the column {names[ids]!r}.", *label_notes)
     return NodeTable(
-        kept(all_ids), encoded.x, encoded.names, kept(labels) if labels else None, kept(split) if split else None,
-        tuple(name for name, keep in zip(all_ids, encoded.kept, strict=True) if not keep), encoded.categories,
-        encoded.fill, (*table.notes, *number_notes, *label_notes, *encoded.notes), reader,
+        rows(positions), encoded.x, encoded.names, rows(labels) if labels else None, rows(split) if split else None,
+        tuple(rows(positions, kept=False)), encoded.categories, encoded.fill, (*notes, *encoded.notes), reader,
     )  # fmt: skip
 
 
@@ -131,8 +144,24 @@ def find_node_columns(
     """Finds the columns; all that are neither requested nor ignored are features."""
     names = _check_names(table)
     requested = {"label": label, "id_column": id_column, "split_column": split_column}
-    columns, used = _requested_columns(table, names, requested, {"ignore": ignore, "category": category})
-    used |= {names.index(name) for name in ignore}
+    more = [("ignore", name) for name in ignore] + [("category", name) for name in category]
+    columns: dict[str, int] = {}
+    for argument, name in (*requested.items(), *more):
+        if name is None:
+            continue
+        if len(names) == 1 and name not in names and name in names[0].split():
+            rule, hints = f"be a column of `{table.path}` ({names[0]})", {"delimiter": "delimiter='space'"}
+            remedy = "Add {delimiter} if spaces separate the columns."
+            raise InputError(argument, rule, repr(name), remedy, hints=hints)
+        column = table.find(argument, name)
+        other = next((other for other, taken in columns.items() if taken == column), None)
+        if other is not None:
+            raise InputError(argument, f"differ from `{other}`", f"{name!r} for both", "Change one.")
+        if argument in requested:
+            columns[argument] = column
+    if table.unit == "node" and columns.get("id_column", 0) != 0:
+        raise InputError("id_column", f"be None for `{table.path}`: a GraphML file has ids of its own")
+    used = {*columns.values(), *(names.index(name) for name in ignore)}
     ids = columns["id_column"] if "id_column" in columns else _find_ids(table, names, used)
     features = [k for k in range(len(names)) if k not in used | {ids}]
     return NodeColumns(ids, columns.get("label"), columns.get("split_column"), features)
@@ -147,8 +176,6 @@ def read_named_table(
     source: Any, requested: Sequence[str], delimiter: str | None = None, header: bool | None = None
 ) -> Table:
     """Reads a table of nodes; if its first line is a node, columns are numbered."""
-    if is_networkx(source):
-        return tables_of_networkx(source)[0]
     table = read_table(
         source, lambda cells: is_node_header(cells, requested) if header is None else header, delimiter=delimiter
     )
@@ -160,9 +187,7 @@ def with_numbered_columns(table: Table, *, note: bool = True) -> Table:
     if table.names is not None or not table.width:
         return table
     said = "The first line of the nodes was read as a node; columns are numbered from 1."
-    return replace(
-        table, names=[str(k + 1) for k in range(table.width)], notes=(*table.notes, *([said] if note else []))
-    )
+    return replace(table, names=table.column_names, notes=(*table.notes, said) if note else table.notes)
 
 
 def is_node_header(cells: Sequence[str], requested: Sequence[str]) -> bool:
@@ -189,31 +214,6 @@ def _check_names(table: Table) -> list[str]:
     return table.names
 
 
-def _requested_columns(
-    table: Table, names: list[str], requested: Mapping[str, str | None], more: Mapping[str, Sequence[str]]
-) -> tuple[dict[str, int], set[int]]:
-    """The index of each requested column by argument, and the set of them; checks the names of `more` columns."""
-    columns: dict[str, int] = {}
-    for argument, name in [*requested.items(), *((key, name) for key, values in more.items() for name in values)]:
-        if name is None:
-            continue
-        if name not in names:
-            rule = f"be a column of `{table.path}` ({listed(names)})"
-            if len(names) == 1 and name in names[0].split():
-                remedy, hints = "Add {delimiter} if spaces separate the columns.", {"delimiter": "delimiter='space'"}
-                raise InputError(argument, rule, repr(name), remedy, hints=hints)
-            raise InputError(argument, rule, repr(name), suggestion(name, names, "Check the spelling."))
-        column = names.index(name)
-        other = next((other for other, taken in columns.items() if taken == column), None)
-        if other is not None:
-            raise InputError(argument, f"differ from `{other}`", f"{name!r} for both", "Change one.")
-        if argument in requested:
-            columns[argument] = column
-    if table.unit == "node" and columns.get("id_column", 0) != 0:
-        raise InputError("id_column", f"be None for `{table.path}`: a GraphML file has ids of its own")
-    return columns, set(columns.values())
-
-
 def _find_ids(table: Table, names: list[str], used: set[int]) -> int:
     if table.unit == "node":  # GraphML
         return 0
@@ -223,20 +223,82 @@ def _find_ids(table: Table, names: list[str], used: set[int]) -> int:
     return free[find_column([names[k] for k in free], ID_NAMES) or 0]
 
 
-def _add_id(table: Table, positions: dict[str, int | str], row: int | str, column: int, cell: Cell) -> None:
-    name = as_text(cell)
-    if not name:
-        raise table.error(row, column, "name the node", "an empty cell", "Give every node an id.")
-    if name in positions:
-        found = f"{name!r}, which is in {table.unit} {positions[name]} too"
-        raise table.error(row, column, "be a unique id", found, "Remove one.")
-    positions[name] = row
+class LabelReader:
+    """Reads labels, and counts classes and cells that were read as unlabelled.
 
+    `unlabelled` replaces the default values, which ignore case; those named are matched exactly.
+    """
 
-def _split_part(table: Table, row: int | str, column: int, cell: Cell) -> str | None:
-    part = as_text(cell).lower()
-    if part in NO_SPLIT:
+    def __init__(self, unlabelled: Sequence[str] | None = None) -> None:
+        if isinstance(unlabelled, str):
+            raise InputTypeError("unlabelled", "be a list of values", f"the text {unlabelled!r}")
+        self.named = None if unlabelled is None else {text.strip() for text in unlabelled}
+        self.classes, self.unlabelled = Counter[str](), Counter[str]()
+
+    def read(self, cell: Any, count: int = 1) -> str | None:
+        """Returns the class of a cell that occurs `count` times, or None."""
+        text = as_text(cell)
+        if text and (text.lower() not in UNLABELLED if self.named is None else text not in self.named):
+            self.classes[text] += count
+            return text
+        self.unlabelled[text] += count
         return None
-    if part not in SPLIT_VALUES:
-        raise table.error(row, column, "be train, val, test or empty", repr(as_text(cell)))
-    return SPLIT_VALUES[part]
+
+    def notes(self) -> tuple[str, ...]:
+        """How many labels of which class were read, and which cells were not."""
+        classes, without = sorted_classes(self.classes), self.unlabelled.total()
+        shown = listed([f"{self.classes[name]:,} {name}" for name in classes]) or "none"
+        sentence = f"Labels: {shown}; {without:,} of {self.classes.total() + without:,} nodes are unlabelled"
+        if any(self.unlabelled):
+            sentence += f" ({self._unlabelled_in_words()}; option `unlabelled` for other values)"
+        alike = [
+            f"Classes {' and '.join(map(repr, names))} differ only in case or format." for names in _alike(classes)
+        ]
+        notes = [f"{sentence}.", *alike]
+        if self.named is not None:  # these replace the usual values, and may not occur at all
+            usual = listed([repr(name) for name in classes if name.lower() in UNLABELLED])
+            absent = listed([repr(text) for text in sorted(self.named) if text and text not in self.unlabelled])
+            if usual:
+                why = "because option `unlabelled` names other values; repeat it for each"
+                notes.append(f"{usual} are classes, {why}.")
+            if absent:
+                notes.append(f"No label is {absent}, which option `unlabelled` names.")
+        return tuple(notes)
+
+    def _unlabelled_in_words(self) -> str:
+        """The cells that were read as unlabelled, such as: 8 empty, 3 'NA'."""
+        counted = self.unlabelled.most_common()
+        return ", ".join(f"{count:,} {text!r}" if text else f"{count:,} empty" for text, count in counted)
+
+    def check_classes(self, place: str | Path, classes: Sequence[str]) -> None:
+        """Raises unless there are two classes."""
+        if len(classes) >= 2:
+            return
+        value = f"only {classes[0]!r}" if classes else "no label at all"
+        remedy, hints = "Label more nodes.", dict[str, str]()
+        if self.named is None and any(self.unlabelled):
+            value += f" besides {self._unlabelled_in_words()}, read as unlabelled"
+            hints = {"unlabelled": "unlabelled=['']"}
+            remedy = "Label more nodes, or add {unlabelled} if only empty cells are unlabelled."
+        raise InputError(place, "name at least two classes", value, remedy, hints=hints)
+
+
+def sorted_classes(names: Iterable[str]) -> list[str]:
+    """The names of classes in order, numerically if all are numbers."""
+    names = list(names)
+    try:
+        return sorted(names, key=lambda name: (float(name), name))
+    except ValueError:
+        return sorted(names)
+
+
+def _alike(names: Iterable[str]) -> list[list[str]]:
+    """Groups of names that differ only in case, or as 1 and 1.0 do."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted(names):
+        try:
+            key = repr(float(name))
+        except ValueError:
+            key = name.casefold()
+        groups.setdefault(key, []).append(name)
+    return [group for group in groups.values() if len(group) > 1]

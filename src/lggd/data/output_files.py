@@ -12,14 +12,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from lggd.data.table import DELIMITERS, PARQUET, TABLES, check_extension
+from lggd.data.table import PARQUET
 from lggd.errors import InputError, InputTypeError
 from lggd.graph.edge_list import as_array
-from lggd.system.files import replacing
+from lggd.system.files import check_extension, check_writable, replacing
 
 Values = ArrayLike | Tensor
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+FORMATS = (*DELIMITERS, PARQUET)
 # Rows that are converted and written at a time.
 ROWS_AT_ONCE = 2**17
+
+
+def check_table_writable(path: str | Path) -> Path:
+    """Returns the path if a table can be written there. Call it before a long computation."""
+    check_extension(path, FORMATS)
+    return check_writable(path)
 
 
 def write_distances(path: str | Path, ids: Sequence[str], value: Iterable[float]) -> None:
@@ -50,7 +58,7 @@ def write_predictions(
         labelled = ["" if k < 0 else classes[k] for k in known[rows]]
         return [list(ids[rows]), predicted, part.max(1), labelled, *part.T]
 
-    _write(path, names, columns, len(ids), check_extension(path, TABLES))
+    _write(path, names, columns, len(ids), check_extension(path, FORMATS))
 
 
 def write_features(path: str | Path, ids: Sequence[str], names: Sequence[str], features: Values) -> None:
@@ -60,7 +68,11 @@ def write_features(path: str | Path, ids: Sequence[str], names: Sequence[str], f
     """
     values = _check_numbers("features", features, len(ids), len(names))
     _write(
-        path, ["node", *names], lambda rows: [list(ids[rows]), *values[rows].T], len(ids), check_extension(path, TABLES)
+        path,
+        ["node", *names],
+        lambda rows: [list(ids[rows]), *values[rows].T],
+        len(ids),
+        check_extension(path, FORMATS),
     )
 
 

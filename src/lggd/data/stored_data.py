@@ -1,14 +1,17 @@
-"""Graphs on disk as PyG data, and the names of their nodes."""
+"""Graphs on disk: as PyG data, the names of their nodes, and what they contain in numbers."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from lggd.errors import InputError
 from lggd.graph import Graph
-from lggd.graph.stored_graph import StoredGraph
+from lggd.graph.stored_graph import StoredGraph, read_manifest
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -71,3 +74,53 @@ def names_of(data: Any) -> NodeNames | None:
     """The names of the nodes of data on disk; None for other data."""
     graph = getattr(data, "graph", None)
     return NodeNames(graph.stored) if isinstance(graph, Graph) and graph.stored is not None else None
+
+
+def describe_graph(folder: str | Path, *, verify: bool = False) -> dict[str, Any]:
+    """Numbers about a graph on disk: nodes, edges, neighbours per node, features, labels per class, bytes.
+
+    An undirected edge counts once. `verify` compares all checksums, and raises at the first that differs.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from lggd import Graph
+    >>> folder = tempfile.mkdtemp()
+    >>> Graph.from_edges([(0, 1), (1, 2)], symmetrize="max").save(folder)
+    >>> describe_graph(folder)["edges"], describe_graph(folder)["neighbours"]["max"]
+    (2, 2)
+    """
+    folder = Path(folder)
+    if verify:
+        StoredGraph.open(folder)
+    began = time.perf_counter()
+    stored = StoredGraph.open(folder, verify=False)
+    seconds = time.perf_counter() - began
+    manifest, neighbours = read_manifest(folder), np.diff(stored.csr.indptr.numpy())
+    counts = neighbours if len(neighbours) else np.zeros(1, np.int64)
+    directed, metadata = bool(manifest["directed"]), stored.metadata
+    facts: dict[str, Any] = {
+        "folder": str(folder), "nodes": manifest["nodes"], "directed": directed,
+        "edges": manifest["edges"] if directed else manifest["edges"] // 2, "weighted": stored.csr.weight is not None,
+        "neighbours": {
+            "min": int(counts.min()), "median": float(np.median(counts)), "mean": float(counts.mean()),
+            "max": int(counts.max()), "isolated": int((neighbours == 0).sum()),
+        },
+        "ids": "ids.arrow" in manifest["files"], "features": 0 if stored.x is None else stored.x.shape[1],
+        "classes": _labels(stored), "bytes": sum(file["bytes"] for file in manifest["files"].values()),
+        "checksums": "match" if verify else "not compared", "seconds_to_open": seconds,
+        "node_order": metadata.get("node_order"), "notes": list(metadata.get("notes", ())),
+    }  # fmt: skip
+    if stored.csr.mapped is not None:
+        stored.csr.mapped.release()
+    return facts
+
+
+def _labels(stored: StoredGraph) -> dict[str, int] | None:
+    """The number of labels of each class; None without labels."""
+    if stored.y is None:
+        return None
+    y = stored.y.numpy()
+    names = stored.metadata.get("classes") or range(int(y.max(initial=-1)) + 1)
+    counts = np.bincount(y[y >= 0], minlength=len(names))
+    return {str(name): int(count) for name, count in zip(names, counts, strict=False)}

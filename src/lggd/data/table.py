@@ -12,16 +12,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from lggd.data.dialect import TEXT_TABLES, Dialect, find_dialect
-from lggd.data.numbers import Numbers
+from lggd.data.dialect import TEXT_TABLES, Dialect, Numbers, find_dialect
 from lggd.errors import InputError
-from lggd.system.files import check_readable, check_writable
+from lggd.system.files import check_extension, check_readable
+from lggd.validation import listed, suggestion
 
-# Formats that are written. Those that are read besides: .txt, and .graphml for nodes and edges.
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
 PARQUET, GRAPHML = ".parquet", ".graphml"
-TABLES = (*DELIMITERS, PARQUET)
-READ_TABLES = (*TEXT_TABLES, PARQUET)
+TABLES = (*TEXT_TABLES, PARQUET)
 # Name of the column of node ids in a table read from GraphML; no attribute can have this name.
 GRAPHML_ID = "<node>"
 # Rows of a Parquet file that are converted to Python objects at a time.
@@ -60,6 +57,21 @@ class Table:
                 raise self.error(row, None, f"have {self.width} cells like the first line", len(cells), remedy)
             yield row, cells
 
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the columns, or their numbers from 1."""
+        return self.names if self.names is not None else [str(k + 1) for k in range(self.width)]
+
+    def find(self, argument: str, name: str) -> int:
+        """The index of the column with the name that was passed as `argument`."""
+        names = self.column_names
+        if name not in names:
+            remedy = suggestion(name, names, "Check the spelling.")
+            if self.names is None:
+                remedy = "Columns are numbered from 1, because the first line does not name them."
+            raise InputError(argument, f"be a column of `{self.path}` ({listed(names)})", repr(name), remedy)
+        return names.index(name)
+
     def error(self, row: int | str, column: int | None, rule: str, value: object, remedy: str = "") -> InputError:
         """Returns an error about a row, or about one cell if `column` is an index."""
         name = "" if column is None else f", column {self.names[column]!r}" if self.names else f", column {column + 1}"
@@ -69,16 +81,12 @@ class Table:
         found = "an empty file" if self.names is None else "no rows"
         return InputError(self.path, f"contain at least one {item}", found, remedy)
 
-    def number_notes(self) -> tuple[str, ...]:
-        """Sentences about decimal commas, once all numbers are read; raises if it is unclear what they mean."""
-        return self.numbers.notes(self.path)
-
 
 def read_table(
     source: TableSource, is_header: Callable[[list[str]], bool] = bool, *, delimiter: str | None = None,
     blanks: bool = False,
 ) -> Table:  # fmt: skip
-    """Reads a `.csv`, `.tsv`, `.txt` or `.parquet` file, a pandas DataFrame, or the nodes of a `.graphml` file.
+    """Reads a `.csv`, `.tsv`, `.txt` or `.parquet` file, a pandas DataFrame, or the nodes of GraphML or networkx.
 
     In text, the separator is detected unless `delimiter` is one (see `find_dialect`, also for `blanks`); empty lines
     and surrounding whitespace are ignored. Its first line is a header if `is_header` returns True for the cells; by
@@ -86,8 +94,10 @@ def read_table(
     """
     if is_frame(source):
         return _read_frame(source)
+    if is_networkx(source):
+        return tables_of_networkx(source)[0]
     path = check_readable(source)
-    extension = check_extension(path, (*READ_TABLES, GRAPHML))
+    extension = check_extension(path, (*TABLES, GRAPHML))
     if extension == GRAPHML:
         return read_graphml(path)[0]
     if extension == PARQUET:
@@ -100,29 +110,6 @@ def read_table(
     if first and is_header(names):
         return Table(path, "line", names, len(names), rows, dialect.notes)
     return Table(path, "line", None, len(names), chain([first] if first else [], rows), dialect.notes)
-
-
-def column_names(source: TableSource, *, delimiter: str | None = None) -> list[str]:
-    """The names of the columns of a table if its first line has them; none of other files."""
-    if is_networkx(source) or (not is_frame(source) and Path(source).suffix.lower() == ".npz"):
-        return []
-    return read_table(source, delimiter=delimiter, blanks=True).names or []
-
-
-def check_extension(path: str | Path, allowed: Sequence[str]) -> str:
-    """Returns the extension of a file name, which must be one of `allowed`; `.pq` is short for `.parquet`."""
-    extension = Path(path).suffix.lower()
-    extension = PARQUET if extension == ".pq" else extension
-    if extension not in allowed:
-        choice = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
-        raise InputError(path, f"end in {choice}", repr(extension), "Rename or convert it.")
-    return extension
-
-
-def check_table_writable(path: str | Path) -> Path:
-    """Returns the path if a table can be written there. Call it before a long computation."""
-    check_extension(path, TABLES)
-    return check_writable(path)
 
 
 def normalized(name: str) -> str:

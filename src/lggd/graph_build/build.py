@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.data.edge_columns import EdgeFormat
-from lggd.data.edges import AS_DETECTED
+from lggd.data.edge_columns import AS_DETECTED, EdgeFormat
 from lggd.data.graph_files import length_note
 from lggd.errors import DiskFullError, InputError
 from lggd.graph.layout import SMALLEST_WORTH_ORDERING, is_scattered

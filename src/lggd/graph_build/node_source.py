@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +12,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lggd.data.graph_files import LABEL_NAMES
-from lggd.data.labels import LabelReader, sorted_classes
-from lggd.data.nodes import NodeColumns, find_node_columns, is_node_header, with_numbered_columns
+from lggd.data.nodes import (
+    LabelReader,
+    NodeColumns,
+    find_node_columns,
+    is_node_header,
+    sorted_classes,
+    with_numbered_columns,
+)
 from lggd.data.table import Table, read_table
 from lggd.errors import InputError
 from lggd.graph_build.array_file import ArrayFile
@@ -126,7 +131,7 @@ class NodeSource:
         self, nodes: int, unlabelled: Sequence[str] | None, database: Database
     ) -> tuple[Array, list[str], tuple[str, ...]]:
         """Labels int64 `[N]`, -1 for unlabelled nodes; the classes, sorted; and sentences about them."""
-        reader, codes, counts = LabelReader(unlabelled), dict[str, int](), Counter[str]()
+        reader, codes = LabelReader(unlabelled), dict[str, int]()
         y, done = np.full(nodes, -1, np.int64), 0
         column = self.columns.label if self.columns.label is not None else 0
         query = f"SELECT coalesce({self.source.text(column)}, '') AS label FROM {self.source.sql}"
@@ -134,11 +139,7 @@ class NodeSource:
             encoded = batch.column(0).dictionary_encode()
             indices, table = encoded.indices.to_numpy(), []
             for text, count in zip(encoded.dictionary.to_pylist(), np.bincount(indices).tolist(), strict=True):
-                name = reader.read(text)
-                if name is None:
-                    reader.unlabelled[text] += count - 1
-                else:
-                    counts[name] += count
+                name = reader.read(text, count)
                 table.append(-1 if name is None else codes.setdefault(name, len(codes)))
             y[done : done + len(batch)] = np.array(table, np.int64)[indices]
             done += len(batch)
@@ -147,4 +148,4 @@ class NodeSource:
         rank = np.empty(len(codes) + 1, np.int64)
         rank[[codes[name] for name in classes]] = np.arange(len(classes))
         rank[-1] = -1  # unlabelled
-        return rank[y], classes, reader.count_notes(counts, nodes)
+        return rank[y], classes, reader.notes()

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from lggd.data.dialect import BLANKS, find_dialect
-from lggd.data.table import PARQUET, READ_TABLES, Table, check_extension
+from lggd.data.table import PARQUET, TABLES, Table
 from lggd.errors import InputError, InputFileError
 from lggd.graph_build.database import sql_text
-from lggd.system.files import check_readable
+from lggd.system.files import check_extension, check_readable
 from lggd.validation import listed
 
 # Whitespace that is stripped from cells.
@@ -86,7 +86,7 @@ def read_source(pattern: Any, read: Callable[[Path], Table], *, blanks: bool, de
             raise InputError(path, f"have the columns of {paths[0]}", found, "Build a graph of files of one kind.")
         if table.width == 0:
             raise table.empty_error("row", "Write lines such as a,b or a,b,0.5.")
-    if check_extension(paths[0], READ_TABLES) == PARQUET:
+    if check_extension(paths[0], TABLES) == PARQUET:
         kinds = _parquet_kinds(paths, tables[0])
         columns = ", ".join(f"{_quoted(name)} AS c{k}" for k, name in enumerate(tables[0].names or []))
         return TableSource(paths, tables[0], f"(SELECT {columns} FROM read_parquet([{_listed(paths)}]))", kinds)
@@ -112,7 +112,7 @@ def _matching(pattern: Any) -> tuple[Path, ...]:
         paths += map(check_readable, found)
     if not paths:
         raise InputError("edges", "name a file", "none")
-    extensions = {check_extension(path, READ_TABLES) for path in paths}
+    extensions = {check_extension(path, TABLES) for path in paths}
     if PARQUET in extensions and len(extensions) > 1:
         raise InputError("edges", "be files of one kind", listed(sorted(extensions)), "Convert some of them.")
     return tuple(paths)

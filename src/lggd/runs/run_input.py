@@ -11,12 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.data.data_files import MASKS, checked_data, read_data_file
 from lggd.data.datasets import load
-from lggd.data.edge_columns import EdgeFormat
-from lggd.data.edges import AS_DETECTED
+from lggd.data.edge_columns import AS_DETECTED, EdgeFormat
 from lggd.data.graph_files import NamedGraph, read_graph_files
-from lggd.data.pyg_datasets import read_pyg_dataset
+from lggd.data.pyg_data import MASKS, checked_data, read_data_file, read_pyg_dataset
 from lggd.data.stored_data import NodeNames, load_stored
 from lggd.errors import InputError
 from lggd.estimator.fit_task import stored_graph

@@ -11,12 +11,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lggd.errors import DiskFullError, InputFileError
+from lggd.errors import DiskFullError, InputError, InputFileError
 
 if sys.platform == "win32":
     import msvcrt
@@ -48,6 +48,16 @@ def check_readable(path: str | Path) -> Path:
     if not path.exists():
         raise InputFileError(str(path), "be a file", but="there is none", remedy="Check the name and the folder.")
     return path
+
+
+def check_extension(path: str | Path, allowed: Sequence[str]) -> str:
+    """Returns the extension of a file name, which must be one of `allowed`; `.pq` is short for `.parquet`."""
+    extension = Path(path).suffix.lower()
+    extension = ".parquet" if extension == ".pq" else extension
+    if extension not in allowed:
+        choice = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+        raise InputError(path, f"end in {choice}", repr(extension), "Rename or convert it.")
+    return extension
 
 
 def check_writable(path: str | Path) -> Path:
