@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lggd.estimator.fit_task import without_labels
+from lggd.estimator.inputs import without_labels
 from lggd.studio.security import Access
 from lggd.studio.server import StudioServer
 from lggd.studio.session import Session

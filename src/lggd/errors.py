@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -123,16 +122,3 @@ class InputWarning(UserWarning):
 
 class NotEnoughMemoryError(MemoryError):
     """A computation does not fit into memory; the message states the memory needed, the memory free and the remedy."""
-
-
-@contextmanager
-def error_context(name: str) -> Iterator[None]:
-    """Prefixes errors with the name of the model or table row that they concern; "" leaves them unchanged."""
-    try:
-        yield
-    except Exception as error:
-        if name and isinstance(error, InputError):
-            raise error.replace(context=f"{name}: {error.context}" if error.context else name) from error
-        if name:  # for example torch's errors from inside a user's module
-            error.add_note(f"This happened in {name}.")
-        raise

@@ -22,7 +22,7 @@ from lggd.backbones import Backbone
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import storage
 from lggd.estimator.labels import LabelConflictError, LastLabelError
-from lggd.estimator.parameters import changed_params, get_params
+from lggd.estimator.settings import changed_params, from_plain, get_params, to_plain
 from lggd.features import GGD, LGGD
 from lggd.models.classifier import LGGDClassifier
 from lggd.samples import (
@@ -334,7 +334,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return {"kind": "module", "class": getattr(value, "__qualname__", type(value).__qualname__)}
         if isinstance(value, FunctionType):
             value = value()
-        return storage.to_plain(value.item() if isinstance(value, np.generic) else value, name)
+        return to_plain(value.item() if isinstance(value, np.generic) else value, name)
 
     def _update_transduction(self) -> None:
         probabilities = self.model_.predict_proba().cpu().numpy().astype(np.float64)
@@ -352,7 +352,7 @@ def restored(folder: Path, settings: Mapping[str, Any], modules: Mapping[str, An
     packed = storage.read_tensors(folder / SAMPLES_FILE, expected=expected)
     try:
         params, neighbours = (
-            {name: storage.from_plain(value, name, modules) for name, value in settings[part].items() if name != "kind"}
+            {name: from_plain(value, name, modules) for name, value in settings[part].items() if name != "kind"}
             for part in ("model", "neighbours")
         )
         loaded = KNNGraphClassifier(**params)

@@ -22,7 +22,7 @@ from lggd import (
 from lggd.baselines import MixUp
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import passes
-from lggd.estimator.fit_task import equal, same_inputs
+from lggd.estimator.inputs import equal, same_inputs
 from lggd.estimator.passes import curves_of, first_equal, in_passes
 from lggd.features.training_memory import USABLE, fitting_problems
 from small_data import CLASSES, Averages, blocks, changed, splits

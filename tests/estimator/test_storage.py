@@ -30,7 +30,7 @@ from lggd import (
     load_model,
 )
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator import storage
+from lggd.estimator import settings, storage
 from small_data import CLASSES, Averages, Perceptron, blocks, random, same
 from small_models import TIMES, WIDTH, classifier, distances, learned
 
@@ -140,8 +140,8 @@ def test_settings_come_back_as_they_were(scheme, scale):
         LGGD.release(cross_fit=5),
         GGD(attr_name="inf"),
     ):
-        plain = json.loads(json.dumps(storage.to_plain(model, "model"), allow_nan=False))
-        assert storage.from_plain(plain, "model", {}).get_params() == model.get_params()
+        plain = json.loads(json.dumps(settings.to_plain(model, "model"), allow_nan=False))
+        assert settings.from_plain(plain, "model", {}).get_params() == model.get_params()
 
 
 @pytest.mark.parametrize("times", [range(1, 3), [1, 2], torch.tensor([1.0, 2.0])], ids=["range", "list", "tensor"])
@@ -262,11 +262,11 @@ def test_modules_that_are_passed_again_are_not_changed(saved):
 
 def test_classes_of_the_users_can_be_registered(tmp_path):
     model = GGD(TIMES, scale=MaxScale()).fit(blocks())
-    storage._KINDS.pop("MaxScale")
+    settings._kinds.pop("MaxScale")
     try:
         with pytest.raises(InputTypeError, match=r"`scale` must be of a class that can be saved.*saveable"):
             model.save(tmp_path / "model")
     finally:
-        storage.saveable(MaxScale)
+        settings.saveable(MaxScale)
     model.save(tmp_path / "model")
     assert load_model(tmp_path / "model").scale == MaxScale()

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from lggd.backbones.layers import Drop, Propagate, cheb_conv, edges_with_loops, gat_conv, gcn_conv, scaled_laplacian
 from lggd.backbones.network import BackboneChoice, Network
-from lggd.estimator.storage import saveable
+from lggd.estimator.settings import saveable
 from lggd.graph.sparse import SparsePattern, normalized_adjacency
 
 

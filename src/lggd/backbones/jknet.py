@@ -12,7 +12,7 @@ from torch.nn import functional
 from lggd.backbones.layers import Drop, Propagate, gcn_conv
 from lggd.backbones.network import BackboneChoice, Network
 from lggd.errors import InputError
-from lggd.estimator.storage import saveable
+from lggd.estimator.settings import saveable
 from lggd.graph.sparse import normalized_adjacency
 
 # The suffixes of torch's LSTM parameters in the two directions.

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.backbones.layers import Drop
+from lggd.estimator.inputs import Cache, identity_key
 from lggd.graph.edge_index import check_edges
-from lggd.training.cache import Cache, identity_key
 from lggd.validation import check_fraction, check_int
 
 # Converts (edge_index, edge_weight, num_nodes, dtype) to the sparse matrix or pattern that a network uses.

@@ -13,9 +13,9 @@ from torch.nn import functional
 from lggd.backbones.convolutions import GCN
 from lggd.backbones.layers import Drop, Propagate, batched_linear, sparse_linear
 from lggd.backbones.network import BackboneChoice, Network
-from lggd.estimator.storage import saveable
+from lggd.estimator.inputs import Cache, identity_key
+from lggd.estimator.settings import saveable
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
-from lggd.training.cache import Cache, identity_key
 
 # Node features with a smaller fraction of nonzero entries are multiplied as a sparse matrix on a CPU.
 SPARSE = 0.15

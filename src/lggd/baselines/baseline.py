@@ -16,9 +16,9 @@ from lggd.backbones.network import Network
 from lggd.backbones.training import StackedBackbones
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
-from lggd.estimator.fit_task import FitTask, same_inputs
+from lggd.estimator.inputs import same_inputs
 from lggd.estimator.labels import Labels
-from lggd.estimator.passes import UNLIMITED, FitSteps, TrainingRequest, curves_of
+from lggd.estimator.passes import UNLIMITED, FitSteps, FitTask, TrainingRequest, curves_of
 from lggd.graph.edge_index import read_edges
 from lggd.learning.node_features import check_node_features
 from lggd.training.engine import Callback, Checkpoint, Engine, History, train

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.backbones.layers import batched_linear
-from lggd.estimator.storage import saveable
+from lggd.estimator.settings import saveable
 from lggd.training.cuda_graph import CUDAGraphStep
 from lggd.training.engine import Callback, Progress
 from lggd.training.randomness import read_seed

@@ -14,10 +14,11 @@ from lggd.baselines.label_propagation import spread, symmetric_normalized
 from lggd.baselines.mlp import MLPClassifier
 from lggd.baselines.untrained import one_hot, read_edges_of_same_size, to_probabilities
 from lggd.estimator import NodeClassifier
-from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
-from lggd.estimator.passes import FitSteps
-from lggd.estimator.storage import saveable, with_prefix, without_prefix
+from lggd.estimator.passes import FitSteps, FitTask
+from lggd.estimator.settings import saveable
+from lggd.estimator.storage import with_prefix
+from lggd.training.engine import without_prefix
 from lggd.validation import check_fraction, check_instance, check_int, check_positive
 
 # Spreads errors `[N, K]` over the graph; the function is applied after every iteration.

@@ -31,10 +31,10 @@ from lggd.baselines.graph_autoencoder import (
     undirected_edges,
 )
 from lggd.baselines.sampled_graphs import SampledGraphs
+from lggd.estimator.inputs import Cache, content_key
 from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
 from lggd.learning.node_features import check_node_features
 from lggd.system.memory import free_memory
-from lggd.training.cache import Cache, content_key
 from lggd.training.engine import Callback
 from lggd.training.optimization import Targets
 from lggd.validation import check_int, check_positive, check_real

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lggd.baselines.untrained import UntrainedBaseline, one_hot, to_probabilities
-from lggd.estimator.fit_task import stored_graph
+from lggd.estimator.inputs import stored_graph
 from lggd.graph.sparse import SparseMatrix
 from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.validation import check_fraction, check_int

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from lggd.baselines.untrained import UntrainedBaseline
 from lggd.errors import InputError
-from lggd.estimator.fit_task import FitTask
 from lggd.estimator.labels import Labels
-from lggd.estimator.passes import FitSteps
-from lggd.estimator.storage import saveable
+from lggd.estimator.passes import FitSteps, FitTask
+from lggd.estimator.settings import saveable
 from lggd.validation import check_fraction, check_instance, check_int, check_positive
 
 if TYPE_CHECKING:

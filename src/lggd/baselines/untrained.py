@@ -13,9 +13,9 @@ from torch.nn import functional
 
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
-from lggd.estimator.fit_task import FitTask, stored_graph
+from lggd.estimator.inputs import stored_graph
 from lggd.estimator.labels import Labels
-from lggd.estimator.passes import FitSteps
+from lggd.estimator.passes import FitSteps, FitTask
 from lggd.graph.edge_index import read_edges
 
 

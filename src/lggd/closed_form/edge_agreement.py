@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from lggd.estimator.storage import saveable
+from lggd.estimator.settings import saveable
 from lggd.validation import check_int
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from lggd.diffusion import PPR, Heat
-from lggd.estimator.storage import saveable
+from lggd.estimator.settings import saveable
 from lggd.graph.sparse import (
     SparseMatrix,
     SparsePattern,

@@ -41,11 +41,11 @@ from lggd.closed_form.stored_inputs import StoredInputs, read_inputs
 from lggd.closed_form.systems import ExactSystem, InducedSystem, StreamedSystem, draw_inducing
 from lggd.closed_form.uncertainty import RidgeUncertainty
 from lggd.errors import InputError
-from lggd.estimator.fit_task import FitTask, same_inputs
 from lggd.estimator.graph_change import GraphChange
+from lggd.estimator.inputs import same_inputs
 from lggd.estimator.labels import Labels
-from lggd.estimator.passes import FitSteps
-from lggd.estimator.storage import without_prefix
+from lggd.estimator.passes import FitSteps, FitTask
+from lggd.training.engine import without_prefix
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int, check_real
 

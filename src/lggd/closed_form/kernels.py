@@ -13,7 +13,7 @@ from torch import Tensor
 from lggd.closed_form.filters import Filter, Propagation
 from lggd.closed_form.ridge import INTERCEPT
 from lggd.errors import InputError
-from lggd.estimator.storage import saveable
+from lggd.estimator.settings import saveable
 from lggd.validation import check_instance, check_real
 
 # Numbers of a kernel matrix that are computed at once on a CPU.

@@ -11,7 +11,7 @@ from lggd.closed_form.ridge import class_targets
 from lggd.closed_form.systems import RidgeSystem
 from lggd.errors import InputError
 from lggd.estimator.labels import most_confident
-from lggd.estimator.storage import saveable
+from lggd.estimator.settings import saveable
 from lggd.validation import check_int
 
 # More pseudo-labels say little more, and take longer.

@@ -23,8 +23,8 @@ from lggd.closed_form.filters import (
 from lggd.closed_form.kernels import FilterKernel
 from lggd.closed_form.ridge_inputs import TOPOLOGY_WIDTH, RidgeInputs, filters_of
 from lggd.errors import InputError
-from lggd.estimator.fit_task import read_graph, stored_graph
 from lggd.estimator.graph_change import GraphChange
+from lggd.estimator.inputs import read_graph, stored_graph
 from lggd.graph import Graph
 from lggd.graph.csr import CSR
 from lggd.graph.streamed_matrix import StreamedMatrix

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from lggd.diffusion.kernels import PPR, TOLERANCE, Heat
-from lggd.estimator.storage import saveable
+from lggd.estimator.inputs import Cache, content_key
+from lggd.estimator.settings import saveable
 from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
 from lggd.graph.sparse import SparsePattern, normalized_adjacency
-from lggd.training.cache import Cache, content_key
 from lggd.validation import check_choice, check_instance, check_int
 
 # Entries of S computed at a time: few enough for a CPU's cache, and enough to keep a GPU busy.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from scipy.special import ive
 
-from lggd.estimator.storage import saveable
+from lggd.estimator.settings import saveable
 from lggd.validation import check_real
 
 # Truncation error of the series. Entries of S below it cannot be distinguished from 0.

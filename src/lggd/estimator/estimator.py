@@ -14,12 +14,11 @@ from torch import Tensor, nn
 
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.fit_task import FitTask, check_storage, stored_graph, without_labels
 from lggd.estimator.graph_change import GraphChange, new_edges, new_nodes, removed_edges
+from lggd.estimator.inputs import check_storage, stored_graph, without_labels
 from lggd.estimator.labels import Labels, accuracy, merge_labels, replace_labels, without_nodes
-from lggd.estimator.model_card import model_card
-from lggd.estimator.parameters import changed_params, get_params, shown
-from lggd.estimator.passes import FitSteps, fit_tasks
+from lggd.estimator.passes import FitSteps, FitTask, fit_tasks
+from lggd.estimator.settings import changed_params, get_params, model_card, saveable, shown
 from lggd.training.engine import Callback, Checkpoint, History
 from lggd.training.randomness import read_seed
 
@@ -75,7 +74,7 @@ class NodeClassifier(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        storage.saveable(cls)
+        saveable(cls)
 
     @abstractmethod
     def check_settings(self) -> None:

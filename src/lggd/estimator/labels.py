@@ -165,10 +165,10 @@ def without_nodes(known: Tensor, nodes: Any, num_classes: int) -> Tensor:
 
 def _read_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> tuple[Tensor, Tensor]:
     """The ids of nodes, int64 `[n]`, and the class of each, int64 `[n]`."""
-    ids, classes = _read_ids(known, nodes), _as_tensor("labels", labels).to(known.device).reshape(-1)
+    ids, classes = _read_nodes(known, nodes), _as_tensor("labels", labels).to(known.device).reshape(-1)
     if len(ids) != len(classes):
         raise InputError("labels", f"contain one class for each of the {len(ids)} nodes", len(classes))
-    ids, classes = _check_nodes(known, ids), _whole_numbers("labels", classes)
+    classes = _whole_numbers("labels", classes)
     outside = (classes < 0) | (classes >= num_classes)
     if bool(outside.any()):
         remedy = "A new class needs a new fit: every class has trained parameters of its own."
@@ -178,24 +178,25 @@ def _read_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> tu
 
 def _read_nodes(known: Tensor, nodes: Any) -> Tensor:
     """The ids of nodes, int64 `[n]`, from ids or a mask."""
-    return _check_nodes(known, _read_ids(known, nodes))
-
-
-def _read_ids(known: Tensor, nodes: Any) -> Tensor:
     ids = _as_tensor("nodes", nodes).to(known.device)
     if ids.dtype == torch.bool:
         if ids.shape != known.shape:
             raise InputError("nodes", f"have shape {list(known.shape)} as a mask", list(ids.shape))
         ids = ids.nonzero()
-    return ids.reshape(-1)
-
-
-def _check_nodes(known: Tensor, ids: Tensor) -> Tensor:
-    ids = _whole_numbers("nodes", ids)
+    ids = _whole_numbers("nodes", ids.reshape(-1))
     outside = (ids < 0) | (ids >= len(known))
     if bool(outside.any()):
         raise InputError("nodes", f"name nodes 0..{len(known) - 1}", int(ids[outside][0]))
     return ids
+
+
+def _as_tensor(name: str, values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise InputTypeError(name, "be whole numbers", array.dtype)
+    return torch.as_tensor(array)
 
 
 def _whole_numbers(name: str, values: Tensor) -> Tensor:
@@ -248,15 +249,6 @@ def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -
     if not bool(counted.any()):
         raise InputError("mask", "contain at least one node with a label in `data.y`", "none")
     return float((predicted[counted] == y[counted]).float().mean())
-
-
-def _as_tensor(name: str, values: Any) -> Tensor:
-    if isinstance(values, Tensor):
-        return values
-    array = np.asarray(values)
-    if array.dtype.kind not in "biuf":
-        raise InputTypeError(name, "be whole numbers", array.dtype)
-    return torch.as_tensor(array)
 
 
 def _read_y(data: Any) -> Tensor:

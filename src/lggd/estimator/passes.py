@@ -8,12 +8,18 @@ with equal `key` share a pass. No model knows about the others.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lggd.errors import error_context
-from lggd.estimator.fit_task import FitTask, equal
+import torch
+
+from lggd.errors import InputError
+from lggd.estimator.inputs import check_data, equal, read_graph
+from lggd.graph import Graph
 from lggd.training.engine import Callback, Checkpoint, History
 
 if TYPE_CHECKING:
@@ -22,6 +28,36 @@ if TYPE_CHECKING:
 # Maximum number of problems per pass: beyond some hundred, more of them save no time and take memory.
 MOST_PROBLEMS = 256
 UNLIMITED = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class FitTask:
+    """The inputs of the fit of one model.
+
+    `inputs` builds the graph once, when needed: tasks whose data differ in labels alone share it. `seed` is set where
+    an ensemble has chosen it. `name` identifies the model in errors and curves, "" for the only one, and `prefix`
+    begins the names of its training stages.
+    """
+
+    data: Any
+    inputs: Callable[[], Graph]
+    seed: int | torch.Generator | None = None
+    name: str = ""
+    prefix: str = ""
+
+    @classmethod
+    def read(cls, data: Any, name: str = "") -> FitTask:
+        """The task of a model that is fitted on its own."""
+        check_data(data)
+        return cls(data, cache(lambda: read_graph(data)), name=name)
+
+    @property
+    def graph(self) -> Graph:
+        return self.inputs()
+
+    def member(self, number: int, seed: int) -> FitTask:
+        """The task of one member of an ensemble."""
+        return replace(self, seed=seed, name=f"{self.name} member {number}".strip().replace(" ", "-"))
 
 
 class TrainingRequest(ABC):
@@ -167,3 +203,16 @@ def curves_of(history: History, model: str) -> History:
         if owner == model or owner.startswith(f"{model} "):
             curves[" ".join([metric, *owner.split()[1:]])] = values
     return curves
+
+
+@contextmanager
+def error_context(name: str) -> Iterator[None]:
+    """Prefixes errors with the name of the model or table row that they concern; "" leaves them unchanged."""
+    try:
+        yield
+    except Exception as error:
+        if name and isinstance(error, InputError):
+            raise error.replace(context=f"{name}: {error.context}" if error.context else name) from error
+        if name:  # for example torch's errors from inside a user's module
+            error.add_note(f"This happened in {name}.")
+        raise

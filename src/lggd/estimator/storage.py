@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from enum import Enum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lggd.equation.potential import DegreePotential
-from lggd.errors import InputError, InputFileError, InputTypeError
-from lggd.estimator.fit_task import stored_graph
-from lggd.estimator.graph_storage import graph_reference, open_graph, pack_graph, unpack_graph
+from lggd.errors import InputError, InputFileError
+from lggd.estimator.inputs import INPUTS, stored_graph
+from lggd.estimator.settings import from_plain, saveable, to_plain
+from lggd.graph import Graph
+from lggd.graph.stored_graph import StoredGraph, fingerprint, is_stored_graph
 from lggd.learning.networks import MLP, Activation, PropagatedMLP
 from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.solvers.scheme import RK4, SSPRK3, Euler
@@ -32,27 +31,15 @@ REPLACED = "Use a copy of the model, or fit and save it again."
 # How often files are read again that another process replaced meanwhile.
 ATTEMPTS = 10
 SETTINGS_FILE, WEIGHTS_FILE, GRAPH_FILE = "model.json", "weights.safetensors", "graph.safetensors"
-
-Kind = TypeVar("Kind", bound=type)
-# All classes that a settings file may name: those of imported modules, and those registered with `saveable`.
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        Activation, DegreePotential, Euler, LearnedEdgeWeights, LearnedPotential, LearnedTimeScale, MLP, Optimization,
-        PropagatedMLP, RK4, SSPRK3,
-    )
-}  # fmt: skip
 # Models of rooms above this one that are not `NodeClassifier`s, by the module whose `restored` loads them.
 _LOADED_BY = {"KNNGraphClassifier": "lggd.sklearn"}
 
-
-def saveable(kind: Kind) -> Kind:
-    """A class decorator: instances of the dataclass, or members of the enum, may be settings of a saved model.
-
-    Register custom classes before loading a model that uses them.
-    """
-    _KINDS[kind.__name__] = kind
-    return kind
+# Settings of rooms below this one; other classes register themselves.
+for _kind in (
+    Activation, DegreePotential, Euler, LearnedEdgeWeights, LearnedPotential, LearnedTimeScale, MLP, Optimization,
+    PropagatedMLP, RK4, SSPRK3,
+):  # fmt: skip
+    saveable(_kind)
 
 
 def save_model(model: NodeClassifier, folder: str | Path) -> None:
@@ -202,6 +189,56 @@ def expected_tensors(folder: Path, settings: Mapping[str, Any], file: str) -> di
         raise InputError(path, f"describe the tensors of {file}", but="it does not", remedy=REPLACED) from error
 
 
+def graph_reference(stored: StoredGraph) -> dict[str, Any]:
+    """Where a graph on disk is, and a digest of its checksums."""
+    return {"folder": str(stored.folder.resolve()), "fingerprint": stored.fingerprint}
+
+
+def open_graph(path: Path, reference: Any) -> Graph:
+    """Opens the graph on disk that a saved model refers to."""
+    if not isinstance(reference, dict) or not isinstance(reference.get("folder"), str):
+        raise InputError(str(path), "say where its graph is", reference, "Save the model again.")
+    folder, remedy = Path(reference["folder"]), f"Move it back, or change `folder` of `graph` in {path}."
+    if not is_stored_graph(folder):
+        raise InputFileError(str(folder), "be the graph of the saved model", but="there is none", remedy=remedy)
+    if fingerprint(folder) != reference.get("fingerprint"):
+        remedy = "Fit the model again, or restore the graph."
+        raise InputFileError(str(folder), "be the graph of the saved model", but="it has changed", remedy=remedy)
+    return Graph.open(folder, verify=False)
+
+
+def pack_graph(data: Any) -> dict[str, Tensor]:
+    """The graph and the node features of PyG data as tensors; sparse features as indices and values.
+
+    Of a graph on disk nothing that is in its folder.
+    """
+    named = ((name, getattr(data, name, None)) for name in INPUTS)
+    packed = {name: value for name, value in named if isinstance(value, Tensor)}
+    graph = stored_graph(data)
+    if graph is not None and graph.stored is not None and packed.get("x") is graph.stored.x:
+        packed.pop("x", None)
+    if "x" in packed and packed["x"].layout != torch.strided:
+        x = packed.pop("x").to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+        packed |= {"x.places": x.indices(), "x.values": x.values(), "x.shape": torch.tensor(x.shape)}
+    return {**packed, "num_nodes": torch.tensor(data.num_nodes)}
+
+
+def unpack_graph(packed: Mapping[str, Tensor], graph: Graph | None = None) -> Any:
+    """The PyG data of a packed graph, or of one on disk: the inverse of `pack_graph`."""
+    from torch_geometric.data import Data
+
+    stored: dict[str, Any] = {name: packed[name] for name in INPUTS if name in packed}
+    if graph is not None and graph.stored is not None:
+        stored = {"x": graph.stored.x, "graph": graph} | stored
+        stored = {name: value for name, value in stored.items() if value is not None}
+    data = Data(**stored, num_nodes=int(packed["num_nodes"]))
+    if "x.places" in packed:
+        shape = tuple(packed["x.shape"].tolist())
+        x = torch.sparse_coo_tensor(packed["x.places"], packed["x.values"], shape, check_invariants=True)
+        data.x = x.coalesce()
+    return data
+
+
 def check_shape(name: str, value: Tensor, like: Tensor) -> Tensor:
     """Returns a saved tensor if it has the shape of the tensor that it replaces."""
     if value.shape != like.shape:
@@ -212,68 +249,6 @@ def check_shape(name: str, value: Tensor, like: Tensor) -> Tensor:
 def with_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The state of a part, with the prefix added to its names."""
     return {f"{prefix}{name}": value for name, value in state.items()}
-
-
-def without_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state of the part whose names begin with the prefix, without it."""
-    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-
-
-def to_plain(value: Any, name: str) -> Any:
-    """Settings as JSON types; errors refer to them by `name`."""
-    if isinstance(value, nn.Module):
-        return {"kind": "module", "class": type(value).__qualname__}
-    if isinstance(value, type) and value.__name__ in _KINDS:
-        return {"kind": "class", "class": value.__name__}
-    if isinstance(value, Enum):
-        return {"kind": type(value).__name__, "value": value.value}
-    if is_dataclass(value) and not isinstance(value, type):
-        if type(value).__name__ not in _KINDS:
-            remedy = "Decorate its class with lggd.estimator.storage.saveable."
-            raise InputTypeError(name, "be of a class that can be saved", repr(value), remedy)
-        plain = {field.name: to_plain(getattr(value, field.name), field.name) for field in fields(value)}
-        return {"kind": type(value).__name__, **plain}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"kind": "number", "value": str(value)}
-    if isinstance(value, Mapping):
-        return {key: to_plain(entry, name) for key, entry in value.items()}
-    if isinstance(value, torch.Generator):
-        return value.initial_seed()
-    if isinstance(value, (tuple, list, range)):
-        return [to_plain(entry, name) for entry in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if name == "times":  # an array or a tensor
-        return [float(t) for t in value]
-    remedy = "Use a setting of the library, such as DegreePotential(-1)."
-    raise InputTypeError(name, "be a setting that can be saved", type(value).__name__, remedy)
-
-
-def from_plain(plain: Any, name: str, modules: Mapping[str, Any]) -> Any:
-    """The settings that `to_plain` wrote; `modules` are the user's modules, by the name of their setting."""
-    if isinstance(plain, list):
-        return tuple(from_plain(entry, name, modules) for entry in plain)
-    if not isinstance(plain, dict):
-        return plain
-    kind = plain.get("kind")
-    if kind == "number":
-        return float(plain["value"])
-    if kind == "module":
-        if name not in modules:
-            clause = f"the model was fitted with {plain.get('class')}, custom code of which only parameters are saved"
-            raise InputError(name, "be passed to load", but=clause)
-        return modules[name]
-    if kind == "class":
-        return _KINDS[plain["class"]]
-    if kind not in _KINDS:
-        raise InputError(name, f"be one of {', '.join(sorted(_KINDS))}", repr(kind), "Was it saved by a newer version?")
-    if issubclass(_KINDS[kind], Enum):
-        return _KINDS[kind](plain["value"])
-    known = {field.name for field in fields(_KINDS[kind])}
-    unknown = sorted(plain.keys() - known - {"kind"})
-    if unknown:
-        raise InputError(name, f"have the settings {sorted(known)}", f"also {unknown[0]!r}")
-    return _KINDS[kind](**{key: from_plain(value, key, modules) for key, value in plain.items() if key != "kind"})
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

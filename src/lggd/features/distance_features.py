@@ -13,7 +13,7 @@ from torch import Tensor
 from lggd.equation.operators import check_p
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
-from lggd.estimator.fit_task import input_tensors, read_graph
+from lggd.estimator.inputs import Cache, identity_key, input_tensors, read_graph
 from lggd.features.scaling import Scale
 from lggd.graph import Graph
 from lggd.learning.distance_training import boundary_mask
@@ -22,7 +22,6 @@ from lggd.learning.node_features import check_node_features
 from lggd.learning.parameters import Equation
 from lggd.solvers.plan import check_times
 from lggd.solvers.scheme import FixedStep
-from lggd.training.cache import Cache, identity_key
 from lggd.training.engine import Callback, Checkpoint
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int

@@ -14,6 +14,7 @@ from torch import nn
 
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of, input_tensors
+from lggd.estimator.inputs import Cache, content_key
 from lggd.features.distance_features import BoundarySolver
 from lggd.features.training_memory import REMEDY, fitting_problems, training_memory
 from lggd.graph import Graph
@@ -23,7 +24,6 @@ from lggd.learning.networks import MLP, FromModule, PropagatedMLP
 from lggd.learning.parameters import Equation
 from lggd.solvers.plan import check_times
 from lggd.system.memory import explaining_shortage
-from lggd.training.cache import Cache, content_key
 from lggd.training.engine import Callback, Checkpoint, Engine, History, train
 from lggd.training.optimization import StackedParameter
 

@@ -16,8 +16,8 @@ from lggd.closed_form import KernelRidge
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
-from lggd.estimator.fit_task import input_tensors, read_graph
 from lggd.estimator.graph_change import GraphChange
+from lggd.estimator.inputs import Cache, identity_key, input_tensors, read_graph
 from lggd.features.distance_features import BoundarySolver, DistanceFeatures, assign_folds, fixed_solver
 from lggd.features.distance_problems import DistanceProblems, DistanceRequest, read_initial, reusable
 from lggd.features.mixture import DistanceShare, class_distances
@@ -28,7 +28,6 @@ from lggd.learning.parameters import Coefficients, LearnedCoefficients, LearnedE
 from lggd.solvers.cauchy import FAR
 from lggd.solvers.plan import check_times
 from lggd.solvers.scheme import RK4, FixedStep
-from lggd.training.cache import Cache, identity_key
 from lggd.training.optimization import Optimization
 from lggd.validation import check_instance
 

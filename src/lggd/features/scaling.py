@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lggd.errors import InputError
-from lggd.estimator.storage import saveable
+from lggd.estimator.settings import saveable
 
 # The fitted statistics of a scale, by name. Distances come as [N, T, K]: nodes, times, classes.
 Fitted = Mapping[str, Tensor]

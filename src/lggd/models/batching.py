@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from lggd.errors import InputError, InputTypeError, error_context
+from lggd.errors import InputError, InputTypeError
 from lggd.estimator import FitTask, NodeClassifier, check_data, first_equal, fit_tasks, same_inputs
+from lggd.estimator.passes import error_context
 from lggd.training.engine import Callback
 
 Model = TypeVar("Model", bound=NodeClassifier)

@@ -14,7 +14,7 @@ from lggd.backbones import GCN, Backbone, build_seeded
 from lggd.backbones.user_module import check_user_module
 from lggd.errors import InputError
 from lggd.estimator import VALIDATION, FitSteps, FitTask, Labels, NodeClassifier, with_prefix, without_prefix
-from lggd.estimator.fit_task import stored_graph
+from lggd.estimator.inputs import stored_graph
 from lggd.features import GGD, LGGD, DistanceFeatures
 from lggd.graph import read_weight
 from lggd.learning.node_features import check_node_features

@@ -20,8 +20,9 @@ from lggd.comparison.results import Line
 from lggd.comparison.runner import measure
 from lggd.comparison.templates import build, complete_settings
 from lggd.data.splits import fingerprint
-from lggd.errors import InputError, error_context
+from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
+from lggd.estimator.passes import error_context
 from lggd.paper.figures import save
 from lggd.paper.measurements import ADDITIONS, RETRAINED
 from lggd.training.engine import Callback

@@ -15,7 +15,8 @@ import numpy as np
 from lggd.data.output_files import write_features, write_predictions
 from lggd.data.splits import fingerprint
 from lggd.estimator import storage
-from lggd.estimator.fit_task import read_graph
+from lggd.estimator.inputs import read_graph
+from lggd.estimator.settings import to_plain
 from lggd.report import page
 from lggd.report.accuracy import McNemarTest
 from lggd.report.graph_layout import layout_graph
@@ -100,7 +101,7 @@ def settings_record(result: RunResult, command: str) -> dict[str, Any]:
     return {
         "command": command, "data": result.input.origin, "split_fingerprint": fingerprint(result.input.data),
         "data_fingerprint": result.input.fingerprint(), "seed": settings.seed, "device": settings.device,
-        "method": settings.method, "preset": settings.preset, "model": storage.to_plain(result.model, "model"),
+        "method": settings.method, "preset": settings.preset, "model": to_plain(result.model, "model"),
         "reference": None if result.seconds["reference"] is None else settings.reference_method,
         "versions": installed_versions(),
     }  # fmt: skip

@@ -21,7 +21,7 @@ from torch import Tensor
 from lggd.data.output_files import write_features, write_predictions
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.fit_task import stored_graph
+from lggd.estimator.inputs import stored_graph
 from lggd.report.formatting import timestamp
 from lggd.system.files import write_errors
 

@@ -17,8 +17,8 @@ from lggd.data.graph_files import NamedGraph, read_graph_files
 from lggd.data.pyg_data import MASKS, checked_data, read_data_file, read_pyg_dataset
 from lggd.data.stored_data import NodeNames, load_stored
 from lggd.errors import InputError
-from lggd.estimator.fit_task import stored_graph
-from lggd.estimator.graph_storage import pack_graph
+from lggd.estimator.inputs import stored_graph
+from lggd.estimator.storage import pack_graph
 from lggd.validation import check_int, check_real, listed
 
 FEWEST_HELD_OUT = 2  # accuracy is not reported for fewer nodes

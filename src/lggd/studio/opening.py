@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from lggd.errors import InputError
-from lggd.estimator.fit_task import check_data, without_labels
+from lggd.estimator.inputs import check_data, without_labels
 from lggd.studio.client import Client
 from lggd.studio.security import Access
 from lggd.studio.server import StudioServer

@@ -18,7 +18,7 @@ import torch
 from lggd.closed_form import KernelRidge
 from lggd.closed_form.relabelling import rechosen, relabelled
 from lggd.errors import InputError
-from lggd.estimator.fit_task import without_labels
+from lggd.estimator.inputs import without_labels
 from lggd.studio.analysis import Quality, Suggestion, SuspiciousLabel, all_suggestions, all_suspicious, quality
 from lggd.studio.snapshot import FEWEST_CLASSES, Integers, Snapshot, active_classes
 from lggd.studio.store import LabelChange, LabelEdit, LabelStore

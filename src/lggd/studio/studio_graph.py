@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
-from lggd.estimator.fit_task import read_graph, without_labels
-from lggd.estimator.graph_storage import pack_graph
+from lggd.estimator.inputs import read_graph, without_labels
+from lggd.estimator.storage import pack_graph
 from lggd.graph import Graph
 from lggd.report.graph_layout import layout_graph
 from lggd.runs.run_input import Columns, RunInput

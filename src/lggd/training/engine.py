@@ -213,14 +213,14 @@ class Engine:
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Continues from a saved state as if training had never stopped."""
-        load_values(self.trainable.parameters(), _subset(state, "now."))
-        self.trainable.load_random_state(_subset(state, "random."))
+        load_values(self.trainable.parameters(), without_prefix("now.", state))
+        self.trainable.load_random_state(without_prefix("random.", state))
         for name, value in self._best.items():
             value.copy_(state[f"best.{name}"])
         for name, value in self._counters().items():
             value.copy_(state[f"count.{name}"])
         moments: dict[int, dict[str, Tensor]] = {}
-        for name, value in _subset(state, "optimizer.").items():
+        for name, value in without_prefix("optimizer.", state).items():
             index, _, moment = name.partition(".")
             moments.setdefault(int(index), {})[moment] = value.clone()
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": moments})
@@ -243,7 +243,8 @@ def _read_targets(name: str, labels: Tensor, train: Tensor, device: torch.device
     return Targets(labels.to(device), name)
 
 
-def _subset(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def without_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with the prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
@@ -351,7 +352,7 @@ def train(
     epoch, saved = 0, None if checkpoint is None else checkpoint.load(stage)
     if saved is not None:
         epoch = int(saved.pop("epoch"))
-        history = {name: values.tolist() for name, values in _subset(saved, "history.").items()}
+        history = {name: values.tolist() for name, values in without_prefix("history.", saved).items()}
         engine.restore(saved)
 
     def save() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from lggd import GCN, GGD, LGGD, MLP, LGGDPlus, MeanReadout, NearestClass, Optimization
 from lggd.errors import InputError
-from lggd.estimator.parameters import get_params, shown
+from lggd.estimator.settings import get_params, shown
 from small_models import classifier, distances
 
 

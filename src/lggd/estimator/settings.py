@@ -1,0 +1,154 @@
+"""The settings of models: by name as scikit-learn sets them, as Python expressions, in notebooks, and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import nn
+
+from lggd.cards import Facts, bars, card, curve
+from lggd.errors import InputError, InputTypeError
+from lggd.validation import listed, suggestion
+
+if TYPE_CHECKING:
+    from lggd.estimator.estimator import NodeClassifier
+
+Kind = TypeVar("Kind", bound=type)
+# All classes that saved settings may name.
+_kinds: dict[str, type[Any]] = {}
+
+
+def get_params(choice: Any, deep: bool = True) -> dict[str, Any]:
+    """The fields of a dataclass by name, and with `deep` those of nested dataclasses as "outer__inner"."""
+    params: dict[str, Any] = {}
+    for field in fields(choice):
+        value = params[field.name] = getattr(choice, field.name)
+        if deep and is_dataclass(value) and not isinstance(value, type):
+            params |= {f"{field.name}__{name}": inner for name, inner in get_params(value).items()}
+    return params
+
+
+def changed_params(choice: Any, changes: dict[str, Any]) -> dict[str, Any]:
+    """The new values of the fields that `changes` name; a nested dataclass is replaced by a changed copy."""
+    known = [field.name for field in fields(choice)]
+    changed: dict[str, Any] = {}
+    nested: dict[str, dict[str, Any]] = {}
+    for key, value in changes.items():
+        name, _, inner = key.partition("__")
+        if name not in known:
+            owner = type(choice).__name__
+            raise InputError("params", f"name settings of {owner} ({listed(known)})", repr(key), suggestion(key, known))
+        if inner:
+            nested.setdefault(name, {})[inner] = value
+        else:
+            changed[name] = value
+    for name, inner_changes in nested.items():
+        value = changed.get(name, getattr(choice, name))
+        if not is_dataclass(value) or isinstance(value, type):
+            inner = next(iter(inner_changes))
+            raise InputError("params", f"name a setting that {name} has", f"{name}__{inner} for {value!r}")
+        changed[name] = replace(value, **changed_params(value, inner_changes))
+    return changed
+
+
+def shown(value: Any) -> str:
+    """The expression that creates a setting; dataclasses show only the fields that differ from their defaults."""
+    if isinstance(value, Enum):
+        return repr(value.value)
+    if type(value) is tuple:
+        return f"({', '.join(map(shown, value))}{',' * (len(value) == 1)})"
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    changed = []
+    for field in fields(value):
+        text = shown(getattr(value, field.name))
+        default = field.default_factory() if field.default_factory is not MISSING else field.default
+        if text != shown(default):
+            changed.append(f"{field.name}={text}")
+    return f"{type(value).__name__}({', '.join(changed)})"
+
+
+def model_card(model: NodeClassifier) -> str:
+    """The settings, and of a fitted model its labels and training curves, as HTML."""
+    name = type(model).__name__
+    settings: Facts = [(field, shown(value)) for field, value in get_params(model, deep=False).items()]
+    if not hasattr(model, "labels_"):
+        return card(f"{name}, not fitted", settings, note="Call fit(data).")
+    count = torch.bincount(model.labels_[model.labels_ >= 0].cpu(), minlength=model.num_classes_).tolist()
+    classes = map(str, model.metadata_.get("classes") or range(model.num_classes_))
+    labelled = f"{sum(count):,} of {len(model.labels_):,} nodes"
+    losses = {stage: history.get("train_loss", []) for stage, history in model.history_.items()}
+    curves = [curve(loss, f"{stage}: training loss") for stage, loss in losses.items()]
+    pictures = bars(zip(classes, count, strict=False), "labels by class"), *curves
+    return card(f"{name}, fitted", [("labelled", labelled), *settings], *pictures)
+
+
+def saveable(kind: Kind) -> Kind:
+    """A class decorator: instances of the dataclass, or members of the enum, may be settings of a saved model.
+
+    Register custom classes before loading a model that uses them.
+    """
+    _kinds[kind.__name__] = kind
+    return kind
+
+
+def to_plain(value: Any, name: str) -> Any:
+    """Settings as JSON types; errors refer to them by `name`."""
+    if isinstance(value, nn.Module):
+        return {"kind": "module", "class": type(value).__qualname__}
+    if isinstance(value, type) and value.__name__ in _kinds:
+        return {"kind": "class", "class": value.__name__}
+    if isinstance(value, Enum):
+        return {"kind": type(value).__name__, "value": value.value}
+    if is_dataclass(value) and not isinstance(value, type):
+        if type(value).__name__ not in _kinds:
+            remedy = "Decorate its class with lggd.estimator.storage.saveable."
+            raise InputTypeError(name, "be of a class that can be saved", repr(value), remedy)
+        plain = {field.name: to_plain(getattr(value, field.name), field.name) for field in fields(value)}
+        return {"kind": type(value).__name__, **plain}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"kind": "number", "value": str(value)}
+    if isinstance(value, Mapping):
+        return {key: to_plain(entry, name) for key, entry in value.items()}
+    if isinstance(value, torch.Generator):
+        return value.initial_seed()
+    if isinstance(value, (tuple, list, range)):
+        return [to_plain(entry, name) for entry in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if name == "times":  # an array or a tensor
+        return [float(t) for t in value]
+    remedy = "Use a setting of the library, such as DegreePotential(-1)."
+    raise InputTypeError(name, "be a setting that can be saved", type(value).__name__, remedy)
+
+
+def from_plain(plain: Any, name: str, modules: Mapping[str, Any]) -> Any:
+    """The settings that `to_plain` wrote; `modules` are the user's modules, by the name of their setting."""
+    if isinstance(plain, list):
+        return tuple(from_plain(entry, name, modules) for entry in plain)
+    if not isinstance(plain, dict):
+        return plain
+    kind = plain.get("kind")
+    if kind == "number":
+        return float(plain["value"])
+    if kind == "module":
+        if name not in modules:
+            clause = f"the model was fitted with {plain.get('class')}, custom code of which only parameters are saved"
+            raise InputError(name, "be passed to load", but=clause)
+        return modules[name]
+    if kind == "class":
+        return _kinds[plain["class"]]
+    if kind not in _kinds:
+        raise InputError(name, f"be one of {', '.join(sorted(_kinds))}", repr(kind), "Was it saved by a newer version?")
+    if issubclass(_kinds[kind], Enum):
+        return _kinds[kind](plain["value"])
+    known = {field.name for field in fields(_kinds[kind])}
+    unknown = sorted(plain.keys() - known - {"kind"})
+    if unknown:
+        raise InputError(name, f"have the settings {sorted(known)}", f"also {unknown[0]!r}")
+    return _kinds[kind](**{key: from_plain(value, key, modules) for key, value in plain.items() if key != "kind"})
