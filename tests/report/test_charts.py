@@ -1,4 +1,4 @@
-"""Axes, gaps and long lines of charts."""
+"""Axes, gaps and long lines of charts; training curves."""
 
 import math
 import re
@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from lggd.report.charts import Axis, Line, line_chart
+from page_reader import text_of
+from sample_reports import small
 
 
 @pytest.mark.parametrize(
@@ -21,9 +23,8 @@ def test_axis_covers_its_values_with_few_distinct_ticks(low, high):
 
 
 def test_wide_ranges_have_a_logarithmic_axis():
-    x = np.arange(3.0)
-    assert Axis.for_lines([Line("a", x, np.array([1e-4, 1.0, 30.0]), "red")]).logarithmic
-    assert not Axis.for_lines([Line("a", x, np.array([-1.0, 1.0, 300.0]), "red")]).logarithmic
+    assert Axis.for_values(np.array([1e-4, 1.0, 30.0])).logarithmic
+    assert not Axis.for_values(np.array([-1.0, 1.0, 300.0])).logarithmic
 
 
 def test_non_finite_values_leave_gaps():
@@ -44,3 +45,16 @@ def test_long_lines_are_reduced_to_their_extremes():
         float(h) for h in re.findall(r"[ML][\d.]+ ([\d.]+)", re.search(r'class="line".*? d="([^"]*)"', chart)[1])
     ]
     assert min(heights) == pytest.approx(100 - 100 * 7 / 8)
+
+
+def test_curves_without_finite_values():
+    report = small(curves={"stage": {"train_loss": [math.nan, math.inf]}, "empty": {"train_loss": []}})
+    text = text_of(report)
+    assert "No finite value was recorded." in text
+    assert "empty" not in text
+
+
+def test_best_epoch_is_reported(digits):
+    text = text_of(digits)
+    assert "best validation at 3: 90.0\N{NO-BREAK SPACE}%" in text
+    assert "best validation at 60\N{NO-BREAK SPACE}(t=1), 60\N{NO-BREAK SPACE}(t=2)" in text

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from lggd.report.comparison_charts import colour
-from lggd.report.comparison_page import render_comparison, write_comparison
-from lggd.report.comparison_report import ComparedMethod, ComparisonReport
+from lggd.report.comparison_page import ComparedMethod, ComparisonReport, render_comparison
+from lggd.report.html import class_colour, write_page
 from page_reader import PageReader
 
 HOSTILE = '<script>alert("x")</script>&'
@@ -70,7 +69,7 @@ def test_names_of_the_caller_are_escaped(report: ComparisonReport) -> None:
 
 
 def test_further_methods_have_colours_of_their_own() -> None:
-    assert len({colour(k) for k in range(40)}) == 40
+    assert len({class_colour(k) for k in range(40)}) == 40
 
 
 @pytest.mark.parametrize("width", [1280, 375])
@@ -78,7 +77,7 @@ def test_further_methods_have_colours_of_their_own() -> None:
 def test_the_page_in_a_browser(
     chromium: Any, report: ComparisonReport, tmp_path: Path, width: int, scheme: str
 ) -> None:
-    write_comparison(report, tmp_path / "comparison.html")
+    write_page(render_comparison(report), tmp_path / "comparison.html")
     options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with chromium.page(tmp_path / "comparison.html", **options) as page:
         assert page.evaluate(OVERFLOW) == 0

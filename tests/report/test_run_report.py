@@ -1,75 +1,16 @@
-"""What a report accepts and computes."""
+"""What a report computes; intervals and tests of accuracies compared with their formulas."""
 
 import math
 from dataclasses import fields
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
-from lggd.errors import InputError, InputTypeError
 from lggd.report.page import render
-from lggd.report.run_report import LabelAddition
+from lggd.report.run_report import McNemarTest, wilson_interval
 from sample_reports import bare, small
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"y": []}, "`y` must contain at least one node, got none"),
-        ({"classes": []}, "`classes` must contain at least one class"),
-        ({"times": []}, "`times` must contain at least one time if there are distances, else none"),
-        ({"distances": None}, "`times` must contain at least one time if there are distances, else none"),
-        ({"reference_predicted": np.full(6, 3)}, r"`reference_predicted` must lie in 0\.\.2, got 3"),
-        ({"times": [1.0, math.nan]}, "`times` must be finite"),
-        ({"ids": ["a"]}, "`ids` must contain one value per node, 6 in all, got 1"),
-        ({"accuracy": {"reference": 1.0}}, '`accuracy` must have the keys "model" and "reference", got'),
-        (
-            {"accuracy": {"reference": 101.0, "model": None}},
-            r'`accuracy\["reference"\]` must be a percentage, 0 to 100, got 101',
-        ),
-        ({"accuracy": {"reference": math.nan, "model": None}}, "must be a percentage"),
-        ({"num_edges": -1}, "`num_edges` must be a whole number from 0, got -1"),
-        ({"seconds": math.inf}, "`seconds` must be a duration from 0, got inf"),
-        ({"created": "yesterday"}, "`created` must be a time in ISO 8601 .* got 'yesterday'"),
-        ({"distances": np.zeros((2, 6, 2))}, r"`distances` must have the shape \[2, 6, 3\], got \[2, 6, 2\]"),
-        ({"positions": np.zeros((6, 3))}, r"`positions` must have the shape \[6, 2\], got \[6, 3\]"),
-        ({"positions": np.full((6, 2), np.nan)}, "`positions` must be finite, got .* at node 0"),
-        ({"edges": np.zeros((3, 4), int)}, r"`edges` must have the shape \[2, E\], got \[3, 4\]"),
-        ({"edges": np.array([[0], [6]])}, r"`edges` must lie in 0\.\.5, got 6"),
-        ({"labels": np.zeros(5, int)}, r"`labels` must have the shape \[6\], got \[5\]"),
-        ({"y": np.full(6, 3)}, r"`y` must lie in -1\.\.2, got 3"),
-        ({"predicted": np.full(6, -1)}, r"`predicted` must lie in 0\.\.2, got -1"),
-        ({"y": np.full(6, -1)}, "`test_mask` must select nodes whose `y` is known, but that of node 1 is -1"),
-        ({"probabilities": np.full((6, 3), 2.0)}, r"`probabilities` must lie in \[0, 1\], got values from 2 to 2"),
-        ({"probabilities": np.full((6, 3), np.nan)}, r"`probabilities` must lie in \[0, 1\]"),
-    ],
-)
-def test_invalid_values_are_rejected(changes, message):
-    with pytest.raises(InputError, match=message):
-        small(**changes)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("labels", np.zeros(6)), ("edges", np.zeros((2, 3))), ("test_mask", np.ones(6))]
-)
-def test_invalid_types_are_rejected(name, value):
-    with pytest.raises(InputTypeError, match=f"`{name}` must be .*, got float64"):
-        small(**{name: value})
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ((-1, 50, 1), "`labels`"),
-        ((1, 101, 1), "`accuracy`"),
-        ((1, 50, -1), "`milliseconds`"),
-        ((1, 50, 1, 0), "`tested`"),
-    ],
-)
-def test_invalid_additions_are_rejected(values, message):
-    with pytest.raises(InputError, match=message):
-        LabelAddition(*values)
 
 
 def test_tensors_and_lists_are_accepted():
@@ -118,3 +59,27 @@ def test_single_class_has_no_second():
 )
 def test_gain_needs_both_accuracies(reference, model, difference):
     assert small(accuracy={"reference": reference, "model": model}).gain == difference
+
+
+@pytest.mark.parametrize(("correct", "total"), [(0, 1), (1, 1), (5, 6), (0, 6), (6, 6), (870, 1747)])
+def test_wilson_interval_has_its_formula(correct, total):
+    """The ends solve (p̂ − p)² = z² p(1 − p)/n."""
+    z = 1.959963984540054
+    for end in wilson_interval(correct, total):
+        p = end / 100
+        assert (correct / total - p) ** 2 == pytest.approx(z**2 * p * (1 - p) / total, abs=1e-12)
+    low, high = wilson_interval(correct, total)
+    assert -1e-9 <= low <= 100 * correct / total + 1e-9
+    assert 100 * correct / total - 1e-9 <= high <= 100 + 1e-9
+
+
+def test_mcnemar_is_the_exact_binomial_test():
+    """Under the null hypothesis each discordant node favours either model with probability 1/2."""
+    for first, second in product(range(7), range(7)):
+        a = np.array([True] * first + [False] * second + [True, False] * 4)
+        b = np.array([False] * first + [True] * second + [True, False] * 4)
+        found, n = McNemarTest.of(a, b), first + second
+        tail = sum(math.comb(n, k) for k in range(min(first, second) + 1)) / 2**n
+        assert (found.only_first, found.only_second) == (first, second)
+        assert found.p == pytest.approx(min(1.0, 2 * tail))
+        assert found.is_clear == (found.p < 0.05)

@@ -15,7 +15,7 @@ import torch
 
 from command_line import answer, command, environment, files_of, program, refused
 from lggd.errors import InputError
-from lggd.report.accuracy import McNemarTest
+from lggd.report.run_report import McNemarTest
 from lggd.runs.folder import p_value, write_run
 from lggd.runs.methods import METHODS, build_model
 from lggd.runs.run import RunResult, RunSettings, UnfinishedTraining, run, settings_of_run
@@ -281,7 +281,7 @@ def test_a_failure_while_writing_keeps_the_earlier_result(
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lggd.report.page.write", fail)
+    monkeypatch.setattr("lggd.runs.folder.write_page", fail)
     result = command("run", "karate", "--backbone", "none", "--out", out)
     assert result.exit_code == 1
     assert f"`{out}` must fit on its disk" in result.stderr

@@ -18,7 +18,7 @@ from lggd.cli.run import METHODS as RUN_METHODS
 from lggd.cli.terminal import FAILED, Terminal, flags, table
 from lggd.comparison import defaults
 from lggd.errors import InputError
-from lggd.report.formatting import counted, number, signed
+from lggd.report.html import counted, number, signed
 
 DEFAULT_PARENT = Path("out")
 FLAGS = options.GRAPH_FLAGS | flags(

@@ -13,7 +13,7 @@ from rich.table import Column
 from lggd.cli.options import Seed, command, file, option
 from lggd.cli.terminal import Terminal, flags, json_exponent, summary, table
 from lggd.errors import InputError
-from lggd.report.formatting import counted
+from lggd.report.html import counted
 
 if TYPE_CHECKING:
     from lggd.paper.geodesic import Pixel

@@ -16,7 +16,7 @@ from typer import Argument, Exit
 from lggd.cli import options
 from lggd.cli.options import folder, option
 from lggd.cli.terminal import FAILED, Terminal, flags, table
-from lggd.report.formatting import counted
+from lggd.report.html import counted
 
 if TYPE_CHECKING:
     from lggd.comparison.jobs import Job, JobListener

@@ -158,7 +158,7 @@ def _report_memory(terminal: Terminal, needed: Memory | None) -> None:
 
 
 def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
-    from lggd.report.accuracy import SIGNIFICANCE_LEVEL
+    from lggd.report.run_report import SIGNIFICANCE_LEVEL
 
     size = f"{facts['nodes']:,} nodes, {facts['edges']:,} edges, {len(facts['classes'])} classes"
     yield summary(

@@ -13,9 +13,8 @@ from lggd.comparison.comparison import Comparison
 from lggd.comparison.label_splits import describe_labels
 from lggd.comparison.runner import machine
 from lggd.comparison.summary import COLUMNS, MethodSummary
-from lggd.report.comparison_page import write_comparison
-from lggd.report.comparison_report import ComparedMethod, ComparisonReport
-from lggd.report.formatting import counted, duration
+from lggd.report.comparison_page import ComparedMethod, ComparisonReport, render_comparison
+from lggd.report.html import counted, duration, write_page
 from lggd.system.files import replacing
 
 TABLE, PAGE = "comparison.csv", "comparison.html"
@@ -31,7 +30,7 @@ def write_report(comparison: Comparison, folder: str | Path, name: str, notes: S
     writer.writerows(comparison.rows)
     with replacing(folder / TABLE) as temporary:
         temporary.write_text(text.getvalue(), encoding="utf-8")
-    write_comparison(page_content(comparison, name, notes), folder / PAGE)
+    write_page(render_comparison(page_content(comparison, name, notes)), folder / PAGE)
     return [TABLE, PAGE]
 
 

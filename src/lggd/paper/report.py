@@ -19,7 +19,7 @@ from lggd.paper import measurements
 from lggd.paper.figures import BACKBONE_ROWS, FIGURES, draw_results
 from lggd.paper.measurements import BASE_VARIANT, KEYS, Measurement, Measurements, deviations, paired_tests
 from lggd.paper.published import BASELINES, DATASETS, PUBLISHED, ROWS
-from lggd.report.formatting import counted, signed
+from lggd.report.html import counted, signed
 from lggd.system.files import replacing
 
 NOTES, FIGURE_FOLDER = "notes.toml", "figures"

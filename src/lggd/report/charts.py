@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.report.formatting import counted, escape_name, escape_text, number, percent
+from lggd.report.html import counted, escape_name, escape_text, number, percent
 
 Floats = NDArray[np.float64]
 # Longer lines are reduced to the extremes of equal intervals.
@@ -69,17 +69,19 @@ class Axis:
         return cls(low, high, tuple(k * step for k in range(math.ceil(low / step), math.floor(high / step) + 1)))
 
     @classmethod
-    def for_lines(cls, lines: Sequence[Line]) -> Axis | None:
-        """An axis for the values of all lines; None if there is no finite value."""
-        values = np.concatenate([line.y[np.isfinite(line.y)] for line in lines])
-        if not len(values):
-            return None
+    def for_values(cls, values: Floats) -> Axis:
+        """An axis for finite values, logarithmic if their ratios are large."""
         low, high = float(values.min()), float(values.max())
         if low > 0 and high > MAX_LINEAR_RATIO * low:
             first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
             ticks = tuple(10.0**k for k in range(first, last + 1, math.ceil((last - first) / 5)))
             return cls(10.0**first, 10.0**last, ticks, logarithmic=True)
         return cls.around(0.0 if 0 <= low < high / 3 else low, high)
+
+    @property
+    def scale(self) -> str:
+        """What the name of the axis ends with."""
+        return " · log scale" if self.logarithmic else ""
 
     def percent(self, value: float) -> float:
         """The position of a value between the ends, 0 to 100."""
@@ -105,27 +107,33 @@ def _round_step(minimum: float) -> float:
 
 def line_chart(lines: Sequence[Line], x_label: str, y_label: str, summary: str, dots: bool = False) -> str:
     """Returns the HTML of a chart; `summary` is its text for screen readers, `dots` marks every point."""
-    vertical = Axis.for_lines(lines)
-    if vertical is None:
+    values = np.concatenate([line.y[np.isfinite(line.y)] for line in lines])
+    if not len(values):
         return '<p class="quiet">No finite value was recorded.</p>'
+    vertical = Axis.for_values(values)
     horizontal = Axis.within(min(float(line.x[0]) for line in lines), max(float(line.x[-1]) for line in lines))
     drawn = "".join(_draw_line(line, horizontal, vertical, dots) for line in lines)
+    grid, ticks = grid_and_ticks(horizontal, vertical)
+    return (
+        f'<div class="chart" role="img" aria-label="{escape_text(summary)}"'
+        f' data-x="{horizontal.low:g} {horizontal.high:g}" data-x-label="{escape_text(x_label)}"'
+        f' data-y="{vertical.low:.6g} {vertical.high:.6g} {int(vertical.logarithmic)}">'
+        f'<span class="axis y" aria-hidden="true">{escape_text(y_label)}{vertical.scale}</span>'
+        '<div class="plot" aria-hidden="true"><svg viewBox="0 0 100 100" preserveAspectRatio="none" focusable="false">'
+        f"{grid}{drawn}</svg>{ticks}</div>"
+        f'<span class="axis x" aria-hidden="true">{escape_text(x_label)}</span></div>'
+    )
+
+
+def grid_and_ticks(horizontal: Axis, vertical: Axis) -> tuple[str, str]:
+    """The grid lines of a chart, inside its drawing, and the ticks of both axes, beside it."""
     grid = "".join(f'<path class="grid" d="M0 {100 - vertical.percent(tick):.5g}H100"/>' for tick in vertical.ticks)
     ticks = "".join(
         f'<span class="tick {kind}" style="{side}:{axis.percent(tick):.4g}%">{label}</span>'
         for axis, kind, side in ((horizontal, "x", "left"), (vertical, "y", "bottom"))
         for tick, label in zip(axis.ticks, axis.labels(), strict=True)
     )
-    scale = " · log scale" if vertical.logarithmic else ""
-    return (
-        f'<div class="chart" role="img" aria-label="{escape_text(summary)}"'
-        f' data-x="{horizontal.low:g} {horizontal.high:g}" data-x-label="{escape_text(x_label)}"'
-        f' data-y="{vertical.low:.6g} {vertical.high:.6g} {int(vertical.logarithmic)}">'
-        f'<span class="axis y" aria-hidden="true">{escape_text(y_label)}{scale}</span>'
-        '<div class="plot" aria-hidden="true"><svg viewBox="0 0 100 100" preserveAspectRatio="none" focusable="false">'
-        f"{grid}{drawn}</svg>{ticks}</div>"
-        f'<span class="axis x" aria-hidden="true">{escape_text(x_label)}</span></div>'
-    )
+    return grid, ticks
 
 
 def _legend(lines: Sequence[Line]) -> str:

@@ -1,53 +1,87 @@
-"""A comparison as one self-contained HTML page. A section without content is an empty string."""
+"""A comparison as one self-contained HTML page: what it shows, its sections and its charts.
+
+A section without content is an empty string. Every method has one colour.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from string import Template
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from lggd.report.charts import Line, line_chart
-from lggd.report.comparison_charts import accuracy_rows, colour, swatch, time_chart
-from lggd.report.comparison_report import ComparedMethod, ComparisonReport
-from lggd.report.formatting import escape_name, escape_text, number, signed, timestamp
-from lggd.report.html import columns, section, table
-from lggd.report.page_files import inline_script, page_file, script_hash
-from lggd.system.files import replacing, size_in_words
+from lggd.report.charts import Axis, Line, grid_and_ticks, line_chart
+from lggd.report.html import (
+    class_colour,
+    columns,
+    escape_name,
+    escape_text,
+    notes_section,
+    number,
+    percent,
+    render_page,
+    section,
+    signed,
+    table,
+)
+from lggd.system.files import size_in_words
 
-SCRIPT, STYLES = "comparison.js", ("colours.css", "page.css", "comparison.css")
+STYLES = ("colours.css", "page.css", "comparison.css")
+Points = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class ComparedMethod:
+    """A method over all splits: accuracies in %, times in seconds, memory in bytes, None where unknown.
+
+    `curve` are pairs of a number of training labels and the mean accuracy, `reliability` pairs of the probability of
+    the predicted class and the accuracy, both in %.
+    """
+
+    name: str
+    title: str
+    accuracies: Sequence[float]
+    mean: float
+    sd: float | None
+    macro_f1: float
+    calibration_error: float | None
+    seconds: float
+    memory: int | None
+    difference: float | None
+    corrected_p: float | None
+    verdict: str
+    curve: Points = ()
+    reliability: Points = ()
+
+
+@dataclass(frozen=True)
+class ComparisonReport:
+    """A comparison as a page shows it. `created` is a time in ISO format; `facts` are counts by name.
+
+    `failed` and `skipped` give a reason for each method that is not among `methods`, the most accurate of which is
+    first.
+    """
+
+    dataset: str
+    protocol: str
+    recommendation: str
+    recommended: str | None
+    methods: Sequence[ComparedMethod]
+    facts: Mapping[str, str]
+    created: str
+    version: str
+    machine: str
+    failed: Mapping[str, str] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
 def render_comparison(report: ComparisonReport) -> str:
     """Returns the page; the same report gives the same text."""
-    parts = (_recommendation, _methods, _accuracy, _times, _curves, _calibration, _missing, _notes)
-    main = "\n".join(text for text in (part(report) for part in parts) if text)
-    headings = re.findall(r'<section id="(\w+)" .*?<h2[^>]*>(.*?)</h2>', main)
-    script = inline_script(SCRIPT)
-    texts = {
-        "dataset": report.dataset, "protocol": report.protocol, "created": report.created,
-        "timestamp": timestamp(report.created), "version": report.version, "machine": report.machine,
-    }  # fmt: skip
-    facts = report.facts.items()
-    return Template(page_file("comparison.html")).substitute(
-        # The browser may run only the script with this hash, and load nothing.
-        policy=f"default-src 'none'; script-src {script_hash(script)}; style-src 'unsafe-inline'; img-src data:",
-        style="\n".join(map(page_file, STYLES)),
-        facts="".join(f"<div><dt>{escape_text(term)}</dt><dd>{escape_text(value)}</dd></div>" for term, value in facts),
-        contents="".join(f'<a href="#{key}">{title}</a>' for key, title in headings),
-        main=main,
-        script=script,
-        **{name: escape_text(text) for name, text in texts.items()},
-    )
-
-
-def write_comparison(report: ComparisonReport, path: str | Path) -> None:
-    """Writes the page to `path` atomically."""
-    page = render_comparison(report)
-    with replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8", newline="\n")
+    of_methods = (_methods, _accuracy, _times, _curves, _calibration) if report.methods else ()
+    sections = [part(report) for part in (_recommendation, *of_methods, _missing)]
+    texts = {name: getattr(report, name) for name in ("dataset", "protocol", "created", "version", "machine")}
+    return render_page("comparison", STYLES, [*sections, notes_section(report.notes)], report.facts, texts)
 
 
 def _recommendation(report: ComparisonReport) -> str:
@@ -56,8 +90,6 @@ def _recommendation(report: ComparisonReport) -> str:
 
 
 def _methods(report: ComparisonReport) -> str:
-    if not report.methods:
-        return ""
     names = columns(
         "method", "accuracy (%)", "difference", "corrected p", "macro F1 (%)", "calibration error", "seconds", "memory"
     )
@@ -73,75 +105,110 @@ def _methods(report: ComparisonReport) -> str:
 
 def _row(method: ComparedMethod, k: int, is_recommended: bool) -> str:
     sd = "" if method.sd is None else f'<small class="quiet"> ± {method.sd:.2f}</small>'
-    p = "" if method.corrected_p is None else number(method.corrected_p)
-    difference = "" if method.difference is None else f"{signed(method.difference, 2)}"
+    difference = "" if method.difference is None else signed(method.difference, 2)
     cells = (
         f"{method.mean:.2f}{sd}",
         f'{difference} <small class="quiet">{escape_text(method.verdict)}</small>',
-        p,
+        "" if method.corrected_p is None else number(method.corrected_p),
         f"{method.macro_f1:.2f}",
         "–" if method.calibration_error is None else f"{method.calibration_error:.1f}",
         number(method.seconds),
         "–" if method.memory is None else size_in_words(method.memory),
     )
     mark = ' <span class="badge">recommended</span>' if is_recommended else ""
-    name = f'<th scope="row">{swatch(k)} <span title="{escape_name(method.title)}">{escape_name(method.name)}</span>'
+    name = f'<th scope="row">{_swatch(k)} <span title="{escape_name(method.title)}">{escape_name(method.name)}</span>'
     return f"<tr>{name}{mark}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
 def _accuracy(report: ComparisonReport) -> str:
-    if not report.methods:
-        return ""
+    """One row per method with a dot per split, and a bar from mean − sd to mean + sd, on one scale."""
+    values = [value for method in report.methods for value in method.accuracies]
+    axis = Axis.around(min(values), max(values))
+    rows = "".join(_accuracy_row(method, k, axis) for k, method in enumerate(report.methods))
+    ticks = "".join(
+        f'<span style="left:{axis.percent(tick):.4g}%">{label}</span>'
+        for tick, label in zip(axis.ticks, axis.labels(), strict=True)
+    )
+    scale = f'<div class="strip scale" aria-hidden="true"><b></b><div>{ticks}</div></div>'
     lead = "Every dot is a split. The bar is one standard deviation around the mean."
-    return section("accuracy", "Accuracy", f'<div class="card">{accuracy_rows(report.methods)}</div>', lead)
+    return section("accuracy", "Accuracy", f'<div class="card"><div class="strips">{rows}{scale}</div></div>', lead)
+
+
+def _accuracy_row(method: ComparedMethod, k: int, axis: Axis) -> str:
+    sd = method.sd or 0.0
+    low, high = (min(max(axis.percent(method.mean + side * sd), 0), 100) for side in (-1, 1))
+    dots = "".join(f'<i class="split" style="left:{axis.percent(value):.4g}%"></i>' for value in method.accuracies)
+    label = f"{escape_name(method.name)}: {percent(method.mean)}, standard deviation {number(sd)}"
+    return (
+        f'<div class="strip" style="--colour:{class_colour(k)}"><b>{escape_name(method.name)}</b>'
+        f'<div role="img" aria-label="{label}" title="{label}">'
+        f'<i class="range" style="left:{low:.4g}%;width:{high - low:.4g}%"></i>{dots}'
+        f'<i class="mean" style="left:{axis.percent(method.mean):.4g}%"></i></div></div>'
+    )
 
 
 def _times(report: ComparisonReport) -> str:
-    if not report.methods:
-        return ""
-    content = f"{time_chart(report.methods, report.recommended)}{_legend(range(len(report.methods)), report)}"
-    lead = "Up and to the left is better."
-    return section("times", "Time and accuracy", f'<div class="card">{content}</div>', lead)
+    content = _time_chart(report.methods, report.recommended) + _legend(report, range(len(report.methods)))
+    return section("times", "Time and accuracy", f'<div class="card">{content}</div>', "Up and to the left is better.")
+
+
+def _time_chart(methods: Sequence[ComparedMethod], marked: str | None) -> str:
+    """Seconds per fit against mean accuracy, with the name of the marked method and of the most accurate one."""
+    seconds = np.array([max(method.seconds, 1e-6) for method in methods])
+    means = np.array([method.mean for method in methods])
+    horizontal, vertical = Axis.for_values(seconds), Axis.for_values(means)
+    grid, ticks = grid_and_ticks(horizontal, vertical)
+    points = []
+    for k, (method, x, y) in enumerate(zip(methods, seconds.tolist(), means.tolist(), strict=True)):
+        left, bottom = horizontal.percent(x), vertical.percent(y)
+        title = f"{escape_name(method.name)}: {percent(y)}, {number(x)} s"
+        side = "left" if left > 60 else "right"
+        name = f'<b class="{side}">{escape_name(method.name)}</b>' if k == 0 or method.name == marked else ""
+        place = f"left:{left:.4g}%;bottom:{bottom:.4g}%;--colour:{class_colour(k)}"
+        points.append(f'<span class="point" title="{title}" style="{place}">{name}</span>')
+    summary = "; ".join(f"{method.name}: {method.mean:.1f} %, {number(method.seconds)} s" for method in methods)
+    return (
+        f'<div class="chart points" role="img" aria-label="{escape_text(summary)}">'
+        '<span class="axis y" aria-hidden="true">accuracy (%)</span>'
+        '<div class="plot"><svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true" focusable="false">'
+        f"{grid}</svg>{ticks}{''.join(points)}</div>"
+        f'<span class="axis x" aria-hidden="true">seconds per fit{horizontal.scale}</span></div>'
+    )
 
 
 def _curves(report: ComparisonReport) -> str:
     lead = "Mean accuracy with fewer training labels, on the first splits."
-    return _lines(report, "curves", "Learning curve", lead, lambda method: method.curve, "training labels")
+    points = {k: method.curve for k, method in enumerate(report.methods) if len(method.curve) > 1}
+    return _lines(report, "curves", "Learning curve", lead, points, "training labels")
 
 
 def _calibration(report: ComparisonReport) -> str:
     lead = "Accuracy of predictions by their probability. Below the dotted line, a method is too sure of itself."
-    what = "probability (%)"
+    points = {k: method.reliability for k, method in enumerate(report.methods) if method.reliability}
     diagonal = Line("calibrated", np.array([0.0, 100.0]), np.array([0.0, 100.0]), "var(--quiet)", dashed=True)
-    points: Callable[[ComparedMethod], Sequence[tuple[float, float]]] = lambda method: method.reliability  # noqa: E731
-    return _lines(report, "calibration", "Calibration", lead, points, what, diagonal, fewest=1)
+    return _lines(report, "calibration", "Calibration", lead, points, "probability (%)", diagonal)
 
 
 def _lines(
-    report: ComparisonReport,
-    key: str,
-    title: str,
-    lead: str,
-    points: Callable[[ComparedMethod], Sequence[tuple[float, float]]],
-    x_label: str,
-    *more: Line,
-    fewest: int = 2,
+    report: ComparisonReport, key: str, title: str, lead: str, points: Mapping[int, Points], x_label: str, *more: Line
 ) -> str:
-    shown = [k for k, method in enumerate(report.methods) if len(points(method)) >= fewest]
-    if not shown:
+    """A section with one line of (x, accuracy) for each of these methods."""
+    if not points:
         return ""
-    lines = []
-    for k in shown:
-        x, y = np.array(points(report.methods[k]), np.float64).T
-        lines.append(Line(report.methods[k].name, x, y, colour(k)))
+    xy = {k: np.array(pairs, np.float64).T for k, pairs in points.items()}
+    lines = [Line(report.methods[k].name, x, y, class_colour(k)) for k, (x, y) in xy.items()]
     ends = "; ".join(f"{line.name} from {line.y[0]:.1f} to {line.y[-1]:.1f} %" for line in lines)
     chart = line_chart([*lines, *more], x_label, "accuracy (%)", f"{title}: {ends}.", dots=True)
-    return section(key, title, f'<div class="card">{chart}{_legend(shown, report)}</div>', lead)
+    return section(key, title, f'<div class="card">{chart}{_legend(report, points)}</div>', lead)
 
 
-def _legend(shown: Sequence[int], report: ComparisonReport) -> str:
-    items = "".join(f"<li>{swatch(k)}{escape_name(report.methods[k].name)}</li>" for k in shown)
+def _legend(report: ComparisonReport, shown: Iterable[int]) -> str:
+    items = "".join(f"<li>{_swatch(k)}{escape_name(report.methods[k].name)}</li>" for k in shown)
     return f'<ul class="legend">{items}</ul>'
+
+
+def _swatch(k: int) -> str:
+    return f'<i class="swatch" style="--colour:{class_colour(k)}"></i>'
 
 
 def _missing(report: ComparisonReport) -> str:
@@ -156,8 +223,3 @@ def _missing(report: ComparisonReport) -> str:
         return ""
     shown = table("missing", columns("method", "", "reason"), rows, "Methods without numbers")
     return section("missing", "Not measured", f'<div class="card">{shown}</div>')
-
-
-def _notes(report: ComparisonReport) -> str:
-    items = "".join(f"<li>{escape_text(note)}</li>" for note in report.notes)
-    return section("notes", "Notes", f'<ul class="card notes">{items}</ul>') if items else ""

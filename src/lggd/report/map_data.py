@@ -51,18 +51,26 @@ class DrawnGraph:
         nodes = _sample_nodes(report)
         index = np.full(report.num_nodes, -1)
         index[nodes] = np.arange(len(nodes))
-        ends = np.sort(index[report.edges], axis=0)
-        ends = ends[:, (ends[0] >= 0) & (ends[0] < ends[1])]
-        edges = np.stack(np.divmod(np.unique(ends[0] * len(nodes) + ends[1]), max(len(nodes), 1)))
-        total = edges.shape[1]
-        if total > MAX_EDGES:
-            sample = np.random.default_rng(SAMPLE_SEED).choice(total, MAX_EDGES, replace=False)
-            edges = edges[:, np.sort(sample)]
-        return cls(nodes, edges, total)
+        return cls(nodes, *drawn_edges(index[report.edges], len(nodes)))
 
     @property
     def omits_edges(self) -> bool:
         return bool(self.edges.shape[1] < self.num_edges)
+
+
+def drawn_edges(edges: NDArray[np.int64], num_nodes: int) -> tuple[NDArray[np.int64], int]:
+    """Returns each undirected edge once, `[2, m]`, or a sample of them, and how many there are.
+
+    Self-loops and edges with an end of -1 are left out.
+    """
+    ends = np.sort(edges, axis=0)
+    ends = ends[:, (ends[0] >= 0) & (ends[0] < ends[1])]
+    once = np.stack(np.divmod(np.unique(ends[0] * num_nodes + ends[1]), max(num_nodes, 1)))
+    total = once.shape[1]
+    if total > MAX_EDGES:
+        sample = np.random.default_rng(SAMPLE_SEED).choice(total, MAX_EDGES, replace=False)
+        once = once[:, np.sort(sample)]
+    return once, total
 
 
 def _sample_nodes(report: RunReport) -> NDArray[np.int64]:

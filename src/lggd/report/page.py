@@ -1,35 +1,36 @@
-"""The report as one self-contained HTML page. A section without content is an empty string."""
+"""A run as one self-contained HTML page: its sections in order. A section without content is an empty string."""
 
 from __future__ import annotations
 
 import math
-import re
-from pathlib import Path
+from collections.abc import Mapping
 from string import Template
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lggd.report.charts import BEST_MARK, Line, curve_cards, line_chart
-from lggd.report.formatting import (
+from lggd.report.html import (
+    class_name,
+    columns,
     counted,
     duration,
     escape_name,
     escape_text,
-    flatten_settings,
+    notes_section,
     number,
+    page_file,
     percent,
+    render_page,
+    section,
     signed,
-    timestamp,
+    table,
 )
-from lggd.report.html import class_name, columns, section, table
 from lggd.report.map_data import MAX_TABLE, DrawnGraph, embed
-from lggd.report.page_files import inline_script, page_file, script_hash
-from lggd.report.result import classes_section, result_section
-from lggd.report.run_report import UNCERTAIN_MARGIN, UNKNOWN, LabelAddition, RunReport
-from lggd.system.files import replacing
+from lggd.report.run_report import UNCERTAIN_MARGIN, UNKNOWN, LabelAddition, McNemarTest, RunReport, wilson_interval
 
-SCRIPT, STYLES = "page.js", ("colours.css", "map.css", "page.css")
+STYLES = ("colours.css", "map.css", "page.css")
 # Confusion matrices of more classes omit percentages; those beyond the second limit omit classes.
 MAX_CLASSES_WITH_PERCENT, MAX_CLASSES_IN_TABLE = 12, 40
 MAX_SMALL_MAPS = 24
@@ -38,44 +39,71 @@ MAX_SMALL_MAPS = 24
 def render(report: RunReport) -> str:
     """Returns the page; the same report gives the same text."""
     drawn = DrawnGraph.of(report)
-    after_maps = (classes_section, _training, _confusion, _uncertain, _additions, _settings)
-    parts = [result_section(report), _notes(report), _maps(report, drawn)]
-    parts += [section_of(report) for section_of in after_maps]
-    parts.insert(-1, _downloads(report, drawn))
+    sections = [
+        result_section(report), notes_section(report.notes), _maps(report, drawn), classes_section(report),
+        _training(report), _confusion(report), _uncertain(report), _additions(report), _downloads(report, drawn),
+        _settings(report),
+    ]  # fmt: skip
     counts = {
         "nodes": report.num_nodes, "edges": report.num_edges, "classes": report.num_classes,
         "labelled nodes": (report.labels != UNKNOWN).sum(), "test nodes": report.num_tested,
     }  # fmt: skip
     facts = {name: f"{count:,}" for name, count in counts.items()} | {"duration": duration(report.seconds)}
-    texts = {
-        "title": report.title, "dataset": report.dataset, "model": report.titles["model"], "created": report.created,
-        "timestamp": timestamp(report.created), "version": report.version, "machine": report.machine,
-    }  # fmt: skip
-    main = "\n".join(part for part in parts if part)
-    headings = re.findall(r'<section id="(\w+)" .*?<h2[^>]*>(.*?)</h2>', main)
-    script = inline_script(SCRIPT)
-    return Template(page_file("page.html")).substitute(
-        # The browser may run only the script with this hash, and load nothing.
-        policy=f"default-src 'none'; script-src {script_hash(script)}; style-src 'unsafe-inline'; img-src data:",
-        style="\n".join(map(page_file, STYLES)),
-        facts="".join(f"<div><dt>{term}</dt><dd>{value}</dd></div>" for term, value in facts.items()),
-        contents="".join(f'<a href="#{key}">{title}</a>' for key, title in headings),
-        main=main,
-        data=embed(report, drawn),
-        script=script,
-        **{name: escape_text(text) for name, text in texts.items()},
-    )
-
-
-def write(report: RunReport, path: str | Path) -> None:
-    """Writes the page to `path` atomically."""
-    page = render(report)
-    with replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8", newline="\n")
+    texts = {name: getattr(report, name) for name in ("title", "dataset", "created", "version", "machine")}
+    texts["model"] = report.titles["model"]
+    return render_page("page", STYLES, sections, facts, texts, embed(report, drawn))
 
 
 def _class(report: RunReport, k: int) -> str:
     return class_name(None if k == UNKNOWN else report.classes[k], k)
+
+
+def result_section(report: RunReport) -> str:
+    """Accuracies with their intervals, and the difference of both models."""
+    if not report.num_tested or set(report.accuracy.values()) == {None}:
+        unknown = '<p class="card quiet">Accuracy is unknown: no held-out node has a known class.</p>'
+        return section("result", "Result", unknown)
+    figures = "".join(_accuracy(report, part) for part in ("model", "reference"))
+    lead = f"Accuracy on {counted(report.num_tested, 'test node')}. Grey ranges are 95 % confidence intervals (Wilson)."
+    return section("result", "Result", f'<div class="card verdict">{figures}{_difference(report)}</div>', lead)
+
+
+def _accuracy(report: RunReport, part: str) -> str:
+    value, interval, title = report.accuracy[part], report.interval(part), report.titles.get(part, part)
+    if value is None or interval is None:
+        return ""
+    low, high = interval
+    bar = (
+        f'<span class="bar" aria-hidden="true"><i style="width:{value:.2f}%"></i>'
+        f'<b style="left:{low:.2f}%;width:{high - low:.2f}%"></b></span>'
+    )
+    words = f'accuracy of {escape_name(title)}, <span class="interval">{low:.1f} to {high:.1f}</span>'
+    return f'<div class="accuracy {part}"><p class="value">{percent(value)}</p><p class="what">{words}</p>{bar}</div>'
+
+
+def _difference(report: RunReport) -> str:
+    gain, test = report.gain, report.comparison()
+    if gain is None:
+        return '<div class="difference"><p>Only one accuracy was measured: there is no comparison.</p></div>'
+    kind, verdict = "unclear", "The predictions of both were not compared node by node: see the intervals."
+    if test is not None:
+        kind = "unclear" if not test.is_clear else "better" if gain > 0 else "worse"
+        verdict = _verdict(report, test, kind)
+    points = f'<p class="value">{signed(gain)}<small> points</small></p>'
+    return f'<div class="difference {kind}">{points}<p>{verdict}</p></div>'
+
+
+def _verdict(report: RunReport, test: McNemarTest, kind: str) -> str:
+    model, reference = (escape_name(report.titles.get(part, part)) for part in ("model", "reference"))
+    summary = f"{model} is {kind} than {reference} on these nodes."
+    if kind == "unclear":
+        summary = f"No clear difference between {model} and {reference}."
+    if not test.only_first and not test.only_second:
+        return f"<b>{summary}</b> Both classify the same nodes correctly."
+    p = "p &lt; 0.001" if test.p < 0.001 else f"p = {test.p:.2g}"
+    counts = f"Only {model} is correct on {counted(test.only_first, 'node')}, only {reference} on {test.only_second:,}"
+    chance = "" if kind != "unclear" else "; chance alone explains such a difference"
+    return f"<b>{summary}</b> {counts}{chance} (McNemar's exact test, {p})."
 
 
 def _maps(report: RunReport, drawn: DrawnGraph) -> str:
@@ -113,6 +141,37 @@ def _small_maps(report: RunReport) -> str:
         f'Select a map to enlarge it.</p><div class="small-maps" style="--columns:{math.ceil(shown / rows)}">'
         f"{''.join(small_maps)}</div>"
     )
+
+
+def classes_section(report: RunReport) -> str:
+    """How many nodes each class has, and how well it is recognized."""
+    y, predicted, tested = report.y, report.predicted, report.test_mask
+    known = {
+        "labels": report.labels, "predicted": predicted, "true class": y, "test nodes": np.where(tested, y, UNKNOWN)
+    }  # fmt: skip
+    counts = {
+        name: np.bincount(classes[classes != UNKNOWN], minlength=report.num_classes)
+        for name, classes in known.items()
+        if (classes != UNKNOWN).any()
+    }
+    correct = np.bincount(y[tested & (y == predicted)], minlength=report.num_classes)
+    names = ["class", *counts, *(["accuracy (%)", "95 % interval"] if report.num_tested else [])]
+    rows = (
+        f'<tr><th scope="row">{class_name(report.classes[k], k)}</th>'
+        + "".join(f"<td>{count[k]:,}</td>" for count in counts.values())
+        + (_class_accuracy(int(correct[k]), int(counts["test nodes"][k])) if report.num_tested else "")
+        + "</tr>"
+        for k in range(report.num_classes)
+    )
+    content = f'<div class="card">{table("classes", columns(*names), rows, "Class counts")}</div>'
+    return section("classes", "Classes", content, "Number of nodes of each class.")
+
+
+def _class_accuracy(correct: int, total: int) -> str:
+    if not total:
+        return "<td>–</td><td>–</td>"
+    low, high = wilson_interval(correct, total)
+    return f'<td>{100 * correct / total:.1f}</td><td class="interval">{low:.1f} to {high:.1f}</td>'
 
 
 def _training(report: RunReport) -> str:
@@ -256,6 +315,21 @@ def _settings(report: RunReport) -> str:
     return section("settings", "Settings", f'<details class="card">{summary}{table("settings", "", rows)}</details>')
 
 
-def _notes(report: RunReport) -> str:
-    items = "".join(f"<li>{escape_text(note)}</li>" for note in report.notes)
-    return section("notes", "Notes", f'<ul class="card notes">{items}</ul>') if items else ""
+def flatten_settings(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Returns nested settings as pairs of a dotted name and a value as text."""
+    pairs: list[tuple[str, str]] = []
+    for key, value in settings.items():
+        is_nested = isinstance(value, Mapping) and value
+        name = f"{prefix}{key}"
+        pairs += flatten_settings(value, f"{name}.") if is_nested else [(name, _format_setting(value))]
+    return pairs
+
+
+def _format_setting(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}" if math.isfinite(value) else number(value)
+    if value is None or isinstance(value, (Mapping, list, tuple, set, frozenset)):
+        return ", ".join(map(_format_setting, value or ())) or "none"
+    return str(value)

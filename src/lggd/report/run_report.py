@@ -1,21 +1,16 @@
-"""The content of a report: the measurements of a run, validated here and rendered by the page."""
+"""The content of a report: the measurements of a run, and how sure they are."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 from torch import Tensor
-
-from lggd.errors import InputError, InputTypeError
-from lggd.report.accuracy import McNemarTest, wilson_interval
-from lggd.validation import check_int, check_real, check_same_length
 
 # Values by stage and measure, one per epoch: {"distances": {"train_loss": [...], "validation_loss": [...]}}.
 Curves = Mapping[str, Mapping[str, Sequence[float]]]
@@ -24,9 +19,42 @@ Array = Any
 UNKNOWN = -1
 # The least certain nodes: at most so many, with a smaller margin between their two most probable classes.
 UNCERTAIN_NODES, UNCERTAIN_MARGIN = 20, 0.3
-# Tolerance for rounding in float32.
-ROUNDING = 1e-4
-PERCENT, DURATION = "be a percentage, 0 to 100", "be a duration from 0"
+CONFIDENCE, SIGNIFICANCE_LEVEL = 0.95, 0.05
+
+
+def wilson_interval(correct: int, total: int) -> tuple[float, float]:
+    """Returns the 95 % interval in percent of the accuracy `correct / total`, also for few nodes (Wilson, 1927).
+
+    >>> low, high = wilson_interval(5, 6)
+    >>> round(low, 1), round(high, 1)
+    (43.6, 97.0)
+    """
+    interval = binomtest(correct, total).proportion_ci(CONFIDENCE, method="wilson")
+    return 100 * float(interval.low), 100 * float(interval.high)
+
+
+@dataclass(frozen=True)
+class McNemarTest:
+    """Two models on the same nodes: how many only the first, or only the second, classifies correctly.
+
+    `p` is the two-sided p-value of McNemar's exact test: the probability of counts at least as unequal if both models
+    were equally good. Nodes on which they agree carry no information.
+    """
+
+    only_first: int
+    only_second: int
+    p: float
+
+    @property
+    def is_clear(self) -> bool:
+        return self.p < SIGNIFICANCE_LEVEL
+
+    @classmethod
+    def of(cls, first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemarTest:
+        """Compares which nodes each of the models classifies correctly."""
+        only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
+        discordant = only_first + only_second
+        return cls(only_first, only_second, float(binomtest(only_first, discordant).pvalue) if discordant else 1.0)
 
 
 @dataclass(frozen=True)
@@ -40,13 +68,6 @@ class LabelAddition:
     accuracy: float
     milliseconds: float
     tested: int | None = None
-
-    def __post_init__(self) -> None:
-        check_int("labels", self.labels, minimum=0)
-        check_real("accuracy", self.accuracy, 0, 100, rule=PERCENT)
-        check_real("milliseconds", self.milliseconds, 0, closed="left", rule=DURATION)
-        if self.tested is not None:
-            check_int("tested", self.tested, minimum=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,67 +115,19 @@ class RunReport:
     reference_predicted: Array | None = None
 
     def __post_init__(self) -> None:
-        self._check_scalars()
         nodes, classes, times = len(self.y), len(self.classes), len(self.times)
         if self.distances is None:
             object.__setattr__(self, "distances", np.zeros((times, nodes, classes)))
-        if self.reference_predicted is not None:
-            self._to_array("reference_predicted", np.int64, (nodes,), 0, classes - 1)
-        self._to_array("distances", np.float32, (times, nodes, classes))
-        self._to_array("positions", np.float32, (nodes, 2))
-        self._to_array("probabilities", np.float32, (nodes, classes))
-        self._to_array("edges", np.int64, (2, None), 0, nodes - 1)
-        self._to_array("test_mask", np.bool_, (nodes,))
-        for name in ("y", "labels", "predicted"):
-            self._to_array(name, np.int64, (nodes,), 0 if name == "predicted" else UNKNOWN, classes - 1)
-        if not np.isfinite(self.positions).all():
-            node = int(np.flatnonzero(~np.isfinite(self.positions).all(1))[0])
-            raise InputError("positions", "be finite", f"{self.positions[node]} at node {node}")
-        low, high = float(self.probabilities.min()), float(self.probabilities.max())
-        if not (low >= -ROUNDING and high <= 1 + ROUNDING):
-            value = f"values from {low:g} to {high:g}"
-            raise InputError("probabilities", "lie in [0, 1]", value, "Apply a softmax to scores.")
-        unknown = np.flatnonzero(self.test_mask & (self.y == UNKNOWN))
-        if len(unknown):
-            raise InputError("test_mask", "select nodes whose `y` is known", but=f"that of node {unknown[0]} is -1")
+        self._to_arrays(np.int64, "y", "labels", "predicted", "edges", "reference_predicted")
+        self._to_arrays(np.float32, "distances", "positions", "probabilities")
+        self._to_arrays(np.bool_, "test_mask")
 
-    def _check_scalars(self) -> None:
-        for name, item in (("y", "node"), ("classes", "class")):
-            if len(getattr(self, name)) == 0:
-                raise InputError(name, f"contain at least one {item}", "none")
-        if (self.distances is None) != (len(self.times) == 0):
-            raise InputError("times", "contain at least one time if there are distances, else none", list(self.times))
-        if not all(math.isfinite(t) for t in self.times):
-            raise InputError("times", "be finite", list(self.times))
-        if self.ids is not None:
-            check_same_length("ids", self.ids, len(self.y), "node")
-        if set(self.accuracy) != {"model", "reference"}:
-            raise InputError("accuracy", 'have the keys "model" and "reference"', sorted(self.accuracy))
-        for name, value in self.accuracy.items():
-            if value is not None:
-                check_real(f'accuracy["{name}"]', value, 0, 100, rule=PERCENT)
-        check_int("num_edges", self.num_edges, minimum=0)
-        check_real("seconds", self.seconds, 0, closed="left", rule=DURATION)
-        try:
-            datetime.fromisoformat(self.created)
-        except ValueError as error:
-            rule = "be a time in ISO 8601 such as 2025-01-31T12:00:00"
-            raise InputError("created", rule, repr(self.created)) from error
-
-    def _to_array(
-        self, name: str, dtype: type[np.generic], shape: tuple[int | None, ...], low: int = 0, high: int | None = None
-    ) -> None:
-        """Replaces a field by a NumPy array of that type, shape (None is any length) and range."""
-        value = getattr(self, name)
-        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
-        if dtype is not np.float32 and array.size and array.dtype.kind not in ("b" if dtype is np.bool_ else "iu"):
-            raise InputTypeError(name, "be booleans" if dtype is np.bool_ else "be integers", array.dtype)
-        if array.ndim != len(shape) or any(s not in (None, n) for s, n in zip(shape, array.shape, strict=True)):
-            expected = ", ".join("E" if s is None else str(s) for s in shape)
-            raise InputError(name, f"have the shape [{expected}]", list(array.shape))
-        if high is not None and len(outside := array[(array < low) | (array > high)]):
-            raise InputError(name, f"lie in {low}..{high}", outside[0])
-        object.__setattr__(self, name, array.astype(dtype, copy=False))
+    def _to_arrays(self, dtype: type[np.generic], *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+            if array is not None:
+                object.__setattr__(self, name, np.asarray(array, dtype))
 
     @property
     def num_nodes(self) -> int:

@@ -17,10 +17,10 @@ from lggd.data.splits import fingerprint
 from lggd.estimator import storage
 from lggd.estimator.inputs import read_graph
 from lggd.estimator.settings import to_plain
-from lggd.report import page
-from lggd.report.accuracy import McNemarTest
 from lggd.report.graph_layout import layout_graph
-from lggd.report.run_report import RunReport
+from lggd.report.html import write_page
+from lggd.report.page import render
+from lggd.report.run_report import McNemarTest, RunReport
 from lggd.runs.refresh import FEATURES, MODEL, REPORT, SETTINGS, SUMMARY, predictions_name
 from lggd.runs.run import RunResult, distance_features, installed_versions
 from lggd.system.files import check_folder_writable, locked_folder, replacing_folder
@@ -58,7 +58,7 @@ def write_run(
         result.model.save(folder / MODEL)
         storage.write_json(folder / SETTINGS, settings)
         if REPORT in facts["files"]:
-            page.write(run_report(result, settings), folder / REPORT)
+            write_page(render(run_report(result, settings)), folder / REPORT)
         storage.write_json(folder / MARKER, facts)
     return facts
 

@@ -22,7 +22,7 @@ from lggd.data.output_files import write_features, write_predictions
 from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.inputs import stored_graph
-from lggd.report.formatting import timestamp
+from lggd.report.html import timestamp
 from lggd.system.files import write_errors
 
 # The names of files in the folder of a run, of the model in it, and of the folder of files that are to be moved.

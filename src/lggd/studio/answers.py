@@ -19,7 +19,7 @@ from lggd.data.graph_files import LABEL_NAMES
 from lggd.data.nodes import ID_NAMES
 from lggd.data.table import find_pair
 from lggd.errors import InputError
-from lggd.report.map_data import MAX_EDGES, SAMPLE_SEED, encode_positions
+from lggd.report.map_data import drawn_edges, encode_positions
 from lggd.studio import analysis
 from lggd.studio.session import Session
 from lggd.studio.snapshot import Snapshot
@@ -40,15 +40,10 @@ def name_of(snapshot: Snapshot, label: int) -> str | None:
 def graph_answer(session: Session, instance: str) -> dict[str, Any]:
     graph, snapshot = session.graph, session.snapshot
     x, y = encode_positions(session.positions).astype(int)
-    ends = np.unique(np.sort(graph.data.edge_index.numpy(), axis=0), axis=1)
-    ends = ends[:, ends[0] < ends[1]]
-    total = ends.shape[1]
-    if total > MAX_EDGES:
-        sample = np.random.default_rng(SAMPLE_SEED).choice(total, MAX_EDGES, replace=False)
-        ends = ends[:, np.sort(sample)]
+    edges, total = drawn_edges(graph.data.edge_index.numpy(), graph.num_nodes)
     return {
         "name": graph.name, "instance": instance, "num_nodes": graph.num_nodes, "num_edges": total, "ids": graph.ids,
-        "classes": list(snapshot.classes), "x": x.tolist(), "y": y.tolist(), "edges": ends.T.ravel().tolist(),
+        "classes": list(snapshot.classes), "x": x.tolist(), "y": y.tolist(), "edges": edges.T.ravel().tolist(),
         "truth": graph.truth.tolist(), "attributes": graph.attribute_names,
         "picture": None if graph.pictures is None else list(graph.pictures.shape[1:]),
     }  # fmt: skip
