@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import lggd
 from lggd.data.edge_columns import EdgeFormat
-from lggd.graph_build import buckets, build, build_graph
+from lggd.graph_build import build, build_graph, row_files
 from stored_edges import edges_by_id, edges_of_table, node_ids
 
 INTEGERS = st.integers(-5, 12)
@@ -45,11 +45,11 @@ def frame():
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_several_files_of_edges_are_sorted_one_by_one(frame, tmp_path, monkeypatch, weighted):
-    monkeypatch.setattr(buckets, "BYTES_PER_ENTRY", 2**20)  # 512 entries at a time
+    monkeypatch.setattr(row_files, "BYTES_PER_ENTRY", 2**20)  # 512 entries at a time
     monkeypatch.setattr(build, "LEAST_MEMORY", 0)
     found = []
-    original = buckets.Buckets.sort
-    monkeypatch.setattr(buckets.Buckets, "sort", lambda self, k: (found.append(k), original(self, k))[1])
+    original = row_files.Buckets.sort
+    monkeypatch.setattr(row_files.Buckets, "sort", lambda self, k: (found.append(k), original(self, k))[1])
     frame = frame if weighted else frame.drop(columns="weight")
     frame.to_csv(tmp_path / "edges.csv", index=False)
     build_graph(tmp_path / "edges.csv", tmp_path / "graph", memory=2**32)

@@ -8,7 +8,7 @@ import pytest
 from lggd.data.edge_columns import EdgeFormat
 from lggd.errors import DiskFullError, InputError
 from lggd.graph_build import build_graph, row_files
-from lggd.graph_build.array_file import ArrayFile
+from lggd.graph_build.row_files import ArrayFile
 
 GOOD = "source,target\na,b\nb,c\n"
 

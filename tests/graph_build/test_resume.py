@@ -1,6 +1,7 @@
 """Builds that are killed: no half graph, and the rest of the work when they are resumed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,26 +16,13 @@ from lggd.errors import InputError
 from lggd.graph.stored_graph import StoredGraphWriter
 from lggd.graph_build import build, build_graph, work_folder
 
-# Kills itself where a stage is about to be recorded, or where it has just begun.
+# Kills itself where the graph is complete except for its manifest.
 KILLED = """
 import os, signal, sys
-from lggd.graph_build import build, build_graph, work_folder
+from lggd.graph_build import build_graph
 from lggd.graph.stored_graph import StoredGraphWriter
-folder, victim, when = sys.argv[1:]
-build.SMALLEST_WORTH_ORDERING = 1
-stage = work_folder.WorkFolder.stage
-def die(*arguments, **options):
-    os.kill(os.getpid(), signal.SIGKILL)
-def run(self, name, work):
-    if name == victim and when == "during":
-        return stage(self, name, lambda where: (work(where), die()))
-    found = stage(self, name, work)
-    if name == victim:
-        die()
-    return found
-work_folder.WorkFolder.stage = run
-if victim == "finish":
-    StoredGraphWriter.finish = die
+folder = sys.argv[1]
+StoredGraphWriter.finish = lambda *arguments, **options: os.kill(os.getpid(), signal.SIGKILL)
 build_graph(f"{folder}/edges.csv", f"{folder}/graph", nodes=f"{folder}/nodes.csv", label="kind")
 """
 STAGES = ("edges", "names", "numbered", "rows", "order", "arranged", "nodes")
@@ -61,21 +49,40 @@ def built(folder, name="graph", **options):
     return build_graph(folder / "edges.csv", folder / name, nodes=folder / "nodes.csv", label="kind", **options)
 
 
-def kill(folder, victim, when="after"):
-    command = [sys.executable, "-c", KILLED, str(folder), victim, when]
-    result = subprocess.run(command, env=environment(), capture_output=True, text=True)
-    assert result.returncode == -signal.SIGKILL, result.stderr
+@pytest.fixture(scope="module")
+def moments(tables):
+    """What lies beside the tables at moments of a build, where it could be killed, and the files of the graph."""
+    stage, finish, found = work_folder.WorkFolder.stage, StoredGraphWriter.finish, {}
+
+    def keep(moment):
+        found[moment] = tables.parent / f"{tables.name}-{'-'.join(moment)}"
+        shutil.copytree(tables, found[moment], ignore=shutil.ignore_patterns("*.csv"))
+
+    def run(self, name, work):
+        result = stage(self, name, lambda where: (work(where), keep((name, "during")))[0])
+        keep((name, "after"))
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "SMALLEST_WORTH_ORDERING", 1)
+        patch.setattr(work_folder.WorkFolder, "stage", run)
+        patch.setattr(StoredGraphWriter, "finish", lambda *a, **b: (keep(("finish", "before")), finish(*a, **b)))
+        built(tables)
+    files = files_of(tables / "graph")
+    shutil.rmtree(tables / "graph")
+    return found, files
 
 
 @pytest.mark.parametrize(
     ("victim", "when"),
-    [("edges", "after"), ("rows", "during"), ("arranged", "after"), ("nodes", "during"), ("finish", "")],
+    [("edges", "after"), ("rows", "during"), ("arranged", "after"), ("nodes", "during"), ("finish", "before")],
 )
-def test_a_killed_build_is_resumed_with_the_same_bytes(folder, monkeypatch, victim, when):
+def test_an_interrupted_build_is_resumed_with_the_same_bytes(tables, moments, monkeypatch, victim, when):
+    found, files = moments
+    shutil.copytree(found[victim, when], tables, dirs_exist_ok=True)
     monkeypatch.setattr(build, "SMALLEST_WORTH_ORDERING", 1)
-    kill(folder, victim, when)
     with pytest.raises(InputError, match="must be the folder of a graph"):
-        lggd.Graph.open(folder / "graph")
+        lggd.Graph.open(tables / "graph")
     done = set()
     stage = work_folder.WorkFolder.stage
 
@@ -85,18 +92,20 @@ def test_a_killed_build_is_resumed_with_the_same_bytes(folder, monkeypatch, vict
         return stage(self, name, work)
 
     monkeypatch.setattr(work_folder.WorkFolder, "stage", run)
-    built(folder, resume=True)
+    built(tables, resume=True)
     complete = len(STAGES) if victim == "finish" else STAGES.index(victim) + (when == "after")
     assert done == set(STAGES[complete:])
-    built(folder, "other")
-    assert files_of(folder / "graph") == files_of(folder / "other")
-    assert {path.name for path in folder.iterdir()} == {"edges.csv", "nodes.csv", "graph", "other"}
+    assert files_of(tables / "graph") == files
+    assert {path.name for path in tables.iterdir()} == {"edges.csv", "nodes.csv", "graph"}
+    shutil.rmtree(tables / "graph")
 
 
 def test_a_killed_build_leaves_the_earlier_graph(folder):
     built(folder)
     before = files_of(folder / "graph")
-    kill(folder, "finish")
+    command = [sys.executable, "-c", KILLED, str(folder)]
+    result = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    assert result.returncode == -signal.SIGKILL, result.stderr
     assert files_of(folder / "graph") == before
     built(folder)  # starts again
     assert {path.name for path in folder.iterdir()} == {"edges.csv", "nodes.csv", "graph"}

@@ -39,7 +39,7 @@ class Table:
 
     `names` are the names of the `width` columns, or None if the file has no header. Each row comes with its position:
     the line of a text file, the row of a Parquet file, a node id or an edge number, according to `unit`. `notes` are
-    sentences about how the file was read.
+    sentences about how the file was read, and text has a `dialect`.
     """
 
     path: Path
@@ -48,6 +48,7 @@ class Table:
     width: int
     rows: Iterator[Row]
     notes: tuple[str, ...] = ()
+    dialect: Dialect = Dialect(",")
     numbers: Numbers = field(default_factory=Numbers)
 
     def __iter__(self) -> Iterator[Row]:
@@ -108,8 +109,8 @@ def read_table(
     first = next(rows, None)
     names = first[1] if first else []
     if first and is_header(names):
-        return Table(path, "line", names, len(names), rows, dialect.notes)
-    return Table(path, "line", None, len(names), chain([first] if first else [], rows), dialect.notes)
+        return Table(path, "line", names, len(names), rows, dialect.notes, dialect)
+    return Table(path, "line", None, len(names), chain([first] if first else [], rows), dialect.notes, dialect)
 
 
 def normalized(name: str) -> str:

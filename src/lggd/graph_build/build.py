@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,20 @@ from lggd.data.graph_files import length_note
 from lggd.errors import DiskFullError, InputError
 from lggd.graph.layout import SMALLEST_WORTH_ORDERING, is_scattered
 from lggd.graph.stored_graph import StoredGraphWriter, check_new_folder, writing_graph
-from lggd.graph_build.array_file import ArrayFile
-from lggd.graph_build.database import Database, check_duckdb
-from lggd.graph_build.edge_source import EdgeSource, RawEdges
-from lggd.graph_build.node_ids import NAMES, integers_fit, number_integers, number_names, write_names, write_numbered
+from lggd.graph_build.database import Database, import_duckdb
+from lggd.graph_build.edge_source import (
+    NAMES,
+    EdgeSource,
+    RawEdges,
+    integers_fit,
+    number_integers,
+    number_names,
+    write_names,
+    write_numbered,
+)
 from lggd.graph_build.node_order import LEAST_GAIN, gaps, neighbour_order
 from lggd.graph_build.node_source import NodeSource
-from lggd.graph_build.row_files import RowFiles
+from lggd.graph_build.row_files import ArrayFile, RowFiles
 from lggd.graph_build.work_folder import WorkFolder
 from lggd.system.files import locked_folder, write_errors
 
@@ -128,7 +136,7 @@ def build_graph(
     >>> Graph.open(folder / "graph")
     Graph(nodes=3, edges=4, on disk)
     """
-    check_duckdb()
+    import_duckdb()
     if order not in list(NodeOrder):
         raise InputError("order", f"be one of {', '.join(NodeOrder)}", repr(order))
     if memory < LEAST_MEMORY:
@@ -149,10 +157,11 @@ def build_graph(
     files = [*edge_source.source.paths, *(node_source.source.paths if node_source else ())]
     with locked_folder(out):
         work = WorkFolder(out, settings, files, resume=resume)
-        build = _Build(work, edge_source, node_source, directed, NodeOrder(order), unlabelled, memory, progress)
+        report = progress or (lambda stage, done, total: None)
         try:
             with write_errors(out), Database(memory // 2, work.path) as database:
-                built = build.run(out, database)
+                choices = directed, NodeOrder(order), unlabelled, memory
+                built = _Build(work, database, edge_source, node_source, *choices, report).run(out)
         except DiskFullError as error:
             work.drop_incomplete()
             remedy, hints = "Free some space and run it again with {resume}.", {"resume": "resume=True"}
@@ -172,28 +181,29 @@ class _Build:
     """The stages of a build; each writes files into its own folder and returns what the next ones need to know."""
 
     work: WorkFolder
+    database: Database
     edges: EdgeSource
     nodes: NodeSource | None
     directed: bool
     order: NodeOrder
     unlabelled: Sequence[str] | None
     memory: int
-    progress: Progress | None
+    report: Progress
 
-    def run(self, out: Path, database: Database) -> BuiltGraph:
+    def run(self, out: Path) -> BuiltGraph:
         stage, path = self.work.stage, self.work.path
-        read = stage("edges", lambda folder: self._read_edges(folder, database))
+        read = stage("edges", self._read_edges)
         if read["names"]:
-            stage("names", lambda folder: self._write_names(folder, read["integers"], database))
-            read = stage("numbered", lambda folder: self._number_edges(folder, read["integers"], database))
-        rows = stage("rows", lambda folder: self._write_rows(folder, read))
+            stage("names", partial(self._write_names, integers=read["integers"]))
+            read = stage("numbered", partial(self._number_edges, integers=read["integers"]))
+        rows = stage("rows", partial(self._write_rows, read=read))
         for name in ("edges", "numbered"):
             self.work.drop(name)
-        ordered = stage("order", lambda folder: self._find_order(folder))
+        ordered = stage("order", self._find_order)
         if ordered["changed"]:
             stage("arranged", self._arrange)
             self.work.drop("rows")
-        labels = stage("nodes", lambda folder: self._write_nodes(folder, rows["nodes"], database))
+        labels = stage("nodes", partial(self._write_nodes, nodes=rows["nodes"]))
         final = path / ("arranged" if ordered["changed"] else "rows")
         notes = [*self.edges.notes, *self._notes(read, rows), *labels["notes"]]
         metadata = {
@@ -201,46 +211,40 @@ class _Build:
             "lines": read["lines"], "self_loops": read["loops"], "node_order": ordered,
             "unit_weight": read["smallest"] ** -2 if self.edges.columns.is_length else 1.0, "notes": notes,
         }  # fmt: skip
-        self._report("checksums", 0, None)
+        self.report("checksums", 0, None)
         with writing_graph(out) as writer:
             for file in (*sorted(final.glob("*.npy")), *sorted((path / "nodes").glob("*.*"))):
                 _link(file, writer.folder / file.name)
             writer.finish(directed=self.directed, metadata=metadata)
         return BuiltGraph(out, rows["nodes"], rows["edges"], metadata, tuple(notes))
 
-    def _report(self, stage: str, done: int, total: int | None) -> None:
-        if self.progress is not None:
-            self.progress(stage, done, total)
-
-    def _reporter(self, stage: str) -> Callable[[int, int], None]:
-        return lambda done, total: self._report(stage, done, total)
-
-    def _read_edges(self, folder: Path, database: Database) -> dict[str, Any]:
+    def _read_edges(self, folder: Path) -> dict[str, Any]:
         """Reads ends as integers if they all are; `names` tells that they must be looked up in a table of ids."""
+        node_ids = None
         if self.nodes is not None:
-            self.nodes.check_ids(database)
-        node_ids = None if self.nodes is None else self.nodes.integer_ids(database)
+            self.nodes.check_ids(self.database)
+            node_ids = self.nodes.integer_ids(self.database)
         if self.nodes is None or node_ids is not None:
             for strip in (False, True):
                 query = self.edges.integers(strip=strip)
-                raw = RawEdges.write(folder, self.edges, database, query, self._lines_read)
+                raw = RawEdges.write(folder, self.edges, self.database, query, self._lines_read)
                 if raw is not None:
                     fits = integers_fit(raw.facts, node_ids, self.memory // 2)
                     if fits and node_ids is not None:
-                        np.save(self.work.path / "edges" / "node_ids.npy", node_ids)
+                        np.save(folder / "node_ids.npy", node_ids)
                     return raw.facts | {"names": not fits, "integers": True}
         return {"names": True, "integers": False}
 
     def _lines_read(self, lines: int) -> None:
-        self._report("reading edges", lines, None)
+        self.report("reading edges", lines, None)
 
-    def _write_names(self, folder: Path, integers: bool, database: Database) -> dict[str, Any]:
-        self._report("reading ids", 0, None)
-        return {"nodes": write_names(folder, self.edges, self.nodes, database, integers)}
+    def _write_names(self, folder: Path, integers: bool) -> dict[str, Any]:
+        self.report("reading ids", 0, None)
+        return {"nodes": write_names(folder, self.edges, self.nodes, self.database, integers)}
 
-    def _number_edges(self, folder: Path, integers: bool, database: Database) -> dict[str, Any]:
+    def _number_edges(self, folder: Path, integers: bool) -> dict[str, Any]:
         names, count = self.work.path / "names" / NAMES, self.work.stages["names"]["nodes"]
-        raw = write_numbered(folder, names, self.edges, database, count, integers, self._lines_read)
+        raw = write_numbered(folder, names, self.edges, self.database, count, integers, self._lines_read)
         return raw.facts | {"names": True, "integers": integers}
 
     def _write_rows(self, folder: Path, read: dict[str, Any]) -> dict[str, Any]:
@@ -267,7 +271,7 @@ class _Build:
         )
         RowFiles(folder).write(
             chunks, numbering.entries, both=both, weighted=weighted, memory=self.memory // 8,
-            progress=self._reporter("sorting edges"),
+            progress=partial(self.report, "sorting edges"),
         )  # fmt: skip
         edges = int(np.load(folder / "indptr.npy", mmap_mode="r")[-1])
         return {"nodes": nodes, "edges": edges}
@@ -279,7 +283,7 @@ class _Build:
         facts: dict[str, Any] = {"changed": False, "order": str(self.order), "gap": before[0], "log_gap": before[1]}
         if self.order == NodeOrder.GIVEN or csr.num_nodes < SMALLEST_WORTH_ORDERING or not is_scattered(csr):
             return facts
-        order = neighbour_order(csr, self._reporter("ordering nodes"))
+        order = neighbour_order(csr, partial(self.report, "ordering nodes"))
         after = gaps(csr, _rank(order))
         facts |= {"gap_found": after[0], "log_gap_found": after[1]}
         if after[1] <= (1 - LEAST_GAIN) * before[1]:
@@ -298,22 +302,18 @@ class _Build:
         rank, lengths = _rank(order), np.diff(csr.indptr.numpy())
 
         def chunks() -> Iterator[tuple[Array, Array, Array | None]]:
-            indptr = csr.indptr.numpy()
-            for first, last in csr.row_blocks():
-                part = slice(int(indptr[first]), int(indptr[last]))
+            for first, last in csr.blocks():
+                part = csr.part(first, last)
                 rows = np.repeat(rank[first:last], lengths[first:last])
-                weight = None if csr.weight is None else csr.weight.numpy()[part]
-                yield rows, rank[csr.indices.numpy()[part]], weight
-                if csr.mapped is not None:
-                    csr.mapped.release()
+                yield rows, rank[part.indices.numpy()], None if part.weight is None else part.weight.numpy()
 
         RowFiles(folder).write(
             chunks(), lengths[order], both=False, weighted=given.weighted, memory=self.memory // 8,
-            progress=self._reporter("arranging rows"),
+            progress=partial(self.report, "arranging rows"),
         )  # fmt: skip
         return {}
 
-    def _write_nodes(self, folder: Path, nodes: int, database: Database) -> dict[str, Any]:
+    def _write_nodes(self, folder: Path, nodes: int) -> dict[str, Any]:
         """`x.npy`, `y.npy` and `ids.arrow` in the final order."""
         order, writer = self._order(), StoredGraphWriter(folder)
         self._write_ids(writer, order)
@@ -321,18 +321,25 @@ class _Build:
         if self.nodes is None:
             return facts
         if self.nodes.columns.label is not None:
-            y, facts["classes"], notes = self.nodes.read_labels(nodes, self.unlabelled, database)
+            y, facts["classes"], notes = self.nodes.read_labels(nodes, self.unlabelled, self.database)
             facts["notes"] = [*self.nodes.source.table.notes, *notes]
             writer.write("y", y if order is None else y[order])
         if self.nodes.columns.features:
             given = self.work.path / FEATURES
-            self.nodes.write_features(given, database, lambda done: self._report("reading nodes", done, nodes))
+            self.nodes.write_features(given, self.database, lambda done: self.report("reading nodes", done, nodes))
             if order is None:
                 given.replace(folder / "x.npy")
             else:
-                _permute(np.load(given, mmap_mode="r"), order, folder / "x.npy", self._reporter("arranging features"))
+                self._permute(np.load(given, mmap_mode="r"), order, folder / "x.npy")
                 given.unlink()
         return facts
+
+    def _permute(self, given: Array, order: Array, path: Path) -> None:
+        file = ArrayFile(path, np.float32, given.shape[1:])
+        for first in range(0, len(order), NODES_AT_ONCE):
+            file.append(given[order[first : first + NODES_AT_ONCE]])
+            self.report("arranging features", file.length, len(order))
+        file.close()
 
     def _write_ids(self, writer: StoredGraphWriter, order: Array | None) -> None:
         from pyarrow import parquet
@@ -363,14 +370,6 @@ def _rank(order: Array) -> Array:
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     return rank
-
-
-def _permute(given: Array, order: Array, path: Path, progress: Callable[[int, int], None]) -> None:
-    file = ArrayFile(path, np.float32, given.shape[1:])
-    for first in range(0, len(order), NODES_AT_ONCE):
-        file.append(given[order[first : first + NODES_AT_ONCE]])
-        progress(file.length, len(order))
-    file.close()
 
 
 def _link(path: Path, new: Path) -> None:

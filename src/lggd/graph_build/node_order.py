@@ -33,10 +33,8 @@ def neighbour_order(csr: CSR, progress: Callable[[int, int], None]) -> Array:
     label, size, count = np.arange(nodes, dtype=np.int32), np.ones(nodes, np.int32), np.zeros(nodes, np.int32)
     for sweep in range(MOST_SWEEPS):
         changes = 0
-        for first, last in csr.row_blocks():
+        for first, last in csr.blocks():
             changes += _spread(indptr, indices, label, size, count, first, last, NEIGHBOURS_ASKED, MOST_MEMBERS)
-            if csr.mapped is not None:
-                csr.mapped.release()
         progress(sweep + 1, MOST_SWEEPS + 1)
         if changes < FEWEST_CHANGES * nodes:
             break

@@ -22,9 +22,8 @@ from lggd.data.nodes import (
 )
 from lggd.data.table import Table, read_table
 from lggd.errors import InputError
-from lggd.graph_build.array_file import ArrayFile
-from lggd.graph_build.database import Database
-from lggd.graph_build.table_source import TableSource, read_source
+from lggd.graph_build.database import Database, TableSource, read_source
+from lggd.graph_build.row_files import ArrayFile
 
 # Cells of features that are read at a time.
 CELLS_AT_ONCE = 2**24
@@ -50,7 +49,7 @@ class NodeSource:
         def of_file(each: Path) -> Table:
             return read_table(each, lambda cells: is_node_header(cells, requested), delimiter=delimiter)
 
-        source = read_source(path, of_file, blanks=False, delimiter=delimiter)
+        source = read_source(path, of_file)
         source = replace(source, table=with_numbered_columns(source.table))
         known = [name for name in ignore if name in (source.table.names or ())]
         return cls(source, find_node_columns(source.table, label=label, id_column=id_column, ignore=known), label)
