@@ -1,5 +1,7 @@
-"""Saved models with many kinds of settings, for the tests of files."""
+"""Models that are fitted once: every kind, and saved ones with many kinds of settings."""
 
+import copy
+from functools import cache
 from math import inf
 
 import pytest
@@ -21,7 +23,7 @@ from lggd import (
     Standardize,
 )
 from small_data import Averages, Perceptron, blocks
-from small_models import FEW, TIMES, WIDTH, distances
+from small_models import FEW, MODELS, TIMES, WIDTH, distances
 
 # Features, backbone, and the kind of graph.
 SAVED = {
@@ -54,3 +56,32 @@ def saved(tmp_path_factory):
         model.save(root / name)
         models[name] = model
     return root, models
+
+
+@pytest.fixture(scope="session")
+def data():
+    return blocks()
+
+
+@pytest.fixture(scope="session")
+def _fits(data):
+    """Fits of every kind of model, with their progress reports."""
+
+    @cache
+    def fit(name):
+        reports = []
+        return MODELS[name](0).fit(data, callback=reports.append), reports
+
+    return fit
+
+
+@pytest.fixture(scope="session")
+def fitted(_fits):
+    """Every model, fitted once; each test gets a copy of its own."""
+    return lambda name: copy.deepcopy(_fits(name)[0])
+
+
+@pytest.fixture(scope="session")
+def reports(_fits):
+    """The progress reports of these fits."""
+    return lambda name: _fits(name)[1]

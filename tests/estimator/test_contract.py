@@ -1,8 +1,6 @@
 """The contract of `NodeClassifier`, for every model: fitting, predicting, saving, settings."""
 
-import copy
 import math
-from functools import cache
 
 import pytest
 import torch
@@ -31,18 +29,6 @@ def make(name, seed=0):
     return MODELS[name](seed)
 
 
-@pytest.fixture(scope="module")
-def data():
-    return blocks()
-
-
-@pytest.fixture(scope="module")
-def fitted(data):
-    """Every model, fitted once; each test gets a copy of its own."""
-    fit_once = cache(lambda name: make(name).fit(data))
-    return lambda name: copy.deepcopy(fit_once(name))
-
-
 def settings(model):
     """All settings, nested ones too, as they are shown."""
     return {name: shown(value) for name, value in get_params(model).items()}
@@ -52,9 +38,8 @@ def settings(model):
 
 
 @every_model
-def test_fit_returns_the_model_and_sets_its_attributes(name, data):
-    model = make(name)
-    assert model.fit(data) is model
+def test_fit_sets_its_attributes(name, data, fitted):
+    model = fitted(name)
     assert model.num_classes_ == CLASSES
     assert model.labels_.dtype == torch.int64
     assert torch.equal(model.labels_, torch.where(data.train_mask, data.y, -1))
@@ -64,13 +49,12 @@ def test_fit_returns_the_model_and_sets_its_attributes(name, data):
 
 
 @every_model
-def test_history_holds_the_curves_of_every_stage(name, data):
-    reports = []
-    model = make(name).fit(data, callback=reports.append)
-    assert all(isinstance(report, Progress) for report in reports)
+def test_history_holds_the_curves_of_every_stage(name, fitted, reports):
+    model, reported = fitted(name), reports(name)
+    assert all(isinstance(report, Progress) for report in reported)
     assert bool(model.history_) == (name not in WITHOUT_TRAINING)
     for stage, curves in model.history_.items():
-        own = [report for report in reports if report.stage == stage]
+        own = [report for report in reported if report.stage == stage]
         assert [report.epoch for report in own] == list(range(1, len(own) + 1))
         assert {report.epochs for report in own} == {len(own)}
         assert {name.split()[0] for name in curves} >= {"train_loss", "validation_loss"}
@@ -78,10 +62,18 @@ def test_history_holds_the_curves_of_every_stage(name, data):
 
 
 @every_model
-def test_inputs_and_settings_are_not_changed(name):
+def test_a_fit_depends_on_its_inputs_alone_and_changes_none(name, fitted):
+    """The same seed gives the same bits, whatever the global random numbers are; they do not change either."""
     data, model = blocks(), make(name)
     before, shown = snapshot(data), repr(model)
-    model.fit(data).predict()
+    with torch.random.fork_rng([]):
+        torch.manual_seed(77)
+        state = torch.get_rng_state()
+        assert model.fit(data) is model
+        assert torch.equal(torch.get_rng_state(), state)
+    assert same(learned(model), learned(fitted(name)))
+    assert torch.equal(model.predict_proba(), fitted(name).predict_proba())
+    assert model.history_ == fitted(name).history_
     model.score(data)
     if model.accepts_labels:
         model.add_labels([30], [0])
@@ -92,24 +84,10 @@ def test_inputs_and_settings_are_not_changed(name):
 
 
 @every_model
-def test_the_same_seed_gives_the_same_bits_and_another_does_not(name, data, fitted):
-    again = make(name).fit(data)
-    assert same(learned(again), learned(fitted(name)))
-    assert torch.equal(again.predict_proba(), fitted(name).predict_proba())
-    assert again.history_ == fitted(name).history_
-    assert same(learned(make(name, seed=1).fit(data)), learned(fitted(name))) == (name in WITHOUT_RANDOMNESS)
-    one, other = (make(name, seed=random(4)).fit(data) for _ in range(2))  # a generator is a seed too
+def test_a_generator_is_a_seed_and_another_seed_gives_other_bits(name, data, fitted):
+    one, other = (make(name, seed=random(4)).fit(data) for _ in range(2))
     assert same(learned(one), learned(other))
-
-
-@every_model
-def test_global_random_numbers_neither_change_nor_matter(name, data, fitted):
-    with torch.random.fork_rng([]):
-        torch.manual_seed(77)
-        before = torch.get_rng_state()
-        model = make(name).fit(data)
-        assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(model.predict_proba(), fitted(name).predict_proba())
+    assert same(learned(one), learned(fitted(name))) == (name in WITHOUT_RANDOMNESS)
 
 
 @every_model
@@ -165,6 +143,8 @@ def test_an_unfitted_model_says_so(name, data, tmp_path):
         model.predict_proba,
         lambda: model.score(data),
         lambda: model.add_labels([0], [0]),
+        lambda: model.change_labels([0], [0]),
+        lambda: model.remove_labels([0]),
         lambda: model.save(tmp_path / "model"),
     ):
         with pytest.raises(NotFittedError, match=f"This {type(model).__name__} must be fitted first. Call fit"):
@@ -203,25 +183,15 @@ def test_node_features_are_checked_where_they_are_used(name, x, error, data, fit
 
 
 @every_trained
-def test_an_interrupted_fit_leaves_the_model_unfitted(name, data, fitted):
+def test_an_interrupted_fit_leaves_the_model_unfitted_and_resumes_to_the_same_bits(name, data, fitted, tmp_path):
     for stage in fitted(name).history_:
-        model = fitted(name)
+        model, checkpoint = fitted(name), Checkpoint(tmp_path / stage, "key", every=0)
         with pytest.raises(KeyboardInterrupt):
-            model.fit(data, callback=stop_at(stage, 2))
+            model.fit(data, callback=stop_at(stage, 3), checkpoint=checkpoint)
         assert not is_fitted(model)
-    assert same(learned(model.fit(data)), learned(fitted(name)))
-
-
-@every_trained
-def test_a_checkpoint_resumes_to_the_same_bits(name, data, fitted, tmp_path):
-    for stage in fitted(name).history_:
-        checkpoint = Checkpoint(tmp_path / stage, "key", every=0)
-        with pytest.raises(KeyboardInterrupt):
-            make(name).fit(data, callback=stop_at(stage, 3), checkpoint=checkpoint)
         reports = []
-        model = make(name).fit(data, callback=reports.append, checkpoint=checkpoint)
-        resumed = [report.epoch for report in reports if report.stage == stage]
-        assert resumed[0] == 3
+        model.fit(data, callback=reports.append, checkpoint=checkpoint)
+        assert next(report.epoch for report in reports if report.stage == stage) == 3
         assert same(learned(model), learned(fitted(name)))
         assert model.history_ == fitted(name).history_
         assert torch.equal(model.predict_proba(), fitted(name).predict_proba())
@@ -267,10 +237,10 @@ def test_the_score_is_the_fraction_of_correct_predictions(name, data, fitted):
 
 
 @every_model
-def test_fitted_together_is_fitted_alone(name, data):
+def test_fitted_together_is_fitted_alone(name, data, fitted):
     shifted = changed(data, train_mask=data.train_mask.roll(3), val_mask=data.val_mask.roll(3))
     models = fit_together([make(name), make(name, seed=1)], [data, shifted])
-    for model, alone in zip(models, (make(name).fit(data), make(name, seed=1).fit(shifted)), strict=True):
+    for model, alone in zip(models, (fitted(name), make(name, seed=1).fit(shifted)), strict=True):
         torch.testing.assert_close(model.predict_proba(), alone.predict_proba(), **CLOSE)
         assert torch.equal(model.labels_, alone.labels_)
         assert model.history_.keys() == alone.history_.keys()
@@ -318,7 +288,7 @@ def test_a_loaded_model_is_the_one_that_was_saved(name, data, fitted, tmp_path):
 
 
 @every_model
-def test_settings_can_be_read_set_and_cloned(name, data, fitted):
+def test_settings_can_be_read_set_and_cloned(name, fitted):
     model = fitted(name)
     shallow, deep = model.get_params(deep=False), model.get_params()
     assert shallow.items() <= deep.items()
@@ -326,7 +296,6 @@ def test_settings_can_be_read_set_and_cloned(name, data, fitted):
     copied = clone(model)
     assert not is_fitted(copied)
     assert settings(copied) == settings(model)
-    assert torch.equal(copied.fit(data).predict_proba(), model.predict_proba())
     assert make(name).set_params(seed=7).seed == 7
     for setting in deep:
         # Setting what is there already changes nothing.

@@ -1,33 +1,16 @@
 """The contract of `NodeClassifier`, for every model: adding labels, changing them and taking them back."""
 
-import copy
-from functools import cache
-
 import pytest
 import torch
-from sklearn.exceptions import NotFittedError
 
 from lggd import load_model
 from lggd.errors import InputError
-from small_data import CLASSES, blocks, same
+from small_data import CLASSES, same
 from small_models import BASELINES, MODELS, agree, learned
 
 NODES = 36
 RETRAINED = [*BASELINES, "Ensemble of baselines", "LGGDClassifier without features"]
-every_model = pytest.mark.parametrize("name", MODELS)
 takes_labels = pytest.mark.parametrize("name", [name for name in MODELS if name not in RETRAINED])
-
-
-@pytest.fixture(scope="module")
-def data():
-    return blocks()
-
-
-@pytest.fixture(scope="module")
-def fitted(data):
-    """Every model, fitted once; each test gets a copy of its own."""
-    fit_once = cache(lambda name: MODELS[name](0).fit(data))
-    return lambda name: copy.deepcopy(fit_once(name))
 
 
 # -- adding -------------------------------------------------------------------------------------------------------
@@ -173,11 +156,3 @@ def test_wrong_changes_are_refused_and_change_nothing(name, fitted):
     assert torch.equal(model.labels_, fitted(name).labels_)
     assert torch.equal(model.predict_proba(), fitted(name).predict_proba())
     assert model.additions_ == []
-
-
-@every_model
-def test_an_unfitted_model_has_no_labels_to_change(name):
-    model = MODELS[name](0)
-    for use in (lambda: model.change_labels([0], [0]), lambda: model.remove_labels([0])):
-        with pytest.raises(NotFittedError, match="must be fitted first"):
-            use()

@@ -65,20 +65,20 @@ def new_nodes(data: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Gr
     Without node features F is 0, or x is None: then the edges name the new nodes.
     """
     edges = _read_edges(edge_index, data.edge_index.device)
-    features = getattr(data, "x", None)
-    if features is None:
-        if x is not None and tuple(np.shape(x))[1:] == (0,) and len(x):
-            return _added(data, None, len(x), edges, edge_weight)
-        if x is not None:
-            remedy = "Pass None: the edges name the new nodes."
-            raise InputError("x", "be None, because the graph has no node features", type(x).__name__, remedy)
-        count = max(int(edges.max()) + 1 - data.num_nodes if edges.numel() else 0, 0)
-        if not count:
+    if getattr(data, "x", None) is not None:
+        x = _read_rows(x, data.x)
+        return _added(data, x, len(x), edges, edge_weight)
+    if x is None:
+        count = int(edges.max()) + 1 - data.num_nodes if edges.numel() else 0
+        if count <= 0:
             rule = f"name a new node, {data.num_nodes} or above, because there are no node features"
             raise InputError("edge_index", rule, "none", "Use add_edges for edges between known nodes.")
-        return _added(data, None, count, edges, edge_weight)
-    x = _read_rows(x, features)
-    return _added(data, x, len(x), edges, edge_weight)
+    elif tuple(np.shape(x))[1:] == (0,) and len(x):
+        count = len(x)
+    else:
+        remedy = "Pass None: the edges name the new nodes."
+        raise InputError("x", "be None, because the graph has no node features", type(x).__name__, remedy)
+    return _added(data, None, count, edges, edge_weight)
 
 
 def new_edges(data: Any, edge_index: Any, edge_weight: Any = None) -> GraphChange:
@@ -103,18 +103,17 @@ def removed_edges(data: Any, edge_index: Any) -> GraphChange:
 
 
 def _added(data: Any, x: Tensor | None, count: int, edges: Tensor, edge_weight: Any) -> GraphChange:
-    num_nodes, known = data.num_nodes + count, data.edge_index
+    num_nodes, known, known_weight = data.num_nodes + count, data.edge_index, read_weight(data)
     _check_range(edges, num_nodes, f"The graph has {data.num_nodes} nodes and gets {count} new ones.")
-    weight = _read_weights(edge_weight, edges, read_weight(data))
+    weight = _read_weights(edge_weight, edges, known_weight)
     _check_new(edges, known, num_nodes)
     edges, weight = _both_directions(edges, weight, num_nodes)
-    before = read_weight(data)
     if weight is not None:
-        before = torch.ones(known.shape[1], device=known.device) if before is None else before
-        before = torch.cat([before, weight.to(before.dtype)])
-    elif before is not None:  # no edge is new
-        before = before.clone()
-    changed = with_edges(data, torch.cat([known, edges], 1), before)
+        before = torch.ones(known.shape[1], device=known.device) if known_weight is None else known_weight
+        weight = torch.cat([before, weight.to(before.dtype)])
+    elif known_weight is not None:  # no edge is new
+        weight = known_weight.clone()
+    changed = with_edges(data, torch.cat([known, edges], 1), weight)
     changed.num_nodes = num_nodes
     if x is not None:
         changed.x = appended_rows(data.x, x)
