@@ -133,15 +133,6 @@ class NodeClassifier(ABC):
         fit_tasks([self], [FitTask.read(data)], callback, checkpoint)
         return self
 
-    def _start(self, data: Any, num_classes: int) -> None:
-        """Resets the fitted attributes."""
-        self._unfit()
-        self.num_classes_, self.data_ = num_classes, without_labels(data)
-        self.history_, self.additions_, self.metadata_ = {}, [], {}
-
-    def _unfit(self) -> None:
-        self.__dict__.pop("labels_", None)  # a model with labels counts as fitted
-
     def _fit(self, task: FitTask) -> FitSteps:
         """Fits the model on its own: holds out labels where there are no validation nodes, and uses all afterwards."""
         self.check_settings()
@@ -155,6 +146,15 @@ class NodeClassifier(ABC):
     def _held_out(self) -> float:
         """The fraction of labels to hold out where there are no validation nodes."""
         return VALIDATION
+
+    def _start(self, data: Any, num_classes: int) -> None:
+        """Resets the fitted attributes."""
+        self._unfit()
+        self.num_classes_, self.data_ = num_classes, without_labels(data)
+        self.history_, self.additions_, self.metadata_ = {}, [], {}
+
+    def _unfit(self) -> None:
+        self.__dict__.pop("labels_", None)  # a model with labels counts as fitted
 
     def predict(self, data: Any = None) -> Tensor:
         """Return the most probable class of each node, int64 `[N]`; without data, of the graph it was fitted to."""
