@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from command_line import environment
-from lggd.runs.folder import write_run
-from lggd.runs.run import RunSettings, run
+from lggd.runs.methods import RunSettings
+from lggd.runs.run import run, write_run
 from lggd.runs.run_input import RunInput
 from tables import labelled_path
 

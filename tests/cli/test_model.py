@@ -12,9 +12,8 @@ import pytest
 
 import lggd
 from command_line import answer, command, files_of, in_new_process, refused, rows_of
-from lggd.runs.folder import write_run
 from lggd.runs.methods import METHODS, build_model
-from lggd.runs.run import run
+from lggd.runs.run import run, write_run
 from lggd.runs.run_input import RunInput
 from tables import PATH_IDS as IDS
 from tables import labelled_path

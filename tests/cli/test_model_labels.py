@@ -15,8 +15,8 @@ import pytest
 
 import lggd
 from command_line import answer, command, environment, files_of, program, refused, rows_of
-from lggd.runs.folder import write_run
-from lggd.runs.run import RunSettings, run
+from lggd.runs.methods import RunSettings
+from lggd.runs.run import run, write_run
 from lggd.runs.run_input import RunInput
 from lggd.runs.saved_model import SavedModel
 from tables import PATH_IDS as IDS

@@ -15,8 +15,8 @@ import torch
 import lggd
 from command_line import answer, command, files_of, in_new_process, refused, rows_of
 from lggd.closed_form import KernelRidge
-from lggd.runs.methods import build_model
-from lggd.runs.run import RunSettings, run
+from lggd.runs.methods import RunSettings, build_model
+from lggd.runs.run import run
 from lggd.runs.run_input import RunInput
 from tables import PATH_IDS, RING_IDS, labelled_path, two_rings
 

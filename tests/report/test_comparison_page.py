@@ -72,8 +72,7 @@ def test_further_methods_have_colours_of_their_own() -> None:
     assert len({class_colour(k) for k in range(40)}) == 40
 
 
-@pytest.mark.parametrize("width", [1280, 375])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (375, "dark")])
 def test_the_page_in_a_browser(
     chromium: Any, report: ComparisonReport, tmp_path: Path, width: int, scheme: str
 ) -> None:

@@ -62,8 +62,10 @@ def alone(page):
 # -- drawing
 
 
-@pytest.mark.parametrize("painter", ["canvas", "webgl"])
-@pytest.mark.parametrize("nodes", [1, 300, 20_000, 200_000])
+@pytest.mark.parametrize(
+    ("nodes", "painter"),
+    [(1, "canvas"), (1, "webgl"), (20_000, "webgl"), (200_000, "canvas"), (200_000, "webgl")],
+)
 def test_small_and_large_graphs_are_drawn(opened, nodes, painter):
     with opened(f"nodes={nodes}&painter={painter}") as page:
         settle(page)
@@ -135,11 +137,12 @@ def test_dark_and_light(opened, painter):
         assert picture(page) == dark
 
 
-@pytest.mark.parametrize("width", [320, 375, 1024])
-def test_no_sideways_scrolling(opened, width):
-    with opened(viewport={"width": width, "height": 700}) as page:
-        settle(page)
-        assert page.evaluate(OVERFLOW) <= 0
+def test_no_sideways_scrolling(opened):
+    with opened() as page:
+        for width in (1024, 375, 320):
+            page.set_viewport_size({"width": width, "height": 700})
+            settle(page)
+            assert page.evaluate(OVERFLOW) <= 0, width
 
 
 # -- pointer and wheel
@@ -150,8 +153,8 @@ def test_wheel_zooms_only_after_a_click_or_with_a_key(opened):
         page.evaluate(SCROLLABLE)
         page.locator("#map").hover()
         page.mouse.wheel(0, 200)
-        page.wait_for_timeout(200)
-        assert page.evaluate("[scrollY > 0, panel.map.view.zoom]") == [True, 1]
+        wait_until(page, "scrollY > 0")
+        assert page.evaluate("panel.map.view.zoom") == 1
         page.mouse.wheel(0, -100)
         page.wait_for_timeout(200)
         assert page.evaluate("panel.map.view.zoom") == 1

@@ -112,8 +112,9 @@ def run_command(
         return
     graph.check(test_share)
     with terminal.working("Loading lggd"):
-        from lggd.runs.folder import check_run_folder, write_run
-        from lggd.runs.run import RunSettings, UnfinishedTraining, run, settings_of_run
+        from lggd.runs.folder import UnfinishedTraining
+        from lggd.runs.methods import RunSettings
+        from lggd.runs.run import check_run_folder, run, settings_of_run, write_run
     settings = RunSettings(method, backbone, preset, seed, epochs, options.chosen_device(device), reference)
     if out is not None:
         check_run_folder(out)

@@ -1,129 +1,180 @@
-"""The folder of a run: predictions, features, the model, its settings and a report, written atomically."""
+"""The folders of a run: the names of its files, a run that is not finished, and what lies beside a changed model.
+
+When a saved model changes, the files beside it are written anew, or marked where they cannot be. They are written into
+the new folder of the model, which replaces the old one in one step; then they are moved to their places. A process
+that is killed leaves all of the change or nothing: files it did not move are still in the folder of the model, and
+whoever opens it next moves them.
+"""
 
 from __future__ import annotations
 
 import datetime
-import platform
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import asdict
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from torch import Tensor
 
 from lggd.data.output_files import write_features, write_predictions
-from lggd.data.splits import fingerprint
+from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.inputs import read_graph
-from lggd.estimator.settings import to_plain
-from lggd.report.graph_layout import layout_graph
-from lggd.report.html import write_page
-from lggd.report.page import render
-from lggd.report.run_report import McNemarTest, RunReport
-from lggd.runs.refresh import FEATURES, MODEL, REPORT, SETTINGS, SUMMARY, predictions_name
-from lggd.runs.run import RunResult, distance_features, installed_versions
-from lggd.system.files import check_folder_writable, locked_folder, replacing_folder
+from lggd.estimator.inputs import stored_graph
+from lggd.report.html import escape_text, timestamp
+from lggd.system.files import check_folder_writable, replacing, write_errors
+from lggd.training.engine import Checkpoint
 
-MARKER = SUMMARY
-
-
-def check_run_folder(out: str | Path) -> Path:
-    """Raises if a run cannot be written there; call it before training."""
-    return check_folder_writable(out, MARKER)
+# The names of files in the folder of a run, of the model in it, and of the folder of files that are to be moved.
+SUMMARY, SETTINGS, REPORT = "run.json", "settings.json", "report.html"
+PREDICTIONS, FEATURES, MODEL, WAITING = "predictions.csv", "features.parquet", "model", "beside"
+# A page begins with this note once the model has changed.
+NOTE = re.compile(r"<!-- changed -->.*?<!-- /changed -->\n?", re.DOTALL)
+STYLE = "margin:0;padding:.8em 1.2em;background:#fff3cd;color:#4a3800;font:1rem/1.5 system-ui,sans-serif"
+# The marker of a folder of checkpoints, the parts of a run, and the seconds between two checkpoints of one.
+UNFINISHED, PARTS, EVERY = "training.json", ("reference", "model"), 2.0
 
 
-def write_run(
-    out: str | Path,
-    result: RunResult,
-    *,
-    command: str = "lggd run",
-    report: bool = True,
-    on_wait: Callable[[], None] | None = None,
-) -> dict[str, Any]:
-    """Writes all files to the folder `out`, replacing an earlier run; returns the summary written to `run.json`.
+def predictions_name(model: Any) -> str:
+    """The file of the predictions: a table of text, or of a graph on disk one that is faster to write and to read."""
+    return PREDICTIONS if stored_graph(model.data_) is None else f"{Path(PREDICTIONS).stem}.parquet"
 
-    Waits for commands that change the model of the earlier run, and calls `on_wait` if that takes long.
+
+def belongs_to_run(model: Path) -> bool:
+    """Whether the folder of a model is that of a run."""
+    return model.name == MODEL and (model.parent / SUMMARY).is_file()
+
+
+def now() -> str:
+    """The time in ISO 8601, as it is recorded."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _read_object(path: Path, rule: str) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise TypeError("it is not an object")
+    except (ValueError, TypeError) as error:
+        raise InputError(path, rule, but=f"it is damaged: {error}") from error
+    return found
+
+
+class UnfinishedTraining:
+    """The folder `OUT.training`, with the settings of a run and a checkpoint for each of its parts.
+
+    A run can be resumed only with equal `settings`, everything that the result depends on, serializable as JSON.
     """
-    run_input, settings = result.input, settings_record(result, command)
-    facts = run_facts(result, out, report=report)
-    earlier = Path(out) / MODEL
-    lock = locked_folder(earlier, on_wait) if earlier.is_dir() else nullcontext()
-    with lock, replacing_folder(out, MARKER) as folder:
-        predictions = folder / predictions_name(result.model)
-        write_predictions(predictions, run_input.ids, run_input.classes, result.probabilities, result.labels)
-        if result.features is not None:
-            names = result.model.metadata_["feature_names"]
-            write_features(folder / FEATURES, run_input.ids, names, result.features)
-        result.model.save(folder / MODEL)
-        storage.write_json(folder / SETTINGS, settings)
-        if REPORT in facts["files"]:
-            write_page(render(run_report(result, settings)), folder / REPORT)
-        storage.write_json(folder / MARKER, facts)
-    return facts
+
+    def __init__(self, out: str | Path, settings: Mapping[str, Any], every: float = EVERY) -> None:
+        out = Path(out).resolve()
+        self.folder = check_folder_writable(out.with_name(f"{out.name}.training"), UNFINISHED)
+        self.settings, self.every = json.loads(json.dumps(settings)), every
+
+    def open(self, *, resume: bool) -> bool:
+        """Creates the folder, or reuses it if `resume`; returns whether there is training to resume."""
+        if resume and self.is_saved:
+            self._check_settings()
+            return True
+        self.remove()
+        with write_errors(self.folder):
+            self.folder.mkdir()
+        with replacing(self.folder / UNFINISHED) as temporary:
+            temporary.write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
+        return False
+
+    def checkpoint(self, part: str) -> Checkpoint:
+        return Checkpoint(self.folder / part, key=json.dumps(self.settings, sort_keys=True), every=self.every)
+
+    def remove(self) -> None:
+        """Deletes the folder; the marker is deleted last, so that an interrupted deletion can be repeated."""
+        for part in PARTS:
+            shutil.rmtree(self.folder / part, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether there is training to resume; a name with a leading dot is an incomplete file."""
+        return any(not path.name.startswith(".") for path in self.folder.glob("*/*.safetensors"))
+
+    def _check_settings(self) -> None:
+        before = _read_object(self.folder / UNFINISHED, "contain the settings of a run")
+        for name in dict.fromkeys([*self.settings, *before]):  # options of the user come first
+            was, now = before.get(name), self.settings.get(name)
+            if was != now:
+                rule, but = "continue with the data and settings of the interrupted run", f"{name} was {was} there"
+                remedy, hints = "Use the same settings, or start again without {resume}.", {"resume": "`resume`"}
+                raise InputError("resume", rule, but=f"{but} and is {now} now", remedy=remedy, hints=hints)
 
 
-def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, Any]:
-    run_input, settings = result.input, result.settings
-    report = report and not run_input.is_stored  # a page shows a graph that a browser can hold
-    validation = getattr(run_input.data, "val_mask", None)
-    files = [predictions_name(result.model), *[FEATURES] * (result.features is not None), f"{MODEL}/", SETTINGS, MARKER]
-    return {
-        "dataset": run_input.name, "method": settings.method, "backbone": settings.backbone_name,
-        "preset": settings.preset, "seed": settings.seed, "device": settings.device,
-        "nodes": len(run_input.ids), "edges": run_input.num_edges, "classes": run_input.classes,
-        "labelled": int((result.measured_labels >= 0).sum()),
-        "validation": 0 if validation is None else int(validation.sum()),
-        "heldout": int(run_input.held_out.sum()),
-        "titles": settings.titles(), "accuracy": dict(result.accuracy), "seconds": result.seconds["all"],
-        "training_seconds": {part: result.seconds[part] for part in result.accuracy}, "p_value": p_value(result),
-        "additions": [asdict(addition) for addition in result.additions],
-        "notes": list(result.notes), "resumed": result.resumed, "out": str(out),
-        "files": files + [REPORT] * report,
+@dataclass(frozen=True)
+class Refreshed:
+    """The names of files beside a model that were written anew, and of those that were only marked as old."""
+
+    files: list[str]
+    marked: list[str]
+
+
+def write_beside(folder: Path, place: Path, model: Any, ids: Sequence[str], classes: Sequence[str]) -> Refreshed:
+    """Writes the files that belong beside a changed model, whose folder will be `place`, into `folder`.
+
+    In the folder of a run these are predictions, features and the summary. The report shows what was measured when the
+    model was trained, with classes of held-out nodes that are not stored: a note in it says that the model changed.
+    """
+    files, marked, graph = [predictions_name(model)], list[str](), stored_graph(model.data_)
+    probabilities = model.predict_proba().cpu()
+    write_predictions(folder / files[0], ids, classes, probabilities, model.labels_.cpu())
+    if not belongs_to_run(place):
+        return Refreshed(files, marked)
+    beside = place.parent
+    if (beside / FEATURES).is_file() and (features := _features(model)) is not None:
+        write_features(folder / FEATURES, ids, model.metadata_["feature_names"], features)
+        files.append(FEATURES)
+    when = now()
+    if (beside / REPORT).is_file():
+        page = _marked_page((beside / REPORT).read_text(encoding="utf-8"), when, files)
+        if page is not None:
+            (folder / REPORT).write_text(page, encoding="utf-8", newline="\n")
+        marked.append(REPORT)
+    files.append(SUMMARY)
+    facts = {
+        "when": when, "nodes": len(ids),
+        "edges": int(model.data_.edge_index.shape[1] if graph is None else graph.num_edges) // 2,
+        "labelled": int((model.labels_ >= 0).sum()), "changes": len(model.additions_), "refreshed": files,
+        "outdated": marked,
     }  # fmt: skip
-
-
-def p_value(result: RunResult) -> float | None:
-    """That of McNemar's exact test of the model and the reference on held-out nodes; None without both accuracies."""
-    if result.reference_predicted is None or None in result.accuracy.values():
-        return None
-    tested = result.input.held_out.cpu()
-    y, model, reference = (
-        each.cpu()[tested].numpy()
-        for each in (result.input.data.y, result.measured_probabilities.argmax(1), result.reference_predicted)
+    storage.write_json(
+        folder / SUMMARY, {**_read_object(beside / SUMMARY, "be the summary of a run"), "updated": facts}
     )
-    return McNemarTest.of(model == y, reference == y).p
+    return Refreshed(files, marked)
 
 
-def settings_record(result: RunResult, command: str) -> dict[str, Any]:
-    """Returns every setting, including defaults, and everything else that the numbers depend on."""
-    settings = result.settings
-    return {
-        "command": command, "data": result.input.origin, "split_fingerprint": fingerprint(result.input.data),
-        "data_fingerprint": result.input.fingerprint(), "seed": settings.seed, "device": settings.device,
-        "method": settings.method, "preset": settings.preset, "model": to_plain(result.model, "model"),
-        "reference": None if result.seconds["reference"] is None else settings.reference_method,
-        "versions": installed_versions(),
-    }  # fmt: skip
+def move_beside(folder: Path) -> None:
+    """Moves files that wait in the folder of a model to their places; a process that was killed may have left some."""
+    waiting = folder / WAITING
+    if not waiting.is_dir():
+        return
+    with write_errors(folder.parent, written=waiting):
+        # The summary is last: what it says is then true.
+        for file in sorted(waiting.iterdir(), key=lambda file: (file.name == SUMMARY, file.name)):
+            file.replace(folder.parent / file.name)
+        waiting.rmdir()
 
 
-def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
-    """Returns the content of the page, with the predictions for which accuracy was measured."""
-    tensors: Any = result  # the page converts them to arrays
-    run_input, titles, probabilities = result.input, result.settings.titles(), tensors.measured_probabilities
-    data, inner = run_input.data, distance_features(getattr(result.model, "features_", None))
-    pos: Any = getattr(data, "pos", None)
-    is_drawn = pos is not None and pos.shape[1] == 2
-    positions = np.asarray(pos.cpu().numpy(), np.float32) if is_drawn else layout_graph(read_graph(data))
-    return RunReport(
-        title=f"{titles['model']} on {run_input.name}", dataset=run_input.name, titles=titles,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), version=installed_versions()["lggd"],
-        machine=f"{platform.system()} {platform.machine()}, {result.settings.device}",
-        seconds=result.seconds["all"] or 0.0, settings=settings, num_edges=run_input.num_edges,
-        classes=run_input.classes, ids=run_input.ids, accuracy=result.accuracy, curves=result.curves,
-        times=inner[0].times if inner else (),
-        positions=positions, edges=data.edge_index, y=data.y, additions=result.additions, notes=result.notes,
-        distances=tensors.distances, labels=tensors.measured_labels, predicted=probabilities.argmax(1),
-        probabilities=probabilities, test_mask=tensors.input.held_out,
-        reference_predicted=tensors.reference_predicted,
-    )  # fmt: skip
+def _features(model: Any) -> Tensor | None:
+    features = getattr(model, "features_", None)
+    return None if features is None or "feature_names" not in model.metadata_ else features.features(model.data_).cpu()
+
+
+def _marked_page(page: str, when: str, current: Sequence[str]) -> str | None:
+    """The page with a note at its top, instead of an earlier one; None if it is no page."""
+    text = (
+        f"The model has changed since this page was written, last on {timestamp(when)}. The page shows the model as it "
+        f"was trained and measured; {' and '.join(current)} show it as it is now."
+    )
+    note = f'<!-- changed -->\n<p role="note" style="{STYLE}">{escape_text(text)}</p>\n<!-- /changed -->\n'
+    page = NOTE.sub("", page, count=1)
+    body = re.search(r"<body[^>]*>\n?", page)
+    return None if body is None else page[: body.end()] + note + page[body.end() :]

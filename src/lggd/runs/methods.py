@@ -1,7 +1,8 @@
-"""The models that a run can train, by the names of the command line."""
+"""What a run trains: models by the names of the command line, and the settings of a run."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,10 +32,15 @@ from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
 from lggd.features import GGD, LGGD
 from lggd.models.classifier import LGGDClassifier
+from lggd.models.memory_estimate import estimate_memory
 from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
 from lggd.models.readout import BackboneReadout
+from lggd.runs.run_input import RunInput
+from lggd.system.memory import Memory
+from lggd.validation import check_choice
 
 BACKBONES: dict[str, Backbone | None] = {**backbones.BACKBONES, "none": None}
+DEFAULT_REFERENCE = "gcn"
 PRESETS: dict[str, Callable[[], LGGD]] = {"default": LGGD, "paper": LGGD.paper, "release": LGGD.release}
 
 
@@ -126,3 +132,67 @@ def build_model(
     model.set_params(**{name: seed for name in model.get_params() if name.rpartition("__")[2] == "seed"})
     model.check_settings()
     return model
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """The settings of a run, by name. `backbone` and `epochs` default to those of the method.
+
+    `reference` is the network trained on node features alone, for comparison: by default the backbone or a GCN.
+    """
+
+    method: str = "lggd"
+    backbone: str | None = None
+    preset: str = "default"
+    seed: int = 0
+    epochs: int | None = None
+    device: str = "cpu"
+    reference: str | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("method", self.method, METHODS)
+        for name in ("backbone", "reference"):
+            if getattr(self, name) is not None:
+                check_choice(name, getattr(self, name), BACKBONES)
+
+    def check_input(self, run_input: RunInput) -> None:
+        """Checks that the method can be fitted to this graph."""
+        if METHODS[self.method].needs_features and not run_input.has_features:
+            rule, remedy = "be one that needs no node features", "Add features, or use lggd, the default."
+            raise InputError("method", rule, self.method, remedy)
+
+    def model(self, large: bool = False) -> NodeClassifier:
+        """An unfitted model; for a `large` graph, the default methods are kernel ridge with few kernels."""
+        if large and self.method in ("lggd", "kernel-ridge") and self.backbone in (None, "none"):
+            return KernelRidge.large(seed=self.seed)
+        return build_model(self.method, self.backbone, self.preset, self.epochs, self.seed)
+
+    @property
+    def backbone_name(self) -> str | None:
+        """The backbone of the method, or None if it has no backbone."""
+        name = self.backbone or METHODS[self.method].backbone
+        return None if name == "none" else name
+
+    @property
+    def reference_method(self) -> str | None:
+        """The network to compare with; None if the model itself is one."""
+        name = self.reference or self.backbone_name or DEFAULT_REFERENCE
+        return None if name == "none" or self.method in BACKBONES else name
+
+    def titles(self) -> dict[str, str]:
+        """Returns the display names of the parts of the run: {"reference": "GCN", "model": "LGGD with GCN"}."""
+        backbone, reference = self.backbone_name, self.reference_method
+        title = METHODS[self.method].title + (f" with {METHODS[backbone].title}" if backbone else "")
+        return {"model": title} if reference is None else {"reference": METHODS[reference].title, "model": title}
+
+    def memory(self, run_input: RunInput) -> Memory | None:
+        """Estimates the memory needed to learn distances on the device of the run; None without distances."""
+        if not METHODS[self.method].is_trained:
+            return None
+        features, models = getattr(self.model(), "features", None), 1
+        while isinstance(features, (SelfTraining, Ensemble)):
+            models, features = models * getattr(features, "members", 1), features.model
+        if not isinstance(features, NodeClassifier):
+            return None
+        data = copy.copy(run_input.data).to(self.device)  # PyG moves a Data in place
+        return estimate_memory(data, features, models=models)  # type: ignore[arg-type]

@@ -1,13 +1,12 @@
-"""One run on one graph: trains a model and its backbone alone for reference, and measures the gain of more labels."""
+"""One run on one graph: trains a model and a network for reference, measures both, and writes all of it to a folder."""
 
 from __future__ import annotations
 
 import copy
-import json
 import platform
-import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -18,25 +17,29 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form import KernelRidge
-from lggd.errors import InputError
+from lggd.data.output_files import write_features, write_predictions
+from lggd.data.splits import fingerprint
+from lggd.estimator import storage
 from lggd.estimator.estimator import NodeClassifier
+from lggd.estimator.inputs import read_graph
+from lggd.estimator.settings import to_plain
 from lggd.features.distance_features import DistanceFeatures
 from lggd.models import Ensemble, SelfTraining
-from lggd.models.memory_estimate import estimate_memory
-from lggd.report.run_report import LabelAddition
-from lggd.runs.methods import BACKBONES, METHODS, build_model
+from lggd.report.graph_layout import layout_graph
+from lggd.report.html import write_page
+from lggd.report.page import render
+from lggd.report.run_report import LabelAddition, McNemarTest, RunReport
+from lggd.runs.folder import FEATURES, MODEL, REPORT, SETTINGS, SUMMARY, UnfinishedTraining, now, predictions_name
+from lggd.runs.methods import RunSettings, build_model
 from lggd.runs.run_input import FEWEST_HELD_OUT, RunInput
-from lggd.system.files import check_folder_writable, replacing, write_errors
-from lggd.system.memory import Memory
-from lggd.training.engine import Checkpoint, History, Progress
-from lggd.validation import check_choice
+from lggd.system.files import check_folder_writable, locked_folder, replacing_folder
+from lggd.training.engine import History, Progress
 
 FEWEST_TO_REVEAL = 100  # with fewer held-out nodes, the gain of new labels would be smaller than the noise
 REVEALED, REVEALED_SHARE = 3, 10  # three batches of a tenth of the held-out labels
-DEFAULT_REFERENCE = "gcn"
-# The marker of a folder of checkpoints, the parts of a run, and the seconds between two checkpoints of one.
-UNFINISHED, PARTS, EVERY = "training.json", ("reference", "model"), 2.0
 
+NOTHING_TO_RESUME = "No interrupted run was found; this run started from the beginning."
+UNKNOWN_ACCURACY = "Accuracy is unknown, because fewer than two labels were held out."
 ONLY_GRAPH = "The nodes have no features: only the graph is used, and there is no network to compare with."
 NO_REFERENCE = "The graph is on disk: no network is trained for comparison, because it would need all edges in memory."
 FEW_KERNELS = (
@@ -49,70 +52,6 @@ LABELS_RESTORED = (
 )
 # Called after every epoch with the part of the run, "reference" or "model".
 RunCallback = Callable[[str, Progress], None]
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """The settings of a run, by name. `backbone` and `epochs` default to those of the method.
-
-    `reference` is the network trained on node features alone, for comparison: by default the backbone or a GCN.
-    """
-
-    method: str = "lggd"
-    backbone: str | None = None
-    preset: str = "default"
-    seed: int = 0
-    epochs: int | None = None
-    device: str = "cpu"
-    reference: str | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("method", self.method, METHODS)
-        for name in ("backbone", "reference"):
-            if getattr(self, name) is not None:
-                check_choice(name, getattr(self, name), BACKBONES)
-
-    def check_input(self, run_input: RunInput) -> None:
-        """Checks that the method can be fitted to this graph."""
-        if METHODS[self.method].needs_features and not run_input.has_features:
-            rule, remedy = "be one that needs no node features", "Add features, or use lggd, the default."
-            raise InputError("method", rule, self.method, remedy)
-
-    def model(self, large: bool = False) -> NodeClassifier:
-        """An unfitted model; for a `large` graph, the default methods are kernel ridge with few kernels."""
-        if large and self.method in ("lggd", "kernel-ridge") and self.backbone in (None, "none"):
-            return KernelRidge.large(seed=self.seed)
-        return build_model(self.method, self.backbone, self.preset, self.epochs, self.seed)
-
-    @property
-    def backbone_name(self) -> str | None:
-        """The backbone of the method, or None if it has no backbone."""
-        name = self.backbone or METHODS[self.method].backbone
-        return None if name == "none" else name
-
-    @property
-    def reference_method(self) -> str | None:
-        """The network to compare with; None if the model itself is one."""
-        name = self.reference or self.backbone_name or DEFAULT_REFERENCE
-        return None if name == "none" or self.method in BACKBONES else name
-
-    def titles(self) -> dict[str, str]:
-        """Returns the display names of the parts of the run: {"reference": "GCN", "model": "LGGD with GCN"}."""
-        backbone, reference = self.backbone_name, self.reference_method
-        title = METHODS[self.method].title + (f" with {METHODS[backbone].title}" if backbone else "")
-        return {"model": title} if reference is None else {"reference": METHODS[reference].title, "model": title}
-
-    def memory(self, run_input: RunInput) -> Memory | None:
-        """Estimates the memory needed to learn distances on the device of the run; None without distances."""
-        if not METHODS[self.method].is_trained:
-            return None
-        features, models = getattr(self.model(), "features", None), 1
-        while isinstance(features, (SelfTraining, Ensemble)):
-            models, features = models * getattr(features, "members", 1), features.model
-        if not isinstance(features, NodeClassifier):
-            return None
-        data = copy.copy(run_input.data).to(self.device)  # PyG moves a Data in place
-        return estimate_memory(data, features, models=models)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,64 +82,15 @@ class RunResult:
     resumed: bool
     reference_predicted: Tensor | None = None
 
-
-class UnfinishedTraining:
-    """The folder `OUT.training`, with the settings of a run and a checkpoint for each of its parts.
-
-    A run can be resumed only with equal `settings`, everything that the result depends on, serializable as JSON.
-    """
-
-    def __init__(self, out: str | Path, settings: Mapping[str, Any], every: float = EVERY) -> None:
-        out = Path(out).resolve()
-        self.folder = check_folder_writable(out.with_name(f"{out.name}.training"), UNFINISHED)
-        self.settings, self.every = json.loads(json.dumps(settings)), every
-
-    def open(self, *, resume: bool) -> bool:
-        """Creates the folder, or reuses it if `resume`; returns whether there is training to resume."""
-        if resume and self.is_saved:
-            self._check_settings()
-            return True
-        self.remove()
-        with write_errors(self.folder):
-            self.folder.mkdir()
-        with replacing(self.folder / UNFINISHED) as temporary:
-            temporary.write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
-        return False
-
-    def checkpoint(self, part: str) -> Checkpoint:
-        return Checkpoint(self.folder / part, key=json.dumps(self.settings, sort_keys=True), every=self.every)
-
-    def remove(self) -> None:
-        """Deletes the folder; the marker is deleted last, so that an interrupted deletion can be repeated."""
-        for part in PARTS:
-            shutil.rmtree(self.folder / part, ignore_errors=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
     @property
-    def is_saved(self) -> bool:
-        """Whether there is training to resume; a name with a leading dot is an incomplete file."""
-        return any(not path.name.startswith(".") for path in self.folder.glob("*/*.safetensors"))
-
-    def _check_settings(self) -> None:
-        path = self.folder / UNFINISHED
-        try:
-            before = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(before, dict):
-                raise TypeError("it is not an object")
-        except (ValueError, TypeError) as error:
-            raise InputError(path, "contain the settings of a run", but=f"it is damaged: {error}") from error
-        for name in dict.fromkeys([*self.settings, *before]):  # options of the user come first
-            was, now = before.get(name), self.settings.get(name)
-            if was != now:
-                rule, but = "continue with the data and settings of the interrupted run", f"{name} was {was} there"
-                remedy, hints = "Use the same settings, or start again without {resume}.", {"resume": "`resume`"}
-                raise InputError("resume", rule, but=f"{but} and is {now} now", remedy=remedy, hints=hints)
-
-
-def settings_of_run(run_input: RunInput, settings: RunSettings) -> dict[str, Any]:
-    """Returns everything that the result depends on, by name; an interrupted run can be resumed if all are equal."""
-    versions = {f"version of {name}": value for name, value in installed_versions().items()}
-    return run_input.origin | asdict(settings) | {"fingerprint of the data": run_input.fingerprint()} | versions
+    def p_value(self) -> float | None:
+        """That of McNemar's exact test of the model and the reference on held-out nodes; None without both."""
+        if self.reference_predicted is None or None in self.accuracy.values():
+            return None
+        tested = self.input.held_out.cpu()
+        y = self.input.data.y.cpu()[tested]
+        predictions = (self.measured_probabilities.argmax(1), self.reference_predicted)
+        return McNemarTest.of(*((each[tested] == y).numpy() for each in predictions)).p
 
 
 def run(
@@ -214,25 +104,24 @@ def run(
     """Trains and evaluates a model. With checkpoints in `training`, an interrupted run can be resumed."""
     started = time.perf_counter()
     settings.check_input(run_input)
-    notes, titles, truth = list(run_input.notes), settings.titles(), run_input.data.y
-    held_out = run_input.held_out.nonzero().squeeze(1)
     resumed = training is not None and training.open(resume=resume)
-    if resume and not resumed:
-        notes.append("No interrupted run was found; this run started from the beginning.")
+    notes, truth = list(run_input.notes), run_input.data.y
+    held_out = run_input.held_out.nonzero().squeeze(1)
     data = copy.copy(run_input.data).to(settings.device)  # PyG moves a Data in place
-    curves: dict[str, History] = {}
     accuracy: dict[str, float | None] = {"reference": None, "model": None}
-    seconds: dict[str, float | None] = dict(accuracy)
+    seconds, curves = dict(accuracy), dict[str, History]()
+    if resume and not resumed:
+        notes.append(NOTHING_TO_RESUME)
 
     def fit(model: NodeClassifier, part: str) -> Tensor:
         start = time.perf_counter()
         progress = None if callback is None else partial(callback, part)
         model.fit(data, callback=progress, checkpoint=None if training is None else training.checkpoint(part))
         seconds[part] = time.perf_counter() - start
-        probabilities = model.predict_proba().cpu()
+        probabilities, title = model.predict_proba().cpu(), settings.titles()[part]
         if len(held_out) >= FEWEST_HELD_OUT:
             accuracy[part] = _accuracy(probabilities.argmax(1), truth, held_out)
-        curves.update({f"{titles[part]}: {stage}": values for stage, values in model.history_.items() if values})
+        curves.update({f"{title}: {stage}": values for stage, values in model.history_.items() if values})
         return probabilities
 
     reference_predicted = None
@@ -243,60 +132,30 @@ def run(
     elif settings.reference_method is not None:
         reference = build_model(settings.reference_method, epochs=settings.epochs, seed=settings.seed)
         reference_predicted = fit(reference, "reference").argmax(1)
+
     model = settings.model(run_input.is_large)
     if isinstance(model, KernelRidge) and run_input.is_large:
         notes.append(FEW_KERNELS)
     measured, measured_labels = fit(model, "model"), model.labels_.cpu()
     if accuracy["model"] is None:
-        notes.append("Accuracy is unknown, because fewer than two labels were held out.")
+        notes.append(UNKNOWN_ACCURACY)
     additions = _additions(model, truth, held_out, settings.seed) if model.accepts_labels else ()
-    features, distances, table = getattr(model, "features_", None), None, None
-    if inner := distance_features(features):
-        distances = torch.stack([member.distances(model.data_) for member in inner]).mean(0).permute(1, 0, 2).cpu()
+    distances = _distances(model)
+
     if run_input.restores_labels and len(held_out):
         if model.accepts_labels:
             model.add_labels(held_out, truth[held_out])
         notes.append(LABELS_RESTORED if model.accepts_labels else NO_ADDITIONS)
-    model.metadata_ = {"dataset": run_input.name, "classes": run_input.classes}
-    if not run_input.is_stored:  # names of nodes on disk stay there
-        model.metadata_["ids"] = list(run_input.ids)
-    if run_input.columns is not None:
-        model.metadata_["columns"] = asdict(run_input.columns)
-    final = model.predict_proba().cpu()
-    if features is not None:
-        model.metadata_["feature_names"] = feature_names(inner[0], run_input.classes)
-        table = features.features(model.data_).cpu()
+    model.metadata_ = _metadata(model, run_input)
+    probabilities, features = model.predict_proba().cpu(), getattr(model, "features_", None)
+    table = None if features is None else features.features(model.data_).cpu()
     seconds["all"] = time.perf_counter() - started
     return RunResult(
-        run_input, settings, model, accuracy, seconds, additions, tuple(notes), final, model.labels_.cpu(), measured,
-        measured_labels, distances, table, curves, resumed, reference_predicted,
+        input=run_input, settings=settings, model=model, accuracy=accuracy, seconds=seconds, additions=additions,
+        notes=tuple(notes), probabilities=probabilities, labels=model.labels_.cpu(), measured_probabilities=measured,
+        measured_labels=measured_labels, distances=distances, features=table, curves=curves, resumed=resumed,
+        reference_predicted=reference_predicted,
     )  # fmt: skip
-
-
-def distance_features(features: Any) -> list[DistanceFeatures]:
-    """Returns the fitted distance features inside ensembles and self-training."""
-    if isinstance(features, SelfTraining):
-        return distance_features(features.model_)
-    if isinstance(features, Ensemble):
-        return [inner for member in features.members_ for inner in distance_features(member)]
-    return [features] if isinstance(features, DistanceFeatures) else []
-
-
-def feature_names(features: DistanceFeatures, classes: list[str]) -> list[str]:
-    """Returns feature names with the names of classes: "class red, t=1" instead of "class 2, t=1"."""
-    per_class = [f"class {name}, t={t:g}" for t in features.times for name in classes]
-    return per_class + features.feature_names_[len(per_class) :]
-
-
-def installed_versions() -> dict[str, str]:
-    """Returns the versions of the packages that numbers may depend on."""
-    versions = {"python": platform.python_version()}
-    for name in ("lggd", "torch", "torch-geometric", "numpy", "numba"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:  # a source tree that was never installed
-            versions[name] = "unknown"
-    return versions
 
 
 def _accuracy(predicted: Tensor, truth: Tensor, nodes: Tensor) -> float:
@@ -323,3 +182,150 @@ def _additions(model: NodeClassifier, truth: Tensor, nodes: Tensor, seed: int) -
     model._set_labels(labels)
     model.additions_ = log
     return tuple(additions)
+
+
+def distance_features(features: Any) -> list[DistanceFeatures]:
+    """Returns the fitted distance features inside ensembles and self-training."""
+    if isinstance(features, SelfTraining):
+        return distance_features(features.model_)
+    if isinstance(features, Ensemble):
+        return [inner for member in features.members_ for inner in distance_features(member)]
+    return [features] if isinstance(features, DistanceFeatures) else []
+
+
+def _distances(model: NodeClassifier) -> Tensor | None:
+    """The distances `[T, N, K]` behind the predictions, means over the members of an ensemble; None without any."""
+    inner = distance_features(getattr(model, "features_", None))
+    if not inner:
+        return None
+    return torch.stack([member.distances(model.data_) for member in inner]).mean(0).permute(1, 0, 2).cpu()
+
+
+def feature_names(features: DistanceFeatures, classes: list[str]) -> list[str]:
+    """Returns feature names with the names of classes: "class red, t=1" instead of "class 2, t=1"."""
+    per_class = [f"class {name}, t={t:g}" for t in features.times for name in classes]
+    return per_class + features.feature_names_[len(per_class) :]
+
+
+def _metadata(model: NodeClassifier, run_input: RunInput) -> dict[str, Any]:
+    """The names that are saved with a model."""
+    metadata = {"dataset": run_input.name, "classes": run_input.classes}
+    if not run_input.is_stored:  # names of nodes on disk stay there
+        metadata["ids"] = list(run_input.ids)
+    if run_input.columns is not None:
+        metadata["columns"] = asdict(run_input.columns)
+    if inner := distance_features(getattr(model, "features_", None)):
+        metadata["feature_names"] = feature_names(inner[0], run_input.classes)
+    return metadata
+
+
+# -- the folder of a run
+
+
+def check_run_folder(out: str | Path) -> Path:
+    """Raises if a run cannot be written there; call it before training."""
+    return check_folder_writable(out, SUMMARY)
+
+
+def write_run(
+    out: str | Path,
+    result: RunResult,
+    *,
+    command: str = "lggd run",
+    report: bool = True,
+    on_wait: Callable[[], None] | None = None,
+) -> dict[str, Any]:
+    """Writes all files to the folder `out`, replacing an earlier run; returns the summary written to `run.json`.
+
+    Waits for commands that change the model of the earlier run, and calls `on_wait` if that takes long.
+    """
+    run_input, settings = result.input, settings_record(result, command)
+    facts = run_facts(result, out, report=report)
+    earlier = Path(out) / MODEL
+    lock = locked_folder(earlier, on_wait) if earlier.is_dir() else nullcontext()
+    with lock, replacing_folder(out, SUMMARY) as folder:
+        predictions = folder / predictions_name(result.model)
+        write_predictions(predictions, run_input.ids, run_input.classes, result.probabilities, result.labels)
+        if result.features is not None:
+            names = result.model.metadata_["feature_names"]
+            write_features(folder / FEATURES, run_input.ids, names, result.features)
+        result.model.save(folder / MODEL)
+        storage.write_json(folder / SETTINGS, settings)
+        if REPORT in facts["files"]:
+            write_page(render(run_report(result, settings)), folder / REPORT)
+        storage.write_json(folder / SUMMARY, facts)
+    return facts
+
+
+def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, Any]:
+    run_input, settings = result.input, result.settings
+    report = report and not run_input.is_stored  # a page shows a graph that a browser can hold
+    validation = getattr(run_input.data, "val_mask", None)
+    files = [
+        predictions_name(result.model),
+        *[FEATURES] * (result.features is not None),
+        f"{MODEL}/",
+        SETTINGS,
+        SUMMARY,
+    ]
+    return {
+        "dataset": run_input.name, "method": settings.method, "backbone": settings.backbone_name,
+        "preset": settings.preset, "seed": settings.seed, "device": settings.device,
+        "nodes": len(run_input.ids), "edges": run_input.num_edges, "classes": run_input.classes,
+        "labelled": int((result.measured_labels >= 0).sum()),
+        "validation": 0 if validation is None else int(validation.sum()),
+        "heldout": int(run_input.held_out.sum()),
+        "titles": settings.titles(), "accuracy": dict(result.accuracy), "seconds": result.seconds["all"],
+        "training_seconds": {part: result.seconds[part] for part in result.accuracy}, "p_value": result.p_value,
+        "additions": [asdict(addition) for addition in result.additions],
+        "notes": list(result.notes), "resumed": result.resumed, "out": str(out),
+        "files": files + [REPORT] * report,
+    }  # fmt: skip
+
+
+def settings_record(result: RunResult, command: str) -> dict[str, Any]:
+    """Returns every setting, including defaults, and everything else that the numbers depend on."""
+    settings = result.settings
+    return {
+        "command": command, "data": result.input.origin, "split_fingerprint": fingerprint(result.input.data),
+        "data_fingerprint": result.input.fingerprint(), "seed": settings.seed, "device": settings.device,
+        "method": settings.method, "preset": settings.preset, "model": to_plain(result.model, "model"),
+        "reference": None if result.seconds["reference"] is None else settings.reference_method,
+        "versions": installed_versions(),
+    }  # fmt: skip
+
+
+def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
+    """Returns the content of the page, with the predictions for which accuracy was measured."""
+    run_input, titles, probabilities = result.input, result.settings.titles(), result.measured_probabilities
+    data, inner = run_input.data, distance_features(getattr(result.model, "features_", None))
+    pos = getattr(data, "pos", None)
+    return RunReport(
+        title=f"{titles['model']} on {run_input.name}", dataset=run_input.name, titles=titles, created=now(),
+        version=installed_versions()["lggd"],
+        machine=f"{platform.system()} {platform.machine()}, {result.settings.device}",
+        seconds=result.seconds["all"] or 0.0, settings=settings, num_edges=run_input.num_edges,
+        classes=run_input.classes, ids=run_input.ids, accuracy=result.accuracy, curves=result.curves,
+        times=inner[0].times if inner else (), distances=result.distances,
+        positions=pos if pos is not None and pos.shape[1] == 2 else layout_graph(read_graph(data)),
+        edges=data.edge_index, y=data.y, labels=result.measured_labels, predicted=probabilities.argmax(1),
+        probabilities=probabilities, test_mask=run_input.held_out, additions=result.additions, notes=result.notes,
+        reference_predicted=result.reference_predicted,
+    )  # fmt: skip
+
+
+def settings_of_run(run_input: RunInput, settings: RunSettings) -> dict[str, Any]:
+    """Returns everything that the result depends on, by name; an interrupted run can be resumed if all are equal."""
+    versions = {f"version of {name}": value for name, value in installed_versions().items()}
+    return run_input.origin | asdict(settings) | {"fingerprint of the data": run_input.fingerprint()} | versions
+
+
+def installed_versions() -> dict[str, str]:
+    """Returns the versions of the packages that numbers may depend on."""
+    versions = {"python": platform.python_version()}
+    for name in ("lggd", "torch", "torch-geometric", "numpy", "numba"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:  # a source tree that was never installed
+            versions[name] = "unknown"
+    return versions

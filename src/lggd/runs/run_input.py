@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lggd.data.datasets import load
 from lggd.data.edge_columns import AS_DETECTED, EdgeFormat
-from lggd.data.graph_files import NamedGraph, read_graph_files
+from lggd.data.graph_files import read_graph_files
 from lggd.data.pyg_data import MASKS, checked_data, read_data_file, read_pyg_dataset
 from lggd.data.stored_data import NodeNames, load_stored
 from lggd.errors import InputError
@@ -107,16 +107,20 @@ class RunInput:
         """
         _check_hold_out(test_share, split)
         table = read_graph_files(edges, nodes, split_column=split_column, format=format, **columns)
-        data, drawn = table.data, split_column is None
-        record = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(format).items()}
-        format_record = {name: value for name, value in record.items() if value not in (None, [])}
-        read = _columns(table, format_record, split_column, **columns)
-        notes = [*table.notes, *_scale_weights(data), *_standardize(data)]
-        notes += _hold_out(data, test_share, split) if drawn else ()
+        data, notes, drawn = table.data, list(table.notes), split_column is None
+        record = {name: value for name, value in _as_json(asdict(format)).items() if value not in (None, [])}
+        largest = table.unit_weight * _scale_weights(data, notes)
+        ignored = (columns.get("label"), split_column, *columns.get("ignore", ()))
+        read = Columns(
+            table.feature_names, [name for name in ignored if name is not None], columns.get("id_column"),
+            **_standardize(data, notes), largest_weight=largest, categories=dict(table.categories),
+            fill=dict(table.fill), edges=record, symmetrize=columns.get("symmetrize"),
+        )  # fmt: skip
+        if drawn:
+            notes += _hold_out(data, test_share, split)
         origin = {
             "edges": str(edges), "nodes": None if nodes is None else str(nodes), "split_column": split_column,
-            **{name: list(value) if isinstance(value, tuple) else value for name, value in columns.items()},
-            **({"format": format_record} if format_record else {}),
+            **_as_json(columns), **({"format": record} if record else {}),
             "test_share": test_share if drawn else None, "split": split if drawn else None,
         }  # fmt: skip
         name = Path(edges if nodes is None else nodes).stem
@@ -129,15 +133,16 @@ class RunInput:
         The masks of the file tell which nodes are held out, those of number `split` if there are several; without masks
         the fraction `test_share` of the labels of each class is held out, as for tables.
         """
-        data, notes = checked_data(read_data_file(path), path)
-        return cls._from_data(Path(path).stem, data, {"file": str(path)}, test_share, split, notes, _standardize(data))
+        data, found = checked_data(read_data_file(path), path)
+        notes = list(found)
+        _standardize(data, notes)
+        return cls._from_data(Path(path).stem, data, {"file": str(path)}, test_share, split, notes)
 
     @classmethod
     def from_pyg(cls, name: str, test_share: float = 0.3, split: int = 0, root: str | Path | None = None) -> RunInput:
         """Reads a dataset of PyG by name, as in `read_pyg_dataset`; nodes are held out as in `from_file`."""
         data, notes = checked_data(read_pyg_dataset(name, root), name)
-        title = name.replace("/", "-").lower()
-        return cls._from_data(title, data, {"pyg": name}, test_share, split, notes)
+        return cls._from_data(name.replace("/", "-").lower(), data, {"pyg": name}, test_share, split, list(notes))
 
     @classmethod
     def from_graph(cls, folder: str | Path, test_share: float = 0.3, split: int = 0) -> RunInput:
@@ -152,19 +157,18 @@ class RunInput:
 
     @classmethod
     def _from_data(
-        cls, name: str, data: Any, origin: dict[str, Any], test_share: float, split: int, *notes: Any
+        cls, name: str, data: Any, origin: dict[str, Any], test_share: float, split: int, notes: list[str]
     ) -> RunInput:
         _check_hold_out(test_share, split)
-        said, drawn = [note for group in notes for note in group], data.get("train_mask") is None
-        said += _scale_weights(data)
-        said += _hold_out(data, test_share, split) if drawn else _choose_masks(data, split)
-        y = data.y
+        y, drawn = data.y, data.get("train_mask") is None
+        _scale_weights(data, notes)
+        notes += _hold_out(data, test_share, split) if drawn else _choose_masks(data, split)
         data.num_classes = int(y.max()) + 1
         classes = [str(k) for k in range(data.num_classes)]
         counts = [f"{int((y == k).sum()):,} {name}" for k, name in enumerate(classes)]
         labels = f"Labels: {listed(counts)}; {int((y < 0).sum()):,} of {len(y):,} nodes are unlabelled."
         origin = {**origin, "test_share": test_share if drawn else None, "split": split}
-        return cls(name, data, [str(k) for k in range(len(y))], classes, origin, drawn, (labels, *said))
+        return cls(name, data, [str(k) for k in range(len(y))], classes, origin, drawn, (labels, *notes))
 
     @property
     def held_out(self) -> Tensor:
@@ -226,51 +230,30 @@ def _choose_masks(data: Any, split: int) -> list[str]:
     return [f"The masks of the data{f' of split {split}' if several else ''} are used: {counts}."]
 
 
-def _columns(
-    table: NamedGraph, format: dict[str, Any], split: str | None, label: str | None, id_column: str | None = None,
-    ignore: Any = (), symmetrize: str | None = None, **_: Any,
-) -> Columns:  # fmt: skip
-    """What `_scale_weights` and `_standardize` will do to these data, and the names of their columns."""
-    weight, x = getattr(table.data, "edge_weight", None), getattr(table.data, "x", None)
-    largest = table.unit_weight * (1.0 if weight is None else float(weight.max()))
-    scale: dict[str, Any] = {}
-    if x is not None and _is_dense(x):
-        mean, deviation = _moments(x)
-        scale = {"mean": mean.tolist(), "deviation": deviation.tolist()}
-    return Columns(
-        table.feature_names, [name for name in (label, split, *ignore) if name is not None], id_column,
-        largest_weight=largest, categories=dict(table.categories), fill=dict(table.fill), edges=format,
-        symmetrize=symmetrize, **scale,
-    )  # fmt: skip
+def _as_json(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def _scale_weights(data: Any) -> list[str]:
+def _scale_weights(data: Any, notes: list[str]) -> float:
+    """Divides edge weights by the largest, which is returned; 1 without weights."""
     weight = getattr(data, "edge_weight", None)
-    if weight is None or float(weight.max()) == 1:
-        return []
-    largest = float(weight.max())
-    data.edge_weight = weight / largest
-    return [f"Edge weights were divided by the largest, {largest:g}, so that they lie in (0, 1]."]
+    largest = 1.0 if weight is None else float(weight.max())
+    if largest != 1:
+        data.edge_weight = weight / largest
+        notes.append(f"Edge weights were divided by the largest, {largest:g}, so that they lie in (0, 1].")
+    return largest
 
 
-def _standardize(data: Any) -> list[str]:
-    """Standardizes each column of the features, unless most entries are 0; returns notes."""
+def _standardize(data: Any, notes: list[str]) -> dict[str, list[float]]:
+    """Standardizes each column of the features, unless most entries are 0; returns its mean and standard deviation."""
     x = getattr(data, "x", None)
-    if x is None or not _is_dense(x):
-        return []
-    mean, deviation = _moments(x)
+    if x is None or int(x.count_nonzero()) < SPARSE_BELOW * x.numel():
+        return {}
+    mean, deviation = x.mean(0), x.std(0, unbiased=False)
+    deviation = torch.where(deviation > 0, deviation, 1.0)  # constant columns become 0
     data.x = (x - mean) / deviation
-    return ["Features were standardized to mean 0 and standard deviation 1, so that their units do not matter."]
-
-
-def _is_dense(x: Tensor) -> bool:
-    return int(x.count_nonzero()) >= SPARSE_BELOW * x.numel()
-
-
-def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean of each column, and its standard deviation, 1 for constant columns."""
-    deviation = x.std(0, unbiased=False)
-    return x.mean(0), torch.where(deviation > 0, deviation, 1.0)
+    notes.append("Features were standardized to mean 0 and standard deviation 1, so that their units do not matter.")
+    return {"mean": mean.tolist(), "deviation": deviation.tolist()}
 
 
 def _hold_out(data: Any, share: float, seed: int) -> list[str]:

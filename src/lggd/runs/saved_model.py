@@ -19,7 +19,7 @@ from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.labels import LastLabelError
 from lggd.models import load_model
-from lggd.runs.refresh import MODEL, WAITING, Refreshed, belongs_to_run, move_beside, predictions_name, write_beside
+from lggd.runs.folder import MODEL, WAITING, Refreshed, belongs_to_run, move_beside, predictions_name, write_beside
 from lggd.system.files import locked_folder, replacing, replacing_folder, restore_folder
 from lggd.validation import listed, suggestion
 
@@ -134,9 +134,11 @@ class SavedModel:
         """Reads labels from tables of ids and classes, or from texts such as "17=3"; returns the class of each node."""
         found: dict[int, int] = {}
         for source in sources:
-            is_pair = isinstance(source, str) and "=" in source and not Path(source).exists()
-            pairs = [self._read_pair(str(source))] if is_pair else _read_table(source, self.ids, self.classes)
-            for node, label in pairs:
+            if isinstance(source, str) and "=" in source and not Path(source).exists():
+                read = [self._read_pair(source)]
+            else:
+                read = [(node, label) for node, label in _rows(*read_label_file(source, self.ids, self.classes))]
+            for node, label in read:
                 if found.setdefault(node, label) != label:
                     rule = f"give the node {self.ids[node]!r} one label"
                     value = f"{self.classes[label]!r} after {self.classes[found[node]]!r}"
@@ -242,7 +244,7 @@ class SavedModel:
         return sorted(found, key=lambda row: -row["probability"])
 
     def save(self, out: str | Path | None = None) -> tuple[Refreshed, Tensor]:
-        """Replaces the saved model and refreshes what lies beside it, all or nothing; see `lggd.runs.refresh`.
+        """Replaces the saved model and refreshes what lies beside it, all or nothing; see `lggd.runs.folder`.
 
         Predictions are written to `out`, too; for a model that belongs to no run, only there. Returns what was written,
         and the probabilities of the saved model, which are those of lggd predict to the last bit.
@@ -269,11 +271,6 @@ def model_folder(path: Path) -> Path:
         if not folder.exists() and folder.resolve().parent.is_dir():
             restore_folder(folder, storage.SETTINGS_FILE)  # a process may have been killed while it replaced it
     return inside if (inside / storage.SETTINGS_FILE).is_file() else path
-
-
-def _read_table(path: str | Path, ids: Sequence[str], classes: Sequence[str]) -> Iterator[tuple[int, int]]:
-    nodes, labels = read_label_file(path, ids, classes)
-    return zip(nodes.tolist(), labels.tolist(), strict=True)
 
 
 def _rows(*columns: Tensor) -> Iterator[tuple[int, ...]]:

@@ -66,24 +66,26 @@ def update(
     if nodes is not None or edges is not None:
         _check_changeable(saved)
         ids, x = ([], torch.empty(0, 0)) if nodes is None else _read_nodes(saved, nodes)
-        read = _NoEdges if edges is None else _read_edges(saved, edges, [*saved.ids, *ids])
-        new_nodes, new_edges, known_edges = len(ids), read.edge_index.shape[1] // 2, read.known
+        edge_index, weight = torch.empty(2, 0, dtype=torch.int64), None
+        if edges is not None:
+            edge_index, weight, known_edges = _read_edges(saved, edges, [*saved.ids, *ids])
+        new_nodes, new_edges = len(ids), edge_index.shape[1] // 2
         start = time.perf_counter()
         if ids:
-            saved.model.add_nodes(x, read.edge_index, read.weight)
+            saved.model.add_nodes(x, edge_index, weight)
         elif new_edges:
-            saved.model.add_edges(read.edge_index, read.weight)
+            saved.model.add_edges(edge_index, weight)
         spent = 1000 * (time.perf_counter() - start)
         saved.ids = [*saved.ids, *ids]
         saved.model.metadata_["ids"] = saved.ids
     if labels is not None:
         added, _ = saved.add_labels(labels, correct=correct)
     probabilities = saved.probabilities()
-    changed = int((probabilities.argmax(1)[: len(before)] != before).sum())
-    known_labels = added.labels - added.new - added.corrected
     found = Update(
-        new_nodes, new_edges, added.new, known_edges, known_labels, changed, spent + added.milliseconds,
-        added.corrected, added.conflicts, added.corrections,
+        new_nodes=new_nodes, new_edges=new_edges, new_labels=added.new, known_edges=known_edges,
+        known_labels=added.labels - added.new - added.corrected,
+        changed=int((probabilities.argmax(1)[: len(before)] != before).sum()), milliseconds=spent + added.milliseconds,
+        corrected=added.corrected, conflicts=added.conflicts, corrections=added.corrections,
     )  # fmt: skip
     return found, probabilities
 
@@ -96,18 +98,6 @@ def _check_changeable(saved: SavedModel) -> None:
     if not getattr(model, "accepts_nodes", False):
         remedy = "Fit again on the new graph, or use KernelRidge()."
         raise InputError("model", "accept nodes and edges without training", type(model).__name__, remedy)
-
-
-@dataclass(frozen=True, eq=False)
-class _NewEdges:
-    """New edges in both directions, and the number of those in the table that were known."""
-
-    edge_index: Tensor
-    weight: Tensor | None
-    known: int
-
-
-_NoEdges = _NewEdges(torch.empty(2, 0, dtype=torch.int64), None, 0)
 
 
 def _columns(saved: SavedModel) -> Columns:
@@ -154,9 +144,8 @@ def _check_columns(path: Path, names: Sequence[str], columns: Columns) -> str:
     missing = [name for name in used if name not in names]
     unknown = [name for name in free if name != id_name]
     clauses = [f"it lacks {listed(missing)}"] if missing else []
-    clauses += (
-        [f"it has {listed(unknown)}, which {'was' if len(unknown) == 1 else 'were'} not there"] if unknown else []
-    )
+    if unknown:
+        clauses.append(f"it has {listed(unknown)}, which {'was' if len(unknown) == 1 else 'were'} not there")
     if clauses:
         features = listed(used) if used else "none"
         rule = f"have an id and the features of training ({features})"
@@ -166,36 +155,39 @@ def _check_columns(path: Path, names: Sequence[str], columns: Columns) -> str:
     return id_name
 
 
-def _read_edges(saved: SavedModel, path: Path, ids: Sequence[str]) -> _NewEdges:
-    """The edges of a table between these nodes, without those that the model has."""
-    columns = _columns(saved)
+def _read_edges(saved: SavedModel, path: Path, ids: Sequence[str]) -> tuple[Tensor, Tensor | None, int]:
+    """The new edges of a table in both directions, their weights, and how many others the model has already."""
+    columns, data = _columns(saved), saved.model.data_
     edges, weight = read_undirected_edges(path, ids, columns.edge_format, columns.symmetrize)
-    data, count = saved.model.data_, len(ids)
-    known, known_weight, largest = data.edge_index, read_weight(data), columns.largest_weight
+    known, known_weight = data.edge_index, read_weight(data)
     if weight is None and known_weight is not None:
         remedy = "Add a third column, weight."
         raise InputError(path, "have weights, because the edges of the model have weights", "none", remedy)
-    weight = None if weight is None else (weight / largest).float()
-    if weight is not None and columns.edges.get("length") and float(weight.max()) > 1 + SAME_WEIGHT:
-        rule = f"have lengths from {largest**-0.5:g}, the shortest of training"
-        value = f"{(largest * float(weight.max())) ** -0.5:g}"
-        raise InputError(path, rule, value, "Use longer edges, or train again.")
-    if weight is not None and largest != 1 and float(weight.max()) > 1 + SAME_WEIGHT:
-        rule = f"have weights up to {largest:g}, the largest of training"
-        raise InputError(path, rule, f"{largest * float(weight.max()):g}", "Use smaller weights, or train again.")
     if weight is not None:
-        weight = weight.clamp(max=1) if largest != 1 else weight
+        weight = _scaled(weight, columns, path)
         weight = None if known_weight is None and bool((weight == 1).all()) else weight
-    keys, known_keys = edges[0] * count + edges[1], known[0] * count + known[1]
-    order = known_keys.argsort()
-    position = torch.searchsorted(known_keys[order], keys).clamp(max=max(len(order) - 1, 0))
+    keys, (known_keys, order) = edges[0] * len(ids) + edges[1], (known[0] * len(ids) + known[1]).sort()
     present = torch.isin(keys, known_keys)
     if weight is not None:
-        was = torch.ones(known.shape[1]) if known_weight is None else known_weight.float()
-        differ = present & ((was[order][position] - weight).abs() > SAME_WEIGHT) if len(order) else present
+        was = torch.ones(len(order)) if known_weight is None else known_weight.float()[order]
+        differ = (was[torch.searchsorted(known_keys, keys[present])] - weight[present]).abs() > SAME_WEIGHT
         if bool(differ.any()):
-            e = int(differ.nonzero()[0])
-            i, j = (ids[k] for k in edges[:, e].tolist())
+            i, j = (ids[k] for k in edges[:, present][:, differ][:, 0].tolist())
             remedy = "Remove the row, or train again."
             raise InputError(path, f"give the edge between {i!r} and {j!r} its known weight", "another", remedy)
-    return _NewEdges(edges[:, ~present], None if weight is None else weight[~present], int(present.sum()) // 2)
+    return edges[:, ~present], None if weight is None else weight[~present], int(present.sum()) // 2
+
+
+def _scaled(weight: Tensor, columns: Columns, path: Path) -> Tensor:
+    """Weights of a table divided by the largest of training, which they must not exceed unless it was 1."""
+    largest = columns.largest_weight
+    weight = (weight / largest).float()
+    if len(weight) and float(weight.max()) > 1 + SAME_WEIGHT:
+        if columns.edges.get("length"):
+            rule = f"have lengths from {largest**-0.5:g}, the shortest of training"
+            value = f"{(largest * float(weight.max())) ** -0.5:g}"
+            raise InputError(path, rule, value, "Use longer edges, or train again.")
+        if largest != 1:
+            rule = f"have weights up to {largest:g}, the largest of training"
+            raise InputError(path, rule, f"{largest * float(weight.max()):g}", "Use smaller weights, or train again.")
+    return weight.clamp(max=1) if largest != 1 else weight
