@@ -26,8 +26,8 @@ from torch_geometric.data import Data
 
 import lggd
 from benchmarks.wrong_edges import damaged
-from lggd.closed_form.leave_one_out import RIDGES, fit_inverse_temperature
 from lggd.closed_form.ridge import class_targets, leave_one_out_path, ridge_coefficients
+from lggd.closed_form.selection import RIDGES, fit_inverse_temperature
 from lggd.comparison.runner import machine
 from lggd.data.splits import by_count
 from lggd.features.distance_features import assign_folds

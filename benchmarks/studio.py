@@ -26,7 +26,7 @@ import torch
 import lggd
 from benchmarks.record import DOCS, RESULTS, Run, machine
 from benchmarks.studio_service import measure_kill, measure_load, measure_requests, service_lines
-from lggd.closed_form.relabelling import rechosen, relabelled
+from lggd.closed_form.kernel_ridge import rechosen, relabelled
 from lggd.runs.run_input import RunInput
 from lggd.studio.analysis import first_nodes
 from lggd.studio.session import GROWTH, Session

@@ -8,8 +8,7 @@ import torch
 
 import lggd
 from lggd.cluster import closed_form, propagation
-from lggd.cluster.block import Block
-from lggd.cluster.rows import split_rows
+from lggd.cluster.block import Block, split_rows
 
 # A loopback address: Ray replaces 127.0.0.1 by an address of the network.
 ADDRESS = "127.0.0.2"

@@ -22,8 +22,8 @@ ROOMS = (
     ("distances", "training"),
     ("learning",),
     ("estimator",),
-    ("diffusion",),
     ("closed_form",),
+    ("diffusion",),
     ("features",),
     ("backbones",),
     ("baselines",),
@@ -42,7 +42,7 @@ ROOMS = (
 )
 LEVEL = {name: level for level, room in enumerate(ROOMS) for name in room}
 LONGEST = 400
-MOST_OUTSIDE = 6
+MOST_OUTSIDE = 7
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 
 

@@ -9,9 +9,8 @@ from torch.nn import functional
 from torch_geometric.data import Data
 
 from baseline_cases import CASES, SPLITS, check_together, every_case, needs_cuda
-from lggd import Optimization, fit_together
+from lggd import Optimization, diffusion, fit_together
 from lggd.baselines import GDC, CorrectAndSmooth, GAugM, GAugO, LabelPropagation, ScikitNetwork, gaug
-from lggd.diffusion import diffusion_graph
 from small_data import blocks, changed, garbled, splits
 
 pytestmark = [pytest.mark.gpu, needs_cuda]
@@ -80,7 +79,7 @@ def test_twenty_thousand_nodes_fit(kind):
     model = kind(**settings[kind], optimization=Optimization(epochs=12, patience=None)).fit(data)
     assert model.probabilities_.isfinite().all()
     assert torch.cuda.max_memory_allocated() < 12 * 2**30
-    diffusion_graph._PARTNERS.clear(), gaug._EMBEDDINGS.clear(), gaug._GRAPHS.clear()
+    diffusion._PARTNERS.clear(), gaug._EMBEDDINGS.clear(), gaug._GRAPHS.clear()
 
 
 @pytest.mark.parametrize("kind", [LabelPropagation, CorrectAndSmooth, ScikitNetwork])

@@ -8,7 +8,7 @@ import torch
 
 import lggd
 from command_line import answer, command, refused
-from lggd.closed_form import stored_inputs
+from lggd.closed_form import kernel_ridge
 from lggd.data.output_files import write_features
 from lggd.data.stored_data import NodeNames
 from lggd.graph.stored_graph import writing_graph
@@ -36,7 +36,7 @@ def folder(tmp_path):
 def large(monkeypatch):
     """Small graphs count as large."""
     monkeypatch.setattr(run_input, "MOST_EDGES", 100)
-    monkeypatch.setattr(stored_inputs, "MOST_EDGES_IN_MEMORY", 100)
+    monkeypatch.setattr(kernel_ridge, "MOST_EDGES_IN_MEMORY", 100)
 
 
 def test_run_predict_and_add_labels(folder, tmp_path, large):

@@ -1,4 +1,6 @@
-"""Filters against dense matrix powers, inverses and exponentials; principal directions against the SVD."""
+"""Filters against dense matrix powers, inverses and exponentials; their Chebyshev series and limits."""
+
+import math
 
 import numpy as np
 import pytest
@@ -10,10 +12,8 @@ from dense_kernels import dense_filter
 from graphs import random_weights
 from lggd import HighPass, Hops, InputError
 from lggd.closed_form import filters
-from lggd.closed_form.filters import Propagation, principal_axes, unit_rows
+from lggd.closed_form.filters import Propagation
 from lggd.diffusion import PPR, Heat
-from lggd.graph.sparse import without_sparse_warnings
-from small_data import random
 
 EVERY_FILTER = (
     *(Hops(count, loops) for count in (0, 1, 2, 5, 16) for loops in (True, False)),
@@ -21,11 +21,11 @@ EVERY_FILTER = (
 )  # fmt: skip
 
 
-def propagation(weights, x, chosen):
+def propagation(weights, x, chosen, *shared):
     rows, columns = np.nonzero(weights)
     edge_index = torch.tensor(np.stack([rows, columns]))
     weight = torch.tensor(weights[rows, columns], dtype=torch.float32)
-    return Propagation(torch.tensor(x, dtype=torch.float32), edge_index, weight, chosen)
+    return Propagation(torch.tensor(x, dtype=torch.float32), edge_index, weight, chosen, *shared)
 
 
 def check_filters(chosen, seed=0, nodes=20, lonely=2, width=3):
@@ -58,7 +58,8 @@ def test_the_check_catches_a_wrong_filter(bug, monkeypatch):
             filters, "normalized_adjacency", lambda *a, **k: (lambda m: m.with_values(m.values * 0.9))(matrix(*a, **k))
         )
     elif bug == "power":
-        monkeypatch.setattr(filters, "_power", lambda exponent: [1 / (exponent + 1)] * (exponent + 1))
+        flat = lambda self, _: [1 / (self.count + 1)] * (self.count + 1)  # noqa: E731
+        monkeypatch.setattr(Hops, "chebyshev_coefficients", flat)
     else:
         matrix = filters.normalized_adjacency
         monkeypatch.setattr(filters, "normalized_adjacency", lambda *a, **_: matrix(*a, self_loops=True))
@@ -106,8 +107,8 @@ def test_sharing_changes_nothing(seed, loops):
     weights, x = random_weights(12, 0.3, seed) + loops * np.diag(draws.random(12) < 0.5), draws.normal(size=(12, 3))
     reweighted = weights * (lambda noise: noise + noise.T)(draws.random((12, 12)))
     one = propagation(weights, x, EVERY_FILTER)
-    same = propagation(weights, 2 * x[:, :2], EVERY_FILTER).share(one._matrices, one._patterns)
-    other = propagation(reweighted, x, EVERY_FILTER).share(None, one._patterns)
+    same = propagation(weights, 2 * x[:, :2], EVERY_FILTER, one._matrices, one._patterns)
+    other = propagation(reweighted, x, EVERY_FILTER, None, one._patterns)
     assert one.matrix(True) is same.matrix(True)
     assert one.matrix(True) is not other.matrix(True)
     assert one.matrix(False).pattern is other.matrix(False).pattern
@@ -147,56 +148,28 @@ def test_wrong_hops_are_refused(settings, argument):
     assert caught.value.argument == argument
 
 
-# -- principal directions -----------------------------------------------------------------------------------------
+# -- limits of diffusions ------------------------------------------------------------------------------------------
 
 
-def decaying(rows, columns, seed=0):
-    """A matrix whose singular values fall by half each time."""
-    draws = np.random.default_rng(seed)
-    left = np.linalg.qr(draws.normal(size=(rows, rows)))[0]
-    right = np.linalg.qr(draws.normal(size=(columns, columns)))[0]
-    count = min(rows, columns)
-    return torch.tensor((left[:, :count] * 0.5 ** np.arange(count)) @ right[:count], dtype=torch.float32)
-
-
-@pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize(
-    ("shape", "width"), [((30, 12), 12), ((30, 12), 40), ((30, 12), 5), ((8, 25), 25), ((8, 25), 6)]
+    ("kernel", "value", "message"),
+    [
+        (PPR, 0, r"`alpha` must lie in \[1e-05, 1\], got 0"),
+        (PPR, 1e-9, r"`alpha` must lie in \[1e-05, 1\], got 1e-09.*use 0.05"),
+        (PPR, 1e-17, r"`alpha` must lie in \[1e-05, 1\], got 1e-17.*use 0.05"),
+        (PPR, True, r"`alpha` must lie in \[1e-05, 1\], got True"),
+        (Heat, 0, "`t` must be positive"),
+        (Heat, 1e12, r"`t` must be positive and at most 1e\+06, got 1000000000000.0.*use 5"),
+        (Heat, math.inf, r"`t` must be positive and at most 1e\+06, got inf.*use 5"),
+    ],
 )
-@pytest.mark.parametrize("exact", [0, 1000])
-def test_principal_axes_span_the_subspace_of_the_svd(shape, width, sparse, exact, monkeypatch):
-    monkeypatch.setattr(filters, "MOST_EXACT_COLUMNS", exact)
-    x = decaying(*shape)
-    axes = principal_axes(x.to_sparse_coo() if sparse else x, width, random())
-    count = min(width, *shape)
-    assert axes.shape == (shape[1], count)
-    torch.testing.assert_close(axes.t() @ axes, torch.eye(count), atol=1e-4, rtol=0)
-    leading = min(count, 4)  # smaller singular values are lost in rounding
-    _, values, right = np.linalg.svd(x.numpy())
-    overlap = np.abs(right[:leading] @ axes[:, :leading].numpy())
-    np.testing.assert_allclose(overlap, np.eye(leading), atol=0.02)
-    lengths = (x @ axes).norm(dim=0)[:leading]
-    np.testing.assert_allclose(lengths.numpy(), values[:leading], rtol=1e-3)
+def test_kernels_without_finite_series_raise(kernel, value, message):
+    with pytest.raises(ValueError, match=message):
+        kernel(value)
 
 
-def test_principal_axes_depend_on_the_generator_alone(monkeypatch):
-    monkeypatch.setattr(filters, "MOST_EXACT_COLUMNS", 0)
-    x = decaying(20, 30)
-    one, again = (principal_axes(x, 4, random(3)) for _ in range(2))
-    assert torch.equal(one, again)
-
-
-# -- unit rows ----------------------------------------------------------------------------------------------------
-
-
-@given(seed=st.integers(0, 999))
-def test_rows_have_unit_length_dense_or_sparse(seed):
-    draws = random(seed)
-    x = torch.randn(7, 5, generator=draws).masked_fill(torch.rand(7, 5, generator=draws) < 0.5, 0)
-    x[2] = 0
-    dense = unit_rows(x)
-    expected = x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)
-    torch.testing.assert_close(dense, expected)
-    torch.testing.assert_close(unit_rows(x.to_sparse_coo()).to_dense(), expected)
-    with without_sparse_warnings():
-        torch.testing.assert_close(unit_rows(x.to_sparse_csr()).to_dense(), expected)
+@pytest.mark.parametrize("kernel", [PPR(filters.MIN_ALPHA), Heat(filters.MAX_T)], ids=str)
+def test_series_of_the_widest_kernels_are_finite_and_exact(kernel):
+    coefficients = kernel.chebyshev_coefficients()
+    assert len(coefficients) < 10_000
+    assert math.fsum(coefficients) == pytest.approx(1, abs=2 * filters.TOLERANCE)

@@ -25,13 +25,14 @@ from lggd.closed_form import (
     KernelRidge,
     Linear,
     arrival,
-    kernel_ridge,
+    ridge,
+    selection,
 )
 from lggd.closed_form.arrival import Before, UpdatedPropagation
-from lggd.closed_form.edge_agreement import FEATURE_BOUNDS, LEAST_AGREEMENT
 from lggd.closed_form.filters import Propagation
 from lggd.closed_form.kernels import MixtureKernel
-from lggd.closed_form.systems import InducedSystem
+from lggd.closed_form.ridge import InducedSystem
+from lggd.closed_form.ridge_inputs import FEATURE_BOUNDS, LEAST_AGREEMENT
 from lggd.diffusion import PPR, Heat
 
 # Every kind of filter, alone and mixed.
@@ -117,7 +118,7 @@ def every_kernel(monkeypatch):
     def all_kernels(losses, *_, **__):
         return tuple(replace(member, weight=1 / (1 + k % 4)) for k, member in enumerate(losses))
 
-    monkeypatch.setattr(kernel_ridge, "best_kernels", all_kernels)
+    monkeypatch.setattr(selection, "best_kernels", all_kernels)
 
 
 @settings(max_examples=12, deadline=None)
@@ -187,9 +188,9 @@ def test_rows_after_a_change_are_those_of_a_graph_filtered_afresh(units):
 def loaded_without_topology(data, folder, monkeypatch):
     """A loaded model that has compared rows of the adjacency but has no member on them, and the saved one."""
     monkeypatch.setattr(
-        kernel_ridge, "best_kernels", lambda losses, *_, **__: tuple(m for m in losses if m.graph == "x")[:3]
+        selection, "best_kernels", lambda losses, *_, **__: tuple(m for m in losses if m.graph == "x")[:3]
     )
-    monkeypatch.setattr(kernel_ridge, "CLEARLY", 1e9)
+    monkeypatch.setattr(selection, "CLEARLY", 1e9)
     model = fitted(data)
     model.save(folder / "model")
     return model, lggd.load_model(folder / "model")
@@ -198,7 +199,7 @@ def loaded_without_topology(data, folder, monkeypatch):
 def test_a_loaded_model_may_look_at_rows_of_the_adjacency_that_no_member_uses(tmp_path, monkeypatch):
     models = loaded_without_topology(random_graph(13), tmp_path, monkeypatch)
     monkeypatch.undo()  # topology may be a member of the next choice
-    monkeypatch.setattr(kernel_ridge, "CLEARLY", 1e9)
+    monkeypatch.setattr(selection, "CLEARLY", 1e9)
     for model in models:
         some_change(model, "nodes", torch.Generator().manual_seed(0), 4)
         model.add_labels([model.data_.num_nodes - 1, model.data_.num_nodes - 2], [0, 1])
@@ -208,11 +209,11 @@ def test_a_loaded_model_may_look_at_rows_of_the_adjacency_that_no_member_uses(tm
 
 
 def test_copies_of_a_model_look_at_rows_of_the_adjacency_of_their_own(monkeypatch):
-    monkeypatch.setattr(kernel_ridge, "CLEARLY", -1e9)
+    monkeypatch.setattr(selection, "CLEARLY", -1e9)
     model = fitted(random_graph(14))
     assert "topology" not in model._inputs.axes
     other = copy.copy(model)
-    monkeypatch.setattr(kernel_ridge, "CLEARLY", 1e9)
+    monkeypatch.setattr(selection, "CLEARLY", 1e9)
     for each, new in ((model, 2), (other, 1)):
         x = torch.randn(new, 5, generator=torch.Generator().manual_seed(new))
         each.add_nodes(x, torch.stack([torch.arange(20, 20 + new), torch.arange(new)]))
@@ -291,7 +292,7 @@ def test_labels_and_changes_in_turn_and_settings_chosen_again():
 
 @pytest.mark.parametrize("labels_only", [True, False])
 def test_inducing_points_stay(monkeypatch, labels_only, tmp_path):
-    monkeypatch.setattr(kernel_ridge, "MOST_EXACT_LABELS" if labels_only else "MOST_EXACT_NODES", 2)
+    monkeypatch.setattr(ridge, "MOST_EXACT_LABELS" if labels_only else "MOST_EXACT_NODES", 2)
     model = fitted(random_graph(4), inducing=8)
     assert isinstance(model._system, InducedSystem)
     inducing = model._inducing_nodes
@@ -349,7 +350,7 @@ def test_blocks_are_filtered_again_after_many_updates(monkeypatch):
 
 def test_nothing_of_earlier_graphs_is_kept(monkeypatch):
     monkeypatch.setattr(
-        kernel_ridge, "best_kernels", lambda losses, *_, **__: (next(m for m in losses if m.graph != "x"),)
+        selection, "best_kernels", lambda losses, *_, **__: (next(m for m in losses if m.graph != "x"),)
     )
     model = fitted(random_graph(10))
     for _ in range(3):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from lggd import EdgeAgreement, FilterKernel, Hops, InputError, KernelRidge, Linear, load, load_model
-from lggd.closed_form import kernel_ridge
+from lggd.closed_form import kernel_ridge, ridge
 from lggd.closed_form.pseudo_labels import PseudoLabels
-from lggd.closed_form.systems import ExactSystem, InducedSystem
+from lggd.closed_form.ridge import ExactSystem, InducedSystem
 from lggd.estimator.labels import Labels
 from small_data import CLASSES, blocks, changed, garbled, permuted, random, unmasked
 
@@ -40,7 +40,7 @@ def make(variant="default", **changes):
 @pytest.fixture
 def induced(monkeypatch):
     """Inducing points even for small graphs."""
-    monkeypatch.setattr(kernel_ridge, "MOST_EXACT_NODES", 10)
+    monkeypatch.setattr(ridge, "MOST_EXACT_NODES", 10)
 
 
 # -- hidden labels ------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def test_the_check_on_the_order_catches_labels_that_come_too_late(monkeypatch):
 def same_settings(model, labels):
     """A model with the settings of another one, solved for these labels from scratch."""
     fresh = copy.copy(model)
-    fresh._build_system((labels >= 0).nonzero().squeeze(1))
+    fresh._assemble((labels >= 0).nonzero().squeeze(1))
     fresh._solve(labels[fresh._system.nodes])
     return fresh
 
@@ -160,7 +160,7 @@ def test_a_choice_that_fails_changes_nothing(monkeypatch):
     def fail(*_):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(KernelRidge, "_use_best", fail)
+    monkeypatch.setattr(kernel_ridge, "choose_settings", fail)
     new = (model.labels_ < 0).nonzero().squeeze(1)[:5]
     with pytest.raises(RuntimeError):
         model.add_labels(new, data.y[new])
@@ -288,7 +288,7 @@ def test_a_loaded_model_keeps_its_inducing_points(variant, induced, tmp_path):
 
 
 def test_a_loaded_model_stays_exact_where_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr(kernel_ridge, "MOST_EXACT_LABELS", 12)
+    monkeypatch.setattr(ridge, "MOST_EXACT_LABELS", 12)
     model = check_files(make("quick", inducing=13, growth=math.inf), blocks(), tmp_path)
     assert isinstance(model._system, ExactSystem)
 

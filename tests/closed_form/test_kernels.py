@@ -12,8 +12,7 @@ from scipy.integrate import dblquad
 from dense_kernels import dense_mixture, dense_weights
 from lggd import ArcCosine, FilterKernel, Gaussian, HighPass, Hops, InputError, Linear
 from lggd.closed_form.filters import Propagation
-from lggd.closed_form.kernels import Member, MixtureKernel, filter_kernels
-from lggd.closed_form.ridge import INTERCEPT
+from lggd.closed_form.kernels import INTERCEPT, Member, MixtureKernel, filter_kernels
 from lggd.diffusion import PPR
 from small_data import blocks, random
 

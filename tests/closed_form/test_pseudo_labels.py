@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lggd import KernelRidge, PseudoLabels
-from lggd.closed_form.pseudo_labels import MOST_PSEUDO_LABELS, probabilities, self_trained, with_confident
+from lggd.closed_form.pseudo_labels import MOST_PSEUDO_LABELS, self_trained, with_confident
 from lggd.errors import InputError
 from small_data import blocks
 
@@ -55,9 +55,9 @@ def test_the_fraction_has_the_best_predictions_of_folds_that_were_left_out():
         for fold in range(folds):
             left_out, known = order[fold::folds], model.labels_.clone()
             known[left_out] = -1
-            first = probabilities(model._system.fork(), known, 3, *settings)
+            first = model._system.fork().probabilities(known, 3, *settings)
             for fraction in losses:
-                second = probabilities(model._system.fork(), with_confident(known, first, fraction), 3, *settings)
+                second = model._system.fork().probabilities(with_confident(known, first, fraction), 3, *settings)
                 p = (first + second) / 2 if fraction else first
                 losses[fraction] -= float(p[left_out, data.y[left_out]].log().sum())
         best = min(losses.values())
@@ -89,7 +89,7 @@ def test_predictions_are_the_mean_of_both():
     model.pseudo_fraction_ = 0.5
     model._solve(model.labels_[model._system.nodes])
     joined = with_confident(model.labels_, first, 0.5)
-    second = probabilities(model._pseudo_system.fork(), joined, 3, *settings)
+    second = model._pseudo_system.fork().probabilities(joined, 3, *settings)
     expected = (first + second) / 2
     assert torch.allclose(model.predict_proba(), expected, atol=1e-5)
     assert not torch.equal(expected, first)

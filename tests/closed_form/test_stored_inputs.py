@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import lggd
-from lggd.closed_form import stored_inputs, systems
-from lggd.closed_form.default_kernels import KERNELS
+from lggd.closed_form import kernel_ridge, stored_inputs
+from lggd.closed_form.kernels import KERNELS
 from lggd.closed_form.stored_inputs import StoredInputs
 from lggd.graph import csr as rows
 from lggd.graph.sparse import normalized_adjacency
@@ -46,9 +46,9 @@ def on_disk(data, folder):
 @pytest.fixture
 def streaming(monkeypatch):
     """Small graphs are streamed too, in many blocks."""
-    monkeypatch.setattr(stored_inputs, "MOST_EDGES_IN_MEMORY", 0)
+    monkeypatch.setattr(kernel_ridge, "MOST_EDGES_IN_MEMORY", 0)
     monkeypatch.setattr(stored_inputs, "ROWS_PER_BLOCK", 100)
-    monkeypatch.setattr(systems, "NODES_PER_BLOCK", 70)
+    monkeypatch.setattr(stored_inputs, "NODES_PER_BLOCK", 70)
     monkeypatch.setattr(rows, "EDGES_PER_BLOCK", 1000)
     monkeypatch.setattr("lggd.system.memory.SMALLEST_ON_DISK", 1)
 
@@ -77,7 +77,7 @@ def test_streamed_products_are_those_of_the_matrix(tmp_path, streaming, self_loo
 @pytest.mark.parametrize("exact", [True, False])
 def test_kernel_ridge_from_disk_agrees(tmp_path, streaming, monkeypatch, exact):
     if not exact:
-        monkeypatch.setattr("lggd.closed_form.kernel_ridge.MOST_EXACT_NODES", 10)
+        monkeypatch.setattr("lggd.closed_form.ridge.MOST_EXACT_NODES", 10)
     data, y = noisy_classes()
     model = lggd.KernelRidge(kernels=KERNELS, far=(), wide=(), topology=(), agreement=None, inducing=100)
     stored = on_disk(data, tmp_path)

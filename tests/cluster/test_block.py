@@ -5,8 +5,8 @@ import torch
 
 import lggd
 from cluster_cases import LocalTeam, random_graph, random_start
-from lggd.cluster.programs import EvolutionProgram
-from lggd.cluster.rows import BlockRows, split_rows
+from lggd.cluster.block import BlockRows, split_rows
+from lggd.cluster.evolution import EvolutionProgram
 from lggd.graph.stored_graph import StoredGraph
 
 

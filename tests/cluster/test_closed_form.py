@@ -5,7 +5,7 @@ import torch
 
 import lggd
 from cluster_cases import random_graph, use_local_team
-from lggd.closed_form import kernel_ridge
+from lggd.closed_form import ridge, ridge_inputs
 from lggd.closed_form.filters import chebyshev_sums, series_of
 from lggd.diffusion import PPR
 from lggd.errors import InputError
@@ -52,8 +52,8 @@ MODEL = lggd.KernelRidge(agreement=None, topology=())
 )
 def test_equal_to_one_machine(digits, monkeypatch, nodes, inducing, width):
     data, folder = digits
-    monkeypatch.setattr(kernel_ridge, "MOST_EXACT_NODES", nodes)
-    monkeypatch.setattr(kernel_ridge, "MOST_INDUCING", inducing)
+    monkeypatch.setattr(ridge, "MOST_EXACT_NODES", nodes)
+    monkeypatch.setattr(ridge_inputs.RidgeInputs, "most_inducing", inducing)
     model = lggd.KernelRidge(agreement=None, topology=(), inducing=inducing, widths=(32, width))
     use_local_team(monkeypatch)
     found = lggd.cluster.solve(folder, model=model)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lggd import KernelRidge
-from lggd.closed_form import relabelling
+from lggd.closed_form import kernel_ridge
 from lggd.errors import InputError
 from lggd.studio import session as sessions
 from lggd.studio.store import LabelEdit, StaleEditError
@@ -24,7 +24,7 @@ def test_predictions_follow_labels_with_kept_settings(tmp_path: Path) -> None:
         after = outcome.snapshot
         assert after.labels[13] == 1
         assert after.num_labels == before.num_labels + 1
-        expected = relabelling.relabelled(before.model, after.compact())
+        expected = kernel_ridge.relabelled(before.model, after.compact())
         assert torch.equal(after.model.predict_proba(), expected.predict_proba())
         assert after.changed.tolist() == np.flatnonzero(after.predicted != before.predicted).tolist()
         assert before.labels[13] == -1
@@ -96,7 +96,7 @@ def test_many_labels_in_a_moment_are_one_solve(tmp_path: Path, monkeypatch: pyte
         def counted(model, labels):
             solves.append(labels)
             gate.wait(30)
-            return relabelling.relabelled(model, labels)
+            return kernel_ridge.relabelled(model, labels)
 
         monkeypatch.setattr(sessions, "relabelled", counted)
         first = session.label(edits(n13="green"), "ada")
@@ -114,7 +114,7 @@ def test_many_labels_in_a_moment_are_one_solve(tmp_path: Path, monkeypatch: pyte
 def test_readers_do_not_wait_for_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with small_session(tmp_path) as session:
         gate = threading.Event()
-        monkeypatch.setattr(sessions, "relabelled", lambda *a: (gate.wait(30), relabelling.relabelled(*a))[1])
+        monkeypatch.setattr(sessions, "relabelled", lambda *a: (gate.wait(30), kernel_ridge.relabelled(*a))[1])
         future = session.label(edits(n13="green"), "ada")
         assert session.snapshot.labels[13] == -1
         assert session.snapshot.certainty.mean() > 0

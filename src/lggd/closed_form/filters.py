@@ -1,37 +1,33 @@
-"""Graph filters: node features averaged over neighbourhoods of different shapes and sizes."""
+"""Graph filters: functions of a normalized adjacency as Chebyshev series, and node features averaged by them."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
 import torch
+from scipy.special import ive
 from torch import Tensor
-from torch.nn.functional import normalize
 
-from lggd.diffusion import PPR, Heat
 from lggd.estimator.settings import saveable
-from lggd.graph.sparse import (
-    SparseMatrix,
-    SparsePattern,
-    normalized_adjacency,
-    with_self_loops,
-    without_sparse_warnings,
-)
+from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency, with_self_loops
 from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.system.memory import Scratch
-from lggd.validation import check_instance, check_int
+from lggd.validation import check_instance, check_int, check_real
 
-# Diffusions are truncated where the rest of the series is below this.
-TOLERANCE = 1e-5
+# Truncation error of series. Entries of a diffusion below it cannot be distinguished from 0.
+TOLERANCE = 1e-10
+# The same where node features are averaged.
+FEATURE_TOLERANCE = 1e-5
+# At these limits a series has thousands of terms, about a minute on a graph of Cora's size. Beyond them rounding may
+# keep the coefficients of PageRank from ever summing to 1.
+MIN_ALPHA, MAX_T = 1e-5, 1e6
 # Filtered features shorter than this, relative to x, are rounding errors of zero: with unit length they would be noise.
 NEGLIGIBLE = 1e-5
-# Each iteration for principal directions squares the ratios of singular values: two suffice where many of them matter.
-SUBSPACE_ITERATIONS = 2
-# Up to this many columns, all principal directions are computed exactly.
-MOST_EXACT_COLUMNS = 1024
 
 
 @saveable
@@ -62,6 +58,22 @@ class Hops:
         check_int("count", self.count, minimum=0)
         check_instance("self_loops", self.self_loops, bool, "True or False")
 
+    def chebyshev_coefficients(self, tolerance: float = TOLERANCE) -> list[float]:
+        """Return the coefficients of zᵏ in Chebyshev polynomials, exactly, for any tolerance.
+
+        They are 2^(1 − k) · binomial(k, (k − j)/2) at j, half of it at 0.
+
+        >>> Hops(2).chebyshev_coefficients()
+        [0.5, 0.0, 0.5]
+        """
+        scale = 2.0 ** (1 - self.count)
+        coefficients = [
+            scale * math.comb(self.count, (self.count - j) // 2) if (self.count - j) % 2 == 0 else 0.0
+            for j in range(self.count + 1)
+        ]
+        coefficients[0] /= 2
+        return coefficients
+
 
 @saveable
 @dataclass(frozen=True)
@@ -74,6 +86,85 @@ class HighPass:
     >>> lggd.FilterKernel((lggd.Hops(0), lggd.HighPass()), lggd.ArcCosine()).filters[1]
     HighPass()
     """
+
+    self_loops: ClassVar[bool] = True
+
+    def chebyshev_coefficients(self, tolerance: float = TOLERANCE) -> list[float]:
+        """Return those of 1 − z, exactly."""
+        return [1.0, -1.0]
+
+
+@saveable
+@dataclass(frozen=True)
+class PPR:
+    """Personalized PageRank: S = α (I - (1 - α) T)⁻¹ = Σₖ α (1 - α)ᵏ Tᵏ.
+
+    Parameters
+    ----------
+    alpha : float
+        Restart probability α, in [1e-5, 1]. The smaller it is, the wider the diffusion; the cost grows as 1/√α.
+
+    Examples
+    --------
+    >>> PPR(alpha=1).chebyshev_coefficients()
+    [1.0]
+    """
+
+    self_loops: ClassVar[bool] = True
+    alpha: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_real("alpha", self.alpha, MIN_ALPHA, 1, remedy="The diffusion widens without bound towards 0; use 0.05.")
+
+    def chebyshev_coefficients(self, tolerance: float = TOLERANCE) -> list[float]:
+        """Return the coefficients of S in Chebyshev polynomials of T, truncated at the tolerance.
+
+        In closed form: 2α/√(1 - (1 - α)²) · rᵏ with r = (1 - α) / (1 + √(1 - (1 - α)²)), half of it for k = 0.
+        """
+        root = math.sqrt(1 - (1 - self.alpha) ** 2)
+        ratio = (1 - self.alpha) / (1 + root)
+        return _truncated_series(lambda order: self.alpha / root * ratio**order, tolerance)
+
+
+@saveable
+@dataclass(frozen=True)
+class Heat:
+    """Heat kernel: S = exp(-t (I - T)) = e^-t Σₖ tᵏ/k! Tᵏ.
+
+    Parameters
+    ----------
+    t : float
+        Diffusion time, in (0, 1e6]. The larger it is, the wider the diffusion; the cost grows as √t.
+
+    Examples
+    --------
+    >>> round(sum(Heat(t=1.0).chebyshev_coefficients()), 8)
+    1.0
+    """
+
+    self_loops: ClassVar[bool] = True
+    t: float = 5.0
+
+    def __post_init__(self) -> None:
+        rule = f"be positive and at most {MAX_T:g}"
+        check_real("t", self.t, 0, MAX_T, closed="right", rule=rule, remedy="It is the diffusion time; use 5.")
+
+    def chebyshev_coefficients(self, tolerance: float = TOLERANCE) -> list[float]:
+        """Return the coefficients of S in Chebyshev polynomials of T: 2e^-t Iₖ(t), Bessel; half of it for k = 0."""
+        return _truncated_series(lambda order: ive(order, self.t), tolerance)
+
+
+def _truncated_series(half: Callable[[int], float], tolerance: float) -> list[float]:
+    """The coefficients half(0), 2·half(1), 2·half(2), … until the remainder is at most the tolerance.
+
+    All are positive and sum to 1, the value of S at the eigenvalue 1 of T. This gives the remainder.
+    """
+    coefficients = [float(half(0))]
+    for order in itertools.count(1):
+        if 1 - math.fsum(coefficients) <= tolerance:
+            break
+        coefficients.append(2 * float(half(order)))
+    return coefficients
 
 
 Filter = Hops | HighPass | PPR | Heat
@@ -90,12 +181,19 @@ class Propagation:
         The edges of an undirected graph, in PyG's format; None weighs all edges equally.
     filters : sequence of Filter
         The filters that may be asked for: they are computed together, as series in the same Chebyshev polynomials.
+    matrices : dict, optional
+        Â with and without self-loops as far as they are known, shared by graphs with the same edges and weights.
+    patterns : dict, optional
+        Their positions, shared by graphs with the same edges.
     """
 
-    def __init__(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter]) -> None:
+    def __init__(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter],
+        matrices: dict[bool, Any] | None = None, patterns: dict[bool, SparsePattern] | None = None,
+    ) -> None:  # fmt: skip
         self.x, self.edge_index, self.edge_weight, self.filters = x, edge_index, edge_weight, tuple(filters)
-        self._matrices: dict[bool, SparseMatrix] = {}
-        self._patterns: dict[bool, SparsePattern] = {}
+        self._matrices = {} if matrices is None else matrices
+        self._patterns = {} if patterns is None else patterns
         self._scaled: dict[Filter, Tensor] = {}
         self._roots: dict[bool, Tensor] = {}
 
@@ -105,8 +203,7 @@ class Propagation:
             return self._blocks[filter][0]
         if filter not in self._scaled:
             rows, length = self._blocks[filter]
-            scale = length.square().mean().sqrt()
-            self._scaled[filter] = rows * (length / scale)
+            self._scaled[filter] = self._multiply(rows, length / length.square().mean().sqrt())
         return self._scaled[filter]
 
     def rows(self, filter: Filter, nodes: Tensor, unit: bool = True) -> Tensor:
@@ -116,18 +213,14 @@ class Propagation:
     def extend(self, filters: Sequence[Filter]) -> None:
         """Adds filters that may be asked for."""
         new = tuple(filter for filter in dict.fromkeys(filters) if filter not in self.filters)
-        self._blocks.update(self._with_filters(new)._blocks)
+        self._blocks.update(self._filter(new))
         self.filters += new
-
-    def _with_filters(self, filters: Sequence[Filter]) -> Propagation:
-        more = Propagation(self.x, self.edge_index, self.edge_weight, filters)
-        return more.share(self._matrices, self._patterns)
 
     def lengths(self, filter: Filter) -> Tensor:
         """The lengths of the filtered features before they were scaled, `[N, 1]`."""
         return self._blocks[filter][1]
 
-    def matrix(self, self_loops: bool) -> SparseMatrix:
+    def matrix(self, self_loops: bool) -> Any:
         """Â with or without self-loops."""
         if self_loops not in self._matrices:
             known = self._patterns.get(self_loops)
@@ -135,11 +228,6 @@ class Propagation:
             matrix = normalized_adjacency(*edges, self_loops=self_loops, pattern=known)
             self._matrices[self_loops], self._patterns[self_loops] = matrix, matrix.pattern
         return self._matrices[self_loops]
-
-    def share(self, matrices: dict[bool, SparseMatrix] | None, patterns: dict[bool, SparsePattern]) -> Propagation:
-        """Uses Â with or without self-loops of graphs with the same edges and, unless None, the same weights."""
-        self._matrices, self._patterns = self._matrices if matrices is None else matrices, patterns
-        return self
 
     def roots(self, self_loops: bool) -> Tensor:
         """The roots of the degrees, 1 where the degree is 0 and Â has no entries, `[N]`."""
@@ -154,13 +242,26 @@ class Propagation:
 
     @cached_property
     def _blocks(self) -> dict[Filter, tuple[Tensor, Tensor]]:
-        filtered: dict[Filter, Tensor] = {}
+        return self._filter(self.filters)
+
+    def _filter(self, filters: Sequence[Filter]) -> dict[Filter, tuple[Tensor, Tensor]]:
+        """The features under each filter with rows of unit length, and their lengths before."""
+        found: dict[Filter, tuple[Tensor, Tensor]] = {}
         for self_loops in (True, False):
-            series = series_of(self.filters, self_loops)
+            series = series_of(filters, self_loops)
             if series:
-                sums = chebyshev_sums(self.matrix(self_loops), self.x, list(series.values()))
-                filtered.update(zip(series, sums, strict=True))
-        return {filter: unit_or_zero(value, self.negligible) for filter, value in filtered.items()}
+                sums = self._sums(self_loops, list(series.values()))
+                found |= {filter: self._scale_to_unit(total) for filter, total in zip(series, sums, strict=True)}
+        return found
+
+    def _sums(self, self_loops: bool, series: Sequence[Sequence[float]]) -> list[Tensor]:
+        return chebyshev_sums(self.matrix(self_loops), self.x, series)
+
+    def _scale_to_unit(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return unit_or_zero(x, self.negligible)
+
+    def _multiply(self, rows: Tensor, factor: Tensor) -> Tensor:
+        return rows * factor
 
     @cached_property
     def negligible(self) -> float:
@@ -176,32 +277,11 @@ def unit_or_zero(x: Tensor, negligible: float) -> tuple[Tensor, Tensor]:
 
 def series_of(filters: Sequence[Filter], self_loops: bool) -> dict[Filter, list[float]]:
     """The Chebyshev coefficients of those of the filters that are filters of Â with or without self-loops."""
-    found = {filter: _coefficients(filter, self_loops) for filter in filters}
-    return {filter: coefficients for filter, coefficients in found.items() if coefficients is not None}
-
-
-def _coefficients(filter: Filter, self_loops: bool) -> list[float] | None:
-    """The Chebyshev coefficients of a filter of Â with or without self-loops; None for a filter of the other one."""
-    if isinstance(filter, Hops):
-        return _power(filter.count) if filter.self_loops == self_loops else None
-    if not self_loops:
-        return None
-    return [1.0, -1.0] if isinstance(filter, HighPass) else filter.chebyshev_coefficients(TOLERANCE)
-
-
-def _power(exponent: int) -> list[float]:
-    """The coefficients of zᵏ in Chebyshev polynomials: 2^(1 − k) · binomial(k, (k − j)/2) at j, half of it at 0.
-
-    >>> _power(2)
-    [0.5, 0.0, 0.5]
-    """
-    scale = 2.0 ** (1 - exponent)
-    coefficients = [
-        scale * math.comb(exponent, (exponent - j) // 2) if (exponent - j) % 2 == 0 else 0.0
-        for j in range(exponent + 1)
-    ]
-    coefficients[0] /= 2
-    return coefficients
+    return {
+        filter: filter.chebyshev_coefficients(FEATURE_TOLERANCE)
+        for filter in filters
+        if filter.self_loops == self_loops
+    }
 
 
 def chebyshev_sums(
@@ -234,44 +314,3 @@ def chebyshev_sums(
                 if scratch is not None:
                     scratch.release()
     return sums
-
-
-def principal_axes(x: Tensor, width: int, generator: torch.Generator) -> Tensor:
-    """The directions in which the rows of x vary most, in descending order, orthonormal `[D, at most width]`.
-
-    Where x is wide, by subspace iteration (Halko et al., 2011) from a random start; x may be sparse.
-    """
-    if x.shape[1] <= max(width, MOST_EXACT_COLUMNS):
-        dense = x.to_dense() if x.layout != torch.strided else x
-        return eigenvectors(dense.t() @ dense)[:, : min(width, len(x))].contiguous()
-    basis = torch.randn(x.shape[1], width, generator=generator).to(x.device)
-    x, transposed = (x, x.t()) if x.layout == torch.strided else (compressed(x), compressed(x.t()))
-    for _ in range(SUBSPACE_ITERATIONS):
-        basis = torch.linalg.qr(transposed @ (x @ basis)).Q
-    projected = x @ basis
-    principal: Tensor = basis @ eigenvectors(projected.t() @ projected)[:, : len(x)]
-    return principal
-
-
-def eigenvectors(matrix: Tensor) -> Tensor:
-    """The eigenvectors of a symmetric matrix as columns, those of the largest eigenvalues first."""
-    # On a CPU: with many equal eigenvalues, the GPU's solver may not converge.
-    vectors: Tensor = torch.linalg.eigh(matrix.cpu()).eigenvectors
-    return vectors.flip(1).to(matrix.device)
-
-
-def compressed(x: Tensor) -> Tensor:
-    """A sparse matrix as CSR, whose products are faster than those of COO."""
-    with without_sparse_warnings():
-        return x.to_sparse_csr()  # type: ignore[no-untyped-call, no-any-return]
-
-
-def unit_rows(x: Tensor) -> Tensor:
-    """Rows of unit length; x may be sparse."""
-    if x.layout == torch.strided:
-        return normalize(x)
-    x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-    rows, values = x.indices()[0], x.values()
-    norm = torch.zeros(x.shape[0], device=values.device).index_add_(0, rows, values.square()).sqrt()
-    values = values / norm.clamp(min=1e-12)[rows]
-    return torch.sparse_coo_tensor(x.indices(), values, x.shape, check_invariants=False).coalesce()

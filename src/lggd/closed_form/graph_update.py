@@ -1,7 +1,7 @@
 """The graphs of a closed-form model after its graph has changed: new features, edge weights and filtered features.
 
 Edges that stay keep their weights on every graph. A new edge weighs as much as its ends agree, by the rule that weighed
-the others (`edge_agreement`): on "agreement 0" by node features, relative to the mean agreement of the edges that the
+the others (`EdgeAgreement`): on "agreement 0" by node features, relative to the mean agreement of the edges that the
 settings were chosen with; on "agreement k" from 1 also by classes, with the predictions before the change. Those of new
 nodes are from a first solution, in which new edges weigh by node features alone.
 """
@@ -14,18 +14,16 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.arrival import Before, UpdatedPropagation
-from lggd.closed_form.edge_agreement import class_agreement
 from lggd.closed_form.filters import Filter, Propagation
 from lggd.closed_form.kernels import MixtureKernel
-from lggd.closed_form.ridge import class_targets, ridge_coefficients
-from lggd.closed_form.systems import ExactSystem
+from lggd.closed_form.ridge import ExactSystem, class_targets, ridge_coefficients
+from lggd.closed_form.ridge_inputs import class_agreement
+from lggd.closed_form.selection import BY_FEATURES
 from lggd.estimator.graph_change import GraphChange
 from lggd.graph.sparse import SparsePattern
 
 if TYPE_CHECKING:
     from lggd.closed_form.kernel_ridge import KernelRidge
-
-BY_FEATURES = "agreement 0"
 
 
 def update_graphs(before: KernelRidge, after: KernelRidge, change: GraphChange) -> None:

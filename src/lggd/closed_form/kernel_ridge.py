@@ -4,60 +4,44 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from lggd.closed_form.default_kernels import (
+from lggd.closed_form.filters import Propagation
+from lggd.closed_form.graph_update import update_graphs
+from lggd.closed_form.kernels import (
     FAR_KERNELS,
     FAR_REWEIGHTED_KERNELS,
-    FARTHER,
     KERNELS,
     LARGE,
-    NEARER,
     REWEIGHTED_KERNELS,
     TOPOLOGY_KERNELS,
     WIDE_KERNELS,
+    FilterKernel,
+    Member,
+    MixtureKernel,
 )
-from lggd.closed_form.edge_agreement import EdgeAgreement, class_agreement
-from lggd.closed_form.filters import Propagation
-from lggd.closed_form.graph_update import update_graphs
-from lggd.closed_form.kernels import FilterKernel, Member, MixtureKernel
-from lggd.closed_form.leave_one_out import (
-    MOST_COMPARED,
-    best_kernels,
-    choose_ridge,
-    choose_settings,
-    compared_nodes,
-    kernel_loss,
-)
-from lggd.closed_form.pseudo_labels import PseudoLabels, probabilities, self_trained
-from lggd.closed_form.ridge import class_targets
-from lggd.closed_form.ridge_inputs import filters_of
-from lggd.closed_form.stored_inputs import StoredInputs, read_inputs
-from lggd.closed_form.systems import ExactSystem, InducedSystem, StreamedSystem, draw_inducing
+from lggd.closed_form.pseudo_labels import PseudoLabels, self_trained
+from lggd.closed_form.ridge import ExactSystem, class_targets, draw_inducing, is_exact
+from lggd.closed_form.ridge_inputs import EdgeAgreement, RidgeInputs
+from lggd.closed_form.selection import KernelSelection, choose_settings
+from lggd.closed_form.stored_inputs import StoredInputs
 from lggd.closed_form.uncertainty import RidgeUncertainty
 from lggd.errors import InputError
 from lggd.estimator.graph_change import GraphChange
-from lggd.estimator.inputs import same_inputs
+from lggd.estimator.inputs import read_graph, same_inputs, stored_graph
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import FitSteps, FitTask
 from lggd.training.engine import without_prefix
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int, check_real
 
-# Far neighbourhoods are tried unless −log p of the compared labels by the best of FARTHER exceeds that by the best of
-# NEARER by more than this in all: then looking farther is clearly worse, and takes time.
-CLEARLY = 5.0
-# Beyond this many labels or nodes, inducing points take the place of labelled nodes.
-MOST_EXACT_LABELS, MOST_EXACT_NODES, MOST_INDUCING = 2048, 10_000, 2048
-# Edge weights by predicted classes have seen the labels, which makes their losses too low by a few percent.
-OPTIMISM = 1.1
-# Where there are more labels, at least this many of the best kernels are compared once more, on this many labels.
-FINALISTS, MOST_COMPARED_FINALLY = 10, 1536
+# Graphs on disk with fewer edges are read into memory: the closed form takes about a hundred bytes per edge there.
+MOST_EDGES_IN_MEMORY = 2**22
 
 
 @dataclass(eq=False, repr=False)
@@ -157,105 +141,30 @@ class KernelRidge(RidgeUncertainty):
         yield from ()
         self._start(task.data, labels.num_classes)
         self._drawn_seed = read_seed(seed)
-        self._inputs = read_inputs(self.data_, self.widths, self._drawn_seed)
+        self._inputs = self._read_inputs(self.data_)
         self._choose(labels.train)
         self.labels_ = labels.train.clone()
 
+    def _read_inputs(self, data: Any, axes: Mapping[str, Tensor] | None = None) -> RidgeInputs | StoredInputs:
+        graph = stored_graph(data)
+        if graph is None or graph.num_edges <= MOST_EDGES_IN_MEMORY:
+            return RidgeInputs(data, self.widths, self._drawn_seed, axes)
+        return StoredInputs(read_graph(data), getattr(data, "x", None), self.widths, self._drawn_seed, axes)
+
     def _choose(self, labels: Tensor) -> None:
         """Chooses kernels, edge weights, ridge and temperature by the leave-one-out predictions of these labels."""
-        self._chosen_with = int((labels >= 0).sum())
+        nodes = (labels >= 0).nonzero().squeeze(1)
+        self._chosen_with = len(nodes)
         self._inputs = copy.copy(self._inputs)  # the mean agreement of its edges belongs to this choice
-        self._edge_weights = {}
-        self._graphs: dict[str, Propagation] = {}
-        losses: dict[Member, float] = {}
-        narrow, *wide = self._inputs.widths
-        kernels = self.kernels if wide else tuple(dict.fromkeys((*self.kernels, *self.wide)))
-        self._compare("x", self._inputs.graph((*kernels, *self._hop_kernels), narrow), kernels, labels, losses)
-        if wide and self.wide:
-            self._compare("wide", self._inputs.graph(self.wide, wide[-1]), self.wide, labels, losses)
-        far = self._far_may_pay(labels, losses)
-        if far or not self._inputs.has_features:
-            # Without node features, x are the rows of the adjacency.
-            kernels = self.far if self._inputs.has_features else (*self.topology, *self.far)
-            self._graphs["x"].extend(filters_of(kernels))
-            losses |= self._losses(labels, [Member("x", kernel) for kernel in kernels])
-        if far and self.topology and self._inputs.has_features:
-            self._compare("topology", self._inputs.topology(self.topology), self.topology, labels, losses)
-        if self.agreement is not None and self._inputs.weighs_edges:
-            kernels = (*REWEIGHTED_KERNELS, *FAR_REWEIGHTED_KERNELS) if far else REWEIGHTED_KERNELS
-            self._weigh_edges(self._inputs, self.agreement.rounds, kernels, losses, labels)
-        self._use_best(losses, labels)
+        selection = KernelSelection(self, self._inputs, labels, self.num_classes_, self._drawn_seed)
+        self._graphs, self.members_ = selection.graphs, selection.best()
         used = {member.graph for member in self.members_}
-        self._edge_weights = {name: weight for name, weight in self._edge_weights.items() if name in used}
-
-    def _compare(
-        self,
-        name: str,
-        graph: Propagation,
-        kernels: Sequence[FilterKernel],
-        labels: Tensor,
-        losses: dict[Member, float],
-    ) -> None:
-        """Adds a graph, and the losses of these kernels on it."""
-        self._graphs[name] = graph
-        losses |= self._losses(labels, [Member(name, kernel) for kernel in kernels])
-
-    @property
-    def _hop_kernels(self) -> tuple[FilterKernel, ...]:
-        """The kernels that tell whether to look far."""
-        return (*FARTHER, *NEARER) if self.far or self.topology else ()
-
-    def _far_may_pay(self, labels: Tensor, losses: dict[Member, float]) -> bool:
-        """Whether features four hops away do not predict labels clearly worse than those two hops away."""
-        if not self._hop_kernels:
-            return False
-        members = [[Member("x", kernel) for kernel in kernels] for kernels in (FARTHER, NEARER)]
-        known = losses | self._losses(labels, [member for each in members for member in each if member not in losses])
-        farther, nearer = (min(known[member] for member in each) for each in members)
-        return len(compared_nodes(labels, self._drawn_seed)) * (farther - nearer) <= CLEARLY
-
-    def _weigh_edges(
-        self, inputs: Any, rounds: int, kernels: Sequence[FilterKernel], losses: dict[Member, float], labels: Tensor
-    ) -> None:
-        """Adds graphs whose edges are weighed by the agreement of features and of predictions, and their losses."""
-        weight = alike = inputs.feature_agreement()
-        for round in range(1 + rounds):
-            if round:
-                weight = alike * class_agreement(self._preliminary(losses, labels), inputs.edge_index)
-            name = f"agreement {round}"
-            self._edge_weights[name] = weight
-            self._compare(name, inputs.graph(kernels, inputs.widths[0], weight), kernels, labels, losses)
-
-    def _preliminary(self, losses: Mapping[Member, float], labels: Tensor) -> Tensor:
-        """The probabilities by the best kernels so far; labelled nodes are predicted without their own label."""
-        nodes = compared_nodes(labels, self._drawn_seed)
-        members = self.members if labels.numel() <= MOST_EXACT_NODES else 1
-        narrow = {member: loss for member, loss in losses.items() if member.graph != "wide"}  # faster
-        system = ExactSystem(MixtureKernel(self._graphs, best_kernels(narrow, members, len(nodes))))
-        system.set_nodes(nodes)
-        _, ridge, beta = choose_ridge(system, labels[nodes], self.num_classes_)
-        solution = system.solve(class_targets(labels[nodes], self.num_classes_), ridge)
-        solution.scores[nodes] = solution.leave_one_out.float()
-        return torch.softmax(beta * solution.scores, dim=1)
-
-    def _losses(self, labels: Tensor, members: Sequence[Member], most: int = MOST_COMPARED) -> dict[Member, float]:
-        """The leave-one-out loss of each kernel."""
-        nodes, losses = compared_nodes(labels, self._drawn_seed, most), {}
-        for member in members:
-            loss = kernel_loss(MixtureKernel(self._graphs, [member]), nodes, labels[nodes], self.num_classes_)
-            seen = member.graph in self._edge_weights and member.graph != "agreement 0"
-            losses[member] = loss * (OPTIMISM if seen else 1)
-        return losses
-
-    def _use_best(self, losses: Mapping[Member, float], labels: Tensor) -> None:
-        """Averages the best kernels, and chooses ridge and temperature for their mean."""
-        if int((labels >= 0).sum()) > MOST_COMPARED:
-            finalists = sorted(losses, key=losses.__getitem__)[: max(FINALISTS, self.members)]
-            losses = self._losses(labels, finalists, MOST_COMPARED_FINALLY)
-        compared = len(compared_nodes(labels, self._drawn_seed, MOST_COMPARED_FINALLY))
-        self.members_ = best_kernels(losses, self.members, compared)
-        self._build_system((labels >= 0).nonzero().squeeze(1))
-        classes = labels[self._system.nodes]
+        self._edge_weights = {name: weight for name, weight in selection.edge_weights.items() if name in used}
+        self._exact = is_exact(len(nodes), len(labels))
+        count = max(self.inducing, min(len(nodes), self._inputs.most_inducing))
+        self._inducing_nodes = draw_inducing(nodes, len(labels), count, self._drawn_seed)
+        self._assemble(nodes)
+        classes = labels[nodes]
         self.loss_, self.ridge_, self.inverse_temperature_ = choose_settings(self._system, classes, self.num_classes_)
         self.pseudo_fraction_ = 0.0
         if self.pseudo_labels is not None:
@@ -263,29 +172,14 @@ class KernelRidge(RidgeUncertainty):
             self.pseudo_fraction_ = self.pseudo_labels.choose(self._pseudo_system, labels, *settings)
         self._solve(classes)
 
-    def _build_system(self, nodes: Tensor) -> None:
-        """A system for these labelled nodes, exact or with inducing points."""
-        num_nodes = len(self._graphs["x"].x)
-        self._exact = len(nodes) <= MOST_EXACT_LABELS and num_nodes <= MOST_EXACT_NODES
-        # With the many nodes of a graph on disk, each inducing point takes a lot of space.
-        most = 0 if isinstance(self._inputs, StoredInputs) else MOST_INDUCING
-        self._inducing_nodes = draw_inducing(
-            nodes, num_nodes, max(self.inducing, min(len(nodes), most)), self._drawn_seed
-        )
-        self._assemble(nodes)
-
     def _assemble(self, nodes: Tensor) -> None:
+        """A system for these labelled nodes, exact or with inducing points."""
         kernel = MixtureKernel(self._graphs, self.members_)
-        self._system = ExactSystem(kernel) if self._exact else self._induced_system(kernel)
+        self._system = ExactSystem(kernel) if self._exact else self._inputs.induced_system(kernel, self._inducing_nodes)
         self._system.set_nodes(nodes)
         if self.pseudo_labels is not None:
             # Pseudo-labels come and go by thousands: inducing points are enough for them.
-            self._pseudo_system = self._induced_system(kernel)
-
-    def _induced_system(self, kernel: MixtureKernel) -> InducedSystem:
-        points = kernel.points(self._inducing_nodes)
-        is_stored = isinstance(self._inputs, StoredInputs)
-        return StreamedSystem(kernel, points, self._inputs.scratch) if is_stored else InducedSystem(kernel, points)
+            self._pseudo_system = self._inputs.induced_system(kernel, self._inducing_nodes)
 
     def _solve(self, classes: Tensor) -> None:
         scores = self._system.scores(class_targets(classes, self.num_classes_), self.ridge_)
@@ -307,7 +201,7 @@ class KernelRidge(RidgeUncertainty):
         """
         self._check_fitted()
         settings = self.ridge_, self.inverse_temperature_
-        first = probabilities(self._system.fork(), labels, self.num_classes_, *settings)
+        first = self._system.fork().probabilities(labels, self.num_classes_, *settings)
         if not self.pseudo_fraction_:
             return first
         return self_trained(self._pseudo_system.fork(), labels, first, self.pseudo_fraction_, *settings)
@@ -315,6 +209,16 @@ class KernelRidge(RidgeUncertainty):
     def _check_data(self, data: Any) -> None:
         if data is not self.data_ and not same_inputs(data, self.data_):
             raise InputError("data", "be the graph that the model was fitted to", "another one", "Fit it again.")
+
+    def leave_one_out_proba(self) -> Tensor:
+        """Return the probability of each class at the labelled nodes without their own label, float32 `[n, K]`.
+
+        Rows are in ascending order of nodes, as `labels_[labels_ >= 0]`.
+        """
+        self._check_fitted()
+        targets = class_targets(self.labels_[self._system.nodes], self.num_classes_)
+        _, scores = self._system.solve(targets, self.ridge_)
+        return torch.softmax(self.inverse_temperature_ * scores, dim=1).float()
 
     def left_out_proba(self, data: Any = None) -> Tensor:
         """Return the probabilities of all nodes, those of labelled ones without their own label, float32 `[N, K]`."""
@@ -389,7 +293,7 @@ class KernelRidge(RidgeUncertainty):
         self._exact, self._inducing_nodes = bool(exact), state["inducing"]
         self.ridge_, self.inverse_temperature_, self.loss_, self.pseudo_fraction_ = state["settings"].tolist()
         axes, self._edge_weights = without_prefix("axes.", state), without_prefix("edge_weight.", state)
-        self._inputs = read_inputs(data, self.widths, self._drawn_seed, axes)
+        self._inputs = self._read_inputs(data, axes)
         self._inputs.mean_cosine = float(state["mean_cosine"]) if "mean_cosine" in state else None
         names, kernels, weights = self._graph_names, self._all_kernels, state["weights"].tolist()
         members = zip(*state["members"].tolist(), weights, strict=True)
@@ -397,3 +301,45 @@ class KernelRidge(RidgeUncertainty):
         self._graphs = {name: self._graph(name) for name in ("x", *(member.graph for member in self.members_))}
         self._assemble((self.labels_ >= 0).nonzero().squeeze(1))
         self._solve(self.labels_[self._system.nodes])
+
+
+def relabelled(model: KernelRidge, labels: Tensor) -> KernelRidge:
+    """The model with other labels, int64 `[N]` with -1 elsewhere, and the same settings; there may be other classes.
+
+    >>> import lggd
+    >>> data = lggd.load("karate")
+    >>> model = lggd.KernelRidge().fit(data)
+    >>> labels = model.labels_.clone()
+    >>> labels[16] = 2  # a class that was not there
+    >>> relabelled(model, labels).predict_proba().shape, model.predict_proba().shape
+    (torch.Size([34, 3]), torch.Size([34, 2]))
+    """
+    after = _copy_for(model, labels)
+    after._system = model._system.fork()
+    if model.pseudo_fraction_:
+        after._pseudo_system = model._pseudo_system.fork()
+    nodes = (labels >= 0).nonzero().squeeze(1)
+    after._system.set_nodes(nodes)
+    after._solve(labels[nodes])
+    return after
+
+
+def rechosen(model: KernelRidge, labels: Tensor) -> KernelRidge:
+    """The model with other labels, and settings that are chosen again for them; principal directions and Â are shared.
+
+    >>> import lggd
+    >>> model = lggd.KernelRidge().fit(lggd.load("karate"))
+    >>> torch.equal(rechosen(model, model.labels_).predict_proba(), model.predict_proba())
+    True
+    """
+    after = _copy_for(model, labels)
+    after._choose(labels)
+    return after
+
+
+def _copy_for(model: KernelRidge, labels: Tensor) -> KernelRidge:
+    checked = Labels.checked(labels, torch.full_like(labels, -1))
+    after = copy.copy(model)
+    after.labels_, after.num_classes_ = checked.train.clone(), checked.num_classes
+    after.additions_, after.metadata_ = list(model.additions_), dict(model.metadata_)
+    return after

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from lggd.closed_form.filters import Filter, Propagation
-from lggd.closed_form.ridge import INTERCEPT
+from lggd.closed_form.filters import PPR, Filter, Hops, Propagation
 from lggd.errors import InputError
 from lggd.estimator.settings import saveable
 from lggd.validation import check_instance, check_real
 
+# Added to kernels: a constant feature with a coefficient of its own, which is the intercept.
+INTERCEPT = 1.0
 # Numbers of a kernel matrix that are computed at once on a CPU.
 CACHED_ENTRIES = 2**18
 
@@ -134,6 +135,44 @@ def filter_kernels(filters: Sequence[tuple[Filter, ...]], kernels: Sequence[Kern
     return tuple(FilterKernel(each, kernel) for each in filters for kernel in kernels)
 
 
+# The kernels that the closed form chooses from unless told otherwise.
+_SHAPES = (Linear(), ArcCosine(), Gaussian(0.3))
+_LOOPLESS: tuple[Filter, ...] = (Hops(0), Hops(1, False), Hops(2, False))
+_FOUR_HOPS: tuple[Filter, ...] = (Hops(0), Hops(1), Hops(2), Hops(4))
+# Of node features: near neighbourhoods, together with x or not. Lengths tell degrees apart, which matter where
+# neighbours belong to other classes.
+KERNELS = (
+    *filter_kernels(((Hops(2),), _FOUR_HOPS), _SHAPES),
+    *filter_kernels((_LOOPLESS,), _SHAPES[:2]),
+    *filter_kernels(((Hops(2),), _LOOPLESS), (Linear(unit=False),)),
+)
+# With more principal directions: what averaging has not made smooth.
+WIDE_KERNELS = filter_kernels(((Hops(0),), (Hops(2),), _FOUR_HOPS), _SHAPES[1:])
+FAR_KERNELS = (
+    *filter_kernels(((PPR(0.1),), (PPR(0.05),), (PPR(0.02),), (Hops(16),)), _SHAPES[:2]),
+    *filter_kernels(((PPR(0.05),), (PPR(0.02),)), _SHAPES[2:]),
+)
+# On graphs with changed edge weights: averages over many neighbours, near and far.
+REWEIGHTED_KERNELS = filter_kernels(((Hops(2),), _FOUR_HOPS), _SHAPES[:2])
+FAR_REWEIGHTED_KERNELS = filter_kernels(((PPR(0.05),),), _SHAPES[:2])
+# Of rows of the adjacency: wide neighbourhoods.
+TOPOLOGY_KERNELS = filter_kernels(((PPR(0.02),),), _SHAPES[:2])
+# Whether to look far is decided by comparing these.
+FARTHER, NEARER = filter_kernels(((Hops(4),),), _SHAPES), filter_kernels(((Hops(2),),), _SHAPES)
+# Few kernels, for graphs on which each filter is a pass over many millions of edges; see `KernelRidge.large`.
+LARGE: dict[str, Any] = {
+    "kernels": filter_kernels(((Hops(2),), (Hops(0), Hops(1), Hops(2))), (Linear(), ArcCosine())),
+    "far": (),
+    "wide": (),
+    "topology": (),
+    "agreement": None,
+    "members": 2,
+    "widths": (128,),
+    "inducing": 256,
+    "growth": 2.0,
+}
+
+
 @dataclass(frozen=True)
 class Member:
     """One kernel of a mixture, on one of several graphs that differ in node features or edge weights."""
@@ -178,6 +217,11 @@ class MixtureKernel:
             part = slice(start, start + max(1, size))
             kernel[part] = self._part([block[part] for block in rows], transposed)
         return kernel
+
+    def diagonal(self, points: Sequence[Tensor]) -> Tensor:
+        """The kernel of every point with itself, float64 `[n]`."""
+        chunks = zip(*(torch.split(block, 256) for block in points), strict=True)
+        return torch.cat([self.between(chunk, chunk).diagonal() for chunk in chunks]).double()
 
     def _part(self, rows: Sequence[Tensor], columns: Sequence[Tensor]) -> Tensor:
         products = {key: one @ other for key, one, other in zip(self._filters(), rows, columns, strict=True)}

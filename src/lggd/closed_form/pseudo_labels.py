@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lggd.closed_form.ridge import class_targets
-from lggd.closed_form.systems import RidgeSystem
+from lggd.closed_form.ridge import RidgeSystem
 from lggd.errors import InputError
 from lggd.estimator.labels import most_confident
 from lggd.estimator.settings import saveable
@@ -56,18 +55,11 @@ class PseudoLabels:
             left_out = order[fold :: self.folds]
             known = labels.clone()
             known[left_out] = -1
-            first = probabilities(system, known, num_classes, ridge, beta)
+            first = system.probabilities(known, num_classes, ridge, beta)
             for fraction in losses:
                 p = self_trained(system, known, first, fraction, ridge, beta)
                 losses[fraction] -= float(p[left_out, labels[left_out]].clamp(min=1e-9).log().sum())
         return min(losses, key=losses.__getitem__)
-
-
-def probabilities(system: RidgeSystem, labels: Tensor, num_classes: int, ridge: float, beta: float) -> Tensor:
-    """The probabilities softmax(beta · scores) from these labels, `[N, K]`."""
-    nodes = (labels >= 0).nonzero().squeeze(1)
-    system.set_nodes(nodes)
-    return torch.softmax(beta * system.scores(class_targets(labels[nodes], num_classes), ridge), dim=1)
 
 
 def self_trained(
@@ -77,7 +69,7 @@ def self_trained(
     if not fraction:
         return first
     joined = with_confident(labels, first, fraction)
-    return (first + probabilities(system, joined, first.shape[1], ridge, beta)) / 2
+    return (first + system.probabilities(joined, first.shape[1], ridge, beta)) / 2
 
 
 def with_confident(labels: Tensor, probabilities: Tensor, fraction: float) -> Tensor:

@@ -1,20 +1,26 @@
-"""Ridge regression of class indicators: its solution and its exact leave-one-out predictions, dual and primal.
+"""Ridge regression of class indicators: its solution, its exact leave-one-out predictions, and what labels leave open.
 
 Dual and primal are two ways to the same numbers: with labelled nodes as rows of Φ, ridge λ and targets Y,
 f(x) = φ(x)ᵀ (ΦᵀΦ + λ)⁻¹ ΦᵀY = φ(x)ᵀ Φᵀ (ΦΦᵀ + λ)⁻¹ Y. The first inverts a matrix of the size of the features, the
-second one of the size of the labels.
+second one of the size of the labels. A `RidgeSystem` is kept while labels come and go: `ExactSystem` is dual,
+`InducedSystem` has features from inducing points, and takes whichever way is shorter.
 """
 
 from __future__ import annotations
 
+import copy
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-# Added to kernels: a constant feature with a coefficient of its own, which is the intercept.
-INTERCEPT = 1.0
+from lggd.closed_form.kernels import MixtureKernel
+
+# Beyond this many labels or nodes, inducing points take the place of labelled nodes.
+MOST_EXACT_LABELS, MOST_EXACT_NODES = 2048, 10_000
 # Rounding makes the kernel of nearly equal points singular. The first of these, relative to the diagonal, that makes
 # it positive definite is added.
 JITTERS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
@@ -60,14 +66,32 @@ def ridge_coefficients(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
 
 def leave_one_out_path(gram: Tensor, targets: Tensor, ridges: Sequence[float]) -> Tensor:
     """The leave-one-out predictions of `solve_dual` for each ridge `[R, n, K]`, from one eigendecomposition."""
-    values: Tensor
-    vectors: Tensor
-    values, vectors = torch.linalg.eigh(gram)
-    shrunk = 1 / (values.clamp(min=0) + torch.tensor(ridges, dtype=gram.dtype, device=gram.device)[:, None])  # [R, n]
+    vectors, shrunk = eigenvectors_by_ridge(gram, ridges)
     coefficients = vectors @ (shrunk[:, :, None] * (vectors.t() @ targets))
     inverse_diagonal = shrunk @ vectors.square().t()
     left_out: Tensor = targets - coefficients / inverse_diagonal[:, :, None]
     return left_out
+
+
+def primal_leave_one_out_path(features: Tensor, moments: Tensor, targets: Tensor, shrunk: Tensor) -> Tensor:
+    """The leave-one-out predictions of `solve_primal` for each ridge, `[R, n, K]`.
+
+    `features` `[n, m]` and `moments` ΦᵀY `[m, K]` are in terms of the eigenvectors of ΦᵀΦ, and `shrunk` `[R, m]` are
+    1 / (its eigenvalues + λ).
+    """
+    fitted = features @ (shrunk[:, :, None] * moments)
+    leverage = shrunk @ features.square().t()
+    left_out: Tensor = targets - (targets - fitted) / (1 - leverage)[:, :, None]
+    return left_out
+
+
+def eigenvectors_by_ridge(matrix: Tensor, ridges: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """The eigenvectors of M `[n, n]`, and for each ridge 1 / (its eigenvalues + λ), `[R, n]`."""
+    values: Tensor
+    vectors: Tensor
+    values, vectors = torch.linalg.eigh(matrix)
+    shift = torch.tensor(ridges, dtype=values.dtype, device=values.device)
+    return vectors, 1 / (values.clamp(min=0) + shift[:, None])
 
 
 def posterior_variance(gram: Tensor, columns: Tensor, diagonal: Tensor, ridge: float) -> Tensor:
@@ -116,3 +140,194 @@ def regular_cholesky(matrix: Tensor) -> Tensor:
             return factor.to(matrix.dtype)
     factor = torch.linalg.cholesky(shifted)  # raises the error
     return factor.to(matrix.dtype)
+
+
+class RidgeSystem(ABC):
+    """Ridge regression with a kernel; `nodes` are the labelled ones in ascending order."""
+
+    nodes: Tensor
+
+    @abstractmethod
+    def set_nodes(self, nodes: Tensor) -> None:
+        """Changes the labelled nodes, reusing what was computed for those that stay."""
+
+    def fork(self) -> Self:
+        """A system with the same kernel and labelled nodes, which can be changed on its own."""
+        return copy.copy(self)
+
+    @abstractmethod
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        """The scores of all nodes, float32 `[N, K]`, for targets `[n, K]`."""
+
+    @abstractmethod
+    def solve(self, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+        """The scores of all nodes, and the leave-one-out scores of the labelled ones, float64 `[n, K]`."""
+
+    def probabilities(self, labels: Tensor, num_classes: int, ridge: float, inverse_temperature: float) -> Tensor:
+        """softmax(β · scores) from these labels, int64 `[N]` with -1 elsewhere, which become the labelled nodes."""
+        self.set_nodes((labels >= 0).nonzero().squeeze(1))
+        scores = self.scores(class_targets(labels[self.nodes], num_classes), ridge)
+        return torch.softmax(inverse_temperature * scores, dim=1)
+
+    @abstractmethod
+    def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
+        """The leave-one-out scores for each ridge, `[R, n, K]`."""
+
+    @abstractmethod
+    def variance(self, ridge: float) -> Tensor:
+        """The posterior variance of each node, `[N]`."""
+
+    @abstractmethod
+    def covariance(self, nodes: Tensor, ridge: float) -> Tensor:
+        """The posterior covariance of these nodes with all, float32 `[C, N]`, as far as labels can change it."""
+
+
+class ExactSystem(RidgeSystem):
+    """The dual: a column of the kernel for each labelled node. A new label appends a column."""
+
+    def __init__(self, kernel: MixtureKernel) -> None:
+        self.kernel = kernel
+        self._points = kernel.points()
+        device = self._points[0].device
+        self.nodes = torch.empty(0, dtype=torch.int64, device=device)
+        self.columns = torch.empty(kernel.num_nodes, 0, device=device)
+
+    def set_nodes(self, nodes: Tensor) -> None:
+        known = torch.isin(nodes, self.nodes)
+        position = torch.searchsorted(self.nodes, nodes[known])
+        new = self.kernel.between(self._points, [block[nodes[~known]] for block in self._points])
+        columns = torch.empty(self.kernel.num_nodes, len(nodes), device=nodes.device)
+        columns[:, known], columns[:, ~known] = self.columns[:, position], new
+        self.nodes, self.columns = nodes, columns
+
+    @property
+    def _gram(self) -> Tensor:
+        return self.columns[self.nodes].double()
+
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        return self.columns @ ridge_coefficients(self._gram, targets, ridge).float()
+
+    def solve(self, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+        coefficients, left_out = solve_dual(self._gram, targets, ridge)
+        return self.columns @ coefficients.float(), left_out
+
+    def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
+        return leave_one_out_path(self._gram, targets, ridges)
+
+    def variance(self, ridge: float) -> Tensor:
+        return posterior_variance(self._gram, self.columns.double(), self.kernel.diagonal(self._points), ridge)
+
+    def covariance(self, nodes: Tensor, ridge: float) -> Tensor:
+        prior = self.kernel.between([block[nodes] for block in self._points], self._points)
+        return posterior_covariance(self._gram, self.columns.double(), prior, nodes, ridge)
+
+
+class InducedSystem(RidgeSystem):
+    """The primal: features Φ with ΦΦᵀ ≈ K from inducing points, exact between them (Nyström).
+
+    Φ = k(x, Z) R⁻ᵀ with k(Z, Z) = R Rᵀ. Labels are accumulated in ΦᵀΦ and Φᵀ Y.
+    """
+
+    def __init__(self, kernel: MixtureKernel, inducing: Sequence[Tensor]) -> None:
+        self.kernel, self.inducing = kernel, inducing
+        self.features = self._compute_features(regular_cholesky(kernel.between(inducing, inducing).double()).float())
+        self.nodes = torch.empty(0, dtype=torch.int64, device=self.features.device)
+        self._normal: Tensor | None = None
+
+    def _compute_features(self, factor: Tensor) -> Tensor:
+        return self._features_of(self.kernel.points(), factor)
+
+    def _features_of(self, points: Sequence[Tensor], factor: Tensor) -> Tensor:
+        """Φ of these points, with the factor R of k(Z, Z)."""
+        columns = self.kernel.between(points, self.inducing).t()
+        solved: Tensor = torch.linalg.solve_triangular(factor, columns, upper=False)
+        return solved.t().contiguous()
+
+    def _predicted(self, weights: Tensor) -> Tensor:
+        """Φ W, float32 `[N, K]`."""
+        predicted: Tensor = self.features @ weights.float()
+        return predicted
+
+    def set_nodes(self, nodes: Tensor) -> None:
+        gone, new = self.nodes[~torch.isin(self.nodes, nodes)], nodes[~torch.isin(nodes, self.nodes)]
+        if 2 * len(gone) > len(nodes):  # starting over is faster, and forgets the rounding of all changes before
+            self._normal = None
+        if self._normal is not None:
+            for sign, changed in ((1, new), (-1, gone)):
+                self._normal.add_(_gram(self.features[changed].t()), alpha=sign)
+        self.nodes, self._labelled = nodes, self.features[nodes]
+
+    def fork(self) -> Self:
+        fork = copy.copy(self)
+        fork._normal = None if self._normal is None else self._normal.clone()  # changed in place
+        return fork
+
+    @property
+    def _in_dual(self) -> bool:
+        return len(self.nodes) < int(self.features.shape[1])
+
+    def _normal_matrix(self) -> Tensor:
+        """ΦᵀΦ, float64 `[m, m]`; accumulated from the first time that it is needed."""
+        if self._normal is None:
+            self._normal = _gram(self._labelled.t())
+        return self._normal
+
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        labelled = self._labelled.double()
+        if self._in_dual:
+            weights = labelled.t() @ ridge_coefficients(_gram(self._labelled), targets, ridge)
+        else:
+            weights = ridge_coefficients(self._normal_matrix(), labelled.t() @ targets, ridge)
+        return self._predicted(weights)
+
+    def solve(self, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+        labelled = self._labelled.double()
+        if self._in_dual:
+            coefficients, left_out = solve_dual(_gram(self._labelled), targets, ridge)
+            weights = labelled.t() @ coefficients
+        else:
+            weights, left_out = solve_primal(self._normal_matrix(), labelled.t() @ targets, labelled, targets, ridge)
+        return self._predicted(weights), left_out
+
+    def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
+        if self._in_dual:
+            return leave_one_out_path(_gram(self._labelled), targets, ridges)
+        vectors, shrunk = eigenvectors_by_ridge(self._normal_matrix(), ridges)
+        rotated = self._labelled.double() @ vectors
+        return primal_leave_one_out_path(rotated, rotated.t() @ targets, targets, shrunk)
+
+    def variance(self, ridge: float) -> Tensor:
+        return self._variance_at(self.kernel.points(), self.features, ridge)
+
+    def _variance_at(self, points: Sequence[Tensor], features: Tensor, ridge: float) -> Tensor:
+        features = features.double()
+        scaled = whitened(self._normal_matrix(), features, ridge)
+        # The part of the kernel that the inducing points do not span is not reduced by any label.
+        unexplained = self.kernel.diagonal(points) - features.square().sum(1)
+        variance: Tensor = ridge * scaled.square().sum(0) + unexplained.clamp(min=0)
+        return variance
+
+    def covariance(self, nodes: Tensor, ridge: float) -> Tensor:
+        scaled = whitened(self._normal_matrix(), self.features.double(), ridge).float()
+        covariance: Tensor = ridge * scaled[:, nodes].t() @ scaled
+        return covariance
+
+
+def is_exact(num_labels: int, num_nodes: int) -> bool:
+    """Whether an `ExactSystem` is fast enough, and no inducing points are needed."""
+    return num_labels <= MOST_EXACT_LABELS and num_nodes <= MOST_EXACT_NODES
+
+
+def draw_inducing(labelled: Tensor, num_nodes: int, count: int, seed: int) -> Tensor:
+    """Labelled nodes first, which makes the solution exact for them if there are few, and others at random."""
+    order = torch.randperm(num_nodes, generator=torch.Generator().manual_seed(seed)).to(labelled.device)
+    known = torch.isin(order, labelled)
+    return torch.cat([order[known], order[~known]])[:count]
+
+
+def _gram(rows: Tensor) -> Tensor:
+    """The products of all rows with each other, float64 `[n, n]`.
+
+    In float64 on a GPU, where float32 may stand for TF32: with three digits, the result need not be positive definite.
+    """
+    return rows.double() @ rows.double().t() if rows.is_cuda else (rows @ rows.t()).double()

@@ -1,27 +1,67 @@
-"""The inputs of the closed form: edges, and node features and rows of the adjacency in their principal directions."""
+"""The inputs of the closed form: weighted edges, node features and rows of the adjacency in principal directions.
+
+An edge may count as much as its two ends have in common: `EdgeAgreement`.
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import normalize, pad
 
-from lggd.closed_form.edge_agreement import edge_cosines, relative_agreement
-from lggd.closed_form.filters import Propagation, compressed, principal_axes, unit_rows
-from lggd.closed_form.kernels import FilterKernel
+from lggd.closed_form.filters import Propagation
+from lggd.closed_form.kernels import FilterKernel, MixtureKernel
+from lggd.closed_form.ridge import InducedSystem
 from lggd.estimator.graph_change import GraphChange, appended_rows
+from lggd.estimator.settings import saveable
 from lggd.graph.edge_index import check_symmetric, read_edges, read_weight
-from lggd.graph.sparse import SparseMatrix, SparsePattern
+from lggd.graph.sparse import SparseMatrix, SparsePattern, without_sparse_warnings
 from lggd.learning.node_features import check_node_features
+from lggd.validation import check_int
 
 # Principal directions of the rows of the adjacency: more would describe single edges.
 TOPOLOGY_WIDTH = 128
 # Node features of which fewer than this fraction are not 0 are multiplied as sparse ones on a CPU.
 SPARSE_BELOW = 0.05
+# Each iteration for principal directions squares the ratios of singular values: two suffice where many of them matter.
+SUBSPACE_ITERATIONS = 2
+# Up to this many columns, all principal directions are computed exactly.
+MOST_EXACT_COLUMNS = 1024
+# Weights by features are relative to the mean, and within these bounds; weights by classes are at least
+# LEAST_AGREEMENT, so that a wrong prediction does not cut a node off.
+FEATURE_BOUNDS = (0.1, 3.0)
+LEAST_AGREEMENT = 0.02
+# Products are computed in parts of this many numbers, which stay in the cache of a CPU.
+MOST_ENTRIES = 2**18
+
+
+@saveable
+@dataclass(frozen=True)
+class EdgeAgreement:
+    """Weigh each edge by the agreement of its ends: of their node features, then of their predicted classes.
+
+    Parameters
+    ----------
+    rounds : int
+        How often the edges are weighed again by the predictions of the round before.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> lggd.KernelRidge(agreement=lggd.EdgeAgreement(rounds=1)).agreement
+    EdgeAgreement(rounds=1)
+    """
+
+    rounds: int = 2
+
+    def __post_init__(self) -> None:
+        check_int("rounds", self.rounds, minimum=0)
 
 
 class RidgeInputs:
@@ -38,6 +78,9 @@ class RidgeInputs:
     axes : mapping
         Principal directions to use again, by "x" and "topology"; None computes them.
     """
+
+    # Where there are more labels than a model's `inducing`, they are inducing points themselves, up to this many.
+    most_inducing = 2048
 
     def __init__(self, data: Any, widths: Sequence[int], seed: int, axes: Mapping[str, Tensor] | None = None) -> None:
         self.edge_index, self.edge_weight = read_edges(data, data.num_nodes)
@@ -59,47 +102,58 @@ class RidgeInputs:
     def _topology(self) -> Tensor:
         """The rows of the adjacency in their principal directions."""
         if self._rows is None:
-            self._rows = self._projected("topology", unit_rows(self._adjacency(self._num_nodes)), TOPOLOGY_WIDTH)
+            self._rows = self._projected("topology", unit_rows(self._adjacency()), TOPOLOGY_WIDTH)
         return self._rows
+
+    def _adjacency(self, nodes: Tensor | None = None) -> Tensor:
+        """The rows of the adjacency of these nodes, in ascending order, or of all, as a sparse tensor."""
+        (sources, targets), weight, shape = self.edge_index, self.edge_weight, (self._num_nodes, self._num_nodes)
+        if nodes is not None:
+            chosen = torch.isin(sources, nodes)
+            sources, targets = torch.searchsorted(nodes, sources[chosen]), targets[chosen]
+            weight, shape = None if weight is None else weight[chosen], (len(nodes), self._num_nodes)
+        weight = torch.ones(len(sources), device=sources.device) if weight is None else weight.float()
+        index = torch.stack([sources, targets])
+        return torch.sparse_coo_tensor(index, weight, shape, check_invariants=False).coalesce()
 
     def _projected(self, name: str, rows: Tensor, width: int) -> Tensor:
         """Rows, which may be sparse, in their principal directions."""
         if name not in self.axes:
-            self.axes[name] = principal_axes(rows, width, torch.Generator().manual_seed(self._seed))
+            self.axes[name] = principal_axes(Moments(rows), width, torch.Generator().manual_seed(self._seed))
         return (rows if rows.layout == torch.strided else compressed(rows)) @ self.axes[name]
-
-    def _adjacency(self, num_nodes: int) -> Tensor:
-        """The adjacency matrix as a sparse tensor `[N, N]`."""
-        weight = self.edge_weight
-        if weight is None:
-            weight = torch.ones(self.edge_index.shape[1], device=self.edge_index.device)
-        shape = (num_nodes, num_nodes)
-        return torch.sparse_coo_tensor(self.edge_index, weight.float(), shape, check_invariants=False).coalesce()
 
     def graph(self, kernels: Sequence[FilterKernel], width: int, edge_weight: Tensor | None = None) -> Propagation:
         """The node features in their first principal directions, ready for these kernels; None: the given weights."""
         weight = self.edge_weight if edge_weight is None else edge_weight
-        graph = Propagation(self._x[:, :width].contiguous(), self.edge_index, weight, filters_of(kernels))
-        return graph.share(self._matrices if edge_weight is None else None, self._patterns)
+        matrices = self._matrices if edge_weight is None else None
+        x = self._x[:, :width].contiguous()
+        return Propagation(x, self.edge_index, weight, filters_of(kernels), matrices, self._patterns)
 
     def topology(self, kernels: Sequence[FilterKernel]) -> Propagation:
         """The rows of the adjacency in their principal directions, ready for these kernels."""
-        graph = Propagation(self._topology, self.edge_index, self.edge_weight, filters_of(kernels))
-        return graph.share(self._matrices, self._patterns)
+        filters = filters_of(kernels)
+        return Propagation(self._topology, self.edge_index, self.edge_weight, filters, self._matrices, self._patterns)
+
+    def induced_system(self, kernel: MixtureKernel, nodes: Tensor) -> InducedSystem:
+        """The system of a kernel with these nodes as inducing points."""
+        return InducedSystem(kernel, kernel.points(nodes))
 
     def feature_agreement(self) -> Tensor:
         """Edge weights by the agreement of node features, `[E]`."""
-        cosine = edge_cosines(self._x[:, : self.widths[0]], self.edge_index)
+        cosine = self._edge_cosines()
         self.mean_cosine = float(cosine.mean())
-        weight = relative_agreement(cosine, self.mean_cosine)
-        return weight if self.edge_weight is None else weight * self.edge_weight
+        return self._weighted(relative_agreement(cosine, self.mean_cosine))
 
     def new_feature_agreement(self, count: int) -> Tensor:
         """The weights of the last `count` edges, relative to the mean of those of `feature_agreement`."""
-        first, mean = self.edge_index.shape[1] - count, self.mean_cosine
-        cosine = edge_cosines(self._x[:, : self.widths[0]], self.edge_index[:, first:])
-        weight = relative_agreement(cosine, 0.0 if mean is None else mean)
-        return weight if self.edge_weight is None else weight * self.edge_weight[first:]
+        first = self.edge_index.shape[1] - count
+        return self._weighted(relative_agreement(self._edge_cosines(first), self.mean_cosine or 0.0), first)
+
+    def _edge_cosines(self, first: int = 0) -> Tensor:
+        return edge_cosines(self._x[:, : self.widths[0]], self.edge_index[:, first:])
+
+    def _weighted(self, agreement: Tensor, first: int = 0) -> Tensor:
+        return agreement if self.edge_weight is None else agreement * self.edge_weight[first:]
 
     def changed(self, change: GraphChange) -> RidgeInputs:
         """The inputs after a change of the graph.
@@ -113,22 +167,13 @@ class RidgeInputs:
         if "topology" in self.axes:  # also where no member uses them: they may be asked for when settings are chosen
             after.axes["topology"] = pad(self.axes["topology"], (0, 0, 0, change.num_new_nodes))
         if self._rows is not None:
-            after._rows = replaced_rows(self._rows, change.touched, after._topology_rows(change.touched))
+            rows = unit_rows(after._adjacency(change.touched)) @ after.axes["topology"]
+            after._rows = replaced_rows(self._rows, change.touched, rows)
         if self.has_features:
             after._x = appended_rows(self._x, unit_rows(change.new_x.float()) @ self.axes["x"])
         else:
             after._x = after._topology
         return after
-
-    def _topology_rows(self, nodes: Tensor) -> Tensor:
-        """The rows of these nodes, in ascending order, in the principal directions of the adjacency."""
-        chosen = torch.isin(self.edge_index[0], nodes)
-        sources, targets = self.edge_index[:, chosen]
-        weight = torch.ones(len(sources), device=nodes.device) if self.edge_weight is None else self.edge_weight[chosen]
-        index = torch.stack([torch.searchsorted(nodes, sources), targets])
-        shape = len(nodes), len(self.axes["topology"])
-        rows = torch.sparse_coo_tensor(index, weight.float(), shape, check_invariants=False).coalesce()
-        return unit_rows(rows) @ self.axes["topology"]
 
     def changed_graph(self, before: Propagation, change: GraphChange, topology: bool) -> Tensor:
         """The node features of a graph after a change, from those before."""
@@ -154,3 +199,96 @@ def _sparse_if_faster(x: Tensor) -> Tensor:
 def filters_of(kernels: Sequence[FilterKernel]) -> list[Any]:
     """All filters of these kernels, each once."""
     return list(dict.fromkeys(filter for kernel in kernels for filter in kernel.filters))
+
+
+def edge_cosines(x: Tensor, edge_index: Tensor) -> Tensor:
+    """The cosine of the features at both ends, `[E]`."""
+    ends, places = torch.unique(edge_index, return_inverse=True)
+    return edge_products(normalize(x[ends]), places)
+
+
+def relative_agreement(cosine: Tensor, mean: float) -> Tensor:
+    """The cosine relative to the mean, within `FEATURE_BOUNDS`, `[E]`."""
+    if not mean > 0:  # features without a common direction: none of them is more typical than another
+        return torch.ones_like(cosine)
+    return (cosine / mean).clamp(*FEATURE_BOUNDS)
+
+
+def class_agreement(probabilities: Tensor, edge_index: Tensor) -> Tensor:
+    """The probability that both ends have the same class, at least `LEAST_AGREEMENT`, `[E]`."""
+    return edge_products(probabilities, edge_index).clamp(min=LEAST_AGREEMENT)
+
+
+def edge_products(values: Tensor, edge_index: Tensor) -> Tensor:
+    """⟨values[i], values[j]⟩ for each edge (i, j), `[E]`; in parts, as there may be many more edges than nodes."""
+    size = max(1, MOST_ENTRIES // values.shape[1])
+    parts = [(values[i] * values[j]).sum(1) for i, j in (part.unbind(0) for part in torch.split(edge_index, size, 1))]
+    return torch.cat(parts) if parts else values.new_empty(0)
+
+
+class Moments:
+    """Products of x `[N, D]` with itself, which principal directions are found by; x may be sparse."""
+
+    def __init__(self, x: Tensor) -> None:
+        self._x, self.shape, self.device = x, x.shape, x.device
+
+    @cached_property
+    def _factors(self) -> tuple[Tensor, Tensor]:
+        """x and its transpose."""
+        x = self._x
+        return (x, x.t()) if x.layout == torch.strided else (compressed(x), compressed(x.t()))
+
+    def gram(self) -> Tensor:
+        """xᵀx, `[D, D]`."""
+        dense = self._x.to_dense() if self._x.layout != torch.strided else self._x
+        return dense.t() @ dense
+
+    def product(self, basis: Tensor) -> Tensor:
+        """xᵀ(x B), `[D, W]`."""
+        x, transposed = self._factors
+        return transposed @ (x @ basis)
+
+    def projected_gram(self, basis: Tensor) -> Tensor:
+        """(x B)ᵀ x B, `[W, W]`."""
+        projected = self._factors[0] @ basis
+        return projected.t() @ projected
+
+
+def principal_axes(moments: Any, width: int, generator: torch.Generator) -> Tensor:
+    """The directions in which the rows of x vary most, in descending order, orthonormal `[D, at most width]`.
+
+    From its `Moments`, in memory, on disk or on a cluster. Where x is wide, by subspace iteration (Halko et al., 2011)
+    from a random start.
+    """
+    rows, columns = moments.shape
+    if columns <= max(width, MOST_EXACT_COLUMNS):
+        return eigenvectors(moments.gram())[:, : min(width, rows)].contiguous()
+    basis = torch.randn(columns, width, generator=generator).to(moments.device)
+    for _ in range(SUBSPACE_ITERATIONS):
+        basis = torch.linalg.qr(moments.product(basis)).Q
+    principal: Tensor = basis @ eigenvectors(moments.projected_gram(basis))[:, :rows]
+    return principal
+
+
+def eigenvectors(matrix: Tensor) -> Tensor:
+    """The eigenvectors of a symmetric matrix as columns, those of the largest eigenvalues first."""
+    # On a CPU: with many equal eigenvalues, the GPU's solver may not converge.
+    vectors: Tensor = torch.linalg.eigh(matrix.cpu()).eigenvectors
+    return vectors.flip(1).to(matrix.device)
+
+
+def compressed(x: Tensor) -> Tensor:
+    """A sparse matrix as CSR, whose products are faster than those of COO."""
+    with without_sparse_warnings():
+        return x.to_sparse_csr()  # type: ignore[no-untyped-call, no-any-return]
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """Rows of unit length; x may be sparse."""
+    if x.layout == torch.strided:
+        return normalize(x)
+    x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+    rows, values = x.indices()[0], x.values()
+    norm = torch.zeros(x.shape[0], device=values.device).index_add_(0, rows, values.square()).sqrt()
+    values = values / norm.clamp(min=1e-12)[rows]
+    return torch.sparse_coo_tensor(x.indices(), values, x.shape, check_invariants=False).coalesce()

@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from lggd.closed_form.filters import (
-    MOST_EXACT_COLUMNS,
+from lggd.closed_form.filters import Filter, Propagation, chebyshev_sums, unit_or_zero
+from lggd.closed_form.kernels import FilterKernel, MixtureKernel
+from lggd.closed_form.ridge import InducedSystem
+from lggd.closed_form.ridge_inputs import (
     SUBSPACE_ITERATIONS,
-    Filter,
-    Propagation,
-    chebyshev_sums,
+    TOPOLOGY_WIDTH,
     eigenvectors,
-    series_of,
-    unit_or_zero,
+    filters_of,
+    principal_axes,
     unit_rows,
 )
-from lggd.closed_form.kernels import FilterKernel
-from lggd.closed_form.ridge_inputs import TOPOLOGY_WIDTH, RidgeInputs, filters_of
 from lggd.errors import InputError
 from lggd.estimator.graph_change import GraphChange
-from lggd.estimator.inputs import read_graph, stored_graph
 from lggd.graph import Graph
 from lggd.graph.csr import CSR
 from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.system.memory import Scratch
 from lggd.validation import check_finite
 
-# Graphs on disk with fewer edges are read into memory: the closed form takes about a hundred bytes per edge there.
-MOST_EDGES_IN_MEMORY = 2**22
-# Rows of node features that are in memory at a time.
-ROWS_PER_BLOCK = 2**16
-
-
-def read_inputs(
-    data: Any, widths: Sequence[int], seed: int, axes: Mapping[str, Tensor] | None = None
-) -> RidgeInputs | StoredInputs:
-    """The inputs of the closed form, in memory or on disk."""
-    graph = stored_graph(data)
-    if graph is None or graph.num_edges <= MOST_EDGES_IN_MEMORY:
-        return RidgeInputs(data, widths, seed, axes)
-    return StoredInputs(read_graph(data), getattr(data, "x", None), widths, seed, axes)
+# Rows of node features, and of those of inducing points, that are in memory at a time.
+ROWS_PER_BLOCK, NODES_PER_BLOCK = 2**16, 2**15
 
 
 class StoredInputs:
@@ -55,6 +39,7 @@ class StoredInputs:
 
     weighs_edges = False
     mean_cosine: float | None = None
+    most_inducing = 0  # with so many nodes, each inducing point takes a lot of space
 
     def __init__(
         self, graph: Graph, x: Tensor | None, widths: Sequence[int], seed: int, axes: Mapping[str, Tensor] | None
@@ -62,15 +47,8 @@ class StoredInputs:
         self._csr, self.has_features = graph.csr, x is not None
         self.axes, self._seed, self.scratch = dict(axes or {}), seed, Scratch()
         self._matrices: dict[bool, StreamedMatrix] = {}
-        if x is None:
-            self._x = self._topology
-        else:
-            self._x = self._projected(x, max(widths))
+        self._x = self._topology if x is None else self._projected(x, max(widths))
         self.widths = sorted({min(width, self._x.shape[1]) for width in widths})
-
-    @property
-    def num_edges(self) -> int:
-        return self._csr.num_edges
 
     def _projected(self, x: Tensor, width: int) -> Tensor:
         """Node features in their principal directions."""
@@ -87,7 +65,7 @@ class StoredInputs:
 
         if "x" not in self.axes:
             generator = torch.Generator().manual_seed(self._seed)
-            self.axes["x"] = block_axes(blocks, x.shape, width, generator)
+            self.axes["x"] = principal_axes(StreamedMoments(blocks, x.shape), width, generator)
         projected = self.scratch.empty(len(x), self.axes["x"].shape[1])
         for part, rows in zip(_parts(len(x)), blocks(), strict=True):
             projected[part] = rows @ self.axes["x"]
@@ -122,6 +100,10 @@ class StoredInputs:
         """The rows of the adjacency in their principal directions, ready for these kernels."""
         return StreamedPropagation(self._topology, self._csr, filters_of(kernels), self.scratch, self._matrices)
 
+    def induced_system(self, kernel: MixtureKernel, nodes: Tensor) -> StreamedSystem:
+        """The system of a kernel with these nodes as inducing points."""
+        return StreamedSystem(kernel, kernel.points(nodes), self.scratch)
+
     def changed(self, change: GraphChange) -> StoredInputs:
         raise InputError("graph", "be in memory to accept nodes and edges", "a graph on disk", "Build it again.")
 
@@ -132,66 +114,91 @@ class StreamedPropagation(Propagation):
     def __init__(
         self, x: Tensor, csr: CSR, filters: Sequence[Filter], scratch: Scratch, matrices: dict[bool, StreamedMatrix]
     ) -> None:
-        super().__init__(x, torch.empty(2, 0, dtype=torch.int64), None, filters)
-        self.csr, self.scratch, self._streamed = csr, scratch, matrices
+        super().__init__(x, torch.empty(2, 0, dtype=torch.int64), None, filters, matrices)
+        self.csr, self.scratch = csr, scratch
 
-    def _with_filters(self, filters: Sequence[Filter]) -> StreamedPropagation:
-        return StreamedPropagation(self.x, self.csr, filters, self.scratch, self._streamed)
-
-    def matrix(self, self_loops: bool) -> StreamedMatrix:  # type: ignore[override]
-        if self_loops not in self._streamed:
-            self._streamed[self_loops] = StreamedMatrix.normalized_adjacency(self.csr, self_loops)
-        return self._streamed[self_loops]
+    def matrix(self, self_loops: bool) -> StreamedMatrix:
+        if self_loops not in self._matrices:
+            self._matrices[self_loops] = StreamedMatrix.normalized_adjacency(self.csr, self_loops)
+        matrix: StreamedMatrix = self._matrices[self_loops]
+        return matrix
 
     def rows(self, filter: Filter, nodes: Tensor, unit: bool = True) -> Tensor:
         found = super().rows(filter, nodes, unit)
         self.scratch.release()
         return found
 
-    def block(self, filter: Filter, unit: bool = True) -> Tensor:
-        if unit:
-            return self._blocks[filter][0]
-        if filter not in self._scaled:
-            rows, length = self._blocks[filter]
-            scale, scaled = length.square().mean().sqrt(), self.scratch.empty(*rows.shape)
-            for part in _parts(len(rows)):
-                scaled[part] = rows[part] * (length[part] / scale)
-            self._scaled[filter] = scaled
-            self.scratch.release()
-        return self._scaled[filter]
+    def _sums(self, self_loops: bool, series: Sequence[Sequence[float]]) -> list[Tensor]:
+        return chebyshev_sums(self.matrix(self_loops), self.x, series, self.scratch)
 
-    @cached_property
-    def _blocks(self) -> dict[Filter, tuple[Tensor, Tensor]]:
-        found: dict[Filter, tuple[Tensor, Tensor]] = {}
-        for self_loops in (True, False):
-            series = series_of(self.filters, self_loops)
-            if not series:
-                continue
-            sums = chebyshev_sums(self.matrix(self_loops), self.x, list(series.values()), self.scratch)
-            for filter, total in zip(series, sums, strict=True):
-                length = total.new_empty(len(total), 1)
-                for part in _parts(len(total)):
-                    total[part], length[part] = unit_or_zero(total[part], self.negligible)
-                found[filter] = total, length
-                self.scratch.release()
-        return found
+    def _scale_to_unit(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        length = x.new_empty(len(x), 1)
+        for part in _parts(len(x)):
+            x[part], length[part] = unit_or_zero(x[part], self.negligible)
+        self.scratch.release()
+        return x, length
+
+    def _multiply(self, rows: Tensor, factor: Tensor) -> Tensor:
+        scaled = self.scratch.empty(*rows.shape)
+        for part in _parts(len(rows)):
+            scaled[part] = rows[part] * factor[part]
+        self.scratch.release()
+        return scaled
 
 
-def block_axes(
-    blocks: Callable[[], Iterator[Tensor]], shape: Sequence[int], width: int, generator: torch.Generator
-) -> Tensor:
-    """`filters.principal_axes` of a matrix that comes in blocks of rows."""
-    rows, columns = shape
-    if columns <= max(width, MOST_EXACT_COLUMNS):
-        gram = sum(((block.t() @ block).double() for block in blocks()), torch.zeros(columns, columns).double())
-        return eigenvectors(gram.float())[:, : min(width, rows)].contiguous()
-    basis = torch.randn(columns, width, generator=generator)
-    for _ in range(SUBSPACE_ITERATIONS):
-        product = sum(((block.t() @ (block @ basis)).double() for block in blocks()), torch.zeros(columns, width))
-        basis = torch.linalg.qr(product.float()).Q
-    projected = (block @ basis for block in blocks())
-    gram = sum(((block.t() @ block).double() for block in projected), torch.zeros(basis.shape[1], basis.shape[1]))
-    return basis @ eigenvectors(gram.float())[:, :rows]
+class StreamedSystem(InducedSystem):
+    """`InducedSystem` with Φ in a temporary file, computed and read in blocks of nodes."""
+
+    def __init__(self, kernel: MixtureKernel, inducing: Sequence[Tensor], scratch: Scratch) -> None:
+        self._scratch = scratch
+        super().__init__(kernel, inducing)
+
+    def _compute_features(self, factor: Tensor) -> Tensor:
+        points, features = self.kernel.points(), self._scratch.empty(self.kernel.num_nodes, len(factor))
+        for part in self._parts(features):
+            features[part] = self._features_of([block[part] for block in points], factor)
+        return features
+
+    def _predicted(self, weights: Tensor) -> Tensor:
+        weights = weights.float()
+        predicted = torch.empty(len(self.features), weights.shape[1])
+        for part in self._parts(predicted):
+            torch.mm(self.features[part], weights, out=predicted[part])
+        return predicted
+
+    def variance(self, ridge: float) -> Tensor:
+        points, variance = self.kernel.points(), torch.empty(len(self.features), dtype=torch.float64)
+        for part in self._parts(variance):
+            variance[part] = self._variance_at([block[part] for block in points], self.features[part], ridge)
+        return variance
+
+    def _parts(self, values: Tensor) -> Iterator[slice]:
+        for start in range(0, len(values), NODES_PER_BLOCK):
+            yield slice(start, start + NODES_PER_BLOCK)
+            self._scratch.release()
+
+
+class StreamedMoments:
+    """`Moments` of a matrix that comes in blocks of rows."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, blocks: Callable[[], Iterator[Tensor]], shape: Sequence[int]) -> None:
+        self._blocks, self.shape = blocks, shape
+
+    def gram(self) -> Tensor:
+        return _total(block.t() @ block for block in self._blocks())
+
+    def product(self, basis: Tensor) -> Tensor:
+        return _total(block.t() @ (block @ basis) for block in self._blocks())
+
+    def projected_gram(self, basis: Tensor) -> Tensor:
+        projected = (block @ basis for block in self._blocks())
+        return _total(block.t() @ block for block in projected)
+
+
+def _total(products: Iterable[Tensor]) -> Tensor:
+    return sum((product.double() for product in products), torch.zeros(())).float()
 
 
 def _parts(rows: int) -> list[slice]:

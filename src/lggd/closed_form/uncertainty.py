@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +10,8 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.kernels import Member
-from lggd.closed_form.ridge import class_targets
+from lggd.closed_form.ridge import RidgeSystem
 from lggd.closed_form.ridge_inputs import RidgeInputs
-from lggd.closed_form.systems import RidgeSystem
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
 from lggd.validation import check_int
@@ -59,15 +59,8 @@ class RidgeUncertainty(NodeClassifier):
     _inputs: Any  # RidgeInputs or StoredInputs
     _edge_weights: dict[str, Tensor]
 
-    def leave_one_out_proba(self) -> Tensor:
-        """Return the probability of each class at the labelled nodes without their own label, float32 `[n, K]`.
-
-        Rows are in ascending order of nodes, as `labels_[labels_ >= 0]`.
-        """
-        self._check_fitted()
-        targets = class_targets(self.labels_[self._system.nodes], self.num_classes_)
-        scores = self._system.solve(targets, self.ridge_).leave_one_out
-        return torch.softmax(self.inverse_temperature_ * scores, dim=1).float()
+    @abstractmethod
+    def leave_one_out_proba(self) -> Tensor: ...
 
     def variance(self) -> Tensor:
         """Return the posterior variance of each node, float32 `[N]`: how little the labels tell about it.

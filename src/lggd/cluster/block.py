@@ -1,26 +1,123 @@
-"""A block of rows on a worker: holds its part of the state, and exchanges boundary values with other blocks.
+"""Rows of a graph as blocks on workers: the rows of one with its halo, the nodes outside that they read, and its state.
 
-What it computes is a `Program`: a generator that yields a tensor whenever it is about to read the values of the halo.
+A block numbers its own nodes first and then those of its halo, both ascending. The neighbours of a row keep their
+order, so that it is summed as on one machine, to the same bits. What it computes is a `Program`: a generator that
+yields a tensor whenever it is about to read the values of the halo, which blocks exchange.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
 import numba
 import numpy as np
 import torch
+from numba import njit, prange
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lggd.cluster.rows import BlockRows
+from lggd.graph.csr import CSR
 from lggd.graph.stored_graph import StoredGraph
 
 Array = NDArray[Any]
+
+# A row costs about as much as this many edges, beside its edges.
+ROW_COST = 4
+
+
+def split_rows(indptr: Array, blocks: int) -> list[int]:
+    """The bounds of ranges of rows with about equally many edges, `blocks + 1` row numbers."""
+    nodes = len(indptr) - 1
+    total = int(indptr[-1]) + ROW_COST * nodes
+
+    def cost(row: int) -> int:
+        return int(indptr[row]) + ROW_COST * row
+
+    inner = [bisect_left(range(nodes), total * block // blocks, key=cost) for block in range(1, blocks)]
+    return [0, *inner, nodes]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockRows:
+    """The rows [first, last) of a graph in local numbers.
+
+    Attributes
+    ----------
+    csr : CSR
+        The rows of the own nodes; `indices` are local.
+    halo : NDArray[int64]
+        The numbers in the graph of the nodes outside that these rows read, ascending.
+    """
+
+    first: int
+    last: int
+    csr: CSR
+    halo: Array
+    stored: StoredGraph
+
+    @classmethod
+    def cut(cls, stored: StoredGraph, first: int, last: int) -> BlockRows:
+        """The rows [first, last) of a stored graph; reads their edges once."""
+        indptr = stored.csr.indptr.numpy()
+        begin, end = int(indptr[first]), int(indptr[last])
+        columns = np.asarray(stored.csr.indices.numpy()[begin:end])
+        outside = np.zeros(stored.csr.num_nodes, np.bool_)
+        _mark(columns, first, last, outside)
+        halo = np.flatnonzero(outside)
+        position = np.empty(len(outside), np.int32)
+        position[halo] = np.arange(last - first, last - first + len(halo), dtype=np.int32)
+        position[first:last] = np.arange(last - first, dtype=np.int32)
+        local = np.empty(len(columns), np.int32)
+        _renumber(columns, position, local)
+        weight, root = (
+            None if values is None else values[begin:end] for values in (stored.csr.weight, stored.csr.root_weight)
+        )
+        starts = torch.from_numpy(np.asarray(indptr[first : last + 1]) - begin)
+        csr = CSR(starts, torch.from_numpy(local), weight, symmetric=False, stored_root_weight=root)
+        return cls(first, last, csr, halo, stored)
+
+    @property
+    def owned(self) -> int:
+        return self.last - self.first
+
+    @cached_property
+    def size(self) -> int:
+        """Own nodes and those of the halo."""
+        return self.owned + len(self.halo)
+
+    def slices(self, bounds: list[int]) -> list[tuple[int, int]]:
+        """Which local numbers belong to the halo nodes of each block."""
+        cuts = np.searchsorted(self.halo, bounds) + self.owned
+        return [(int(a), int(b)) for a, b in pairwise(cuts)]
+
+    def root_weight(self, dtype: torch.dtype) -> Tensor | None:
+        """√w of the edges of these rows, `[E]`; None where every weight is 1."""
+        weight, root = self.csr.weight, self.csr.root_weight
+        if weight is None or root is None:
+            return None
+        return root if root.dtype == dtype else weight.to(dtype).sqrt()
+
+
+@njit(parallel=True, cache=True)
+def _mark(columns, first, last, outside):  # type: ignore[no-untyped-def]  # pragma: no cover
+    for e in prange(columns.size):
+        j = columns[e]
+        if j < first or j >= last:
+            outside[j] = True
+
+
+@njit(parallel=True, cache=True)
+def _renumber(columns, position, local):  # type: ignore[no-untyped-def]  # pragma: no cover
+    for e in prange(columns.size):
+        local[e] = position[columns[e]]
 
 
 class Program(Protocol):
@@ -29,10 +126,10 @@ class Program(Protocol):
     def run(self, units: Sequence[Any]) -> Iterator[Tensor]:
         """Does some units of work. Yields a tensor `[owned + halo, C]` before it reads the rows of its halo."""
 
-    def state(self) -> list[Array]:
+    def state(self) -> dict[str, Array]:
         """All that the units so far have changed, own rows only."""
 
-    def load(self, state: Sequence[Array]) -> None:
+    def load(self, state: Mapping[str, Array]) -> None:
         """Continues from a state."""
 
 
@@ -99,9 +196,9 @@ class Block:
         sent = [values[nodes] for nodes in self._outgoing]
         return sent[0] if len(sent) == 1 else tuple(sent)
 
-    def state(self) -> list[Array]:
+    def state(self) -> dict[str, Array]:
         """The state of the program."""
-        state: list[Array] = self._program.state()
+        state: dict[str, Array] = self._program.state()
         return state
 
     def save(self, path: str) -> None:
@@ -109,19 +206,19 @@ class Block:
         handle, temporary = tempfile.mkstemp(dir=Path(path).parent, suffix=".part")
         try:
             with os.fdopen(handle, "wb") as file:
-                np.savez(file, *self.state())  # type: ignore[arg-type]
+                np.savez(file, **self.state())  # type: ignore[arg-type]
                 file.flush()
                 os.fsync(file.fileno())
             Path(temporary).replace(path)
         finally:
             Path(temporary).unlink(missing_ok=True)
 
-    def load(self, state: Sequence[Array] | str) -> None:
+    def load(self, state: Mapping[str, Array] | str) -> None:
         """Continues from a state, or from that in a file."""
         self._running, self._open = iter(()), None
         if isinstance(state, str):
             with np.load(state, allow_pickle=False) as arrays:
-                state = [arrays[f"arr_{k}"] for k in range(len(arrays.files))]
+                state = dict(arrays)
         self._program.load(state)
 
     def ping(self) -> int:

@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from lggd.closed_form.filters import MOST_EXACT_COLUMNS, SUBSPACE_ITERATIONS, eigenvectors
 from lggd.closed_form.kernel_ridge import KernelRidge
 from lggd.closed_form.kernels import FilterKernel, Member, MixtureKernel
-from lggd.closed_form.ridge import class_targets, leave_one_out_path, regular_cholesky, ridge_coefficients
-from lggd.closed_form.ridge_inputs import filters_of
-from lggd.cluster.feature_programs import FeatureMap, MomentsProgram, PropagationProgram
-from lggd.cluster.propagation import ClusterGraph, arranged, row_blocks, stored_features
+from lggd.closed_form.ridge import (
+    class_targets,
+    draw_inducing,
+    eigenvectors_by_ridge,
+    is_exact,
+    leave_one_out_path,
+    primal_leave_one_out_path,
+    regular_cholesky,
+    ridge_coefficients,
+)
+from lggd.closed_form.ridge_inputs import Moments, RidgeInputs, filters_of, principal_axes
+from lggd.closed_form.selection import KernelSelection, choose_settings
+from lggd.cluster.block import BlockRows
+from lggd.cluster.propagation import (
+    ClusterGraph,
+    GraphFacts,
+    LocalGraph,
+    PropagationProgram,
+    arranged,
+    own_features,
+    own_tensor,
+    row_blocks,
+    stored_features,
+)
 from lggd.cluster.team import Team
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance
+
+Array = NDArray[Any]
+# Nodes whose kernels are computed at a time.
+CHUNK = 2**14
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,29 +107,39 @@ def solve(
     ...     found = lggd.cluster.solve("/shared/graph")
     >>> found.probabilities.argmax(1)  # doctest: +SKIP
     """
-    settings = _check_model(KernelRidge(agreement=None, topology=()) if model is None else model)
+    model = KernelRidge(agreement=None, topology=()) if model is None else model
+    _check_model(model)
     with row_blocks(graph, blocks, threads, checkpoint_every, checkpoints, verify) as (opened, team):
-        x = stored_features(opened)
-        given = _check_labels(opened, labels)
-        solver = _ClusterRidge(**settings)
-        seed = read_seed(solver.seed)
-        axes = _principal_axes(team, x.shape[1], max(solver.widths), seed)
-        team.prepare(lambda block, group: (PropagationProgram, (None, axes.numpy())))
-        solver.solve_on(_ClusterInputs(team, axes.shape[1], solver.widths), given, seed)
+        columns = stored_features(opened).shape[1]
+        labels = _check_labels(opened, labels)
+        num_classes, seed = int(labels.max()) + 1, read_seed(model.seed)
+        team.prepare(lambda block, group: (MomentsProgram, ()))
+        generator = torch.Generator().manual_seed(seed)
+        axes = principal_axes(_ClusterMoments(team, columns), max(model.widths), generator)
+        team.prepare(lambda block, group: (RidgeProgram, (None, axes.numpy())))
+        inputs = _ClusterInputs(team, axes.shape[1], model.widths)
+        selection = KernelSelection(model, inputs, labels, num_classes, seed)
+        members, nodes = selection.best(), (labels >= 0).nonzero().squeeze(1)
+        inducing = None
+        if not is_exact(len(nodes), len(labels)):
+            count = max(model.inducing, min(len(nodes), RidgeInputs.most_inducing))
+            inducing = draw_inducing(nodes, len(labels), count, seed)
+        system = _ClusterSystem(team, MixtureKernel(selection.graphs, members), nodes, inducing)
+        classes = labels[nodes]
+        loss, ridge, inverse_temperature = choose_settings(system, classes, num_classes)  # type: ignore[arg-type]
+        probabilities = system.probabilities(class_targets(classes, num_classes), ridge, inverse_temperature)
         return ClusterPrediction(
-            solver._proba, solver.members_, solver.ridge_, solver.inverse_temperature_, solver.loss_, team.losses,
-            team.repeated,
+            probabilities, members, ridge, inverse_temperature, loss, team.losses, team.repeated
         )  # fmt: skip
 
 
-def _check_model(model: KernelRidge) -> dict[str, Any]:
+def _check_model(model: KernelRidge) -> None:
     check_instance("model", model, KernelRidge, "a KernelRidge()")
     model.check_settings()
     for name, none in (("agreement", None), ("topology", ()), ("pseudo_labels", None)):
         if getattr(model, name) != none:
             remedy = f"Use KernelRidge({name}={none!r}, ...)."
             raise InputError(f"model.{name}", f"be {none!r} on a cluster", getattr(model, name), remedy)
-    return {field.name: getattr(model, field.name) for field in fields(model)}
 
 
 def _check_labels(graph: Graph, labels: Tensor | None) -> Tensor:
@@ -123,16 +157,38 @@ def _check_labels(graph: Graph, labels: Tensor | None) -> Tensor:
     return labels
 
 
-def _principal_axes(team: Team, columns: int, width: int, seed: int) -> Tensor:
-    """`principal_axes` of the node features, from sums over blocks."""
-    team.prepare(lambda block, group: (MomentsProgram, ()))
-    most = min(width, team.bounds[-1])
-    if columns <= max(width, MOST_EXACT_COLUMNS):
-        return eigenvectors(_total(team.call("gram")))[:, :most].contiguous()
-    basis = torch.randn(columns, width, generator=torch.Generator().manual_seed(seed))
-    for _ in range(SUBSPACE_ITERATIONS):
-        basis = torch.linalg.qr(_total(team.call("product", basis.numpy()))).Q
-    return basis @ eigenvectors(_total(team.call("projected_gram", basis.numpy())))[:, :most]
+class MomentsProgram:
+    """`Moments` of the node features of a block, rows scaled to unit length."""
+
+    def __init__(self, rows: BlockRows) -> None:
+        self._moments = Moments(own_features(rows, unit=True))
+
+    def gram(self) -> Array:
+        return self._moments.gram().numpy()
+
+    def product(self, basis: Array) -> Array:
+        return self._moments.product(own_tensor(basis)).numpy()
+
+    def projected_gram(self, basis: Array) -> Array:
+        return self._moments.projected_gram(own_tensor(basis)).numpy()
+
+
+class _ClusterMoments:
+    """`Moments` of the node features of all blocks, which run a `MomentsProgram`."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, team: Team, columns: int) -> None:
+        self._team, self.shape = team, (team.bounds[-1], columns)
+
+    def gram(self) -> Tensor:
+        return _total(self._team.call("gram"))
+
+    def product(self, basis: Tensor) -> Tensor:
+        return _total(self._team.call("product", basis.numpy()))
+
+    def projected_gram(self, basis: Tensor) -> Tensor:
+        return _total(self._team.call("projected_gram", basis.numpy()))
 
 
 def _total(parts: Sequence[Any]) -> Tensor:
@@ -144,12 +200,10 @@ class _ClusterInputs:
     """`RidgeInputs` whose features stay on the blocks of a cluster."""
 
     has_features, weighs_edges = True, False
-    mean_cosine = None
 
     def __init__(self, team: Team, columns: int, widths: Sequence[int]) -> None:
         self.team, self._count = team, 0
         self.widths = sorted({min(width, columns) for width in widths})
-        self.edge_index = torch.empty(2, 0, dtype=torch.int64)
 
     def graph(self, kernels: Sequence[FilterKernel], width: int) -> ClusterGraph:
         """The node features in their first principal directions, ready for these kernels."""
@@ -157,38 +211,69 @@ class _ClusterInputs:
         return ClusterGraph(self.team, f"{self._count}", width, filters_of(kernels))
 
 
-class _ClusterRidge(KernelRidge):
-    """Chooses settings as `KernelRidge` does, on features that stay on a cluster."""
+@dataclass(frozen=True)
+class FeatureMap:
+    """The features of a ridge regression: the kernels of `members` with `points`, and the factor R of k(Z, Z)."""
 
-    def solve_on(self, inputs: _ClusterInputs, labels: Tensor, seed: int) -> None:
-        self.num_classes_ = int(labels.max()) + 1
-        self._drawn_seed, self._inputs = seed, inputs  # type: ignore[assignment]
-        self._choose(labels)
+    facts: Mapping[str, GraphFacts]
+    members: tuple[Member, ...]
+    points: tuple[Array, ...]
+    factor: Array | None = None
 
-    def _assemble(self, nodes: Tensor) -> None:
-        points = nodes if self._exact else self._inducing_nodes
-        team = self._inputs.team  # type: ignore[attr-defined]
-        self._system: Any = _ClusterSystem(team, self._graphs, self.members_, points, nodes, self._exact)
 
-    def _solve(self, classes: Tensor) -> None:
-        targets = class_targets(classes, self.num_classes_)
-        self._proba = self._system.probabilities(targets, self.ridge_, self.inverse_temperature_)
+class RidgeProgram(PropagationProgram):
+    """Propagated features of a block, and what a ridge regression on them needs."""
+
+    def _features(self, map: FeatureMap, nodes: Tensor) -> Tensor:
+        """Features of these own nodes: kernels with the points, whitened where there is a factor, `[n, m]`."""
+        kernel = MixtureKernel({name: LocalGraph(self._sums, facts) for name, facts in map.facts.items()}, map.members)  # type: ignore[misc]
+        columns = kernel.between(kernel.points(nodes), [own_tensor(points) for points in map.points])
+        if map.factor is None:
+            return columns
+        solved: Tensor = torch.linalg.solve_triangular(own_tensor(map.factor), columns.t(), upper=False)
+        return solved.t().contiguous()
+
+    def labelled_features(self, map: FeatureMap, nodes: Array) -> tuple[Array, Array]:
+        """The features of those of the nodes that are own ones, and their positions."""
+        inside, local = self._own_nodes(nodes)
+        return inside, self._features(map, local).numpy()
+
+    def moments(self, map: FeatureMap, nodes: Array, targets: Array) -> tuple[Array, Array]:
+        """ΦᵀΦ and ΦᵀY over the own ones of the labelled nodes, float64."""
+        inside, local = self._own_nodes(nodes)
+        features, own = self._features(map, local), own_tensor(targets[inside])
+        normal, moments = (features.t() @ features).double(), features.double().t() @ own
+        return normal.numpy(), moments.numpy()
+
+    def left_out(self, map: FeatureMap, nodes: Array, targets: Array, vectors: Array, shrunk: Array, moments: Array):  # type: ignore[no-untyped-def]
+        """What the others predict for each own label and ridge, `[R, n, K]`, and the positions of these labels."""
+        inside, local = self._own_nodes(nodes)
+        rotation = own_tensor(vectors)
+        features, rotated = self._features(map, local).double() @ rotation, rotation.t() @ own_tensor(moments)
+        left_out = primal_leave_one_out_path(features, rotated, own_tensor(targets[inside]), own_tensor(shrunk))
+        return inside, left_out.numpy()
+
+    def probabilities(self, map: FeatureMap, weights: Array, inverse_temperature: float) -> Array:
+        """softmax(β Φ w) of the own nodes, float32 `[n, K]`."""
+        parts = [
+            torch.softmax(inverse_temperature * (self._features(map, nodes) @ own_tensor(weights)), dim=1)
+            for nodes in torch.split(torch.arange(self.rows.owned), CHUNK)
+        ]
+        return torch.cat(parts).numpy()
 
 
 class _ClusterSystem:
-    """A `RidgeSystem` whose features are on the blocks of a cluster: exact, or with inducing points."""
+    """A `RidgeSystem` whose features are on the blocks of a cluster: with inducing points, or exact without."""
 
-    def __init__(
-        self, team: Team, graphs: Any, members: tuple[Member, ...], points: Tensor, nodes: Tensor, exact: bool
-    ) -> None:
-        self.team, self.nodes, self._exact = team, nodes, exact
-        kernel = MixtureKernel(graphs, members)
-        chosen = kernel.points(points)  # also finds the scales that the kernels need
-        between = kernel.between(chosen, chosen).double()
-        factor = None if exact else regular_cholesky(between).float().numpy()
+    def __init__(self, team: Team, kernel: MixtureKernel, nodes: Tensor, inducing: Tensor | None) -> None:
+        self.team, self.nodes, self._exact = team, nodes, inducing is None
+        points = kernel.points(nodes if inducing is None else inducing)  # also finds the scales that the kernels need
+        between = kernel.between(points, points).double()
+        factor = None if self._exact else regular_cholesky(between).float().numpy()
+        graphs: Any = kernel.graphs
         facts = {name: graph.facts for name, graph in graphs.items()}
-        self._map = FeatureMap(facts, members, tuple(block.numpy() for block in chosen), factor)
-        self._gram = between if exact else self._dual_gram(len(points))
+        self._map = FeatureMap(facts, tuple(kernel.members), tuple(block.numpy() for block in points), factor)
+        self._gram = between if self._exact else self._dual_gram(len(points[0]))
 
     def _dual_gram(self, columns: int) -> Tensor | None:
         """ΦΦᵀ of the labelled nodes where they are fewer than the inducing points, float64 `[n, n]`."""
@@ -208,8 +293,7 @@ class _ClusterSystem:
         if self._gram is not None:
             return leave_one_out_path(self._gram, targets, ridges)
         normal, moments = self._moments(targets)
-        values, vectors = torch.linalg.eigh(normal)
-        shrunk = 1 / (values.clamp(min=0) + torch.tensor(ridges, dtype=values.dtype)[:, None])
+        vectors, shrunk = eigenvectors_by_ridge(normal, ridges)
         arrays = (x.numpy() for x in (self.nodes, targets, vectors, shrunk, moments))
         return arranged(self.team.call("left_out", self._map, *arrays), len(self.nodes), dim=1)
 

@@ -1,9 +1,9 @@
-"""The evolution of f on a cluster."""
+"""The evolution of f on a cluster: its steps on the rows of a block, and the driver of all blocks."""
 
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,24 +13,88 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lggd.cluster.block import BlockRows, split_rows
 from lggd.cluster.connection import alive_nodes, check_folder
-from lggd.cluster.programs import EvolutionProgram
-from lggd.cluster.rows import split_rows
 from lggd.cluster.team import Team
 from lggd.equation.boundary import Boundary, Sources
 from lggd.equation.operators import check_p
 from lggd.equation.potential import Potential, read_potential
 from lggd.errors import InputError
 from lggd.graph import Graph
+from lggd.kernels import cpu
+from lggd.solvers.adjoint import Stepper
 from lggd.solvers.cauchy import FAR, CauchyProblem, read_start
-from lggd.solvers.plan import check_times, make_plan
-from lggd.solvers.scheme import RK4, FixedStep, check_scheme, step_within
+from lggd.solvers.plan import PaddedState, check_times, make_plan
+from lggd.solvers.scheme import RK4, FixedStep, Tableau, check_scheme, step_within
 from lggd.solvers.solution import Solution, Statistics, Status
 from lggd.validation import check_int, check_real
 
 # Called with the number of finished steps and their total.
 ProgressCallback = Callable[[int, int], None]
 Array = NDArray[Any]
+
+
+class EvolutionProgram:
+    """Steps of ∂f/∂t = 1 − ρ‖∇⁻f‖_p on the rows of a block; a unit of work is the size of a step.
+
+    Parameters
+    ----------
+    rows : BlockRows
+    p : float
+    tableau : Tableau
+    start : NDArray or float
+        f(·, 0) of the own nodes, `[n, K]`; or one number for all nodes off the boundary.
+    rho : NDArray or None
+        ρ of the own nodes, `[n, 1]` or `[n, K]`; None is 1.
+    boundary : list of NDArray or None
+        For each column, the own nodes on the boundary, by their numbers in the block.
+    columns : int
+    dtype : str
+        float32 or float64.
+    """
+
+    def __init__(
+        self, rows: BlockRows, p: float, tableau: Tableau, start: Array | float, rho: Array | None,
+        boundary: Sequence[Array] | None, columns: int, dtype: str,
+    ) -> None:  # fmt: skip
+        self.rows = rows
+        kind = getattr(torch, dtype)
+        state = torch.zeros(rows.size, columns, dtype=kind)
+        state[: rows.owned] = torch.as_tensor(np.array(start), dtype=kind)
+        mask = None
+        if boundary is not None:
+            mask = torch.zeros(rows.owned, columns, dtype=torch.bool)
+            for column, nodes in enumerate(boundary):
+                mask[torch.from_numpy(np.array(nodes)), column] = True
+            state[: rows.owned].masked_fill_(mask, 0)
+        potential = torch.ones(rows.owned, 1, dtype=kind) if rho is None else torch.from_numpy(np.array(rho)).to(kind)
+        root = rows.root_weight(kind)
+        padded = PaddedState.build(
+            rows.csr, p, state.unsqueeze(1), potential, None if root is None else root.unsqueeze(1),
+            None if mask is None else mask.unsqueeze(1), symmetric=False,
+        )  # fmt: skip
+        self._state, self.field, self._columns = padded.state, padded.field, columns
+        self._stepper = Stepper(padded.field, tableau, padded.state)
+
+    def cfl_bound(self) -> float:
+        """The largest ρ(i)‖√w(i,·)‖_p of the own rows; 0 without any."""
+        return self.field.cfl_bound if self.rows.owned else 0.0
+
+    def run(self, units: Sequence[float]) -> Iterator[Tensor]:
+        for size in units:
+            for y, terms, targets, factors in self._stepper.evaluations(self._state, size):
+                yield y
+                cpu.stage(self.field, y, terms, targets, factors)
+
+    def state(self) -> dict[str, Array]:
+        return {"f": self._state[: self.rows.owned].numpy()}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        self._state.numpy()[: self.rows.owned] = state["f"]
+
+    def output(self) -> Array:
+        """f of the own nodes, `[n, K]`."""
+        return self._state[: self.rows.owned, : self._columns].numpy().copy()
 
 
 @dataclass(frozen=True)

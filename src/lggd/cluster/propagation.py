@@ -1,26 +1,224 @@
-"""Node features averaged over neighbourhoods, on a cluster: Âᵏx, personalised PageRank, heat."""
+"""Node features averaged over neighbourhoods, on a cluster: Âᵏx, personalised PageRank, heat.
+
+Blocks compute the Chebyshev series of `closed_form.filters`, with the same arithmetic.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numba import njit, prange
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from lggd.closed_form.filters import NEGLIGIBLE, Filter, Hops, series_of
+from lggd.closed_form.filters import NEGLIGIBLE, Filter, Hops, series_of, unit_or_zero
+from lggd.cluster.block import BlockRows
 from lggd.cluster.evolution import make_bounds, open_graph
-from lggd.cluster.feature_programs import GraphFacts, PropagationProgram, SeriesUnit
 from lggd.cluster.team import Team
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
+from lggd.graph.sparse import multiply_rows
 from lggd.validation import check_finite, check_instance
 
 Array = NDArray[Any]
+_NO_BIAS = torch.empty(0)
+
+
+class NormalizedRows:
+    """Â, or without `self_loops` D^-½ A D^-½, of a block of rows; 8 bytes an edge.
+
+    Degrees of the halo are those of the stored graph.
+    """
+
+    def __init__(self, rows: BlockRows, self_loops: bool) -> None:
+        csr, degree = rows.csr, rows.stored.degree
+        near = torch.cat([degree[rows.first : rows.last], degree[torch.from_numpy(rows.halo)]]).float()
+        inverse = (near + 1 if self_loops else near).pow(-0.5)
+        root = inverse.masked_fill(inverse == torch.inf, 0).numpy()
+        weight = np.ones(1, np.float32) if csr.weight is None else csr.weight.float().numpy()
+        indptr, indices = csr.indptr.numpy(), csr.indices.numpy()
+        loops = int(self_loops)
+        starts = indptr + loops * np.arange(len(indptr))
+        columns, values = np.empty(int(starts[-1]), np.int32), np.empty(int(starts[-1]), np.float32)
+        below = int(np.searchsorted(rows.halo, rows.first))  # nodes of the halo that come before the own ones
+        _fill(indptr, indices, weight, csr.weight is not None, root, loops, rows.owned, below, starts, columns, values)
+        narrow = len(columns) < 2**31
+        self._rows = (starts.astype(np.int32) if narrow else starts, columns)
+        self._values = torch.from_numpy(values)
+
+    def add_product(self, x: Tensor, out: Tensor) -> None:
+        """out ← out + Â x, from `[owned + halo, D]` to `[owned, D]`."""
+        multiply_rows(self._rows, self._values, x, _NO_BIAS, out)
+
+
+@njit(parallel=True, cache=True)
+def _fill(indptr, indices, weight, weighted, root, loops, owned, below, starts, columns, values):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Writes the entries of each row in the order of the graph's columns, the self-loop in its place."""
+    for i in prange(indptr.size - 1):
+        out, open_loop = starts[i], loops == 1
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            # Whether the loop comes before column j: an own node after i, or a node of the halo after the own ones.
+            if open_loop and ((j < owned and j > i) or j >= owned + below):
+                columns[out], values[out] = i, root[i] * root[i]
+                out += 1
+                open_loop = False
+            w = weight[e] if weighted else weight[0]
+            columns[out], values[out] = j, (root[j] * w) * root[i]
+            out += 1
+        if open_loop:
+            columns[out], values[out] = i, root[i] * root[i]
+
+
+@dataclass(frozen=True)
+class SeriesUnit:
+    """One order of the Chebyshev series of `filters` on the first `width` columns of x, named `key`.
+
+    `series` has the coefficients of every filter; order 0 begins.
+    """
+
+    key: str
+    width: int
+    self_loops: bool
+    series: tuple[tuple[float, ...], ...]
+    order: int
+
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """Numbers about propagated features that depend on all blocks.
+
+    `place` is where the sums of each filter are: the key of its series, and the number among them. Features that are
+    shorter than `negligible` are 0. `scale` is the root mean square of their lengths, by filter, where it is needed.
+    """
+
+    place: dict[Filter, tuple[str, int]]
+    negligible: float
+    scale: dict[Filter, float]
+
+
+class PropagationProgram:
+    """Chebyshev series of Â on node features; a unit of work is a `SeriesUnit`, with one exchange.
+
+    Parameters
+    ----------
+    rows : BlockRows
+    x : NDArray or None
+        Features of the own nodes, `[n, D]`; None reads those of the stored graph.
+    axes : NDArray or None
+        Directions to project features of unit length to, `[F, D]`.
+    """
+
+    def __init__(self, rows: BlockRows, x: Array | None, axes: Array | None) -> None:
+        self.rows = rows
+        own = own_features(rows, unit=axes is not None) if x is None else own_tensor(x).float()
+        self._own = own if axes is None else own @ own_tensor(axes)
+        self._matrices: dict[bool, NormalizedRows] = {}
+        self._sums: dict[str, list[Tensor]] = {}
+        self._previous = self._current = torch.empty(rows.size, 0)  # Tₖ₋₁ and Tₖ of the series at work
+
+    def run(self, units: Sequence[SeriesUnit]) -> Iterator[Tensor]:
+        for unit in units:
+            if unit.order == 0:
+                self._previous = self._current = x = self._with_halo(self._own[:, : unit.width])
+                self._sums[unit.key] = [c[0] * x[: self.rows.owned] for c in unit.series]
+                yield torch.empty(self.rows.size, 0)  # every unit has an exchange, this one of nothing
+            else:
+                yield self._current
+                self._advance(unit)
+
+    def _advance(self, unit: SeriesUnit) -> None:
+        """T₁ = Âx, Tₖ₊₁ = 2Â·Tₖ − Tₖ₋₁, and their sums; arithmetic as of `chebyshev_sums`."""
+        previous, current, owned = self._previous, self._current, self.rows.owned
+        matrix = self._matrix(unit.self_loops)
+        if unit.order == 1:
+            product = torch.zeros_like(current)
+            matrix.add_product(current, product[:owned])
+            self._previous, self._current = current, product
+        else:
+            previous[:owned].neg_()
+            current.mul_(2)  # exact, and undone below
+            matrix.add_product(current, previous[:owned])
+            self._previous, self._current = current.mul_(0.5), previous
+        for total, coefficients in zip(self._sums[unit.key], unit.series, strict=True):
+            if unit.order < len(coefficients) and coefficients[unit.order]:
+                total.add_(self._current[:owned], alpha=coefficients[unit.order])
+
+    def _matrix(self, self_loops: bool) -> NormalizedRows:
+        if self_loops not in self._matrices:
+            self._matrices = {self_loops: NormalizedRows(self.rows, self_loops)}
+        return self._matrices[self_loops]
+
+    def state(self) -> dict[str, Array]:
+        owned = self.rows.owned
+        sums = {f"sum {key}": torch.stack(totals) for key, totals in self._sums.items()}
+        arrays = {"previous": self._previous[:owned], "current": self._current[:owned], **sums}
+        return {name: array.numpy() for name, array in arrays.items()}
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        self._previous, self._current = (self._with_halo(own_tensor(state[name])) for name in ("previous", "current"))
+        sums = {name.removeprefix("sum "): array for name, array in state.items() if name.startswith("sum ")}
+        self._sums = {key: list(own_tensor(totals)) for key, totals in sums.items()}
+
+    def _with_halo(self, own: Tensor) -> Tensor:
+        x = torch.zeros(self.rows.size, own.shape[1])
+        x[: self.rows.owned] = own
+        return x
+
+    def sums(self, key: str, number: int) -> Array:
+        """The sum of a series, `[n, D]`."""
+        return self._sums[key][number].numpy()
+
+    def total_length(self, width: int) -> float:
+        """The sum of the lengths of the own features in their first columns."""
+        return float(self._own[:, :width].norm(dim=1).double().sum())
+
+    def total_square(self, key: str, number: int) -> float:
+        """The sum of the squared lengths of filtered features."""
+        length = torch.linalg.vector_norm(self._sums[key][number], dim=1).clamp_(min=1e-12)
+        return float(length.double().square().sum())
+
+    def _own_nodes(self, nodes: Array) -> tuple[Array, Tensor]:
+        """Which of the nodes are own ones, and their numbers in the block."""
+        inside = np.flatnonzero((nodes >= self.rows.first) & (nodes < self.rows.last))
+        return inside, torch.from_numpy(nodes[inside] - self.rows.first)
+
+    def filtered_rows(self, facts: GraphFacts, filter: Filter, unit: bool, nodes: Array) -> tuple[Array, Array]:
+        """The filtered features of those of the nodes that are own ones, and their positions among `nodes`."""
+        inside, local = self._own_nodes(nodes)
+        return inside, LocalGraph(self._sums, facts).rows(filter, local, unit).numpy()
+
+
+class LocalGraph:
+    """Propagated features of the own nodes, as `MixtureKernel` asks for them."""
+
+    def __init__(self, sums: Mapping[str, Sequence[Tensor]], facts: GraphFacts) -> None:
+        self._sums, self._facts = sums, facts
+
+    def rows(self, filter: Filter, nodes: Tensor, unit: bool = True) -> Tensor:
+        """The filtered features of these own nodes, with unit or relative lengths, `[n, D]`."""
+        key, number = self._facts.place[filter]
+        rows, length = unit_or_zero(self._sums[key][number][nodes], self._facts.negligible)
+        return rows if unit else rows * (length / self._facts.scale[filter])
+
+
+def own_features(rows: BlockRows, unit: bool) -> Tensor:
+    """The node features of the own rows in memory, float32 `[n, F]`."""
+    x = rows.stored.x
+    own = torch.empty(rows.owned, 0) if x is None else x[rows.first : rows.last].clone()
+    return normalize(own) if unit else own
+
+
+def own_tensor(array: Array) -> Tensor:
+    """A tensor of its own: arrays from the object store cannot be written to."""
+    return torch.from_numpy(np.array(array))
 
 
 class ClusterGraph:
@@ -47,8 +245,8 @@ class ClusterGraph:
 
     def extend(self, filters: Sequence[Filter]) -> None:
         """Adds filters that may be asked for."""
-        new = [filter for filter in dict.fromkeys(filters) if filter not in self.facts.place]
-        place = dict(self.facts.place)
+        place = self.facts.place
+        new = [filter for filter in dict.fromkeys(filters) if filter not in place]
         for self_loops in (True, False):
             series = series_of(new, self_loops)
             if not series:
@@ -58,23 +256,15 @@ class ClusterGraph:
             self._team.run(
                 [SeriesUnit(key, self._width, self_loops, coefficients, order) for order in orders], exchanges=1
             )
-            place |= {filter: (key, number) for number, filter in enumerate(series)}
-        self.facts = GraphFacts(place, self.facts.negligible, self.facts.scale)
-
-    def add_scale(self, filter: Filter) -> None:
-        """Finds the root mean square of the lengths of these features, for kernels of relative lengths."""
-        if filter not in self.facts.scale:
-            square = sum(self._team.call("total_square", *self.facts.place[filter])) / self._team.bounds[-1]
-            self.facts = GraphFacts(
-                self.facts.place, self.facts.negligible, {**self.facts.scale, filter: square**0.5}
-            )  # fmt: skip
+            place.update({filter: (key, number) for number, filter in enumerate(series)})
 
     def rows(self, filter: Filter, nodes: Tensor, unit: bool = True) -> Tensor:
         """The filtered features of these nodes, with unit or relative lengths, `[n, D]`."""
         key = filter, unit, nodes.numpy().tobytes()
         if key not in self._known:
-            if not unit:
-                self.add_scale(filter)
+            if not unit and filter not in self.facts.scale:
+                square = sum(self._team.call("total_square", *self.facts.place[filter])) / self._team.bounds[-1]
+                self.facts.scale[filter] = square**0.5
             answers = self._team.call("filtered_rows", self.facts, filter, unit, nodes.numpy())
             self._known[key] = arranged(answers, len(nodes))
         return self._known[key]

@@ -213,7 +213,7 @@ class Team:
         if self._folder is None:
             states = self._get([actor.state.remote() for actor in self.actors])
             # Copies: the values themselves lie in the object store, which is for values on their way.
-            self._checkpoint = [[np.array(array) for array in state] for state in states]
+            self._checkpoint = [{name: np.array(array) for name, array in state.items()} for state in states]
             return
         self._written += 1
         new = self._folder / str(self._written)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lggd.closed_form.leave_one_out import fit_inverse_temperature
+from lggd.closed_form.selection import fit_inverse_temperature
 from lggd.distances import distance
 from lggd.graph import Graph
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from lggd.closed_form import KernelRidge
-from lggd.closed_form.relabelling import rechosen, relabelled
+from lggd.closed_form.kernel_ridge import rechosen, relabelled
 from lggd.errors import InputError
 from lggd.estimator.inputs import without_labels
 from lggd.studio.analysis import Quality, Suggestion, SuspiciousLabel, all_suggestions, all_suspicious, quality

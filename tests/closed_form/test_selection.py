@@ -1,4 +1,4 @@
-"""The choice of settings: temperature by brute force, and ridges by solving for each."""
+"""Model selection: which kernels are compared on which graphs; temperatures by brute force, ridges one by one."""
 
 import math
 
@@ -10,11 +10,24 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax
 from scipy.stats import norm
 
-from lggd import FilterKernel, Gaussian, Hops, Linear
-from lggd.closed_form import leave_one_out
+from lggd import EdgeAgreement, FilterKernel, Gaussian, Hops, KernelRidge, Linear
+from lggd.closed_form import kernels as all_kernels
+from lggd.closed_form import selection
 from lggd.closed_form.filters import Propagation
-from lggd.closed_form.kernels import Member, MixtureKernel
-from lggd.closed_form.leave_one_out import (
+from lggd.closed_form.kernels import (
+    FAR_KERNELS,
+    FAR_REWEIGHTED_KERNELS,
+    FARTHER,
+    KERNELS,
+    NEARER,
+    REWEIGHTED_KERNELS,
+    TOPOLOGY_KERNELS,
+    WIDE_KERNELS,
+    Member,
+    MixtureKernel,
+)
+from lggd.closed_form.ridge import ExactSystem, class_targets, solve_dual
+from lggd.closed_form.selection import (
     COMPARED_RIDGES,
     DEVIATION,
     INVERSE_TEMPERATURES,
@@ -23,6 +36,7 @@ from lggd.closed_form.leave_one_out import (
     RIDGES,
     TEMPERING,
     TYPICAL,
+    KernelSelection,
     best_kernels,
     choose_ridge,
     choose_settings,
@@ -32,9 +46,145 @@ from lggd.closed_form.leave_one_out import (
     mean_inverse_temperature,
     typical_inverse_temperature,
 )
-from lggd.closed_form.ridge import class_targets, solve_dual
-from lggd.closed_form.systems import ExactSystem
-from small_data import blocks, random
+from small_data import CLASSES, blocks, changed, random
+
+NO_EDGE_WEIGHTS = {"agreement": None, "widths": (3, 5)}
+
+
+def compared(data, monkeypatch, loss=lambda member: 1.0, **options):
+    """The losses of all kernels that a fit compares, where kernels have these losses; and how many labels each saw."""
+    seen, counts = {}, []
+
+    def kernel_loss(kernel, nodes, classes, num_classes):
+        (member,) = kernel.members
+        counts.append((member, len(nodes)))
+        return loss(member)
+
+    def best_kernels(losses, count, labels):
+        seen.update(losses)
+        return (min(losses, key=losses.__getitem__),)
+
+    monkeypatch.setattr(selection, "kernel_loss", kernel_loss)
+    monkeypatch.setattr(selection, "best_kernels", best_kernels)
+    KernelRidge(**options).fit(data)
+    return seen, counts
+
+
+def kernels_on(members, graph):
+    return [member.kernel for member in members if member.graph == graph]
+
+
+# -- far neighbourhoods -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("excess", "far"), [(-1.0, True), (4.9, True), (5.1, False), (100.0, False)])
+def test_far_neighbourhoods_are_compared_unless_four_hops_are_clearly_worse(excess, far, monkeypatch):
+    data = blocks()
+    labels = int(data.train_mask.sum())
+
+    def loss(member):
+        # The best of each counts, whatever the others say.
+        return {FARTHER[1]: 1 + excess / labels, NEARER[2]: 1.0}.get(member.kernel, 5.0)
+
+    members = compared(data, monkeypatch, loss, widths=(3, 5))[0]
+    expected = {*KERNELS, *FAR_KERNELS} if far else set(KERNELS)
+    assert set(kernels_on(members, "x")) == expected
+    assert set(kernels_on(members, "wide")) == set(WIDE_KERNELS)
+    assert kernels_on(members, "topology") == (list(TOPOLOGY_KERNELS) if far else [])
+    reweighted = [*REWEIGHTED_KERNELS, *FAR_REWEIGHTED_KERNELS] if far else [*REWEIGHTED_KERNELS]
+    for round in range(3):
+        assert kernels_on(members, f"agreement {round}") == reweighted
+
+
+def test_the_kernels_that_tell_how_far_to_look_are_not_chosen_themselves(monkeypatch):
+    best = dict.fromkeys((*FARTHER, *NEARER), 0.0)
+    own = FilterKernel((Hops(0),), Linear())
+    members = compared(
+        blocks(), monkeypatch, lambda m: best.get(m.kernel, 1.0), kernels=(own,), wide=(), **NO_EDGE_WEIGHTS
+    )[0]
+    assert set(kernels_on(members, "x")) == {own, *FAR_KERNELS}
+
+
+def test_nothing_is_compared_to_look_nowhere(monkeypatch):
+    own = FilterKernel((Hops(0),), Linear())
+    _, counts = compared(blocks(), monkeypatch, kernels=(own,), far=(), topology=(), wide=(), agreement=None)
+    assert [member for member, _ in counts] == [Member("x", own)]
+
+
+def test_without_features_rows_of_the_adjacency_have_all_kernels(monkeypatch):
+    far_is_worse = dict.fromkeys(FARTHER, 9.0)
+    members = compared(
+        changed(blocks(), x=None), monkeypatch, lambda m: far_is_worse.get(m.kernel, 1.0), **NO_EDGE_WEIGHTS
+    )[0]
+    assert {member.graph for member in members} == {"x", "wide"}
+    assert set(kernels_on(members, "x")) == {*KERNELS, *FAR_KERNELS, *TOPOLOGY_KERNELS}
+
+
+# -- widths, finalists and optimism -------------------------------------------------------------------------------
+
+
+def test_features_with_few_columns_have_the_wide_kernels_on_the_same_graph(monkeypatch):
+    members = compared(blocks(), monkeypatch, far=(), topology=(), agreement=None)[0]
+    assert {member.graph for member in members} == {"x"}
+    assert kernels_on(members, "x") == list(dict.fromkeys([*KERNELS, *WIDE_KERNELS]))
+
+
+@pytest.mark.parametrize("members", [1, 14])
+def test_where_labels_are_many_the_best_kernels_are_compared_on_more_of_them(members, monkeypatch):
+    data = blocks(each=200, labelled=190, validated=0, inside=0.02, outside=0.001)
+    order = {kernel: k for k, kernel in enumerate(dict.fromkeys([*KERNELS, *FAR_KERNELS]))}
+    _, counts = compared(  # four hops are best, and not chosen themselves
+        data, monkeypatch, lambda m: order.get(m.kernel, 0), members=members, wide=(), topology=(), agreement=None
+    )
+    assert {count for _, count in counts} == {MOST_COMPARED, 570}
+    again = [member.kernel for member, count in counts if count == 570]
+    assert again == list(order)[: max(10, members)]
+
+
+def test_edge_weights_that_have_seen_labels_must_be_better(monkeypatch):
+    seen, _ = compared(blocks(), monkeypatch, agreement=EdgeAgreement(2), far=(), topology=())
+    assert {member.graph: loss for member, loss in seen.items()} == {
+        "x": 1.0, "agreement 0": 1.0, "agreement 1": pytest.approx(1.1), "agreement 2": pytest.approx(1.1),
+    }  # fmt: skip
+
+
+def test_edges_are_weighed_by_predictions_without_the_own_label():
+    data, own = blocks(noise=1.5), FilterKernel((Hops(0),), Linear())
+    model = KernelRidge(kernels=(own,), far=(), topology=(), wide=(), agreement=None).fit(data)
+    chosen = KernelSelection(model, model._inputs, model.labels_, CLASSES, seed=0)
+    chosen._losses[Member("wide", own)] = 0.5  # never used
+    found = chosen._preliminary()
+    # The same scores at another temperature: here the one of the lowest loss, there the mean of likely ones.
+    ours, theirs = (log - log.mean(1, keepdim=True) for log in (found.log(), model.left_out_proba().log()))
+    torch.testing.assert_close(ours, theirs * ((ours * theirs).sum() / theirs.square().sum()), atol=1e-3, rtol=0)
+    assert float((found - model.predict_proba())[data.train_mask].abs().max()) > 0.01
+
+
+def test_where_labels_are_many_the_losses_on_more_of_them_decide(monkeypatch):
+    data = blocks(each=200, labelled=190, validated=0, inside=0.02, outside=0.001)
+    own = tuple(FilterKernel((Hops(count),), Linear()) for count in range(3))
+    at_first, finally_ = dict(zip(own, (1.0, 1.1, 1.2), strict=True)), dict(zip(own, (1.002, 1.001, 1.4), strict=True))
+
+    def kernel_loss(kernel, nodes, *_):
+        return (at_first if len(nodes) == MOST_COMPARED else finally_)[kernel.members[0].kernel]
+
+    monkeypatch.setattr(selection, "kernel_loss", kernel_loss)
+    model = KernelRidge(kernels=own, far=(), topology=(), wide=(), agreement=None).fit(data)
+    weights = {own[1]: 1.0, own[0]: pytest.approx(np.exp(-570 * 0.001 / 3))}
+    assert {member.kernel: member.weight for member in model.members_} == weights
+
+
+def test_default_kernels_are_all_different():
+    for name in ("KERNELS", "WIDE_KERNELS", "FAR_KERNELS", "TOPOLOGY_KERNELS", "REWEIGHTED_KERNELS"):
+        kernels = getattr(all_kernels, name)
+        assert len(set(kernels)) == len(kernels) > 0
+    assert {kernel.kernel.unit for kernel in KERNELS} == {True, False}
+    assert [kernel.filters for kernel in NEARER] == [(Hops(2),)] * 3
+    assert [kernel.filters for kernel in FARTHER] == [(Hops(4),)] * 3
+    assert set(NEARER) <= set(KERNELS)  # known already, as a rule
+
+
+# -- temperatures --------------------------------------------------------------------------------------------------
 
 
 def brute_force(scores, classes, prior=None):
@@ -53,7 +203,7 @@ def check_temperature(seed, labels, classes, spread, prior=None):
     scores = spread * torch.randn(labels, classes, generator=draws, dtype=torch.float64)
     given_classes = torch.randint(classes, (labels,), generator=draws)
     given_prior = {} if prior is None else {"deviation": prior}
-    temperature, loss = leave_one_out.fit_inverse_temperature(scores, given_classes, **given_prior)
+    temperature, loss = selection.fit_inverse_temperature(scores, given_classes, **given_prior)
     losses = brute_force(scores, given_classes, prior)
     assert loss == pytest.approx(min(losses))
     assert losses[INVERSE_TEMPERATURES.index(temperature)] == pytest.approx(min(losses))
@@ -71,7 +221,7 @@ def test_the_temperature_has_the_lowest_loss(seed, labels, classes, spread, prio
 
 
 def test_the_check_catches_a_temperature_that_is_not_the_best(monkeypatch):
-    monkeypatch.setattr(leave_one_out, "fit_inverse_temperature", lambda s, c: (INVERSE_TEMPERATURES[0], 0.7))
+    monkeypatch.setattr(selection, "fit_inverse_temperature", lambda s, c: (INVERSE_TEMPERATURES[0], 0.7))
     with pytest.raises(AssertionError):
         check_temperature(0, 10, 3, 0.5)
 

@@ -1,4 +1,7 @@
-"""The graph of each node's strongest partners in a diffusion (Gasteiger et al., 2019)."""
+"""Graph diffusion: personalized PageRank and the heat kernel, and the graph of each node's strongest partners.
+
+After Gasteiger et al. (2019).
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.diffusion.kernels import PPR, TOLERANCE, Heat
+from lggd.closed_form.filters import PPR, TOLERANCE, Heat
 from lggd.estimator.inputs import Cache, content_key
 from lggd.estimator.settings import saveable
 from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
 from lggd.graph.sparse import SparsePattern, normalized_adjacency
 from lggd.validation import check_choice, check_instance, check_int
+
+__all__ = ["PPR", "DiffusionGraph", "Heat"]
 
 # Entries of S computed at a time: few enough for a CPU's cache, and enough to keep a GPU busy.
 BLOCK_ENTRIES = {"cpu": 2**19, "cuda": 2**25}

@@ -1,4 +1,4 @@
-"""Sums of Chebyshev polynomials, against NumPy's with dense matrices."""
+"""Sums of Chebyshev polynomials for few columns, against NumPy's with dense matrices."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.polynomial.chebyshev import chebval
 
-from lggd.closed_form import chebyshev
-from lggd.closed_form.chebyshev import REGISTER, narrow_sums
+from lggd.closed_form import arrival
+from lggd.closed_form.arrival import REGISTER, narrow_sums
 from lggd.graph.sparse import normalized_adjacency
 from small_data import blocks, random
 
@@ -40,8 +40,8 @@ def test_sums_are_those_of_dense_matrices(seed, columns, lengths):
 
 
 def test_the_check_catches_a_missing_term(monkeypatch):
-    cut = chebyshev._cached_sums
-    monkeypatch.setattr(chebyshev, "_cached_sums", lambda m, x, series: cut(m, x, [own[:-1] for own in series]))
+    cut = arrival._cached_sums
+    monkeypatch.setattr(arrival, "_cached_sums", lambda m, x, series: cut(m, x, [own[:-1] for own in series]))
     with pytest.raises(AssertionError):
         check(0, REGISTER, [5])
 
@@ -51,6 +51,6 @@ def test_both_ways_agree(monkeypatch):
     matrix, x = normalized_adjacency(data.edge_index, None, 90), torch.randn(90, REGISTER, generator=random())
     series = [[0.5, 0.2, 0.0, 0.1], [1.0, -1.0]]
     cached = narrow_sums(matrix, x, series)
-    monkeypatch.setattr(chebyshev, "MOST_CACHED", 0)
+    monkeypatch.setattr(arrival, "MOST_CACHED", 0)
     for one, other in zip(cached, narrow_sums(matrix, x, series), strict=True):
         assert torch.allclose(one, other, atol=1e-6)

@@ -6,9 +6,9 @@ from torch_geometric import transforms
 from torch_geometric.data import Data
 from torch_geometric.utils import to_dense_adj
 
-from lggd.diffusion import PPR, DiffusionGraph, Heat, diffusion_graph
-from lggd.diffusion.diffusion_graph import strongest_partners, transition_matrix
-from lggd.diffusion.kernels import TOLERANCE
+from lggd import diffusion
+from lggd.closed_form.filters import TOLERANCE
+from lggd.diffusion import PPR, DiffusionGraph, Heat, strongest_partners, transition_matrix
 from small_data import blocks, changed
 
 F64 = torch.float64
@@ -55,7 +55,7 @@ def check_diffusion(kernel, data):
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_diffusion_is_its_closed_form(kernel, weighted, monkeypatch):
-    monkeypatch.setattr(diffusion_graph, "BLOCK_ENTRIES", {"cpu": 64})
+    monkeypatch.setattr(diffusion, "BLOCK_ENTRIES", {"cpu": 64})
     check_diffusion(kernel, blocks(weighted=weighted, lonely=2))
 
 
@@ -107,9 +107,9 @@ def test_no_edges_between_components():
 
 
 def test_diffusion_is_computed_once_per_graph(monkeypatch):
-    diffusion_graph._PARTNERS.clear()
+    diffusion._PARTNERS.clear()
     data, calls = blocks(), []
-    monkeypatch.setattr(diffusion_graph, "strongest_partners", lambda *a: calls.append(1) or strongest_partners(*a))
+    monkeypatch.setattr(diffusion, "strongest_partners", lambda *a: calls.append(1) or strongest_partners(*a))
     DiffusionGraph(neighbours=5).transform(data)
     DiffusionGraph(neighbours=5, dim=1).transform(data.clone())
     assert len(calls) == 1

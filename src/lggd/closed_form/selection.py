@@ -1,0 +1,263 @@
+"""Model selection by leave-one-out: kernels, edge weights, ridge and temperature, compared on the labels themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from lggd.closed_form.filters import Propagation
+from lggd.closed_form.kernels import (
+    FAR_REWEIGHTED_KERNELS,
+    FARTHER,
+    NEARER,
+    REWEIGHTED_KERNELS,
+    FilterKernel,
+    Member,
+    MixtureKernel,
+)
+from lggd.closed_form.ridge import ExactSystem, RidgeSystem, class_targets, is_exact, solve_dual
+from lggd.closed_form.ridge_inputs import class_agreement, filters_of
+
+if TYPE_CHECKING:
+    from lggd.closed_form.kernel_ridge import KernelRidge
+
+RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+# Kernels are compared on at most this many labels, with these ridges: solving takes n³ operations.
+MOST_COMPARED, COMPARED_RIDGES = 512, (0.01, 0.1, 1.0)
+# Inverse temperatures to choose from. Scores of ridge regression differ by about 1, hence none below 1/2.
+INVERSE_TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 25))
+# Numbers that the scores of all labels at several temperatures may have at a time: with many labels, one after another.
+MOST_ENTRIES = 2**25
+# Before any label is seen, log β is normal around log TYPICAL with this deviation: a few labels say little about it.
+TYPICAL, DEVIATION = 6.0, 0.35
+# Of the temperature in use, which is closer to what is typical for so many classes: with two, a node of score 1 has
+# these log odds.
+TYPICAL_ODDS, CALIBRATED_DEVIATION = 4.5, 0.2
+# A kernel weighs exp(−n · (its loss − the lowest) / this), where n labels are compared: their −log p is not
+# independent of the choice, nor are kernels of each other. Those that weigh less than LEAST_WEIGHT are left out.
+TEMPERING, LEAST_WEIGHT = 3.0, 0.05
+# Far neighbourhoods are tried unless −log p of the compared labels by the best of FARTHER exceeds that by the best of
+# NEARER by more than this in all: then looking farther is clearly worse, and takes time.
+CLEARLY = 5.0
+# Edge weights by predicted classes have seen the labels, which makes their losses too low by a few percent.
+OPTIMISM = 1.1
+# Where there are more labels, at least this many of the best kernels are compared once more, on this many labels.
+FINALISTS, MOST_COMPARED_FINALLY = 10, 1536
+# The graph whose edges are weighed by node features alone; "agreement 1" and so on also by predictions.
+BY_FEATURES = "agreement 0"
+
+
+class KernelSelection:
+    """The kernels of a `KernelRidge` with the best leave-one-out predictions, and the graphs that they are on.
+
+    Parameters
+    ----------
+    model : KernelRidge
+        The kernels to choose from.
+    inputs : RidgeInputs
+        The graph; or one on disk or on a cluster, with the same methods.
+    labels : Tensor
+        int64 `[N]`, -1 for unlabelled nodes.
+    num_classes, seed : int
+
+    Attributes
+    ----------
+    graphs : dict
+        The filtered features that were compared, by name of the graph; "x" is the one as it is given.
+    edge_weights : dict
+        The edge weights of those graphs that have others than the given ones.
+    """
+
+    def __init__(self, model: KernelRidge, inputs: Any, labels: Tensor, num_classes: int, seed: int) -> None:
+        self.graphs: dict[str, Propagation] = {}
+        self.edge_weights: dict[str, Tensor] = {}
+        self._model, self._inputs, self._labels, self._num_classes, self._seed = (
+            model, inputs, labels, num_classes, seed
+        )  # fmt: skip
+        self._nodes = compared_nodes(labels, seed)
+        self._losses: dict[Member, float] = {}
+        self._compare_all()
+
+    def _compare_all(self) -> None:
+        model, inputs = self._model, self._inputs
+        narrow, *wide = inputs.widths
+        kernels = model.kernels if wide else tuple(dict.fromkeys((*model.kernels, *model.wide)))
+        looks_far = bool(model.far or model.topology)
+        prepared = (*kernels, *FARTHER, *NEARER) if looks_far else kernels
+        self._compare("x", inputs.graph(prepared, narrow), kernels)
+        if wide and model.wide:
+            self._compare("wide", inputs.graph(model.wide, wide[-1]), model.wide)
+        far = looks_far and self._far_may_pay()
+        if far or not inputs.has_features:
+            # Without node features, x are the rows of the adjacency.
+            kernels = model.far if inputs.has_features else (*model.topology, *model.far)
+            self.graphs["x"].extend(filters_of(kernels))
+            self._compare("x", self.graphs["x"], kernels)
+        if far and model.topology and inputs.has_features:
+            self._compare("topology", inputs.topology(model.topology), model.topology)
+        if model.agreement is not None and inputs.weighs_edges:
+            self._weigh_edges(
+                model.agreement.rounds, (*REWEIGHTED_KERNELS, *FAR_REWEIGHTED_KERNELS) if far else REWEIGHTED_KERNELS
+            )
+
+    def _compare(self, name: str, graph: Propagation, kernels: Sequence[FilterKernel]) -> None:
+        """Adds a graph, and the losses of these kernels on it."""
+        self.graphs[name] = graph
+        self._losses |= self._losses_of([Member(name, kernel) for kernel in kernels], self._nodes)
+
+    def _losses_of(self, members: Sequence[Member], nodes: Tensor) -> dict[Member, float]:
+        """The leave-one-out loss of each kernel on these labels."""
+        losses = {}
+        for member in members:
+            kernel = MixtureKernel(self.graphs, [member])
+            loss = kernel_loss(kernel, nodes, self._labels[nodes], self._num_classes)
+            has_seen_labels = member.graph in self.edge_weights and member.graph != BY_FEATURES
+            losses[member] = loss * (OPTIMISM if has_seen_labels else 1)
+        return losses
+
+    def _far_may_pay(self) -> bool:
+        """Whether features four hops away do not predict labels clearly worse than those two hops away."""
+        members = [[Member("x", kernel) for kernel in kernels] for kernels in (FARTHER, NEARER)]
+        unknown = [member for each in members for member in each if member not in self._losses]
+        losses = self._losses | self._losses_of(unknown, self._nodes)
+        farther, nearer = (min(losses[member] for member in each) for each in members)
+        return len(self._nodes) * (farther - nearer) <= CLEARLY
+
+    def _weigh_edges(self, rounds: int, kernels: Sequence[FilterKernel]) -> None:
+        """Adds graphs whose edges are weighed by the agreement of features and of predictions, and their losses."""
+        inputs = self._inputs
+        weight = alike = inputs.feature_agreement()
+        for round in range(1 + rounds):
+            if round:
+                weight = alike * class_agreement(self._preliminary(), inputs.edge_index)
+            name = f"agreement {round}"
+            self.edge_weights[name] = weight
+            self._compare(name, inputs.graph(kernels, inputs.widths[0], weight), kernels)
+
+    def _preliminary(self) -> Tensor:
+        """The probabilities by the best kernels so far; labelled nodes are predicted without their own label."""
+        count = self._model.members if is_exact(len(self._nodes), len(self._labels)) else 1
+        narrow = {member: loss for member, loss in self._losses.items() if member.graph != "wide"}  # faster
+        system = ExactSystem(MixtureKernel(self.graphs, best_kernels(narrow, count, len(self._nodes))))
+        system.set_nodes(self._nodes)
+        classes = self._labels[self._nodes]
+        _, ridge, beta = choose_ridge(system, classes, self._num_classes)
+        scores, left_out = system.solve(class_targets(classes, self._num_classes), ridge)
+        scores[self._nodes] = left_out.float()
+        return torch.softmax(beta * scores, dim=1)
+
+    def best(self) -> tuple[Member, ...]:
+        """The best kernels and their weights."""
+        losses, nodes, count = self._losses, self._nodes, self._model.members
+        if int((self._labels >= 0).sum()) > MOST_COMPARED:
+            nodes = compared_nodes(self._labels, self._seed, MOST_COMPARED_FINALLY)
+            losses = self._losses_of(sorted(losses, key=losses.__getitem__)[: max(FINALISTS, count)], nodes)
+        return best_kernels(losses, count, len(nodes))
+
+
+def fit_inverse_temperature(
+    scores: Tensor,
+    classes: Tensor,
+    temperatures: Sequence[float] = INVERSE_TEMPERATURES,
+    deviation: float = math.inf,
+) -> tuple[float, float]:
+    """The inverse temperature β for which softmax(β·scores) has the lowest mean −log p of `classes`, and that loss.
+
+    It includes −log of the prior of β, relative to its mode and divided by the number of labels, if the prior has a
+    finite `deviation`.
+
+    >>> fit_inverse_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([0, 1]))[0]
+    64.0
+    """
+    losses = _temperature_losses(scores, classes, temperatures)
+    losses += _minus_log_prior(losses, temperatures, TYPICAL, deviation) / len(classes)
+    loss, best = losses.min(0)
+    return temperatures[int(best)], float(loss)
+
+
+def mean_inverse_temperature(scores: Tensor, classes: Tensor) -> float:
+    """The posterior mean of log β, as β: likelihoods are tempered as those of kernels are, which scores depend on.
+
+    It errs less than the single best one: with few labels, that follows whichever of them happens to be certain.
+
+    >>> mean_inverse_temperature(torch.tensor([[0.9, 0.1], [0.2, 0.8]]).double(), torch.tensor([0, 1])) < 64
+    True
+    """
+    losses = _temperature_losses(scores, classes, INVERSE_TEMPERATURES) * len(classes) / TEMPERING
+    typical = typical_inverse_temperature(scores.shape[1])
+    losses += _minus_log_prior(losses, INVERSE_TEMPERATURES, typical, CALIBRATED_DEVIATION)
+    logs = torch.tensor(INVERSE_TEMPERATURES, dtype=losses.dtype, device=losses.device).log()
+    return math.exp(float(torch.softmax(-losses, 0) @ logs))
+
+
+def typical_inverse_temperature(num_classes: int) -> float:
+    """The inverse temperature to expect: the more other classes there are, the higher for the same certainty."""
+    return TYPICAL_ODDS + math.log(max(num_classes - 1, 1))
+
+
+def _temperature_losses(scores: Tensor, classes: Tensor, temperatures: Sequence[float]) -> Tensor:
+    """The mean −log p at each temperature, `[T]`: that of the own class is log Σₖ exp(β (sₖ − s))."""
+    beta = torch.tensor(temperatures, dtype=scores.dtype, device=scores.device)
+    behind = scores - scores.gather(1, classes[:, None])
+    at_once = max(1, MOST_ENTRIES // max(1, behind.numel()))
+    parts = (torch.logsumexp(part[:, None, None] * behind, dim=2).mean(1) for part in torch.split(beta, at_once))
+    return torch.cat(list(parts))
+
+
+def _minus_log_prior(like: Tensor, temperatures: Sequence[float], typical: float, deviation: float) -> Tensor:
+    """−log of the prior at each temperature, relative to its mode, `[T]`."""
+    beta = torch.tensor(temperatures, dtype=like.dtype, device=like.device)
+    return (beta / typical).log().div(deviation).square() / 2
+
+
+def compared_nodes(labels: Tensor, seed: int, most: int = MOST_COMPARED) -> Tensor:
+    """The labelled nodes that kernels are compared on, in ascending order: all, or `most` at random."""
+    nodes = (labels >= 0).nonzero().squeeze(1)
+    if len(nodes) <= most:
+        return nodes
+    chosen = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))[:most]
+    return nodes[chosen.sort().values.to(nodes.device)]
+
+
+def kernel_loss(kernel: MixtureKernel, nodes: Tensor, classes: Tensor, num_classes: int) -> float:
+    """The leave-one-out loss of a kernel, with the best of a few ridges and temperatures."""
+    points = kernel.points(nodes)
+    gram, targets = kernel.between(points, points), class_targets(classes, num_classes).float()
+    left_out = (solve_dual(gram, targets, ridge)[1] for ridge in COMPARED_RIDGES)
+    return min(fit_inverse_temperature(scores, classes, INVERSE_TEMPERATURES[::2])[1] for scores in left_out)
+
+
+def choose_ridge(
+    system: RidgeSystem, classes: Tensor, num_classes: int, ridges: Sequence[float] = RIDGES
+) -> tuple[float, float, float]:
+    """The lowest leave-one-out loss, with the prior of the temperature, and its ridge and inverse temperature."""
+    return _best_of(system.path(class_targets(classes, num_classes), ridges), classes, ridges)[:3]
+
+
+def choose_settings(system: RidgeSystem, classes: Tensor, num_classes: int) -> tuple[float, float, float]:
+    """The loss and the ridge of `choose_ridge`, and the inverse temperature for calibrated probabilities."""
+    path = system.path(class_targets(classes, num_classes), RIDGES)
+    loss, ridge, _, place = _best_of(path, classes, RIDGES)
+    return loss, ridge, mean_inverse_temperature(path[place], classes)
+
+
+def _best_of(path: Tensor, classes: Tensor, ridges: Sequence[float]) -> tuple[float, float, float, int]:
+    """The lowest loss of leave-one-out scores `[R, n, K]`, its ridge and inverse temperature, and its place."""
+    found = []
+    for place, (scores, ridge) in enumerate(zip(path, ridges, strict=True)):
+        beta, loss = fit_inverse_temperature(scores, classes, deviation=DEVIATION)
+        found.append((loss, ridge, beta, place))
+    return min(found)
+
+
+def best_kernels(losses: Mapping[Member, float], count: int, compared: int) -> tuple[Member, ...]:
+    """The kernels of lowest loss on so many compared labels, with their weights: at most `count`."""
+    best = sorted(losses, key=losses.__getitem__)[:count]
+    weights = [math.exp(-compared * (losses[member] - losses[best[0]]) / TEMPERING) for member in best]
+    pairs = zip(best, weights, strict=True)
+    return tuple(replace(member, weight=weight) for member, weight in pairs if weight >= LEAST_WEIGHT)
