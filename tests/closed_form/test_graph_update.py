@@ -28,7 +28,7 @@ from lggd.closed_form import (
     ridge,
     selection,
 )
-from lggd.closed_form.arrival import Before, UpdatedPropagation
+from lggd.closed_form.arrival import UpdatedPropagation
 from lggd.closed_form.filters import Propagation
 from lggd.closed_form.kernels import MixtureKernel
 from lggd.closed_form.ridge import InducedSystem
@@ -40,6 +40,8 @@ FILTERS = ((Hops(0),), (Hops(1, False),), (Hops(2), PPR(0.1)), (HighPass(), Hops
 KERNELS = tuple(FilterKernel(filters, kernel) for filters in FILTERS for kernel in (Linear(), Gaussian(0.5)))
 LENGTHS = tuple(FilterKernel(filters, Linear(unit=False)) for filters in FILTERS)
 TOPOLOGY = (FilterKernel((PPR(0.1),), Linear()), FilterKernel((Hops(4),), Linear()))
+FAR = (FilterKernel((PPR(0.02),), Linear()),)
+KINDS = ("nodes", "edges", "removal")
 
 
 def random_graph(seed: int, features: int | None = 5, nodes: int = 20, weighted: bool = False) -> Data:
@@ -59,7 +61,7 @@ def random_graph(seed: int, features: int | None = 5, nodes: int = 20, weighted:
 
 
 def fitted(data: Data, **changes) -> KernelRidge:
-    options = {"kernels": (*KERNELS, *LENGTHS), "topology": TOPOLOGY} | changes
+    options = {"kernels": (*KERNELS, *LENGTHS), "far": FAR, "wide": (), "topology": TOPOLOGY} | changes
     return KernelRidge(**options).fit(data)
 
 
@@ -111,6 +113,10 @@ def way(request, monkeypatch):
     monkeypatch.setattr(arrival, "NODES_PER_COLUMN", 1e-3 if request.param == "updated" else 10**6)
 
 
+# For tests that are about something else than how features are computed.
+updated_only = pytest.mark.parametrize("way", ["updated"], indirect=True)
+
+
 @pytest.fixture(autouse=True)
 def every_kernel(monkeypatch):
     """All kernels on all graphs are members with different weights, instead of the best."""
@@ -124,7 +130,7 @@ def every_kernel(monkeypatch):
 @settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
-    kinds=st.lists(st.sampled_from(["nodes", "edges", "removal"]), min_size=1, max_size=4),
+    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=4),
     count=st.integers(1, 5),
     features=st.sampled_from([None, 1, 5]),
     weighted=st.booleans(),
@@ -151,8 +157,7 @@ def test_settings_from_before_the_arrival_give_the_same_on_the_new_graph(seed, f
     assert (model.labels_[-2:] == -1).all()
 
 
-@pytest.mark.parametrize("filters", FILTERS, ids=str)
-@pytest.mark.parametrize("kind", ["nodes", "edges", "removal"])
+@pytest.mark.parametrize(("filters", "kind"), [(filters, KINDS[k % 3]) for k, filters in enumerate(FILTERS)], ids=str)
 def test_lengths_are_relative_to_their_mean_square_after_a_change(filters, kind):
     # A mean over more nodes: kept from before, it would scale all rows wrongly.
     kernel = FilterKernel(filters, Linear(unit=False))
@@ -178,7 +183,7 @@ def test_rows_after_a_change_are_those_of_a_graph_filtered_afresh(units):
     edge_index = torch.cat([data.edge_index, edges, edges.flip(0)], 1)
     x = torch.cat([data.x, torch.ones(1, 5)])
     old, fresh = Propagation(data.x, data.edge_index, None, filters), Propagation(x, edge_index, None, filters)
-    updated = UpdatedPropagation(x, edge_index, None, filters, Before(old, touched), {})
+    updated = UpdatedPropagation(x, edge_index, None, filters, old, touched, {})
     for unit in units:  # rows with lengths need all of them: what is asked for first must not matter
         for filter in filters:
             found, expected = updated.rows(filter, nodes, unit), fresh.block(filter, unit)[nodes]
@@ -196,6 +201,7 @@ def loaded_without_topology(data, folder, monkeypatch):
     return model, lggd.load_model(folder / "model")
 
 
+@updated_only
 def test_a_loaded_model_may_look_at_rows_of_the_adjacency_that_no_member_uses(tmp_path, monkeypatch):
     models = loaded_without_topology(random_graph(13), tmp_path, monkeypatch)
     monkeypatch.undo()  # topology may be a member of the next choice
@@ -208,6 +214,7 @@ def test_a_loaded_model_may_look_at_rows_of_the_adjacency_that_no_member_uses(tm
     torch.testing.assert_close(models[0].predict_proba(), models[1].predict_proba(), rtol=0, atol=1e-4)
 
 
+@updated_only
 def test_copies_of_a_model_look_at_rows_of_the_adjacency_of_their_own(monkeypatch):
     monkeypatch.setattr(selection, "CLEARLY", -1e9)
     model = fitted(random_graph(14))
@@ -222,6 +229,7 @@ def test_copies_of_a_model_look_at_rows_of_the_adjacency_of_their_own(monkeypatc
         assert_same(each, restored(each))
 
 
+@updated_only
 def test_a_removed_edge_that_returns_changes_nothing():
     model = fitted(random_graph(3), agreement=None)
     before, edges = model.predict_proba(), model.data_.edge_index[:, :3]
@@ -232,6 +240,7 @@ def test_a_removed_edge_that_returns_changes_nothing():
     torch.testing.assert_close(model.predict_proba(), before, rtol=0, atol=1e-5)
 
 
+@updated_only
 def test_the_data_of_the_caller_stay_and_the_model_grows():
     data = random_graph(1, weighted=True)
     tensors = {name: data[name].clone() for name in ("x", "edge_index", "edge_weight", "y")}
@@ -246,6 +255,7 @@ def test_the_data_of_the_caller_stay_and_the_model_grows():
     torch.testing.assert_close(model.predict_proba(model.data_), model.predict_proba())
 
 
+@updated_only
 def test_copies_of_a_model_grow_apart():
     model = fitted(random_graph(1))
     some_change(model, "nodes", torch.Generator().manual_seed(0), 3)
@@ -279,6 +289,7 @@ def test_new_edges_weigh_by_the_rule_of_the_others():
         assert torch.equal(model._edge_weights[name][:-6], kept)
 
 
+@updated_only
 def test_labels_and_changes_in_turn_and_settings_chosen_again():
     model = fitted(random_graph(2))
     generator = torch.Generator().manual_seed(0)
@@ -302,6 +313,7 @@ def test_inducing_points_stay(monkeypatch, labels_only, tmp_path):
     assert_same(model, lggd.load_model(tmp_path / "model"), 5e-4)
 
 
+@updated_only
 def test_a_change_of_a_loaded_model_equals_that_of_the_saved_one(tmp_path):
     model = fitted(random_graph(6))
     model.save(tmp_path / "model")
@@ -313,6 +325,7 @@ def test_a_change_of_a_loaded_model_equals_that_of_the_saved_one(tmp_path):
     assert_same(model, lggd.load_model(tmp_path / "model"))
 
 
+@updated_only
 def test_sparse_features_and_isolated_nodes():
     data = random_graph(7)
     dense, sparse = fitted(data), copy.copy(data)
@@ -325,9 +338,9 @@ def test_sparse_features_and_isolated_nodes():
     assert_same(sparse, restored(sparse))
 
 
+@updated_only
 @pytest.mark.parametrize("bug", ["_residual", "_scale", "_corrected", "_differences"])
 def test_planted_bugs_are_found(monkeypatch, bug):
-    monkeypatch.setattr(arrival, "NODES_PER_COLUMN", 1e-3)
     right = getattr(arrival.MatrixChange, bug)
     monkeypatch.setattr(arrival.MatrixChange, bug, lambda *arguments: 1.1 * right(*arguments))
     model = fitted(random_graph(8))
@@ -336,8 +349,8 @@ def test_planted_bugs_are_found(monkeypatch, bug):
         assert_same(model, restored(model))
 
 
+@updated_only
 def test_blocks_are_filtered_again_after_many_updates(monkeypatch):
-    monkeypatch.setattr(arrival, "NODES_PER_COLUMN", 1e-3)
     monkeypatch.setattr(arrival, "MOST_UPDATES", 3)
     model = fitted(random_graph(9))
     counts = []
@@ -348,6 +361,7 @@ def test_blocks_are_filtered_again_after_many_updates(monkeypatch):
     assert_same(model, restored(model))
 
 
+@updated_only
 def test_nothing_of_earlier_graphs_is_kept(monkeypatch):
     monkeypatch.setattr(
         selection, "best_kernels", lambda losses, *_, **__: (next(m for m in losses if m.graph != "x"),)

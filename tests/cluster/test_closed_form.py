@@ -10,6 +10,7 @@ from lggd.closed_form.filters import chebyshev_sums, series_of
 from lggd.diffusion import PPR
 from lggd.errors import InputError
 from lggd.graph.sparse import normalized_adjacency
+from small_data import blocks
 
 FILTERS = (lggd.Hops(0), lggd.Hops(1), lggd.Hops(4), lggd.HighPass(), PPR(0.1), lggd.Hops(2, self_loops=False))
 
@@ -33,12 +34,10 @@ def test_features_have_the_bits_of_one_machine(tmp_path, monkeypatch, weighted):
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory):
-    data = lggd.load("digits")
-    folder = tmp_path_factory.mktemp("digits") / "g"
-    graph = lggd.Graph.from_pyg(data)
-    labels = torch.where(data.train_mask, data.y, -1)
-    graph.save(folder, x=data.x, y=labels)
+def classes(tmp_path_factory):
+    data = blocks(each=70, labelled=15, validated=0, inside=0.06, outside=0.006, noise=1.5)
+    folder = tmp_path_factory.mktemp("classes") / "g"
+    lggd.Graph.from_pyg(data).save(folder, x=data.x, y=torch.where(data.train_mask, data.y, -1))
     return data, folder
 
 
@@ -47,14 +46,14 @@ MODEL = lggd.KernelRidge(agreement=None, topology=())
 
 @pytest.mark.parametrize(
     ("nodes", "inducing", "width"),
-    [(10_000, 512, 512), (100, 512, 512), (100, 20, 48)],
+    [(10_000, 512, 512), (100, 512, 512), (100, 20, 5)],
     ids=["exact", "dual", "primal"],
 )
-def test_equal_to_one_machine(digits, monkeypatch, nodes, inducing, width):
-    data, folder = digits
+def test_equal_to_one_machine(classes, monkeypatch, nodes, inducing, width):
+    data, folder = classes
     monkeypatch.setattr(ridge, "MOST_EXACT_NODES", nodes)
     monkeypatch.setattr(ridge_inputs.RidgeInputs, "most_inducing", inducing)
-    model = lggd.KernelRidge(agreement=None, topology=(), inducing=inducing, widths=(32, width))
+    model = lggd.KernelRidge(agreement=None, topology=(), inducing=inducing, widths=(3, width))
     use_local_team(monkeypatch)
     found = lggd.cluster.solve(folder, model=model)
     expected = model.fit(data)
@@ -65,8 +64,8 @@ def test_equal_to_one_machine(digits, monkeypatch, nodes, inducing, width):
     torch.testing.assert_close(found.probabilities, expected.predict_proba(), atol=2e-3, rtol=1e-2)
 
 
-def test_kernels_of_relative_lengths(digits, monkeypatch):
-    data, folder = digits
+def test_kernels_of_relative_lengths(classes, monkeypatch):
+    data, folder = classes
     kernel = lggd.FilterKernel((lggd.Hops(0), lggd.Hops(2)), lggd.Linear(unit=False))
     model = lggd.KernelRidge(kernels=(kernel,), far=(), wide=(), topology=(), agreement=None)
     use_local_team(monkeypatch)
@@ -89,14 +88,14 @@ def test_wide_features_are_projected_by_subspace_iteration(tmp_path, monkeypatch
     [
         (lggd.KernelRidge(), None, r"`model.agreement` must be None on a cluster"),
         (lggd.KernelRidge(agreement=None), None, r"`model.topology` must be \(\) on a cluster"),
-        (MODEL, torch.zeros(1797, dtype=torch.int64), "`labels` must name at least two classes, got 1"),
+        (MODEL, torch.zeros(210, dtype=torch.int64), "`labels` must name at least two classes, got 1"),
         (MODEL, torch.zeros(5), "`labels` must be an int64 tensor"),
     ],
 )
-def test_what_a_cluster_cannot_solve(digits, monkeypatch, model, labels, message):
+def test_what_a_cluster_cannot_solve(classes, monkeypatch, model, labels, message):
     use_local_team(monkeypatch)
     with pytest.raises(InputError, match=message):
-        lggd.cluster.solve(digits[1], labels, model)
+        lggd.cluster.solve(classes[1], labels, model)
 
 
 def test_a_graph_without_features(tmp_path, monkeypatch):

@@ -1,4 +1,7 @@
-"""A Ray cluster of several nodes on this machine: the same bits as one machine, lost nodes, bad input, nothing left."""
+"""A Ray cluster on this machine: commands, the same bits as one machine, lost nodes, bad input, nothing left.
+
+It starts once for all these tests: those that need no connection of this process come first, the loss of a node last.
+"""
 
 import os
 import shutil
@@ -6,18 +9,20 @@ import signal
 import time
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 import torch
 
 import lggd
 from cluster_cases import ADDRESS, STORE, patiently, random_graph, random_start, ray_cluster
-from lggd.cluster import connection
+from command_line import answer, in_new_process
 from lggd.comparison.candidates import read_candidates
 from lggd.comparison.fit_job import FitJob
 from lggd.comparison.jobs import JobOptions, run_jobs, run_jobs_on_cluster
 from lggd.comparison.label_splits import draw_splits, problem_fingerprint
 from lggd.comparison.results import Results
 from lggd.errors import InputError
+from small_data import blocks
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'lggd[cluster]'")
 
@@ -26,9 +31,15 @@ EVERY = 4
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with ray_cluster(nodes=2) as cluster, lggd.cluster.connect(cluster.address):
+def started():
+    with ray_cluster(nodes=2) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(started):
+    with lggd.cluster.connect(started.address):
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +78,39 @@ def nothing_left(cluster, tmp_path):
     assert actors_alive() == []
     assert store_used() <= before
     assert list(tmp_path.iterdir()) == []
+
+
+# -- commands with --cluster --------------------------------------------------------------------------------------
+
+
+def test_run_and_predict(started, tmp_path):
+    data = blocks(each=70, labelled=25, validated=0, inside=0.06, outside=0.006)
+    lggd.Graph.from_pyg(data).save(tmp_path / "g", x=data.x, y=torch.where(data.train_mask, data.y, -1))
+    # In a process of its own, whose output shows that Ray prints nothing.
+    found = in_new_process("run", tmp_path / "g", "--cluster", started.address, "--out", tmp_path / "run")
+    assert found["heldout"] > 0
+    assert found["accuracy"] > 90
+    assert {path.name for path in (tmp_path / "run").iterdir()} == set(found["files"])
+    table = tmp_path / "predictions.parquet"
+    answer("predict", tmp_path / "g", "--cluster", started.address, "--out", table)
+    predictions = pd.read_parquet(table)
+    assert (predictions["predicted"].astype(int).to_numpy() == data.y.numpy()).mean() > 0.9
+
+
+def test_compare(started, tmp_path):
+    options = ("--methods", "label-propagation,kernel-ridge", "--splits", 2, "--no-curve")
+    found = answer("compare", "karate", *options, "--out", tmp_path / "ray", "--cluster", started.address)
+    assert {row["method"] for row in found["table"]} >= {"label-propagation", "kernel-ridge"}
+    assert all(row["accuracy"] > 50 for row in found["table"])
+
+
+def test_sweep(started, tmp_path):
+    options = ("--rows", "01", "--datasets", "karate", "--trials", 2, "--splits", 1)
+    found = answer("sweep", *options, "--results", tmp_path / "ray", "--cluster", started.address)
+    assert [row["trials"] for row in found["choices"]] == [2]
+
+
+# -- evolutions and the closed form -------------------------------------------------------------------------------
 
 
 def test_the_same_bits_as_one_machine(cluster, graph, single, nothing_left):
@@ -122,7 +166,7 @@ def test_bad_graphs_and_versions(cluster, graph, tmp_path, monkeypatch, nothing_
         lggd.cluster.evolve(damaged, [0], checkpoints=nothing_left)
     with pytest.raises(InputError, match=r"`blocks` must take at most the \d CPUs of the cluster"):
         evolve(graph, blocks=50)
-    monkeypatch.setattr(connection, "installed_version", lambda: "9.9.9")
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "9.9.9")
     with pytest.raises(InputError, match=r"must have lggd 9\.9\.9, got lggd .*Install the same version on all nodes"):
         evolve(graph, checkpoints=nothing_left)
 

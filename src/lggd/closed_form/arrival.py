@@ -46,19 +46,6 @@ REGISTER = 8
 MOST_CACHED = 2**16
 
 
-@dataclass(frozen=True, eq=False)
-class Before:
-    """Node features on the graph before a change, and the nodes that it touched; new nodes have the highest numbers."""
-
-    propagation: Propagation
-    touched: Tensor
-
-    @cached_property
-    def known(self) -> Tensor:
-        """The touched nodes that are not new."""
-        return self.touched[self.touched < len(self.propagation.x)]
-
-
 class UpdatedPropagation(Propagation):
     """Node features after a change, computed from those before where that is faster.
 
@@ -66,7 +53,10 @@ class UpdatedPropagation(Propagation):
     ----------
     x, edge_index, edge_weight, filters
         As of `Propagation`, after the change. Features of nodes that are not touched are as before.
-    before : Before
+    before : Propagation
+        Node features before the change.
+    touched : Tensor
+        The nodes that it touched, ascending; new ones have the highest numbers.
     patterns : dict
         The positions of Â by whether it has self-loops: shared by graphs that differ in weights alone.
     draft : UpdatedPropagation, optional
@@ -74,18 +64,16 @@ class UpdatedPropagation(Propagation):
     """
 
     def __init__(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter], before: Before,
-        patterns: dict[bool, SparsePattern], draft: UpdatedPropagation | None = None,
+        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter],
+        before: Propagation, touched: Tensor, patterns: dict[bool, SparsePattern],
+        draft: UpdatedPropagation | None = None,
     ) -> None:  # fmt: skip
         super().__init__(x, edge_index, edge_weight, filters, patterns=patterns)
-        self._draft, self._negligible = draft, before.propagation.negligible
-        self._before: Before | None = before
+        self._before: Propagation | None = before
+        self._touched, self._draft = touched, draft
+        self.negligible = before.negligible
         # How often features were updated since they were last filtered.
-        self.updated = (getattr(before.propagation, "updated", 0) + 1) % MOST_UPDATES
-
-    @cached_property
-    def negligible(self) -> float:
-        return self._negligible
+        self.updated = (getattr(before, "updated", 0) + 1) % MOST_UPDATES
 
     def rows(self, filter: Filter, nodes: Tensor, unit: bool = True) -> Tensor:
         """The rows of these nodes in `block(filter, unit)`, with unit length without computing the others."""
@@ -96,9 +84,7 @@ class UpdatedPropagation(Propagation):
     @cached_property
     def _blocks(self) -> dict[Filter, tuple[Tensor, Tensor]]:
         blocks = {filter: update.all() for filter, update in self.updates.items()}
-        others = [filter for filter in self.filters if filter not in blocks]
-        if others:
-            blocks |= self._filter(others)
+        blocks |= self._filter([filter for filter in self.filters if filter not in blocks])
         self._before, self._draft, self.__dict__["updates"] = None, None, {}  # frees the blocks before
         return blocks
 
@@ -107,33 +93,26 @@ class UpdatedPropagation(Propagation):
         """The updates of the filters for which updating is faster than filtering again."""
         if self._before is None or self.updated == 0:
             return {}
-        limit = len(self.x) // NODES_PER_COLUMN
+        limit, touched = len(self.x) // NODES_PER_COLUMN, len(self._touched)
         found: dict[Filter, LowRankUpdate] = {}
         for self_loops in (True, False):
-            powers = {f: c for f in self.filters if (c := power_coefficients(f, self_loops)) is not None}
-            diffusions = [f for f in self.filters if isinstance(f, PPR) and self_loops]
-            touched = len(self._before.touched)
-            powers = {filter: c for filter, c in powers.items() if len(c) * touched <= limit}
-            if not powers and not (diffusions and touched <= limit):
-                continue
-            change = MatrixChange(self._before, self, self_loops)
-            if touched <= limit:
-                found |= change.pagerank(diffusions, self._draft)
-            found |= change.powers(powers)
+            filters = [filter for filter in self.filters if filter.self_loops == self_loops]
+            series = {filter: power_coefficients(filter) for filter in filters}
+            powers = {filter: c for filter, c in series.items() if c is not None and len(c) * touched <= limit}
+            diffusions = [filter for filter in filters if isinstance(filter, PPR) and touched <= limit]
+            if powers or diffusions:
+                change = MatrixChange(self._before, self, self._touched, self_loops)
+                found |= change.pagerank(diffusions, self._draft) | change.powers(powers)
         return found
 
 
-def power_coefficients(filter: Filter, self_loops: bool) -> list[float] | None:
-    """The coefficients aₖ of a filter Σₖ aₖ Âᵏ with or without self-loops; None if it is no short sum of powers."""
+def power_coefficients(filter: Filter) -> list[float] | None:
+    """The coefficients aₖ of a filter Σₖ aₖ Âᵏ; None if it is no short sum of powers."""
     if isinstance(filter, Hops):
-        # x itself depends on neither.
-        same = filter.self_loops == self_loops or (filter.count == 0 and self_loops)
-        return [0.0] * filter.count + [1.0] if same and (filter.count or self_loops) else None
-    if not self_loops or isinstance(filter, PPR):
-        return None
+        return [0.0] * filter.count + [1.0]
     if isinstance(filter, HighPass):
         return [1.0, -1.0]
-    return _taylor(filter)
+    return _taylor(filter) if isinstance(filter, Heat) else None
 
 
 def _taylor(heat: Heat) -> list[float]:
@@ -182,18 +161,19 @@ class LowRankUpdate:
 class MatrixChange:
     """Â before and after a change, and its products with E_T, the columns of the touched nodes."""
 
-    def __init__(self, before: Before, after: Propagation, self_loops: bool) -> None:
-        self.before, self.touched, self.x = before.propagation, before.touched, after.x
-        self.matrix, self.old_matrix = after.matrix(self_loops), before.propagation.matrix(self_loops)
-        self.root, self.old_root = after.roots(self_loops), before.propagation.roots(self_loops)
-        self.known = before.known
+    def __init__(self, before: Propagation, after: Propagation, touched: Tensor, self_loops: bool) -> None:
+        self.before, self.touched, self.x = before, touched, after.x
+        self.known = touched[touched < len(before.x)]  # the touched nodes that are not new
+        self.matrix, self.old_matrix = after.matrix(self_loops), before.matrix(self_loops)
+        self.root, self.old_root = after.roots(self_loops), before.roots(self_loops)
         self.columns = self.x.new_zeros(len(self.x), len(self.touched))  # E_T
         self.columns[self.touched, torch.arange(len(self.touched), device=self.x.device)] = 1
 
     @cached_property
     def _first(self) -> Tensor:
         """Â' E_T, `[N', |T|]`."""
-        return self.matrix(self.columns)
+        first: Tensor = self.matrix(self.columns)
+        return first
 
     def _scale(self, filter: Filter) -> Tensor:
         """The lengths of the rows of S' S⁻¹ B, `[N, 1]`: as before except for the touched ones."""
@@ -211,7 +191,10 @@ class MatrixChange:
             series = [filter.chebyshev_coefficients(UPDATE_TOLERANCE) for filter in filters]
             sums = narrow_sums(self.matrix, self.columns, series)
             columns = dict(zip(filters, sums, strict=True))
-        return {filter: self._update(filter, left) for filter, left in columns.items()}
+        return {
+            filter: self._update(filter, left, self._residual(filter, self._scale(filter)))
+            for filter, left in columns.items()
+        }
 
     def _corrected(self, filter: PPR, draft: UpdatedPropagation) -> Tensor:
         """α (I − (1 − α) Â')⁻¹ E_T from that of a draft, X: its columns still solve the equation except for the rows T.
@@ -224,10 +207,8 @@ class MatrixChange:
         corrected: Tensor = filter.alpha * torch.linalg.solve(violated, solved, left=False)
         return corrected
 
-    def _update(self, filter: PPR, left: Tensor) -> LowRankUpdate:
-        scale = self._scale(filter)
-        right = self._residual(filter, scale)
-        return LowRankUpdate(self.before.block(filter), scale, left, right, self.before.negligible)
+    def _update(self, filter: Filter, left: Tensor, right: Tensor) -> LowRankUpdate:
+        return LowRankUpdate(self.before.block(filter), self._scale(filter), left, right, self.before.negligible)
 
     def _residual(self, filter: PPR, scale: Tensor) -> Tensor:
         """((1 − α) Â' B + α x' − B) / α in the touched rows `[|T|, D]`, with B = S' S⁻¹ times the block before."""
@@ -255,9 +236,7 @@ class MatrixChange:
                 ]
             )  # [K + 1, |T|, D]
             right *= self.root[self.touched, None]
-            columns = left[:, : len(coefficients) * count]
-            block, right = self.before.block(filter), right.flatten(0, 1)
-            found[filter] = LowRankUpdate(block, self._scale(filter), columns, right, self.before.negligible)
+            found[filter] = self._update(filter, left[:, : len(coefficients) * count], right.flatten(0, 1))
         return found
 
     def _differences(self, count: int) -> Tensor:

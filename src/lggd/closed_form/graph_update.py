@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from lggd.closed_form.arrival import Before, UpdatedPropagation
-from lggd.closed_form.filters import Filter, Propagation
+from lggd.closed_form.arrival import UpdatedPropagation
+from lggd.closed_form.filters import Propagation
 from lggd.closed_form.kernels import MixtureKernel
 from lggd.closed_form.ridge import ExactSystem, class_targets, ridge_coefficients
-from lggd.closed_form.ridge_inputs import class_agreement
+from lggd.closed_form.ridge_inputs import class_agreement, filters_of
 from lggd.closed_form.selection import BY_FEATURES
 from lggd.estimator.graph_change import GraphChange
 from lggd.graph.sparse import SparsePattern
@@ -28,25 +28,21 @@ if TYPE_CHECKING:
 
 def update_graphs(before: KernelRidge, after: KernelRidge, change: GraphChange) -> None:
     """Sets the graphs and edge weights of `after`, whose inputs are already those after the change."""
-    update = GraphUpdate(before, after, change)
-    new = change.new_edges
-    by_classes = [name for name in before._edge_weights if name != BY_FEATURES]
-    if before._edge_weights and new.shape[1]:
-        alike = after._inputs.new_feature_agreement(new.shape[1])
-    else:
-        alike = torch.empty(0, device=new.device)
-    after._edge_weights = {name: change.carry(weight, alike) for name, weight in before._edge_weights.items()}
+    update, new, weights = GraphUpdate(before, after, change), change.new_edges, before._edge_weights
+    has_new_weights = bool(weights and new.shape[1])
+    alike = after._inputs.new_feature_agreement(new.shape[1]) if has_new_weights else torch.empty(0, device=new.device)
+    after._edge_weights = {name: change.carry(weight, alike) for name, weight in weights.items()}
     used = {member.graph for member in before.members_}
     drafts = {name: update.graph(name) for name in before._graphs if name in used}
     after._graphs = dict(drafts)
-    if "x" not in used:
+    if "x" not in drafts:
         x = after._inputs.changed_graph(before._graphs["x"], change, topology=False)
         after._graphs["x"] = Propagation(x, after._inputs.edge_index, after._inputs.edge_weight, ())
-    if by_classes and new.shape[1]:
-        probabilities = update.probabilities()
-        weight = alike * class_agreement(probabilities, new)
+    by_classes = [name for name in weights if name != BY_FEATURES]
+    if by_classes and has_new_weights:
+        weight = alike * class_agreement(update.probabilities(), new)
         for name in by_classes:
-            after._edge_weights[name] = change.carry(before._edge_weights[name], weight)
+            after._edge_weights[name] = change.carry(weights[name], weight)
             after._graphs[name] = update.graph(name, drafts[name])
 
 
@@ -62,11 +58,9 @@ class GraphUpdate:
         old, inputs = self.before._graphs[name], self.after._inputs
         x = inputs.changed_graph(old, self.change, name == "topology")
         weight = self.after._edge_weights.get(name, inputs.edge_weight)
-        filters = list[Filter](
-            dict.fromkeys(f for m in self.before.members_ if m.graph == name for f in m.kernel.filters)
-        )
+        filters = filters_of([member.kernel for member in self.before.members_ if member.graph == name])
         return UpdatedPropagation(
-            x, inputs.edge_index, weight, filters, Before(old, self.change.touched), self._patterns, draft
+            x, inputs.edge_index, weight, filters, old, self.change.touched, self._patterns, draft
         )
 
     def probabilities(self) -> Tensor:
@@ -79,16 +73,14 @@ class GraphUpdate:
 
     def _new_scores(self) -> Tensor:
         """The scores of new nodes `[M, K]`; only what these need is computed."""
-        labelled, after = self.before._system.nodes, self.after
-        classes = self.before.labels_[labelled]
-        new = torch.arange(len(self.before.labels_), self.change.num_nodes, device=labelled.device)
-        if not isinstance(self.before._system, ExactSystem):
+        before, after, labelled = self.before, self.after, self.before._system.nodes
+        targets = class_targets(before.labels_[labelled], before.num_classes_)
+        new = torch.arange(len(before.labels_), self.change.num_nodes, device=labelled.device)
+        if not isinstance(before._system, ExactSystem):
             after._assemble(labelled)
-            targets = class_targets(classes, self.before.num_classes_)
-            return after._system.scores(targets, self.before.ridge_)[new]
-        kernel = MixtureKernel(after._graphs, self.before.members_)
+            return after._system.scores(targets, before.ridge_)[new]
+        kernel = MixtureKernel(after._graphs, before.members_)
         points = kernel.points(torch.cat([labelled, new]))
         columns = kernel.between(points, [block[: len(labelled)] for block in points])
-        targets = class_targets(classes, self.before.num_classes_)
-        coefficients = ridge_coefficients(columns[: len(labelled)].double(), targets, self.before.ridge_)
+        coefficients = ridge_coefficients(columns[: len(labelled)].double(), targets, before.ridge_)
         return columns[len(labelled) :] @ coefficients.float()

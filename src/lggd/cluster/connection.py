@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from lggd.errors import InputError, InputFileError
-from lggd.graph.stored_graph import MANIFEST, VERSION, is_stored_graph
+from lggd.graph.stored_graph import MANIFEST, is_stored_graph
 
 # Seconds to wait for the head of a cluster to answer.
 PATIENCE = 5.0
@@ -69,11 +67,9 @@ def connect(address: str | None = None) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in QUIET}
     os.environ.update({name: value for name, value in QUIET.items() if before[name] is None})
     try:
-        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-        if address is None:
-            options |= {"include_dashboard": False}
+        options = {"include_dashboard": False} if address is None else {}
         try:
-            ray.init(address="local" if address is None else address, **options)
+            ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **options)
         except (ConnectionError, RuntimeError, ValueError) as error:
             clause = " ".join(str(error).split())[:300]
             raise InputError("address", "be that of a Ray cluster", but=f"{clause}", remedy=START) from error
@@ -143,14 +139,13 @@ def check_nodes(nodes: Sequence[ClusterNode], folder: Path | None = None) -> Non
     def describe(path: str | None) -> dict[str, Any]:
         # Sent by value, so that it runs where lggd is missing or old; hence it imports what it needs.
         import hashlib
+        import importlib.metadata
         import socket
         from pathlib import Path
 
         found: dict[str, Any] = {"host": socket.gethostname(), "lggd": None, "format": None, "manifest": None}
         try:
-            from importlib.metadata import version
-
-            found["lggd"] = version("lggd")
+            found["lggd"] = importlib.metadata.version("lggd")
             from lggd.graph.stored_graph import VERSION
 
             found["format"] = VERSION
@@ -162,21 +157,11 @@ def check_nodes(nodes: Sequence[ClusterNode], folder: Path | None = None) -> Non
 
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    task, manifest = ray.remote(describe), None if folder is None else folder / MANIFEST
+    task, path = ray.remote(describe), None if folder is None else str(folder / MANIFEST)
     places = [NodeAffinitySchedulingStrategy(node.id, soft=False) for node in nodes]
-    path = None if manifest is None else str(manifest)
     answers = [task.options(num_cpus=0, scheduling_strategy=place).remote(path) for place in places]
-    digest = None if manifest is None else hashlib.sha256(manifest.read_bytes()).hexdigest()
     for answer in ray.get(answers):
-        check_answer(answer, {"lggd": installed_version(), "format": VERSION, "manifest": digest}, folder)
-
-
-def installed_version() -> str | None:
-    """The version of lggd that is installed here; None for a source tree that was never installed."""
-    try:
-        return version("lggd")
-    except PackageNotFoundError:
-        return None
+        check_answer(answer, describe(path), folder)
 
 
 def check_answer(found: Mapping[str, Any], expected: Mapping[str, Any], folder: Path | None) -> None:
