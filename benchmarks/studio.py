@@ -28,9 +28,8 @@ from benchmarks.record import DOCS, RESULTS, Run, machine
 from benchmarks.studio_service import measure_kill, measure_load, measure_requests, service_lines
 from lggd.closed_form.kernel_ridge import rechosen, relabelled
 from lggd.runs.run_input import RunInput
-from lggd.studio.analysis import first_nodes
 from lggd.studio.session import GROWTH, Session
-from lggd.studio.snapshot import active_classes, compact_labels
+from lggd.studio.snapshot import active_classes, compact_labels, first_nodes
 from lggd.studio.studio_graph import StudioGraph
 
 PARTS = ("active", "latency", "load", "kill", "requests")

@@ -13,8 +13,8 @@ import lggd
 from command_line import environment
 from lggd.errors import InputError
 from lggd.studio import Client, StudioError
-from lggd.studio.opening import _running, open_studio
 from lggd.studio.security import Access
+from lggd.studio.server import _running, open_studio
 from studio_cases import XSS, settle, small_graph, small_studio, wait_for
 
 TOKEN = "a secret & of=some length"

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lggd.studio.client import Client, StudioError
-    from lggd.studio.opening import open_studio
+    from lggd.studio.server import open_studio
 
 # The client needs the standard library alone; the service needs the extra `studio`.
-_MODULE_OF = {"Client": "client", "StudioError": "client", "open_studio": "opening"}
+_MODULE_OF = {"Client": "client", "StudioError": "client", "open_studio": "server"}
 __all__ = ["Client", "StudioError", "open_studio"]
 
 

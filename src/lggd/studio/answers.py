@@ -20,9 +20,8 @@ from lggd.data.nodes import ID_NAMES
 from lggd.data.table import find_pair
 from lggd.errors import InputError
 from lggd.report.map_data import drawn_edges, encode_positions
-from lggd.studio import analysis
 from lggd.studio.session import Session
-from lggd.studio.snapshot import Snapshot
+from lggd.studio.snapshot import Snapshot, Suggestion, SuspiciousLabel, distances
 from lggd.studio.store import LabelChange, LabelEdit
 from lggd.validation import suggestion
 
@@ -31,10 +30,6 @@ MAX_NEIGHBOURS, MAX_HISTORY_ENTRIES = 60, 50
 
 def as_json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
-
-
-def name_of(snapshot: Snapshot, label: int) -> str | None:
-    return None if label < 0 else snapshot.classes[label]
 
 
 def graph_answer(session: Session, instance: str) -> dict[str, Any]:
@@ -64,10 +59,7 @@ def _predictions(snapshot: Snapshot) -> dict[str, Any]:
 
 def label_states(snapshot: Snapshot, nodes: Iterable[int]) -> list[dict[str, Any]]:
     ids, labels, versions = snapshot.graph.ids, snapshot.labels, snapshot.versions
-    return [
-        {"node": ids[k], "label": name_of(snapshot, labels[k]), "version": int(versions[k])}
-        for k in nodes
-    ]  # fmt: skip
+    return [{"node": ids[k], "label": snapshot.name_of(labels[k]), "version": int(versions[k])} for k in nodes]
 
 
 def change_answer(snapshot: Snapshot, nodes: Iterable[int]) -> dict[str, Any]:
@@ -85,7 +77,7 @@ def history_answer(session: Session, snapshot: Snapshot, changes: Sequence[Label
             "number": change.number, "kind": change.kind, "author": change.author, "at": change.at,
             "num_entries": len(change.entries),
             "entries": [
-                {"node": ids[e.node], "before": name_of(snapshot, e.before), "after": name_of(snapshot, e.after)}
+                {"node": ids[e.node], "before": snapshot.name_of(e.before), "after": snapshot.name_of(e.after)}
                 for e in change.entries[:MAX_HISTORY_ENTRIES]
             ],
         }
@@ -97,11 +89,11 @@ def node_answer(session: Session, node: int) -> dict[str, Any]:
     snapshot, graph = session.snapshot, session.graph
     neighbours = graph.neighbours(node)
     own = [change for change in session.history if any(entry.node == node for entry in change.entries)]
-    top = [{"label": snapshot.classes[k], "probability": p} for k, p in snapshot.top_classes(node)]
+    top = [{"label": name, "probability": p} for name, p in snapshot.top_classes(node)]
     return {
-        "node": graph.ids[node], "number": node, "label": name_of(snapshot, snapshot.labels[node]),
-        "version": int(snapshot.versions[node]), "truth": name_of(snapshot, graph.truth[node]),
-        "predicted": name_of(snapshot, snapshot.predicted[node]), "probabilities": top,
+        "node": graph.ids[node], "number": node, "label": snapshot.name_of(snapshot.labels[node]),
+        "version": int(snapshot.versions[node]), "truth": snapshot.name_of(graph.truth[node]),
+        "predicted": snapshot.name_of(snapshot.predicted[node]), "probabilities": top,
         "picture": None if graph.pictures is None else graph.pictures[node].tolist(),
         "attributes": graph.attributes(node),
         "neighbours": [graph.ids[k] for k in neighbours[:MAX_NEIGHBOURS]], "num_neighbours": len(neighbours),
@@ -109,29 +101,13 @@ def node_answer(session: Session, node: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def suggestions_answer(session: Session, count: int) -> list[dict[str, Any]]:
-    snapshot = session.snapshot
+def found_nodes(snapshot: Snapshot, found: Iterable[Suggestion | SuspiciousLabel]) -> list[dict[str, Any]]:
+    """What was found about some nodes, with their ids and the versions of their labels."""
+    ids, versions = snapshot.graph.ids, snapshot.versions
     return [
-        {
-            "node": snapshot.graph.ids[s.node], "number": s.node, "version": int(snapshot.versions[s.node]),
-            "reason": s.reason, "first": None if s.first is None else snapshot.classes[s.first],
-            "second": None if s.second is None else snapshot.classes[s.second], "margin": s.margin,
-            "variance": s.variance,
-        }
-        for s in session.suggestions(count)
-    ]  # fmt: skip
-
-
-def suspicious_answer(session: Session, count: int) -> list[dict[str, Any]]:
-    snapshot = session.snapshot
-    return [
-        {
-            "node": snapshot.graph.ids[s.node], "number": s.node, "version": int(snapshot.versions[s.node]),
-            "label": snapshot.classes[s.label], "probability": s.probability,
-            "suggested": snapshot.classes[s.suggested], "suggested_probability": s.suggested_probability,
-        }
-        for s in session.suspicious(count)
-    ]  # fmt: skip
+        {**vars(each), "node": ids[each.node], "number": each.node, "version": int(versions[each.node])}
+        for each in found
+    ]
 
 
 def progress_answer(session: Session) -> dict[str, Any]:
@@ -149,7 +125,7 @@ def progress_answer(session: Session) -> dict[str, Any]:
 
 
 def distances_answer(snapshot: Snapshot, label: int) -> dict[str, Any]:
-    values = analysis.distances(snapshot, label).tolist()
+    values = distances(snapshot, label).tolist()
     shown = [round(value, 4) if math.isfinite(value) else None for value in values]
     return {"revision": snapshot.revision, "label": snapshot.classes[label], "distances": shown}
 
@@ -165,11 +141,10 @@ def labels_table(snapshot: Snapshot) -> str:
 
 def predictions_table(snapshot: Snapshot) -> str:
     """One row for each node: prediction, probability, label, and the probability of each class with a label."""
-    probabilities, names = snapshot.probabilities(), [snapshot.classes[k] for k in snapshot.active]
-    if snapshot.model is None:
-        names = []
+    probabilities = snapshot.probabilities()
+    names = [] if snapshot.model is None else [snapshot.classes[k] for k in snapshot.active]
     rows = (
-        [node, name_of(snapshot, predicted) or "", f"{certainty:.6g}", name_of(snapshot, label) or "",
+        [node, snapshot.name_of(predicted) or "", f"{certainty:.6g}", snapshot.name_of(label) or "",
          *(f"{p:.6g}" for p in row)]
         for node, predicted, certainty, label, row in zip(
             snapshot.graph.ids, snapshot.predicted, snapshot.certainty, snapshot.labels, probabilities, strict=True

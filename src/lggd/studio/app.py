@@ -217,12 +217,12 @@ def _add_reading(app: FastAPI, session: Session, streams: EventStreams) -> None:
     @app.get("/api/suggestions", response_model=list[schemas.SuggestionAnswer], responses=error_answers(422))
     async def suggestions(count: Count = 10) -> Response:
         """Nodes worth labelling next, the best first, each with a reason."""
-        return await _computed(answers.suggestions_answer, session, count)
+        return await _computed(lambda: answers.found_nodes(session.snapshot, session.suggestions(count)))
 
     @app.get("/api/suspicious", response_model=list[schemas.SuspiciousAnswer], responses=error_answers(422))
     async def suspicious(count: Count = 10) -> Response:
         """Labels that all others contradict, the most suspicious first."""
-        return await _computed(answers.suspicious_answer, session, count)
+        return await _computed(lambda: answers.found_nodes(session.snapshot, session.suspicious(count)))
 
     @app.get("/api/labels", response_model=list[schemas.LabelState], responses=error_answers())
     async def labels() -> Response:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from lggd.studio.security import RefusedError
@@ -20,25 +21,24 @@ class EventStreams:
     def __init__(self, session: Session, most: int) -> None:
         self._session, self._most = session, most
         self._streams: set[_Stream] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._unsubscribe: Callable[[], None] | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Begins to listen; called in the event loop."""
-        self._loop = asyncio.get_running_loop()
-        self._unsubscribe = self._session.subscribe(self._hear)
+        loop = asyncio.get_running_loop()
+
+        def hear(kind: str, values: dict[str, Any]) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._pass_on, kind, values)
+
+        self._unsubscribe = self._session.subscribe(hear)
 
     def stop(self) -> None:
         """Ends all streams."""
-        if self._unsubscribe is not None:
-            self._unsubscribe()
+        self._unsubscribe()
         for stream in self._streams:
-            stream.end()
-
-    def _hear(self, kind: str, values: dict[str, Any]) -> None:
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._pass_on, kind, values)
+            stream.ended = True
+            stream.news.set()
 
     def _pass_on(self, kind: str, values: dict[str, Any]) -> None:
         for stream in self._streams:
@@ -67,27 +67,20 @@ class EventStreams:
 
 
 class _Stream:
-    """What one reader has not heard yet."""
+    """What one reader has not heard yet; `news` is set while there is something, or the end."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, dict[str, Any]] = {}
-        self._event = asyncio.Event()
-        self.ended = False
+        self.news, self.ended = asyncio.Event(), False
 
     def put(self, kind: str, values: dict[str, Any]) -> None:
         self._waiting[kind] = values
-        self._event.set()
+        self.news.set()
 
-    def end(self) -> None:
-        self.ended = True
-        self._event.set()
-
-    async def take(self) -> list[tuple[str, dict[str, Any]]]:
+    async def take(self) -> Iterable[tuple[str, dict[str, Any]]]:
         """What is waiting, or nothing after a while."""
-        try:
-            await asyncio.wait_for(self._event.wait(), HEARTBEAT)
-        except TimeoutError:
-            return []
-        self._event.clear()
-        waiting, self._waiting = list(self._waiting.items()), {}
-        return waiting
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.news.wait(), HEARTBEAT)
+        self.news.clear()
+        waiting, self._waiting = self._waiting, {}
+        return waiting.items()

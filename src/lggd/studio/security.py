@@ -86,8 +86,7 @@ class Access:
         """The hosts that requests may name."""
         names = {*LOCAL_NAMES, *self.hosts, f"[{self.host}]" if ":" in self.host else self.host}
         if not self.is_local:
-            names |= {socket.gethostname(), socket.getfqdn()}
-            names |= set(_own_addresses())
+            names |= {socket.gethostname(), socket.getfqdn(), *_own_addresses()}
         return frozenset(name.lower() for name in names)
 
     def cookie(self) -> str:
@@ -121,10 +120,10 @@ class Guard:
         self._buckets: dict[tuple[str, bool], tuple[float, float]] = {}
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] != "http":
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1008})
-                return
             await self._app(scope, receive, send)
             return
         try:
@@ -144,9 +143,7 @@ class Guard:
 
         Any port will do: browsers at the other end of a tunnel see another one.
         """
-        host = headers.get("host", "")
-        name, port = _split_host(host)
-        if name not in self._names or port == -1:
+        if _host_name(headers.get("host", "")) not in self._names:
             raise RefusedError(403, "The Host header does not name this service. Use the address that it printed.")
 
     def _check_origin(self, scope: MutableMapping[str, Any], headers: dict[str, str]) -> None:
@@ -190,7 +187,10 @@ class Guard:
     def _check_length(self, headers: dict[str, str]) -> None:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._access.limits.body:
-            raise RefusedError(413, f"A request may have at most {self._access.limits.body:,} bytes.")
+            raise self._too_large()
+
+    def _too_large(self) -> RefusedError:
+        return RefusedError(413, f"A request may have at most {self._access.limits.body:,} bytes.")
 
     def _limited(self, receive: Any) -> Any:
         """Receives at most as many bytes as a body may have, whatever its headers say."""
@@ -201,7 +201,7 @@ class Guard:
             message = await receive()
             received += len(message.get("body", b""))
             if received > self._access.limits.body:
-                raise RefusedError(413, f"A request may have at most {self._access.limits.body:,} bytes.")
+                raise self._too_large()
             return message
 
         return limited
@@ -219,15 +219,14 @@ class Guard:
         return sending
 
     async def _refuse(self, scope: MutableMapping[str, Any], send: Any, refused: RefusedError) -> None:
-        send, body = self._with_headers(send), json.dumps({"error": refused.message}).encode()
+        status, body = refused.status, json.dumps({"error": refused.message}).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        if refused.status == 401:
+        if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
-            if scope["method"] == "GET" and scope["path"] == "/":  # people get a form instead
-                await send({"type": "http.response.start", "status": 303, "headers": [(b"location", LOGIN.encode())]})
-                await send({"type": "http.response.body", "body": b""})
-                return
-        await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+        if status == 401 and scope["method"] == "GET" and scope["path"] == "/":  # people get a form instead
+            status, body, headers = 303, b"", [(b"location", LOGIN.encode())]
+        send = self._with_headers(send)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
@@ -242,11 +241,12 @@ def _headers(scope: MutableMapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _split_host(host: str) -> tuple[str, int | None]:
+def _host_name(host: str) -> str | None:
+    """The name in a Host header; None where its port is no number."""
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]"):
-        return host.lower(), None
-    return name.lower(), int(port) if port.isdecimal() and len(port) < 6 else -1
+        return host.lower()
+    return name.lower() if port.isdecimal() and len(port) < 6 else None
 
 
 def _host_of(origin: str) -> str:

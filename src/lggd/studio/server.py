@@ -1,4 +1,4 @@
-"""Serves a studio with uvicorn, in this thread or beside it."""
+"""Serves a studio with uvicorn: from the command line in this thread, from Python beside it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import socket
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from lggd.errors import InputError
 
@@ -20,9 +21,11 @@ except ModuleNotFoundError as error:
     raise InputError("lggd studio", rule, but="it is not installed", remedy=remedy) from error
 
 from lggd.studio.app import build_app
+from lggd.studio.client import Client
 from lggd.studio.events import EventStreams
 from lggd.studio.security import Access
 from lggd.studio.session import Session
+from lggd.studio.studio_graph import StudioGraph
 
 GRACE_SECONDS = 2
 
@@ -109,3 +112,49 @@ def _listen(host: str, port: int) -> socket.socket:
         remedy = "Choose another with --port, or 0 for any."
         raise InputError("port", f"be free on {host}", f"{port}: {error.strerror}", remedy) from error
     return listening
+
+
+_running: list[StudioServer] = []
+
+
+def open_studio(
+    data: Any,
+    store: str | Path,
+    *,
+    ids: list[str] | None = None,
+    classes: list[str] | None = None,
+    name: str | None = None,
+    port: int = 0,
+) -> Client:
+    """Start a studio beside this process, on this machine only, and return a client of it.
+
+    Parameters
+    ----------
+    data : torch_geometric.data.Data
+        An undirected graph; labels are `y` where `train_mask`, and held out where `test_mask`. Without `y` it starts
+        from nothing.
+    store : path
+        The file where labels live; created where there is none.
+    ids : list of str, optional
+        Names of nodes, by default their numbers.
+    classes : list of str, optional
+        Names of classes, by default `data.class_names` or their numbers.
+    name : str, optional
+        The name that the page shows.
+    port : int
+        The port to listen on; 0 takes a free one.
+
+    Returns
+    -------
+    Client
+        Its `show()` shows the page in a notebook. The studio ends with the process.
+
+    Examples
+    --------
+    >>> client = open_studio(lggd.load("karate"), "karate.sqlite")  # doctest: +SKIP
+    >>> client.show()  # doctest: +SKIP
+    """
+    graph = StudioGraph.from_data(data, ids, classes, name)
+    server = StudioServer(Session(graph, graph.open_store(store)), Access(port=port))
+    _running.append(server.__enter__())
+    return Client(server.url)

@@ -9,18 +9,27 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from lggd.closed_form import KernelRidge
 from lggd.closed_form.kernel_ridge import rechosen, relabelled
 from lggd.errors import InputError
 from lggd.estimator.inputs import without_labels
-from lggd.studio.analysis import Quality, Suggestion, SuspiciousLabel, all_suggestions, all_suspicious, quality
-from lggd.studio.snapshot import FEWEST_CLASSES, Integers, Snapshot, active_classes
+from lggd.studio.snapshot import (
+    FEWEST_CLASSES,
+    Integers,
+    Quality,
+    Snapshot,
+    Suggestion,
+    SuspiciousLabel,
+    active_classes,
+    all_suggestions,
+    all_suspicious,
+    quality,
+)
 from lggd.studio.store import LabelChange, LabelEdit, LabelStore
 from lggd.studio.studio_graph import StudioGraph
 from lggd.validation import suggestion
@@ -58,9 +67,8 @@ class _Choice:
     """A model with settings that were chosen for some labels, on its way to the writer."""
 
     model: KernelRidge
-    num_labels: int
-    active: Integers
-    adopted: threading.Event
+    labels: Integers
+    adopted: threading.Event = field(default_factory=threading.Event)
 
 
 Task = Callable[[LabelStore], LabelChange | None]
@@ -92,7 +100,7 @@ class Session:
         self._closing = threading.Event()
         # Only the writer changes these.
         self._model: KernelRidge | None = None
-        self._chosen_with, self._chosen_for = 0, np.empty(0, np.int64)
+        self._chosen_for = np.empty(0, np.int64)  # the labels that the settings of the model were chosen for
         self.snapshot = self._first()
         self._threads = [threading.Thread(target=run, daemon=True) for run in (self._write, self._improve)]
         for thread in self._threads:
@@ -104,8 +112,7 @@ class Session:
         snapshot = self._state(0)
         if self.graph.model is None or len(snapshot.active) < FEWEST_CLASSES:
             return replace(snapshot, choosing=self._needs_choice(snapshot))
-        self._model = relabelled(self.graph.model, snapshot.compact())
-        self._chosen_with, self._chosen_for = snapshot.num_labels, snapshot.active
+        self._model, self._chosen_for = relabelled(self.graph.model, snapshot.compact()), snapshot.labels
         return replace(snapshot, model=self._model)
 
     # -- changes --------------------------------------------------------------------------------------------------
@@ -128,11 +135,7 @@ class Session:
 
     def add_class(self, name: str) -> Future[Outcome]:
         """Adds a class without labels."""
-
-        def task(store: LabelStore) -> None:
-            store.add_class(name)
-
-        return self.submit(task)
+        return self.submit(lambda store: store.add_class(name))
 
     def submit(self, task: Task) -> Future[Outcome]:
         """Lets the writer run a task on the store; the future is done when its change is durable and solved for."""
@@ -164,7 +167,7 @@ class Session:
     def suspicious(self, count: int) -> list[SuspiciousLabel]:
         """Labels that all others contradict, the most suspicious first, without those changed or kept meanwhile."""
         snapshot, found = self.snapshot, self._latest(all_suspicious)
-        as_found = (each for each in found if snapshot.labels[each.node] == each.label)
+        as_found = (each for each in found if snapshot.name_of(snapshot.labels[each.node]) == each.label)
         return [each for each in as_found if not snapshot.kept[each.node]][:count]
 
     def quality(self) -> Quality:
@@ -195,14 +198,14 @@ class Session:
 
     def _process(self, requests: list[_Request], choices: list[_Choice]) -> None:
         try:
-            done = self._commit(requests)
+            done = self._commit(requests) if requests else []
         except Exception as error:
             log.exception("The studio could not write.")
             for _, future in requests:
                 future.set_exception(error)
             done = []
         for choice in choices:
-            self._model, self._chosen_with, self._chosen_for = choice.model, choice.num_labels, choice.active
+            self._model, self._chosen_for = choice.model, choice.labels
         new_classes = len(self._store.classes) != len(self.snapshot.classes)
         if choices or new_classes or any(change is not None for change, _ in done):
             self._publish()
@@ -215,8 +218,6 @@ class Session:
         """Runs all tasks in one transaction. A task that is refused has changed nothing."""
         done: list[tuple[LabelChange | None, Future[Outcome]]] = []
         refused: list[tuple[Exception, Future[Outcome]]] = []
-        if not requests:
-            return done
         with self._store.transaction():
             for task, future in requests:
                 try:
@@ -228,11 +229,9 @@ class Session:
         return done
 
     def _state(self, revision: int) -> Snapshot:
-        store, labels = self._store, self._store.labels.copy()
-        return Snapshot(
-            self.graph, revision, tuple(store.classes), labels, store.versions.copy(), store.kept.copy(),
-            active_classes(labels),
-        )  # fmt: skip
+        store = self._store
+        arrays = store.labels.copy(), store.versions.copy(), store.kept.copy()
+        return Snapshot(self.graph, revision, tuple(store.classes), *arrays)
 
     def _publish(self) -> None:
         """Solves for the labels of the store with the settings at hand, and shows the result to readers."""
@@ -260,8 +259,8 @@ class Session:
     def _needs_choice(self, snapshot: Snapshot) -> bool:
         if len(snapshot.active) < FEWEST_CLASSES:
             return False
-        grown = snapshot.num_labels >= GROWTH * self._chosen_with
-        return self._model is None or grown or not np.array_equal(snapshot.active, self._chosen_for)
+        grown = snapshot.num_labels >= GROWTH * (self._chosen_for >= 0).sum()
+        return self._model is None or grown or not np.array_equal(snapshot.active, active_classes(self._chosen_for))
 
     # -- the background -------------------------------------------------------------------------------------------
 
@@ -295,17 +294,13 @@ class Session:
         snapshot = self.snapshot
         if not self._needs_choice(snapshot):
             return
-        labels, known = snapshot.compact(), self._model or self.graph.model
-        model = self._fit(labels) if known is None else rechosen(known, labels)
-        choice = _Choice(model, snapshot.num_labels, snapshot.active, threading.Event())
+        known, data = self._model or self.graph.model, without_labels(self.graph.data)
+        data.y = snapshot.compact()
+        model = KernelRidge(growth=math.inf).fit(data) if known is None else rechosen(known, data.y)
+        choice = _Choice(model, snapshot.labels)
         self._tasks.put(choice)
         while not choice.adopted.wait(0.1) and not self._closing.is_set():
             pass
-
-    def _fit(self, labels: torch.Tensor) -> KernelRidge:
-        data = without_labels(self.graph.data)
-        data.y = labels
-        return KernelRidge(growth=math.inf).fit(data)
 
     def _suggest(self) -> None:
         snapshot = self.snapshot

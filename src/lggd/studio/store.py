@@ -181,15 +181,13 @@ class LabelStore:
             self._load()
             raise
 
-    def add_class(self, name: str) -> int:
-        """Adds a class, unless there is one of this name; returns its number."""
+    def add_class(self, name: str) -> None:
+        """Adds a class, unless there is one of this name."""
         name = check_class_name(name)
-        if name in self.classes:
-            return self.classes.index(name)
-        self._check_number_of_classes(1)
-        self._connection.execute("INSERT INTO classes VALUES (?, ?)", (len(self.classes), name))
-        self.classes.append(name)
-        return len(self.classes) - 1
+        if name not in self.classes:
+            self._check_number_of_classes(1)
+            self._connection.execute("INSERT INTO classes VALUES (?, ?)", (len(self.classes), name))
+            self.classes.append(name)
 
     def _check_number_of_classes(self, new: int) -> None:
         if len(self.classes) + new > MAX_CLASSES:
@@ -244,7 +242,7 @@ class LabelStore:
 
         Raises a `StaleEditError` where somebody else has changed one of its nodes since.
         """
-        own = [change for change in self.changes if change.author == author and change.state == "done"]
+        own = self._changes_of(author, "done")
         if not own:
             return None
         last = own[-1]
@@ -253,7 +251,7 @@ class LabelStore:
 
     def redo(self, author: str) -> LabelChange | None:
         """Makes the author's change again that was undone last; None where there is none."""
-        undone = [change for change in self.changes if change.author == author and change.state == "undone"]
+        undone = self._changes_of(author, "undone")
         if not undone:
             return None
         first = undone[0]
@@ -292,8 +290,11 @@ class LabelStore:
 
     def _discard_undone(self, author: str) -> None:
         """A new change ends what could be made again."""
-        for change in [each for each in self.changes if each.author == author and each.state == "undone"]:
+        for change in self._changes_of(author, "undone"):
             self._set_state(change, "final")
+
+    def _changes_of(self, author: str, state: str) -> list[LabelChange]:
+        return [change for change in self.changes if change.author == author and change.state == state]
 
     def _set_state(self, change: LabelChange, state: str) -> None:
         self._connection.execute("UPDATE changes SET state = ? WHERE id = ?", (state, change.number))

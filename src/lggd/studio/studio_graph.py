@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
-from lggd.estimator.inputs import read_graph, without_labels
+from lggd.estimator.inputs import check_data, read_graph, without_labels
 from lggd.estimator.storage import pack_graph
 from lggd.graph import Graph
 from lggd.report.graph_layout import layout_graph
 from lggd.runs.run_input import Columns, RunInput
 from lggd.runs.saved_model import SavedModel
 from lggd.studio.store import UNLABELLED, LabelStore
+from lggd.validation import check_same_length
 
 MAX_ATTRIBUTES = 24
 
@@ -45,6 +46,29 @@ class StudioGraph:
     pictures: NDArray[np.uint8] | None = None
     columns: Columns | None = None
     model: KernelRidge | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_data(
+        cls, data: Any, ids: list[str] | None = None, classes: list[str] | None = None, name: str | None = None
+    ) -> StudioGraph:
+        """The graph of a PyG Data, whose labels are `y` where `train_mask`, and held out where `test_mask`."""
+        check_data(data)
+        count, y = data.num_nodes, getattr(data, "y", None)
+        truth = y.numpy().astype(np.int64) if isinstance(y, torch.Tensor) else np.full(count, UNLABELLED)
+        num_classes = int(truth.max(initial=UNLABELLED)) + 1
+        if classes is None:
+            classes = getattr(data, "class_names", None) or [str(k) for k in range(num_classes)]
+        if len(classes) < num_classes:
+            raise InputError("classes", f"name at least {num_classes} classes", len(classes))
+        nodes = [str(k) for k in range(count)] if ids is None else list(ids)
+        check_same_length("ids", nodes, count, "node")
+        train, test = getattr(data, "train_mask", None), getattr(data, "test_mask", None)
+        visible = (truth >= 0) & (True if train is None else train.numpy())
+        return cls(
+            name=str(name or getattr(data, "name", None) or "graph"), data=without_labels(data), ids=nodes,
+            classes=tuple(classes), labels=np.where(visible, truth, UNLABELLED), truth=truth,
+            held_out=(truth >= 0) & ~visible & (False if test is None else test.numpy()),
+        )  # fmt: skip
 
     @classmethod
     def from_run_input(cls, given: RunInput, *, unlabelled: bool = False) -> StudioGraph:
