@@ -8,18 +8,13 @@ from typing import Annotated
 
 import typer
 
-from lggd.cli.compare import compare_command
+from lggd.cli.compare import compare_command, sweep_command
 from lggd.cli.distance import distance_command
-from lggd.cli.features import features_command
-from lggd.cli.figure import figure_app
 from lggd.cli.graph import graph_app
-from lggd.cli.model import add_labels_command, predict_command, remove_labels_command
-from lggd.cli.report import report_command
-from lggd.cli.reproduce import reproduce_command
-from lggd.cli.run import run_command
+from lggd.cli.model import add_labels_command, predict_command, remove_labels_command, update_command
+from lggd.cli.paper import figure_app, report_command, reproduce_command
+from lggd.cli.run import features_command, run_command
 from lggd.cli.studio import studio_command
-from lggd.cli.sweep import sweep_command
-from lggd.cli.update import update_command
 
 # How long OpenMP threads spin while they wait for each other. The default is milliseconds: if other processes use the
 # same cores, one delayed thread then blocks all others (measured: 35 times slower on two busy cores). A shorter wait

@@ -12,17 +12,16 @@ import typer
 from rich.progress import TaskID
 from rich.table import Column, Table
 
-from lggd.cli.options import UNLABELLED, EdgeColumnOptions, command, option
+from lggd.cli.options import EDGE_FLAGS, UNLABELLED, EdgeColumnOptions, command, option
 from lggd.cli.terminal import Terminal, flags, summary, table
 from lggd.errors import DiskFullError
 
 graph_app = typer.Typer(help="Graphs on disk: larger than memory, opened at once.", no_args_is_help=True)
 
 EDGES = "Table of edges: .csv, .tsv, .txt or .parquet. Several files, or a pattern in quotes, must have equal columns."
-FLAGS = flags(
-    "source_column", "target_column", "weight", "length", "ignore", "delimiter", "header", "nodes", "label",
-    "id_column", "unlabelled", "directed", "unbounded", "order", "memory", "resume", edges="EDGES",
-)  # fmt: skip
+FLAGS = EDGE_FLAGS | flags(
+    "nodes", "label", "id_column", "unlabelled", "directed", "unbounded", "order", "memory", "resume", edges="EDGES"
+)
 ORDERS = "Number nodes so that neighbours lie close to each other, or as in the node table or by id."
 CLASSES_SHOWN = 20
 

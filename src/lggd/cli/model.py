@@ -1,4 +1,4 @@
-"""lggd predict, lggd add-labels and lggd remove-labels: predict with a saved model, and change its labels."""
+"""Saved models: lggd predict, and lggd add-labels, remove-labels and update, which change one without training."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ LABELS = "Table of ids and labels (.csv, .tsv or .parquet), or NODE=CLASS."
 Labels = Annotated[list[str], Argument(metavar="LABELS...", help=LABELS, show_default=False)]
 NODES = "Labelled nodes, by name."
 Nodes = Annotated[list[str] | None, Argument(metavar="NODES...", help=NODES, show_default=False)]
+NEW_NODES = "Table of new nodes: an id, and the features of training. .csv, .tsv or .parquet."
+NEW_EDGES = "Table of new edges: source, target and, if there are weights, weight. .csv, .tsv, .parquet or .npz."
+LABEL_TABLE = "Table of ids and labels, of known or new nodes."
 MODEL = "Folder written by lggd run, or a saved model."
 ModelFolder = Annotated[Path, Argument(metavar="MODEL", help=MODEL, show_default=False)]
 
@@ -118,10 +121,10 @@ def add_labels_command(
 
         lggd add-labels out/digits 17=3 42=8 --correct
     """
-    with open_model(terminal, model, out) as saved:
+    with _open_model(terminal, model, out) as saved:
         with terminal.working(f"Adding {', '.join(labels)}"):
             added, probabilities = saved.add_labels(*labels, correct=correct)
-            written = write_model(saved, probabilities, out, changed=bool(added.new or added.corrected))
+            written = _write_model(saved, probabilities, out, changed=bool(added.new or added.corrected))
         facts = {
             "dataset": saved.dataset, "nodes": len(saved.ids), **asdict(added), "labelled": saved.num_labelled,
             "additions": len(saved.model.additions_), **written,
@@ -154,10 +157,10 @@ def remove_labels_command(
     names = [*(nodes or []), *(() if nodes_file is None else read_id_file(nodes_file))]
     if not names:
         raise InputError("NODES", "name at least one node, or use --nodes-file", "none", "Nothing would change.")
-    with open_model(terminal, model, out) as saved:
+    with _open_model(terminal, model, out) as saved:
         with terminal.working(f"Removing {counted(len(names), 'label')}"):
             removed, probabilities = saved.remove_labels(names)
-            written = write_model(saved, probabilities, out, changed=True)
+            written = _write_model(saved, probabilities, out, changed=True)
         facts = {
             "dataset": saved.dataset, "nodes": len(saved.ids), "removed": removed.removed,
             "changed": removed.changed, "milliseconds": removed.milliseconds, "predictions": removed.nodes,
@@ -166,8 +169,61 @@ def remove_labels_command(
     terminal.answer(facts, _removed(facts))
 
 
+@command(FLAGS)
+def update_command(
+    terminal: Terminal,
+    model: ModelFolder,
+    nodes: Path | None = file(None, NEW_NODES),
+    edges: Path | None = file(None, NEW_EDGES),
+    labels: Path | None = file(None, LABEL_TABLE),
+    correct: bool = Option(False, "--correct", help=CORRECT),
+    out: Path | None = file(None, NEW, show_default=BESIDE),
+) -> None:
+    """Add nodes, edges and labels to a saved model and predict again, without training.
+
+    Any of the tables may be omitted. Nodes and classes have the names of the
+    run that trained the model, and nodes its columns of features. Edges may
+    join known and new nodes, and are listed once or in both directions;
+    edges and labels that are known change nothing. The model is saved with
+    all of them, or, if there is an error, not changed at all.
+
+    Only some models take nodes and edges; the others name the remedy.
+
+    Example: a new person with two friends, one of them labelled now:
+
+        lggd update out/people --nodes new.csv --edges friends.csv --labels labels.csv
+
+    Example of new.csv, with the features height and age:
+
+        id,height,age
+        zoe,1.71,34
+
+    Example of friends.csv and of labels.csv:
+
+        source,target        id,label
+        zoe,adam             adam,red
+        zoe,eve
+    """
+    if nodes is None and edges is None and labels is None:
+        raise InputError("--nodes", "be a table, or use --edges or --labels", "none of them", "Nothing would change.")
+    with _open_model(terminal, model, out) as saved:
+        from lggd.runs.update import update
+
+        with terminal.working(f"Updating {model}"):
+            found, probabilities = update(saved, nodes, edges, labels, correct=correct)
+            written = _write_model(saved, probabilities, out, changed=not found.is_empty)
+        predicted = [saved.classes[k] for k in probabilities.argmax(1).tolist()]
+        first = len(saved.ids) - found.new_nodes
+        facts = {
+            "dataset": saved.dataset, "nodes": len(saved.ids), "edges": int(saved.model.data_.edge_index.shape[1]) // 2,
+            "labelled": saved.num_labelled, **asdict(found),
+            "predictions": dict(zip(saved.ids[first:], predicted[first:], strict=True)), **written,
+        }  # fmt: skip
+    terminal.answer(facts, _updated(facts))
+
+
 @contextmanager
-def open_model(terminal: Terminal, model: Path, out: Path | None) -> Iterator[SavedModel]:
+def _open_model(terminal: Terminal, model: Path, out: Path | None) -> Iterator[SavedModel]:
     """Loads a model that will be changed, and locks it; says so if another command has locked it."""
     with terminal.working("Loading lggd"):
         from lggd.data.output_files import check_table_writable
@@ -183,7 +239,7 @@ def open_model(terminal: Terminal, model: Path, out: Path | None) -> Iterator[Sa
         yield saved
 
 
-def write_model(saved: SavedModel, probabilities: Tensor, out: Path | None, *, changed: bool) -> dict[str, Any]:
+def _write_model(saved: SavedModel, probabilities: Tensor, out: Path | None, *, changed: bool) -> dict[str, Any]:
     """Saves a model that has changed, and its predictions in any case; returns what was written."""
     to = saved.predictions if out is None else out
     facts: dict[str, Any] = {"model": None, "out": str(to), "refreshed": [], "outdated": []}
@@ -225,8 +281,8 @@ def _added(facts: dict[str, Any]) -> Iterator[Table | str]:
         milliseconds=f"{facts['milliseconds']:.3g} to add and predict",
         history=f"{counted(facts['additions'], 'change')} of labels so far",
     )
-    yield from label_tables(facts)
-    yield from files_written(facts)
+    yield from _label_tables(facts)
+    yield from _files_written(facts)
 
 
 def _removed(facts: dict[str, Any]) -> Iterator[Table | str]:
@@ -238,10 +294,31 @@ def _removed(facts: dict[str, Any]) -> Iterator[Table | str]:
     )
     rows = [(row["node"], row["before"], _with_probability(row)) for row in facts["predictions"]]
     yield from _first_rows("Removed labels", "node", "was labelled", "predicted now", rows=rows)
-    yield from files_written(facts)
+    yield from _files_written(facts)
 
 
-def label_tables(facts: Mapping[str, Any]) -> Iterator[Table | str]:
+def _updated(facts: dict[str, Any]) -> Iterator[Table | str]:
+    corrected = f", {facts['corrected']:,} corrected" if facts["corrected"] else ""
+    yield summary(
+        nodes=f"{facts['new_nodes']:,} new; {facts['nodes']:,} in total",
+        edges=f"{facts['new_edges']:,} new{_known(facts['known_edges'])}; {facts['edges']:,} in total",
+        labels=f"{facts['new_labels']:,} new{corrected}{_known(facts['known_labels'])}; {facts['labelled']:,} in total",
+        changed=f"{facts['changed']:,} of {facts['nodes'] - facts['new_nodes']:,} predictions",
+        milliseconds=f"{facts['milliseconds']:.3g} to add and predict",
+    )
+    if facts["predictions"]:
+        rows = list(facts["predictions"].items())[:SHOWN]
+        more = len(facts["predictions"]) - len(rows)
+        yield table("node", "predicted", rows=rows, title="New nodes" + (f", the first {SHOWN}" if more > 0 else ""))
+    yield from _label_tables(facts)
+    yield from _files_written(facts)
+
+
+def _known(count: int) -> str:
+    return f", {count:,} known" if count else ""
+
+
+def _label_tables(facts: Mapping[str, Any]) -> Iterator[Table | str]:
     """The corrected labels, and the new labels that differ from predictions."""
     if facts["corrections"]:
         rows = [(row["node"], row["before"], row["label"]) for row in facts["corrections"]]
@@ -252,7 +329,7 @@ def label_tables(facts: Mapping[str, Any]) -> Iterator[Table | str]:
         yield from _first_rows(title, "node", "label", "was predicted", rows=rows)
 
 
-def files_written(facts: Mapping[str, Any]) -> Iterator[str]:
+def _files_written(facts: Mapping[str, Any]) -> Iterator[str]:
     others = [name for name in facts["refreshed"] if name != facts["out"]]
     model = [] if facts["model"] is None else [facts["model"]]
     yield f"Wrote {', '.join([facts['out'], *others, *model])}"
