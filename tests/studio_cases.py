@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lggd.closed_form import KernelRidge
 from lggd.estimator.inputs import without_labels
+from lggd.studio import session as sessions
 from lggd.studio.security import Access
 from lggd.studio.server import StudioServer
 from lggd.studio.session import Session
@@ -20,17 +23,28 @@ from small_data import blocks
 
 CLASSES = ("red", "green", "blue")
 XSS = '<img src=x onerror="document.title=1">'
+# The background need not leave the processor to anybody.
+sessions.REST = 0.0
+
+
+@cache
+def fitted() -> KernelRidge:
+    """A model of the small graph, so that studios have settings to start with."""
+    return KernelRidge().fit(blocks(labelled=4))
 
 
 def small_graph(labelled: int = 4, ids: Sequence[str] | None = None, **changes: Any) -> StudioGraph:
-    """Node i has class i % 3. Of each class, the first nodes are labelled and the others held out."""
+    """Node i has class i % 3. Of each class, the first nodes are labelled and the others held out.
+
+    `changes` replace fields; with `model=None` a studio chooses its settings itself.
+    """
     data = blocks(labelled=labelled)
     truth = data.y.numpy()
     visible = np.arange(len(truth)) // 3 < labelled
     names = [f"n{k}" for k in range(len(truth))] if ids is None else list(ids)
     settings = {
         "name": "small", "data": without_labels(data), "ids": names, "classes": CLASSES,
-        "labels": np.where(visible, truth, -1), "truth": truth, "held_out": ~visible,
+        "labels": np.where(visible, truth, -1), "truth": truth, "held_out": ~visible, "model": fitted(),
     }  # fmt: skip
     return StudioGraph(**{**settings, **changes})
 

@@ -1,10 +1,11 @@
 """Commands on a disk that is full or read-only: one sentence, the right exit code, and nothing lost.
 
-The disk is a small one in memory, mounted where only the command sees it.
+The disk is a small one in memory, mounted where only one process with its commands sees it.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from lggd.runs.run import run, write_run
 from lggd.runs.run_input import RunInput
 from tables import labelled_path
 
-FREE, CHANGED, NO_DISK = 8192, 99, 77
+FREE, NO_DISK = 8192, 77
 SCRIPT = """
 disk=$1 run=$2 free=$3 mode=$4; shift 4
 mount -t tmpfs -o size=8m tmpfs "$disk" || exit 77
@@ -35,6 +36,14 @@ diff -r "$run" "$disk/people" >&2 || exit 99
 test "$(ls -A "$disk")" = people || exit 99
 exit $code
 """
+COMMANDS = """
+import json, sys
+from typer.testing import CliRunner
+from lggd.cli import app
+for arguments in json.loads(sys.argv[1]):
+    done = CliRunner().invoke(app, arguments)
+    print(json.dumps([done.exit_code, done.stdout, done.stderr]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -47,64 +56,52 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def on_small_disk(
-    people: Path, disk: Path, *arguments: object, free: int = FREE, mode: str = "rw"
-) -> subprocess.CompletedProcess[str]:
-    """Runs a command with the run `people` on a disk of which `free` bytes are free, and compares it afterwards."""
+    people: Path, disk: Path, *commands: list[object], free: int = FREE, mode: str = "rw"
+) -> list[tuple[int, str, str]]:
+    """Runs commands with the run `people` on a disk of which `free` bytes are free; it must be as before afterwards.
+
+    Returns exit code, stdout and stderr of each.
+    """
     if shutil.which("unshare") is None:
         pytest.skip("needs unshare")
     disk.mkdir()
-    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh", disk, people, free, mode]
-    command += [sys.executable, "-m", "lggd", *arguments]
-    result = subprocess.run(list(map(str, command)), env=environment(), capture_output=True, text=True)
+    arguments = ["unshare", "--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh", disk, people, free, mode]
+    arguments += [sys.executable, "-c", COMMANDS, json.dumps([list(map(str, command)) for command in commands])]
+    result = subprocess.run(list(map(str, arguments)), env=environment(), capture_output=True, text=True)
     if result.returncode == NO_DISK or "unshare failed" in result.stderr:
         pytest.skip("needs user namespaces")
-    assert result.returncode != CHANGED, result.stderr
-    return result
+    assert result.returncode == 0, result.stderr
+    return [tuple(json.loads(line)) for line in result.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("name", ["add-labels", "update", "predict", "run"])
-def test_a_full_disk_loses_nothing(people: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("free", [FREE, 0])
+def test_a_full_disk_loses_nothing(people: Path, tmp_path: Path, free: int) -> None:
     disk, labels = tmp_path / "disk", tmp_path / "labels.csv"
     labels.write_text("cy,left\n")
-    folder = people.parent
-    options: dict[str, list[object]] = {
-        "add-labels": [disk / "people", labels],
-        "update": [disk / "people", "--labels", labels],
-        "predict": [disk / "people", "--out", disk / "new.csv"],
-        "run": [
-            "--edges", folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "side", "--method", "ggd",
-            "--backbone", "none", "--out", disk / "people",
-        ],
-    }  # fmt: skip
-    result = on_small_disk(people, disk, name, *options[name], free=0 if name == "predict" else FREE)
-    assert result.returncode == 1, result.stderr
-    message = result.stderr.strip().split("\n")[-1]
-    assert message.startswith(f"`{disk}/")
-    assert "/." not in message  # the final path, not a temporary one
-    assert "` must fit on its disk, but it needs more than the " in message
-    assert message.endswith(
-        "that are free there. Free some space and run it again: what was written before is unchanged."
-    )
+    tables = ["--edges", people.parent / "edges.csv", "--nodes", people.parent / "nodes.csv", "--label", "side"]
+    changing: list[list[object]] = [
+        ["add-labels", disk / "people", labels],
+        ["update", disk / "people", "--labels", labels],
+        ["run", *tables, "--method", "ggd", "--backbone", "none", "--out", disk / "people"],
+    ]
+    predicting: list[list[object]] = [["predict", disk / "people", "--out", disk / "new.csv"]]
+    for code, _, errors in on_small_disk(people, disk, *(changing if free else predicting), free=free):
+        assert code == 1, errors
+        message = errors.strip().split("\n")[-1]
+        assert message.startswith(f"`{disk}/")
+        assert "/." not in message  # the final path, not a temporary one
+        assert "` must fit on its disk, but it needs more than the " in message
+        assert message.endswith(
+            "that are free there. Free some space and run it again: what was written before is unchanged."
+        )
 
 
-@pytest.mark.parametrize("name", ["add-labels", "remove-labels"])
-def test_a_read_only_disk_is_named(people: Path, tmp_path: Path, name: str) -> None:
-    disk = tmp_path / "disk"
-    label = "cy=left" if name == "add-labels" else "hal"
-    result = on_small_disk(people, disk, name, disk / "people", label, free=10**6, mode="ro")
-    assert result.returncode == 2
-    assert f"`{disk}/people/model` must lie in a folder you may write to, got {disk}/people." in result.stderr
-
-
-def test_a_model_on_a_read_only_disk_predicts(people: Path, tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    result = on_small_disk(people, disk, "predict", disk / "people", free=10**6, mode="ro")
-    assert result.returncode == 0
-    assert "8 nodes" in result.stdout
-
-
-def test_a_missing_folder_is_named(people: Path, tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    result = on_small_disk(people, disk, "predict", disk / "people", "--out", disk / "no" / "x.csv", free=10**6)
-    assert result.returncode == 2
-    assert f"`{disk}/no/x.csv` must lie in a folder that exists, got {disk}/no." in result.stderr
+def test_a_read_only_disk_is_named_and_a_model_there_predicts(people: Path, tmp_path: Path) -> None:
+    run = tmp_path / "disk" / "people"
+    commands: list[list[object]] = [["add-labels", run, "cy=left"], ["remove-labels", run, "hal"], ["predict", run]]
+    *changes, predicted = on_small_disk(people, tmp_path / "disk", *commands, free=10**6, mode="ro")
+    for code, _, errors in changes:
+        assert code == 2
+        assert f"`{run}/model` must lie in a folder you may write to, got {run}." in errors
+    assert predicted[0] == 0
+    assert "8 nodes" in predicted[1]

@@ -16,32 +16,35 @@ HEAVY = (
     "torch", "numba", "scipy", "sklearn", "torch_geometric", "matplotlib", "pandas", "pyarrow", "networkx", "fastapi",
     "uvicorn",
 )  # fmt: skip
-# Runs the command line, then prints which packages it has imported and what it did to the environment.
+# Runs command lines, then prints which packages they have imported and what that did to the environment.
 LOOK = """
-import atexit, json, os, sys
+import json, os, sys
 before = dict(os.environ)
 from lggd.cli import main
 imported = dict(os.environ) == before
-atexit.register(lambda: print(json.dumps([sorted({m.split(".")[0] for m in sys.modules}), imported]), file=sys.stderr))
-main()
+for line in sys.argv[1:]:
+    sys.argv[1:] = line.split()
+    try:
+        main()
+    except SystemExit:
+        pass
+print(json.dumps([sorted({m.split(".")[0] for m in sys.modules}), imported]), file=sys.stderr)
 """
 
 
-def look(*arguments: str, **changes: str) -> tuple[str, list[str], bool]:
-    """Returns what a command prints, the packages that it imports, and whether importing kept the environment."""
+def look(*lines: str, **changes: str) -> tuple[str, list[str], bool]:
+    """Returns what commands print, the packages that they import, and whether importing kept the environment."""
     done = subprocess.run(
-        [sys.executable, "-c", LOOK, *arguments], env=environment(**changes), capture_output=True, text=True, check=True
+        [sys.executable, "-c", LOOK, *lines], env=environment(**changes), capture_output=True, text=True, check=True
     )
     packages, unchanged = json.loads(done.stderr.splitlines()[-1])
     return done.stdout, packages, unchanged
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["run", "--help"], ["figure", "--help"], ["studio", "--help"], ["--version"]]
-)
-def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
-    shown, packages, unchanged = look(*arguments)
-    assert "lggd" in shown
+def test_help_imports_nothing_heavy() -> None:
+    shown, packages, unchanged = look("--help", "run --help", "figure --help", "studio --help", "--version")
+    assert shown.count("Usage: lggd") == 4
+    assert f"lggd {lggd.__version__}" in shown
     assert not set(HEAVY) & set(packages)
     assert unchanged
 
@@ -51,7 +54,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     [("lggd ", "1", "add-labels"), ("lggd run --meth", "2", "--method"), ("lggd run --method g", "3", "gdc-ppr")],
 )
 def test_completion_imports_nothing_heavy(words: str, place: str, expected: str) -> None:
-    shown, packages, _ = look(_LGGD_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place)
+    shown, packages, _ = look("", _LGGD_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place)
     assert expected in shown.split()
     assert not set(HEAVY) & set(packages)
 

@@ -1,6 +1,6 @@
 """A studio that is killed (SIGKILL) while it writes: every acknowledged label is there after a restart, none twice.
 
-LGGD_KILLS sets how many times; five in an ordinary run.
+LGGD_KILLS sets how many times; three in an ordinary run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -22,9 +23,8 @@ import pytest
 
 from command_line import environment
 
-KILLS = int(os.environ.get("LGGD_KILLS", "5"))
+KILLS = int(os.environ.get("LGGD_KILLS", "3"))
 WRITERS, NODES = 4, 36
-NEEDS_FORK = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no SIGKILL here")
 CLASSES = ("red", "green", "blue")
 # Every commit is delayed by so much, many times what an answer takes: a kill right after an answer comes before the
 # commit if the answer did, and others come between a change and its commit.
@@ -32,12 +32,12 @@ COMMIT_SECONDS = 0.05
 # Nobody waits longer than this for an answer.
 PATIENCE = 20.0
 # Starts whole services, on labels alone: settings are never chosen, so that only writing is tested. Each is a fork of a
-# process that has imported everything, which takes much longer than the rest.
+# process that has imported everything, which takes much longer than the rest; a bug is planted in the fork alone.
 SERVE = f"""
-import os, signal, sys, time
+import json, os, signal, sys, time
 from contextlib import contextmanager
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
+sys.path.insert(0, sys.argv[1])
 from lggd.studio import session
 from lggd.studio.security import Access, Limits
 from lggd.studio.server import StudioServer
@@ -45,7 +45,6 @@ from lggd.studio.store import LabelStore
 from studio_cases import small_graph
 session.Session._needs_choice = lambda *_: False
 COMMIT_SECONDS = {COMMIT_SECONDS}
-exec(sys.argv[3])
 transaction = LabelStore.transaction
 @contextmanager
 def slowly(store):
@@ -53,12 +52,14 @@ def slowly(store):
         yield
         time.sleep(COMMIT_SECONDS)
 LabelStore.transaction = slowly
-graph = small_graph()
+graph = small_graph(model=None)
 access = Access(port=0, limits=Limits(reads=1e9, writes=1e9))
 for line in sys.stdin:
+    store, bug = json.loads(line)
     child = os.fork()
     if not child:
-        server = StudioServer(session.Session(graph, graph.open_store(Path(sys.argv[1]))), access)
+        exec(bug)
+        server = StudioServer(session.Session(graph, graph.open_store(Path(store))), access)
         print(server.url, flush=True)
         server.run()
     sys.stdin.readline()
@@ -118,24 +119,25 @@ class Writer(threading.Thread):
 
 
 class Services:
-    """Services on one store, one after the other. `bug` is a script that runs before the first one."""
+    """Services, one after the other."""
 
-    def __init__(self, store: Path, bug: str = "") -> None:
-        arguments = [sys.executable, "-c", SERVE, str(store), str(Path(__file__).parents[1]), bug]
+    def __init__(self) -> None:
+        arguments = [sys.executable, "-c", SERVE, str(Path(__file__).parents[1])]
         self.process = subprocess.Popen(
             arguments, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             start_new_session=True,
         )  # fmt: skip
 
-    def say(self, word: str) -> str:
+    def say(self, line: str) -> str:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
         return self.process.stdout.readline().strip()
 
-    def start(self) -> str:
-        return self.say("start")
+    def start(self, store: Path, bug: str) -> str:
+        """The address of a service on this store; `bug` is a script that runs before it."""
+        return self.say(json.dumps([str(store), bug]))
 
     def kill(self) -> None:
         assert self.say("kill") == "killed"
@@ -144,6 +146,15 @@ class Services:
         """Ends the process and its service: that has the pipes too, and writers would go on with it."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def services() -> Iterator[Services]:
+    if not hasattr(os, "fork"):
+        pytest.skip("there is no SIGKILL here")
+    found = Services()
+    yield found
+    found.close()
 
 
 def labels(url: str) -> dict[str, str | None]:
@@ -179,12 +190,11 @@ def check_intact(store: Path) -> None:
     assert versions == changes, "a change was counted twice or not at all"
 
 
-def survive(store: Path, kills: int, bug: str = "") -> int:
+def survive(services: Services, store: Path, kills: int, bug: str = "") -> int:
     """Kills services while four writers label, and checks what is left; returns the number of answers."""
     draws, total = random.Random(0), 0
-    services = Services(store, bug)
+    url = services.start(store, bug)
     try:
-        url = services.start()
         known = labels(url)
         for kill in range(kills):
             writers = [Writer(url, k, WRITERS * kill + k, known) for k in range(WRITERS)]
@@ -200,33 +210,31 @@ def survive(store: Path, kills: int, bug: str = "") -> int:
                 writer.join()
             total += sum(writer.answers.qsize() - 1 for writer in writers) + enough
             check_intact(store)
-            url = services.start()
+            url = services.start(store, bug)
             known = labels(url)
             check(known, writers)
-        services.kill()
     finally:
-        services.close()
+        services.kill()
     return total
 
 
-@NEEDS_FORK
-def test_no_acknowledged_label_is_lost(tmp_path: Path) -> None:
-    total = survive(tmp_path / "labels.sqlite", KILLS)
+def test_no_acknowledged_label_is_lost(services: Services, tmp_path: Path) -> None:
+    total = survive(services, tmp_path / "labels.sqlite", KILLS)
     assert total >= KILLS
     print(json.dumps({"kills": KILLS, "acknowledged requests": total}))  # noqa: T201
 
 
-@NEEDS_FORK
-def test_an_answer_before_the_commit_is_found(tmp_path: Path) -> None:
+def test_an_answer_before_the_commit_is_found(services: Services, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="lost"):
-        survive(tmp_path / "labels.sqlite", 9, TOO_EARLY)
+        survive(services, tmp_path / "labels.sqlite", 9, TOO_EARLY)
 
 
-@NEEDS_FORK
-def test_a_service_without_answers_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_without_answers_is_found(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys.modules[__name__], "PATIENCE", 1.0)
     with pytest.raises(AssertionError, match="died"):
-        survive(tmp_path / "labels.sqlite", 3, SILENT)
+        survive(services, tmp_path / "labels.sqlite", 3, SILENT)
 
 
 def test_the_check_finds_a_lost_label(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Many readers and some writers at once. LGGD_LOAD_SECONDS sets for how long; three seconds in an ordinary run.
+"""Many readers and some writers at once. LGGD_LOAD_SECONDS sets for how long; one second in an ordinary run.
 
 Readers and writers are light (`http.client`): they share the cores with the service whose answers they time.
 """
@@ -25,7 +25,7 @@ from lggd.errors import InputError
 from lggd.studio import Client
 from studio_cases import small_studio, wait_for
 
-SECONDS = float(os.environ.get("LGGD_LOAD_SECONDS", "3"))
+SECONDS = float(os.environ.get("LGGD_LOAD_SECONDS", "1"))
 READERS, WRITERS = 50, 5
 PAUSE = 0.1  # a person does not read more often
 READS = ("predictions", "progress", "suspicious", "labels", "history", "nodes/{node}", "suggestions", "health")
