@@ -12,6 +12,10 @@ ClassName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 Version = Annotated[int, Field(ge=0, le=2**53, strict=True, description="The version of the label that you have seen.")]
 
 
+def _example(**values: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [values]})
+
+
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -27,10 +31,7 @@ class LabelRequest(_Request):
 class LabelsRequest(_Request):
     """Labels to set, all or none."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"labels": [{"node": "17", "label": "3"}, {"node": "42", "label": None}]}]},
-    )
+    model_config = _example(labels=[{"node": "17", "label": "3"}, {"node": "42", "label": None}])
     labels: Annotated[list[LabelRequest], Field(min_length=1, max_length=MAX_EDITS)]
     new_classes: Annotated[bool, Field(strict=True, description="Add classes that are not known yet.")] = False
 
@@ -38,14 +39,14 @@ class LabelsRequest(_Request):
 class ClassRequest(_Request):
     """A class to add."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"name": "blue"}]})
+    model_config = _example(name="blue")
     name: ClassName
 
 
 class KeepRequest(_Request):
     """A label that is right, although others contradict it."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"node": "17"}]})
+    model_config = _example(node="17")
     node: NodeId
 
 
@@ -60,26 +61,16 @@ class LabelState(BaseModel):
 class ErrorAnswer(BaseModel):
     """What was wrong, in a sentence. Nothing has changed."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"error": "`node` must be one of the 1,797 nodes, got 'x'. Check its spelling."}]
-        }
-    )
+    model_config = _example(error="`node` must be one of the 1,797 nodes, got 'x'. Check its spelling.")
     error: str
 
 
 class ConflictAnswer(ErrorAnswer):
     """Somebody else was first: the present labels of the nodes in question. Nothing has changed."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "error": "Somebody else has changed this label since you saw it.",
-                    "labels": [{"node": "17", "label": "3", "version": 2}],
-                }
-            ]
-        }
+    model_config = _example(
+        error="Somebody else has changed this label since you saw it.",
+        labels=[{"node": "17", "label": "3", "version": 2}],
     )
     labels: list[LabelState]
 
@@ -95,15 +86,9 @@ class Health(BaseModel):
 class ChangeAnswer(BaseModel):
     """What a change has led to. `labels` are durable; `changed` counts predictions that differ from before."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "revision": 7, "changed": 12, "milliseconds": 2.1, "num_labels": 51, "choosing": False,
-                    "labels": [{"node": "17", "label": "3", "version": 1}],
-                }
-            ]
-        }
+    model_config = _example(
+        revision=7, changed=12, milliseconds=2.1, num_labels=51, choosing=False,
+        labels=[{"node": "17", "label": "3", "version": 1}],
     )  # fmt: skip
     revision: int
     changed: int
