@@ -28,3 +28,11 @@ def all_threads() -> Iterator[None]:
     numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
     yield
     numba.set_num_threads(1)
+
+
+@pytest.fixture
+def fewer_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the code of pages and examples: the first handwritten digits stand for all 1,797."""
+    import few_digits
+
+    monkeypatch.setattr("sklearn.datasets.load_digits", few_digits.load_digits)

@@ -44,8 +44,10 @@ def small_graph(labelled: int = 4, ids: Sequence[str] | None = None, **changes: 
     names = [f"n{k}" for k in range(len(truth))] if ids is None else list(ids)
     settings = {
         "name": "small", "data": without_labels(data), "ids": names, "classes": CLASSES,
-        "labels": np.where(visible, truth, -1), "truth": truth, "held_out": ~visible, "model": fitted(),
+        "labels": np.where(visible, truth, -1), "truth": truth, "held_out": ~visible,
     }  # fmt: skip
+    if "model" not in changes:
+        settings["model"] = fitted()
     return StudioGraph(**{**settings, **changes})
 
 

@@ -46,6 +46,7 @@ def test_there_are_examples():
 
 @pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive:UserWarning")
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.usefixtures("fewer_digits")
 def test_example_runs(path, tmp_path, monkeypatch, capsys, pyplot):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LGGD_DATA", raising=False)

@@ -56,6 +56,7 @@ def test_pages_show_pictures_that_are_drawn() -> None:
 
 
 @pytest.mark.parametrize("code", PYTHON)
+@pytest.mark.usefixtures("fewer_digits")
 def test_python_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "docs", "exec"), {})
