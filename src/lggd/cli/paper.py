@@ -24,7 +24,7 @@ from lggd.report.html import counted
 if TYPE_CHECKING:
     from lggd.comparison.jobs import Job, JobListener
     from lggd.paper.geodesic import Pixel
-    from lggd.training import progress as training
+    from lggd.training.engine import Callback
 
 SPLITS, QUICK_SPLITS = 10, 3
 FLAGS = flags("rows", "datasets", name="--datasets", root="--data")
@@ -93,7 +93,7 @@ def _progress_bars(terminal: Terminal) -> Iterator[JobListener]:
     with terminal.bars() as bars:
         jobs, epochs = bars.add_task("Reading data", total=None), bars.add_task("", total=None)
 
-        def start(job: Job, number: int, total: int) -> training.Callback:
+        def start(job: Job, number: int, total: int) -> Callback:
             bars.update(jobs, description=job.title, completed=number, total=total)
             bars.reset(epochs, description="", total=None)
             return lambda now: bars.update(epochs, description=f"  {now.stage}", completed=now.epoch, total=now.epochs)

@@ -22,7 +22,7 @@ from rich.text import Text
 from lggd.errors import DiskFullError, InputError, InputWarning
 
 if TYPE_CHECKING:
-    from lggd.training import progress as training
+    from lggd.training.engine import Progress as TrainingProgress
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 # Errors about paths, which the user can correct. Other OSErrors, such as a full disk, are failures.
@@ -149,12 +149,12 @@ class Terminal:
             yield lambda done, total: bars.update(task, completed=done, total=total)
 
     @contextmanager
-    def training(self, titles: Mapping[str, str]) -> Iterator[Callable[[str, training.Progress], None]]:
+    def training(self, titles: Mapping[str, str]) -> Iterator[Callable[[str, TrainingProgress], None]]:
         """Shows one progress bar per stage; yields a callback for a model (a key of `titles`) and its progress."""
         tasks: dict[tuple[str, str], TaskID] = {}
         with self.bars() as bars:
 
-            def update(model: str, progress: training.Progress) -> None:
+            def update(model: str, progress: TrainingProgress) -> None:
                 stage = (model, progress.stage)
                 if stage not in tasks:
                     tasks[stage] = bars.add_task(f"{titles[model]}: {progress.stage}", total=progress.epochs)

@@ -259,7 +259,7 @@ class Session:
     def _needs_choice(self, snapshot: Snapshot) -> bool:
         if len(snapshot.active) < FEWEST_CLASSES:
             return False
-        grown = snapshot.num_labels >= GROWTH * (self._chosen_for >= 0).sum()
+        grown = snapshot.num_labels >= GROWTH * int((self._chosen_for >= 0).sum())
         return self._model is None or grown or not np.array_equal(snapshot.active, active_classes(self._chosen_for))
 
     # -- the background -------------------------------------------------------------------------------------------
