@@ -24,6 +24,7 @@ def command_lines():
 
 
 @pytest.mark.parametrize("code", blocks("python"))
+@pytest.mark.usefixtures("fewer_digits")  # tests/cli/test_run.py fits the same model to all of them
 def test_python_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
