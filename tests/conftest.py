@@ -1,5 +1,6 @@
 """Settings shared by all tests: hypothesis draws the same examples every time and is never timed."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -20,6 +21,20 @@ def _one_thread() -> None:
     """Graphs of ten nodes are not worth waking a second thread for, least of all when tests run side by side."""
     numba.set_num_threads(1)
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unfreeze() -> Iterator[None]:
+    """At the end everything may be collected again; otherwise some packages complain about leaks."""
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _freeze() -> None:
+    """Collecting garbage, as comparisons do around every fit, does not look at modules: that takes seconds."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -117,18 +117,12 @@ def test_usage_errors(roads: Path) -> None:
         assert result.stdout == ""
 
 
-def test_the_program_exits_with_the_code_and_one_line(tmp_path: Path) -> None:
-    result = subprocess.run(
-        program("distance", "nowhere.csv", "--source", "a"),
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_the_program_exits_with_the_code_and_one_line() -> None:
+    result = subprocess.run(program("run"), env=environment(), capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert result.stdout == ""
-    assert result.stderr == "`nowhere.csv` must be a file, but there is none. Check the name and the folder.\n"
+    rule, remedy = "be a name, or use --edges, --file or --pyg, got none", "Try digits, or --edges FILE --nodes FILE"
+    assert result.stderr == f"`DATASET` must {rule}. {remedy}.\n"
 
 
 def test_failure_hints_at_debug(roads: Path, monkeypatch: pytest.MonkeyPatch) -> None:
