@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 
 import numba
@@ -23,18 +24,20 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _unfreeze() -> Iterator[None]:
-    """At the end everything may be collected again; otherwise some packages complain about leaks."""
-    yield
+@pytest.fixture(scope="session")
+def frozen() -> Iterator[list[int]]:
+    """The number of modules whose objects are frozen; at the end all may be collected again, or packages complain."""
+    yield [0]
     gc.unfreeze()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _freeze() -> None:
+@pytest.fixture(autouse=True)
+def _freeze(frozen: list[int]) -> None:
     """Collecting garbage, as comparisons do around every fit, does not look at modules: that takes seconds."""
-    gc.collect()
-    gc.freeze()
+    if len(sys.modules) > frozen[-1] + 100:
+        gc.collect()
+        gc.freeze()
+        frozen.append(len(sys.modules))
 
 
 @pytest.fixture
