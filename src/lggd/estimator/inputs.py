@@ -14,6 +14,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from lggd.errors import InputError, InputTypeError, NotSymmetricError
 from lggd.graph import Graph
+from lggd.graph.stored_graph import StoredGraph
 from lggd.system.files import size_in_words
 
 T = TypeVar("T")
@@ -51,6 +52,12 @@ def stored_graph(data: Any) -> Graph | None:
     return graph if isinstance(graph, Graph) and getattr(data, "edge_index", None) is None else None
 
 
+def graph_files(data: Any) -> StoredGraph | None:
+    """The files of such a graph."""
+    graph = stored_graph(data)
+    return None if graph is None else graph.stored
+
+
 def check_storage(data: Any, model: str, needs_edge_index: bool) -> None:
     """Raises an error if a model that needs all edges in memory gets a graph on disk, or one with directions."""
     graph = stored_graph(data)
@@ -83,14 +90,11 @@ def same_inputs(one: Any, other: Any) -> bool:
     """Whether two data have the same graph and the same node features."""
     if one is other:
         return True
-    same_size = getattr(one, "num_nodes", None) == getattr(other, "num_nodes", None)
-    if not same_size:
+    if getattr(one, "num_nodes", None) != getattr(other, "num_nodes", None):
         return False
-    files = [
-        graph.stored for graph in map(stored_graph, (one, other)) if graph is not None and graph.stored is not None
-    ]
-    if len(files) == 2:  # their checksums are known: edges need not be read
-        return files[0].fingerprint == files[1].fingerprint and equal(one.x, other.x)
+    mine, its = graph_files(one), graph_files(other)
+    if mine is not None and its is not None:  # their checksums are known: edges need not be read
+        return mine.fingerprint == its.fingerprint and equal(one.x, other.x)
     return equal(input_tensors(one), input_tensors(other))
 
 

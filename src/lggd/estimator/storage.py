@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError, InputFileError
-from lggd.estimator.inputs import INPUTS, stored_graph
+from lggd.estimator.inputs import INPUTS, graph_files
 from lggd.estimator.settings import from_plain, saveable, to_plain
 from lggd.graph import Graph
 from lggd.graph.stored_graph import StoredGraph, fingerprint, is_stored_graph
@@ -54,7 +54,7 @@ def write_model(model: NodeClassifier, folder: Path) -> None:
         WEIGHTS_FILE: {"labels": model.labels_, **model._state()},
         GRAPH_FILE: pack_graph(model.data_),
     }
-    graph = stored_graph(model.data_)
+    files = graph_files(model.data_)
     settings = {
         "format": FORMAT,
         "version": VERSION,
@@ -64,7 +64,7 @@ def write_model(model: NodeClassifier, folder: Path) -> None:
         "additions": model.additions_,
         "metadata": model.metadata_,
         "tensors": {file: describe_tensors(content) for file, content in tensors.items()},
-        **({} if graph is None or graph.stored is None else {"graph": graph_reference(graph.stored)}),
+        **({} if files is None else {"graph": graph_reference(files)}),
     }
     for file, content in tensors.items():
         save_tensors(folder / file, content)
@@ -102,7 +102,7 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
     """
     folder = Path(folder)
     settings, graph, weights = _read_files(folder)
-    path, graph_path = folder / SETTINGS_FILE, folder / GRAPH_FILE
+    path = folder / SETTINGS_FILE
     if graph is None:
         return import_module(_LOADED_BY[settings["model"]["kind"]]).restored(folder, settings, modules)
     try:
@@ -123,7 +123,8 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
     except InputFileError:
         raise
     except (ValueError, RuntimeError) as error:
-        raise InputError(str(graph_path), "be the graph of a saved model", but=str(error).rstrip(".")) from error
+        rule = "be the graph of a saved model"
+        raise InputError(str(folder / GRAPH_FILE), rule, but=str(error).rstrip(".")) from error
     try:
         model.labels_ = labels = weights.pop("labels")
         nodes, classes = model.data_.num_nodes, model.num_classes_
@@ -213,9 +214,9 @@ def pack_graph(data: Any) -> dict[str, Tensor]:
     Of a graph on disk nothing that is in its folder.
     """
     named = ((name, getattr(data, name, None)) for name in INPUTS)
+    files = graph_files(data)
     packed = {name: value for name, value in named if isinstance(value, Tensor)}
-    graph = stored_graph(data)
-    if graph is not None and graph.stored is not None and packed.get("x") is graph.stored.x:
+    if files is not None and packed.get("x") is files.x:
         packed.pop("x", None)
     if "x" in packed and packed["x"].layout != torch.strided:
         x = packed.pop("x").to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
