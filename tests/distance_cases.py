@@ -16,12 +16,11 @@ from lggd import (
     PropagatedMLP,
     evolve,
 )
+from lggd.features.distance_training import DistanceTraining
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
-from lggd.learning.distance_training import DistanceTraining
-from lggd.learning.flow import Flow
+from lggd.learning.flow import Equation, Flow
 from lggd.learning.networks import FromModule
 from lggd.learning.node_features import DenseFeatures, SparseFeatures
-from lggd.learning.parameters import Equation
 from lggd.training.engine import Engine
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import LEVELS, draw_keep_mask, keep_level
@@ -227,11 +226,11 @@ def learner_of(
     networks = initial.networks(features, CLASSES, draws)
     equation = Equation(graph, coefficients, draws)
     last = max(horizons[q][-1] for q in which)
-    flow = Flow(graph, equation, TIMES[: last + 1], [horizons[q] for q in which], p, scheme)
+    flow = Flow(equation, TIMES[: last + 1], [horizons[q] for q in which], p, scheme)
     names = [f"problem {q}" for q in which]
     if isinstance(optimization, list):
         optimization = [optimization[q] for q in which]
-    training = DistanceTraining(networks, features, equation, flow, CLASSES)
+    training = DistanceTraining(networks, features, flow, CLASSES)
     return Engine(training, train[which], validation[which], optimization, names, lowest_loss=True)
 
 

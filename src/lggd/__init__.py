@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from lggd.errors import InputError
     from lggd.estimator import NodeClassifier
     from lggd.features import GGD, LGGD
-    from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
+    from lggd.features.distance_features import MaxScale, SoftmaxScale, Standardize, Unscaled
     from lggd.graph import Graph, Symmetrize
+    from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
     from lggd.learning.networks import MLP, PropagatedMLP
-    from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
     from lggd.models import (
         BackboneReadout,
         Ensemble,
@@ -75,10 +75,10 @@ _EXPORTS = {
     "errors": ("InputError",),
     "estimator": ("NodeClassifier",),
     "features": ("GGD", "LGGD"),
-    "features.scaling": ("MaxScale", "SoftmaxScale", "Standardize", "Unscaled"),
+    "features.distance_features": ("MaxScale", "SoftmaxScale", "Standardize", "Unscaled"),
     "graph": ("Graph", "Symmetrize"),
+    "learning.flow": ("LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale"),
     "learning.networks": ("MLP", "PropagatedMLP"),
-    "learning.parameters": ("LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale"),
     "system.memory": ("Memory",),
     "models": (
         "BackboneReadout", "Ensemble", "LGGDClassifier", "LGGDPlus", "MeanReadout", "NearestClass", "SelfTraining",

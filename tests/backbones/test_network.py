@@ -11,8 +11,6 @@ from torch.nn import functional
 from backbone_cases import (
     BACKBONES,
     CLASSES,
-    FEATURES,
-    Plain,
     backbone_engine,
     block_model,
     every_backbone,
@@ -26,7 +24,7 @@ from backbone_cases import (
     untidy,
 )
 from lggd import Checkpoint, Optimization
-from lggd.backbones import GAT, GCN, ChebNet, JKNet, build_backbone
+from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.backbones.network import Network
 from lggd.estimator import inputs
 from small_data import WITHOUT_EFFECT
@@ -244,12 +242,6 @@ def test_inference_mode_leaves_no_trace(backbone):
     assert torch.equal(logits, inferred)
 
 
-@pytest.mark.parametrize(("wrong", "message"), [("gcn", "a str"), (GCN, "the class GCN"), (None, "a NoneType")])
-def test_invalid_backbones_are_rejected(wrong, message):
-    with pytest.raises(TypeError, match=f"`backbone` must be GCN\\(\\).*got {message}"):
-        build_backbone(wrong, FEATURES, CLASSES)
-
-
 @pytest.mark.parametrize(
     ("make", "name"),
     [
@@ -265,7 +257,6 @@ def test_invalid_backbones_are_rejected(wrong, message):
         (lambda: JKNet(dropout="half"), "dropout"),
         (lambda: GCN().build(0, 3), "in_channels"),
         (lambda: GAT().build(3, 0), "num_classes"),
-        (lambda: build_backbone(Plain(), 3, "three"), "num_classes"),
     ],
 )
 def test_invalid_settings_are_rejected(make, name):

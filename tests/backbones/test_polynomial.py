@@ -10,7 +10,6 @@ from baseline_cases import EXACT, dense_adjacency, graph, identity
 from lggd.backbones import GPR, build_seeded, trainable_backbones
 from lggd.backbones import polynomial as module
 from lggd.backbones.polynomial import ScoringNetwork, mlp_scores, pagerank_coefficients, polynomial
-from lggd.baselines import MLPClassifier
 from lggd.errors import InputError
 from lggd.graph.sparse import normalized_adjacency
 from small_data import random
@@ -22,7 +21,7 @@ class Scores(ScoringNetwork):
 
 
 def test_scores_of_each_problem_are_those_of_an_mlp():
-    data, networks = graph(), [Scores(MLPClassifier(hidden=5), 6, 3) for _ in range(2)]
+    data, networks = graph(), [Scores(5, 0.5, 6, 3) for _ in range(2)]
     stacked = {
         name: torch.stack([dict(one.named_parameters())[name] for one in networks]).detach()
         for name, _ in networks[0].named_parameters()

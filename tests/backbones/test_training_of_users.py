@@ -20,7 +20,7 @@ from backbone_cases import (
     sbm_learner,
     undirected,
 )
-from lggd.backbones import build_backbone
+from lggd.backbones import build_seeded
 from lggd.training.engine import train
 
 
@@ -50,7 +50,7 @@ class ThirdElse(Own):
 
 @pytest.mark.parametrize("own", [Plain, Named, Third, ThirdNeeded, ThirdElse])
 def test_edge_weights_reach_user_modules_as_declared(own):
-    module, x, edge_index = build_backbone(own(), FEATURES, CLASSES), features(), undirected()
+    module, x, edge_index = build_seeded(own(), FEATURES, CLASSES, seed=0), features(), undirected()
     weight = torch.ones(edge_index.shape[1])
     assert module(x, edge_index, weight).shape == (20, CLASSES)
     assert module(x, edge_index).shape == (20, CLASSES)
@@ -101,7 +101,7 @@ def test_torchs_own_lazy_layers():
 
 @pytest.mark.parametrize("width", [CLASSES - 1, CLASSES + 1])
 def test_a_wrong_output_width_is_rejected(width):
-    module = build_backbone(Plain(width), FEATURES, CLASSES)
+    module = build_seeded(Plain(width), FEATURES, CLASSES, seed=0)
     with pytest.raises(
         ValueError, match=rf"`backbone` must return logits \[20, 3\].* Plain returned \[20, {width}\].*to 3"
     ):
@@ -114,4 +114,4 @@ def test_an_output_that_is_no_tensor_is_rejected():
             return self.linear(x), None
 
     with pytest.raises(ValueError, match="Talkative returned a tuple"):
-        build_backbone(Talkative(), FEATURES, CLASSES)(features(), undirected())
+        build_seeded(Talkative(), FEATURES, CLASSES, seed=0)(features(), undirected())

@@ -8,7 +8,7 @@ from torch import nn
 from torch_geometric.nn import GraphSAGE
 
 import lggd
-from lggd.backbones.user_module import check_user_module
+from lggd.backbones.network import check_user_module
 from lggd.errors import InputError
 from small_data import CLASSES, Averages, blocks
 from small_models import TIMES, WIDTH, distances

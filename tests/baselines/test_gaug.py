@@ -10,10 +10,10 @@ from torch_geometric.utils import is_undirected, to_dense_adj
 import lggd
 from baseline_cases import FEW, identity, networks
 from lggd import GAT, GCN, Optimization
-from lggd.baselines import GAugM, GAugO, gaug, graph_autoencoder
+from lggd.baselines import GAugM, GAugO, edge_prediction, gaug
 from lggd.baselines.baseline import BaselineData
+from lggd.baselines.edge_prediction import VariationalGraphAutoencoder, undirected_edges
 from lggd.baselines.gaug import modify_edges
-from lggd.baselines.graph_autoencoder import VariationalGraphAutoencoder, undirected_edges
 from small_data import blocks, random
 
 PREDICTOR = (gaug.FIRST, gaug.SECOND)
@@ -24,7 +24,7 @@ def pair_set(edge_index):
 
 
 def check_modified_edges(modify, entries, monkeypatch):
-    monkeypatch.setattr(graph_autoencoder, "BLOCK_ENTRIES", {"cpu": entries})
+    monkeypatch.setattr(edge_prediction, "BLOCK_ENTRIES", {"cpu": entries})
     data = blocks(lonely=2)
     z = torch.randn(36, 5, generator=random(1))
     before = undirected_edges(data.edge_index, 36)

@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from baseline_cases import graph, weighted_or_not
 from lggd.baselines import Diffusion, MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
-from lggd.baselines.untrained import to_probabilities
+from lggd.baselines.baseline import to_probabilities
 from lggd.errors import InputError
 from small_data import blocks, changed, splits
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lggd.baselines import LabelPropagation
-from lggd.baselines.untrained import one_hot, to_probabilities
+from lggd.baselines.baseline import one_hot, to_probabilities
 from lggd.errors import InputError
 from small_data import blocks, changed, random
 

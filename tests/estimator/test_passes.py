@@ -107,7 +107,7 @@ def test_equal_data_share_a_pass_and_a_graph_though_they_are_different_objects()
     data = [changed(one, edge_index=one.edge_index.clone(), x=one.x.clone()) for one in DATA]
     models = [learned(seed=s) for s in range(3)]
     assert stages(models, data) == ["distances"]
-    assert models[0]._problems.graph is models[2]._problems.graph
+    assert models[0]._problems.flow.graph is models[2]._problems.flow.graph
     sparse = [changed(one, x=one.x.clone()) for one in splits(2, sparse=True)]
     assert stages([learned(), learned()], sparse) == ["distances"]
 

@@ -22,6 +22,7 @@ from lggd import (
 )
 from lggd.features import distance_features
 from lggd.features.distance_features import assign_folds
+from lggd.learning import flow
 from small_data import CLASSES, blocks, changed, random, unmasked
 from small_features import make
 from small_models import FEW, TIMES, learned
@@ -93,7 +94,7 @@ def test_times_may_be_any_that_increase(name, data):
 
 def test_many_boundaries_are_solved_in_parts(data, fitted, monkeypatch):
     expected = fitted("five folds, all times").features(data)
-    monkeypatch.setattr(distance_features, "MOST_COLUMNS", 2 * CLASSES)
+    monkeypatch.setattr(flow, "MOST_COLUMNS", 2 * CLASSES)
     torch.testing.assert_close(make("five folds, all times").fit(data).features(data), expected)
 
 

@@ -7,7 +7,7 @@ import torch
 
 from lggd import LGGD, KernelRidge, LearnedPotential, load_model
 from lggd.errors import InputError
-from lggd.features.mixture import DistanceShare
+from lggd.features.lggd import DistanceShare
 from small_data import blocks, changed, splits
 
 TIMES = (0.5, 1.0)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lggd import NearestClass, fit_together
-from lggd.features.distance_problems import DistanceRequest, reuse_distances
+from lggd.features.distance_training import DistanceRequest, reuse_distances
 from small_data import blocks, splits
 from small_models import distances, plus
 

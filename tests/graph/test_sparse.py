@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from lggd.backbones import layers
+from lggd.backbones import convolutions
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
 from small_data import random
 
@@ -27,7 +27,7 @@ def values(*shape, seed=3):
 
 
 def edges_with_loops():
-    return layers.edges_with_loops(untidy()[0], None, NODES, torch.float64)
+    return convolutions.edges_with_loops(untidy()[0], None, NODES, torch.float64)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -76,7 +76,7 @@ def test_the_check_on_reads_catches_one(data):
 
 @both_ways
 @pytest.mark.parametrize("initial", INITIALS)
-@pytest.mark.parametrize("epoch", [1, 2, 5, 6])
+@pytest.mark.parametrize("epoch", [1, 5])
 def test_resumed_training_gives_the_same_bits(initial, epoch, data, tmp_path):
     settings = {"initial": INITIALS[initial], "coefficients": COEFFICIENTS["both"]}
     whole = learner_of(data, **settings)

@@ -16,7 +16,6 @@ from distance_cases import (
     QUICK,
     SHARED,
     both_ways,
-    every_coefficient,
     labels_of,
     learner_of,
     linear_stack,
@@ -43,7 +42,7 @@ def test_epochs_equal_plain_torch(p, coefficients, data):
     graph = learner.trainable.flow.graph
     train, validation = labels_of(data, 3, 0.3, 1), labels_of(data, 3, 0.2, 2)
     modules = [linear_stack(learner.trainable.networks, q, nn.ReLU()) for q in range(3)]
-    equation = copy.copy(learner.trainable.equation)
+    equation = copy.copy(learner.trainable.flow.equation)
     thetas = [owned.value.detach().clone().requires_grad_() for owned in equation.parameters()]
     if thetas:
         equation.theta_nodes, equation.theta_edges = thetas
@@ -72,16 +71,15 @@ def test_epochs_equal_plain_torch(p, coefficients, data):
         layers = [layer for layer in module if isinstance(layer, nn.Linear)]
         for k, layer in enumerate(layers):
             torch.testing.assert_close(learner.trainable.networks.weights[k][q].t(), layer.weight, rtol=1e-2, atol=2e-3)
-    for owned, theta in zip(learner.trainable.equation.parameters(), thetas, strict=True):
+    for owned, theta in zip(learner.trainable.flow.equation.parameters(), thetas, strict=True):
         torch.testing.assert_close(owned.value, theta, rtol=1e-2, atol=2e-3)
 
 
 def test_loss_of_shared_networks_is_the_mean_over_times(data):
     learner = learner_of(data, MLP((8,), dropout=0.0), horizons=SHARED)
     train = labels_of(data, 1, 0.3, 1)[0]
-    f = learner.trainable.flow(
-        learner.trainable.equation, learner.trainable.networks(learner.trainable.x, training=False).abs()
-    )[:, :, 0]
+    trainable = learner.trainable
+    f = trainable.flow(trainable.networks(trainable.x, training=False).abs())[:, :, 0]
     nodes = (train >= 0).nonzero().squeeze(1)
     each = [functional.cross_entropy(-f[k, nodes], train[nodes]) for k in range(3)]
     assert learner.step()["train_loss problem 0"] == pytest.approx(float(sum(each).detach()) / 3, rel=1e-5)
@@ -113,10 +111,12 @@ def check_as_if_alone(data, together=None, **settings):
 
 
 @both_ways
-@pytest.mark.parametrize("initial", INITIALS)
-@every_coefficient
+@pytest.mark.parametrize(
+    ("initial", "coefficients"),
+    [*((initial, "both") for initial in INITIALS), *(("MLP", name) for name in COEFFICIENTS if name != "both")],
+)
 def test_problems_are_trained_as_if_alone(initial, coefficients, data):
-    check_as_if_alone(data, initial=INITIALS[initial], coefficients=coefficients, scheme=RK4(step=0.1))
+    check_as_if_alone(data, initial=INITIALS[initial], coefficients=COEFFICIENTS[coefficients], scheme=RK4(step=0.1))
 
 
 @pytest.mark.parametrize("patience", [1, 2])

@@ -1,8 +1,9 @@
-"""The flow of many problems against evolve and torchdiffeq."""
+"""Coefficients against their formulas, and the flow of many problems against evolve and torchdiffeq."""
 
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -30,21 +31,80 @@ from lggd import (
     DegreePotential,
     Euler,
     Graph,
+    LearnedEdgeWeights,
+    LearnedPotential,
+    LearnedTimeScale,
     TorchDiffEq,
+    evolve,
 )
-from lggd.learning.flow import Flow
-from lggd.learning.parameters import Equation
+from lggd.learning.flow import Equation, Flow
 from small_data import CLASSES, random
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+def test_coefficients_equal_their_formulas(weighted):
+    graph = graph_of(weighted)
+    base, root = DegreePotential(-0.5)(graph), graph.weight.sqrt()
+    fixed = Equation(graph, DegreePotential(-0.5), generators(2))
+    torch.testing.assert_close(fixed.rho(), base[:, None])
+    assert fixed.parameters() == []
+    assert (fixed.root_weight() is None) == (not weighted)
+    nodes = equation_on(graph, LearnedPotential(DegreePotential(-0.5)), 2)
+    torch.testing.assert_close(nodes.rho(), 2 / (1 + torch.exp(-nodes.theta_nodes.t())) * base[:, None])
+    edges = equation_on(graph, LearnedEdgeWeights(LearnedPotential(DegreePotential(-0.5))), 2)
+    expected = root[:, None] * (1 / (1 + torch.exp(-edges.theta_edges.t()))).sqrt()
+    torch.testing.assert_close(edges.root_weight(), expected)
+    assert [owned.name for owned in edges.parameters()] == ["theta_nodes", "theta_edges"]
+    whole = equation_on(graph, LearnedTimeScale(DegreePotential(-0.5)), 2)
+    assert whole.theta_nodes.shape == (2, 1)
+    torch.testing.assert_close(whole.rho(), base[:, None] * (2 * torch.sigmoid(whole.theta_nodes)).t())
+
+
+def test_scaling_the_potential_scales_time():
+    graph, tau = graph_of(weighted=True), 1.7
+    start = 3 * torch.rand(graph.num_nodes, 2, generator=random(1))
+    given = {"sources": [[0, 1], [2]], "scheme": RK4(step=0.01)}
+    potential = DegreePotential(-0.5)(graph)
+    slow = evolve(graph, start=start, times=[tau], potential=potential, **given).value
+    fast = evolve(graph, start=start / tau, times=[1.0], potential=tau * potential, **given).value
+    torch.testing.assert_close(tau * fast, slow, rtol=1e-3, atol=1e-3)
+
+
+def test_initial_values_of_learned_coefficients():
+    graph = graph_of()
+    nodes = Equation(graph, LearnedPotential(DegreePotential(-0.5)), generators(2))
+    torch.testing.assert_close(nodes.rho(), DegreePotential(-0.5)(graph)[:, None].repeat(1, 2))
+    edges = Equation(graph, LearnedEdgeWeights(), generators(2)).theta_edges
+    assert edges.shape == (2, graph.num_edges)
+    assert bool((edges < -0.9).any() & (edges > 0.9).any() & (edges.abs() <= 1).all())
+    alone = Equation(graph, LearnedEdgeWeights(), generators(1, first=1)).theta_edges
+    assert torch.equal(edges[1], alone[0])
+
+
+@every_coefficient
+def test_part_holds_copies_of_some_problems(coefficients):
+    graph = graph_of(True)
+    equation = equation_on(graph, coefficients, 5)
+    part = equation.part(slice(1, 3))
+    for mine, whole in zip(part.parameters(), equation.parameters(), strict=True):
+        assert mine.name == whole.name
+        assert mine.value.requires_grad
+        assert mine.value.is_leaf
+        assert torch.equal(mine.value, whole.value[1:3])
+        with torch.no_grad():
+            mine.value.zero_()
+        assert not bool((whole.value[1:3] == 0).all())
+    assert part.rho().shape == (graph.num_nodes, 1 if part.theta_nodes is None else 2)
 
 
 def check_flow(graph, coefficients, horizons, p, boundary, scheme=RK4()):
     """Values and all gradients are those of evolve."""
     problems = len(horizons)
     equation = equation_on(graph, coefficients, problems)
-    flow = Flow(graph, equation, TIMES, horizons, p, scheme)
+    flow = Flow(equation, TIMES, horizons, p, scheme)
     start = start_of(graph, problems)
     boundary_mask = held_of(graph, problems) if boundary else None
-    value = flow(equation, start, boundary_mask)
+    value = flow(start, boundary_mask)
     expected = one_at_a_time(graph, equation, flow, start, boundary_mask, p, type(scheme)(step=flow.step, force=True))
     assert value.shape == (len(horizons[0]), graph.num_nodes, problems, CLASSES)
     torch.testing.assert_close(value, expected, **ROUNDING)
@@ -57,9 +117,11 @@ def check_flow(graph, coefficients, horizons, p, boundary, scheme=RK4()):
 
 @every_coefficient
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0, math.inf])
-@pytest.mark.parametrize("horizons", [EACH, SHARED, MIXED], ids=["each", "shared", "mixed"])
-@pytest.mark.parametrize("boundary", [False, True], ids=["free", "held"])
-@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+@pytest.mark.parametrize(
+    ("horizons", "boundary", "weighted"),
+    [(EACH, True, False), (SHARED, False, True), (MIXED, True, True)],
+    ids=["each, held", "shared, weighted", "mixed, held, weighted"],
+)
 def test_flow_equals_evolve(coefficients, p, horizons, boundary, weighted):
     check_flow(graph_of(weighted), coefficients, horizons, p, boundary)
 
@@ -80,13 +142,14 @@ def test_flow_on_a_graph_without_edges_only_grows():
     for coefficients in COEFFICIENTS.values():
         equation = Equation(graph, coefficients, generators(3))
         start = torch.rand(3, 3, CLASSES)
-        value = Flow(graph, equation, TIMES, EACH, 1.0, RK4())(equation, start)
+        value = Flow(equation, TIMES, EACH, 1.0, RK4())(start)
         torch.testing.assert_close(value[0], start + torch.tensor(TIMES)[None, :, None])
 
 
 class AlwaysMirrored(Flow):
-    def _advance(self, plan, state, rho, root, boundary_mask, symmetric):
-        return super()._advance(plan, state, rho, root, boundary_mask, symmetric=True)
+    def __init__(self, *settings):
+        super().__init__(*settings)
+        self.symmetric = True
 
 
 class SpreadsInTurns(Flow):
@@ -96,28 +159,28 @@ class SpreadsInTurns(Flow):
 
 
 class NeverSorts(Flow):
-    def __call__(self, equation, start, boundary_mask=None):
-        return super().__call__(equation, start.flip(1), None if boundary_mask is None else boundary_mask.flip(1))
+    def __call__(self, start, boundary_mask=None):
+        return super().__call__(start.flip(1), None if boundary_mask is None else boundary_mask.flip(1))
 
 
 class HoldsNothing(Flow):
-    def _advance(self, plan, state, rho, root, boundary_mask, symmetric):
-        return super()._advance(plan, state, rho, root, None, symmetric)
+    def _advance(self, plan, state, rho, root, boundary_mask):
+        return super()._advance(plan, state, rho, root, None)
 
 
 class StopsEarly(Flow):
-    def __init__(self, graph, equation, times, *rest):
-        super().__init__(graph, equation, [t - 0.01 * (t == times[-1]) for t in times], *rest)
+    def __init__(self, equation, times, *rest):
+        super().__init__(equation, [t - 0.01 * (t == times[-1]) for t in times], *rest)
 
 
 class OnePotentialForAll(Flow):
-    def _advance(self, plan, state, rho, root, boundary_mask, symmetric):
-        return super()._advance(plan, state, rho[:, :1].expand_as(rho), root, boundary_mask, symmetric)
+    def _advance(self, plan, state, rho, root, boundary_mask):
+        return super()._advance(plan, state, rho[:, :1].expand_as(rho), root, boundary_mask)
 
 
 class ForgetsTheGradientOfRho(Flow):
-    def _advance(self, plan, state, rho, root, boundary_mask, symmetric):
-        return super()._advance(plan, state, rho.detach() + 0 * rho, root, boundary_mask, symmetric)
+    def _advance(self, plan, state, rho, root, boundary_mask):
+        return super()._advance(plan, state, rho.detach() + 0 * rho, root, boundary_mask)
 
 
 @pytest.mark.parametrize(
@@ -132,14 +195,13 @@ def test_flow_check_catches_planted_bugs(wrong, monkeypatch):
 
 
 @every_coefficient
-@pytest.mark.parametrize("horizons", [EACH, SHARED], ids=["each", "shared"])
-def test_flow_equals_torchdiffeq(coefficients, horizons):
+def test_flow_equals_torchdiffeq(coefficients):
     pytest.importorskip("torchdiffeq")
     graph = graph_of(True)
-    equation = equation_on(graph, coefficients, len(horizons))
-    flow = Flow(graph, equation, TIMES, horizons, 1.0, RK4(step=0.25, force=True))
-    start, boundary_mask = start_of(graph, len(horizons)), held_of(graph, len(horizons))
-    value = flow(equation, start, boundary_mask)
+    equation = equation_on(graph, coefficients, len(EACH))
+    flow = Flow(equation, TIMES, EACH, 1.0, RK4(step=0.25, force=True))
+    start, boundary_mask = start_of(graph, len(EACH)), held_of(graph, len(EACH))
+    value = flow(start, boundary_mask)
     expected = one_at_a_time(graph, equation, flow, start, boundary_mask, 1.0, TorchDiffEq("rk4", step=0.25))
     torch.testing.assert_close(value, expected, **ROUNDING)
     inputs = [start, *(owned.value for owned in equation.parameters())]
@@ -151,6 +213,7 @@ def test_flow_equals_torchdiffeq(coefficients, horizons):
 class ExactEquation:
     """What a flow asks of an equation, in float64."""
 
+    graph: Graph
     potential: Tensor
     root: Tensor
 
@@ -178,37 +241,39 @@ def test_gradients_equal_finite_differences(p, boundary):
         return (0.3 + torch.rand(shape, generator=random(seed), dtype=zoo.F64)).requires_grad_()
 
     start, rho, root = draw(1, 5, 2, 2), draw(2, 5, 2), draw(3, graph.num_edges, 2)
-    flow = Flow(graph, ExactEquation(rho, root), (0.25, 0.5), [[0], [1]], p, RK4(step=0.125))
+    flow = Flow(ExactEquation(graph, rho, root), (0.25, 0.5), [[0], [1]], p, RK4(step=0.125))
     boundary_mask = None
     if boundary:
         boundary_mask = torch.zeros(5, 2, 2, dtype=torch.bool)
         boundary_mask[[0, 1, 2, 3], [0, 0, 1, 1], [0, 1, 0, 1]] = True
-    zoo.check_gradient(lambda s, r, w: flow(ExactEquation(r, w), s, boundary_mask), start, rho, root)
+
+    def evolved(s, r, w):
+        flow.equation = ExactEquation(graph, r, w)
+        return flow(s, boundary_mask)
+
+    zoo.check_gradient(evolved, start, rho, root)
 
 
 @every_coefficient
-@pytest.mark.parametrize("horizons", [EACH, SHARED, MIXED], ids=["each", "shared", "mixed"])
-def test_variants_at_once_equal_variants_one_at_a_time(coefficients, horizons):
-    graph, problems = graph_of(True), len(horizons)
+def test_variants_at_once_equal_variants_one_at_a_time(coefficients):
+    graph, problems = graph_of(True), len(MIXED)
     equation = equation_on(graph, coefficients, problems)
-    flow = Flow(graph, equation, TIMES, horizons, 1.0, RK4())
+    flow = Flow(equation, TIMES, MIXED, 1.0, RK4())
     starts = [start_of(graph, problems, seed) for seed in range(4)]
     helds = [held_of(graph, problems, seed) for seed in range(4)]
-    at_once = flow(equation, torch.cat(starts, 1), torch.cat(helds, 1))
-    in_turn = torch.cat(
-        [flow(equation, start, boundary_mask) for start, boundary_mask in zip(starts, helds, strict=True)], 2
-    )
+    at_once = flow(torch.cat(starts, 1), torch.cat(helds, 1))
+    in_turn = torch.cat([flow(start, boundary_mask) for start, boundary_mask in zip(starts, helds, strict=True)], 2)
     torch.testing.assert_close(at_once, in_turn, **ROUNDING)
 
 
 def test_number_of_evaluations_and_step():
     graph = graph_of()
     equation = Equation(graph, DegreePotential(-1.0), generators(1))
-    flow = Flow(graph, equation, TIMES, SHARED, 1.0, RK4(step=0.25))
+    flow = Flow(equation, TIMES, SHARED, 1.0, RK4(step=0.25))
     assert (flow.step, flow.plan.evaluations, flow.may_overshoot) == (0.25, 8 * 4, False)
-    assert Flow(graph, equation, TIMES, SHARED, 1.0, RK4(step=2.0)).may_overshoot
+    assert Flow(equation, TIMES, SHARED, 1.0, RK4(step=2.0)).may_overshoot
     with pytest.raises(ValueError, match="`step`"):
-        Flow(graph, equation, TIMES, SHARED, 1.0, RK4(step=5.0))
+        Flow(equation, TIMES, SHARED, 1.0, RK4(step=5.0))
 
 
 def test_step_does_not_depend_on_learned_coefficients_and_is_stable():
@@ -216,8 +281,18 @@ def test_step_does_not_depend_on_learned_coefficients_and_is_stable():
     for coefficients in COEFFICIENTS.values():
         before = Equation(graph, coefficients, generators(3))
         after = equation_on(graph, coefficients, 3, scatter=8.0)
-        one, other = (Flow(graph, equation, TIMES, EACH, 1.0, RK4()) for equation in (before, after))
+        one, other = (Flow(equation, TIMES, EACH, 1.0, RK4()) for equation in (before, after))
         assert one.step == other.step
         rho, root = after.rho().detach(), after.root_weight().detach()
         cfl_number = rho * torch.zeros(graph.num_nodes, root.shape[1]).index_add(0, graph.edge_index[0], root)
         assert float(cfl_number.max()) * one.step <= 1 + 1e-5
+
+
+def test_step_of_a_reordered_graph_pairs_each_potential_with_its_own_node():
+    """With ρ = 1/δ and unit weights ρ‖√w‖₁ is 1 at every node, in any order of the nodes."""
+    graph = Graph.from_points(np.random.default_rng(0).random((300, 2)), k=5)
+    assert graph.layout().order is not None
+    assert len(graph.degree.unique()) > 3
+    equation = Equation(graph, DegreePotential(-1.0), [torch.Generator()])
+    flow = Flow(equation, (1.0,), [[0]], 1.0, RK4())
+    torch.testing.assert_close(flow.step, 1.0, rtol=1e-6, atol=0)

@@ -18,7 +18,7 @@ from lggd import (
     PropagatedMLP,
 )
 from lggd.learning.node_features import DenseFeatures, PropagatedFeatures, SparseFeatures, read_node_features
-from lggd.learning.workspace import Workspace
+from lggd.learning.stacked_mlps import Workspace
 from small_data import random
 
 

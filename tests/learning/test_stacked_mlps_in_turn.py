@@ -5,7 +5,6 @@ import torch
 
 import zoo
 from distance_cases import (
-    MODULES,
     adjacency_of,
     both_ways,
     by_autograd,
@@ -33,7 +32,7 @@ def exact_stack(sizes, dropout, activation, problems=3):
 
 
 @both_ways
-@pytest.mark.parametrize("activation", list(MODULES))
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("hidden", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize(
     "dropout", [0.0, 0.4, (0.5, 0.0, 0.25)], ids=["nothing dropped", "dropout", "rates of their own"]

@@ -23,29 +23,38 @@ from batches import (
 from lggd import GCN, LGGD, LGGDClassifier, Optimization, fit_together, load, load_model
 from lggd.estimator import passes
 from lggd.estimator.labels import Labels
-from lggd.features import distance_problems
-from lggd.features.distance_problems import DistanceProblems
+from lggd.features import distance_training
+from lggd.features.distance_training import DistanceProblems
 from real_data import REAL_DATA, needs_real_data
 from small_data import CLASSES, Perceptron, blocks, changed, garbled, random, same, snapshot, splits, unmasked
 
 every_features = pytest.mark.parametrize("name", FEATURES)
 every_classifier = pytest.mark.parametrize("name", CLASSIFIERS)
-one_data_or_splits = pytest.mark.parametrize("data", [DATA[0], DATA], ids=["one data", "splits"])
+# One of each kind of model and of state.
+KINDS = {
+    name: {**FEATURES, **CLASSIFIERS}[name]
+    for name in ("settings after training", "release", "learned potential", "one model for all times", "propagated",
+                 "p, scheme and a tensor", "one module", "GGD", "GCN", "GAT", "no backbone", "no features", "concat")
+}  # fmt: skip
+every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 
 
 # -- As if alone -------------------------------------------------------------------------------------------------------
 
 
 @every_features
-@one_data_or_splits
-def test_features_fitted_together_are_as_if_alone(name, data):
-    check_as_if_alone(FEATURES[name], data)
+def test_features_fitted_together_are_as_if_alone(name):
+    check_as_if_alone(FEATURES[name], DATA)
 
 
 @every_classifier
-@one_data_or_splits
-def test_classifiers_fitted_together_are_as_if_alone(name, data):
-    check_as_if_alone(CLASSIFIERS[name], data)
+def test_classifiers_fitted_together_are_as_if_alone(name):
+    check_as_if_alone(CLASSIFIERS[name], DATA)
+
+
+@pytest.mark.parametrize("make", [FEATURES["rates and decays"], CLASSIFIERS["GCN"]], ids=["features", "classifiers"])
+def test_models_fitted_together_to_one_data_are_as_if_alone(make):
+    check_as_if_alone(make, DATA[0])
 
 
 @pytest.mark.parametrize("name", DIVIDED)
@@ -105,7 +114,7 @@ def test_other_graphs_and_other_numbers_of_classes_are_passes_of_their_own():
     check_as_if_alone(lambda: [LGGDClassifier(learned(), GCN(8), SOME, seed=s) for s in range(6)], data)
 
 
-@pytest.mark.parametrize("make", [*FEATURES.values(), *CLASSIFIERS.values()], ids=[*FEATURES, *CLASSIFIERS])
+@every_kind
 def test_a_single_model_is_the_same_to_the_bit(make):
     (model,) = fit_together(make()[:1], DATA[0])
     alone = make()[0].fit(DATA[0])
@@ -151,12 +160,12 @@ def check_fails(*names):
 
 
 def test_the_check_catches_one_generator_for_all(monkeypatch):
-    generators, drawn = distance_problems._generators, {}
+    generators, drawn = distance_training._generators, {}
 
     def one_for_all(seed, count, device):
         return drawn.setdefault("generators", generators(seed, count, device))
 
-    monkeypatch.setattr(distance_problems, "_generators", one_for_all)
+    monkeypatch.setattr(distance_training, "_generators", one_for_all)
     check_fails("splits")
 
 
@@ -167,30 +176,30 @@ def test_the_check_catches_results_that_are_mixed_up(monkeypatch):
 
 
 def test_the_check_catches_the_optimization_of_the_first_for_all(monkeypatch):
-    engine = distance_problems.Engine
+    engine = distance_training.Engine
 
     def first_for_all(trainable, train, validation, optimization, names, lowest_loss):
         return engine(trainable, train, validation, optimization[0], names, lowest_loss)
 
-    monkeypatch.setattr(distance_problems, "Engine", first_for_all)
+    monkeypatch.setattr(distance_training, "Engine", first_for_all)
     check_fails("rates and decays", "epochs and patience")
 
 
 def test_the_check_catches_the_labels_of_the_first_for_all(monkeypatch):
-    engine = distance_problems.Engine
+    engine = distance_training.Engine
 
     def first_for_all(trainable, train, validation, *settings, lowest_loss):
         labels = train[:1].expand_as(train), validation[:1].expand_as(validation)
         return engine(trainable, *labels, *settings, lowest_loss=lowest_loss)
 
-    monkeypatch.setattr(distance_problems, "Engine", first_for_all)
+    monkeypatch.setattr(distance_training, "Engine", first_for_all)
     check_fails("splits")
 
 
 # -- Afterwards --------------------------------------------------------------------------------------------------------
 
 
-@every_features
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in CLASSIFIERS or name == "GGD"])
 def test_models_have_nothing_in_common_afterwards(name):
     models = fit_together(FEATURES[name](), DATA)
     before = [{part: value.clone() for part, value in model._state().items()} for model in models]
@@ -205,9 +214,9 @@ def test_models_have_nothing_in_common_afterwards(name):
     assert torch.equal(pickled.features(DATA[0]), one.features(DATA[0]))
 
 
-@pytest.mark.parametrize("name", [*FEATURES, *CLASSIFIERS])
+@pytest.mark.parametrize("name", KINDS)
 def test_models_take_labels_and_can_be_saved_afterwards(name, tmp_path):
-    make = {**FEATURES, **CLASSIFIERS}[name]
+    make = KINDS[name]
     for model, alone, data in zip(fit_together(make(), DATA), make(), DATA, strict=True):
         saved = name not in ("one module", "p, scheme and a tensor")
         if saved:

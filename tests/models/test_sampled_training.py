@@ -6,17 +6,18 @@ import torch
 import lggd
 from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet, build_seeded
 from lggd.graph.neighbourhood import induced_edges, sample_neighbourhood
-from lggd.models.sampled_training import can_stream, streamed_logits
+from lggd.models.sampled_training import streamed_logits
 
 
-@pytest.fixture
-def digits(tmp_path):
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
     data = lggd.load("digits")
     graph = lggd.Graph.from_pyg(data)
     weight = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(0)) * 0.9 + 0.1
     graph = lggd.Graph.from_edges(data.edge_index, weight, symmetrize="max", dtype=torch.float32)
-    graph.save(tmp_path / "digits", x=data.x, y=torch.where(data.train_mask, data.y, -1))
-    return data, graph, lggd.load(tmp_path / "digits")
+    folder = tmp_path_factory.mktemp("graph") / "digits"
+    graph.save(folder, x=data.x, y=torch.where(data.train_mask, data.y, -1))
+    return data, graph, lggd.load(folder)
 
 
 def test_neighbours_are_drawn_without_replacement_and_by_the_seed(digits):
@@ -68,6 +69,5 @@ def test_a_network_learns_from_a_sampled_neighbourhood(digits):
 
 
 def test_networks_that_cannot_be_applied_in_blocks_say_so(digits):
-    assert not can_stream(GAT())
     with pytest.raises(lggd.InputError, match="edges in memory"):
         lggd.LGGDClassifier(None, GAT()).fit(digits[2])

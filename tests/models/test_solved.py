@@ -17,9 +17,9 @@ from lggd import (
     WeightedReadout,
     load_model,
 )
+from lggd.backbones.training import BackboneRequest
 from lggd.diffusion import DiffusionGraph, Heat
 from lggd.estimator import Labels
-from lggd.models.backbone_request import BackboneRequest
 from small_data import blocks
 from small_models import FEW
 

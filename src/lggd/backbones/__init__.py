@@ -3,9 +3,8 @@
 from lggd.backbones.convolutions import GAT, GCN, ChebNet
 from lggd.backbones.jknet import JKNet
 from lggd.backbones.polynomial import GPR
-from lggd.backbones.training import BACKBONES, Backbone, build_backbone, build_seeded, trainable_backbones
+from lggd.backbones.training import BACKBONES, Backbone, build_seeded, trainable_backbones
 
 __all__ = [
-    "BACKBONES", "GAT", "GCN", "GPR", "Backbone", "ChebNet", "JKNet", "build_backbone", "build_seeded",
-    "trainable_backbones",
+    "BACKBONES", "GAT", "GCN", "GPR", "Backbone", "ChebNet", "JKNet", "build_seeded", "trainable_backbones",
 ]  # fmt: skip

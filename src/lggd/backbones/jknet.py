@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lggd.backbones.layers import Drop, Propagate, gcn_conv
-from lggd.backbones.network import BackboneChoice, Network
+from lggd.backbones.convolutions import gcn_conv
+from lggd.backbones.network import BackboneChoice, Drop, Network, Propagate
 from lggd.errors import InputError
 from lggd.estimator.settings import saveable
 from lggd.graph.sparse import normalized_adjacency
@@ -23,7 +23,7 @@ class _JKNetwork(Network):
     def __init__(self, choice: JKNet, in_channels: int, num_classes: int) -> None:
         from torch_geometric.nn import GCNConv, JumpingKnowledge
 
-        super().__init__(choice, normalized_adjacency)
+        super().__init__(choice.dropout, normalized_adjacency)
         self.first, self.second = GCNConv(in_channels, choice.hidden), GCNConv(choice.hidden, choice.hidden)
         self.jump = JumpingKnowledge("lstm", choice.hidden, choice.lstm_layers)
         self.last = nn.Linear(choice.hidden, num_classes)

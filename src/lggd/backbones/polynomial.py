@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lggd.backbones.convolutions import GCN
-from lggd.backbones.layers import Drop, Propagate, batched_linear, sparse_linear
-from lggd.backbones.network import BackboneChoice, Network
+from lggd.backbones.convolutions import batched_linear, sparse_linear
+from lggd.backbones.network import BackboneChoice, Drop, Network, Propagate
 from lggd.estimator.inputs import Cache, identity_key
 from lggd.estimator.settings import saveable
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
@@ -23,23 +21,12 @@ SPARSE = 0.15
 RESTART = 0.1
 
 
-class ScoringModel(Protocol):
-    """The settings of an MLP."""
-
-    @property
-    def hidden(self) -> int: ...
-
-    @property
-    def dropout(self) -> float: ...
-
-
 class ScoringNetwork(Network):
     """A network whose first step is an MLP with one hidden layer, the two linear layers `first` and `second`."""
 
-    def __init__(self, model: ScoringModel, in_channels: int, num_classes: int) -> None:
-        # GCN provides the settings that stacking needs: the dropout rate, and whether two networks are equal.
-        super().__init__(GCN(model.hidden, model.dropout), normalized_adjacency)
-        self.first, self.second = nn.Linear(in_channels, model.hidden), nn.Linear(model.hidden, num_classes)
+    def __init__(self, hidden: int, dropout: float, in_channels: int, num_classes: int) -> None:
+        super().__init__(dropout, normalized_adjacency)
+        self.first, self.second = nn.Linear(in_channels, hidden), nn.Linear(hidden, num_classes)
 
 
 def mlp_scores(parameters: Mapping[str, Tensor], x: Tensor, drop: Drop) -> Tensor:
@@ -72,10 +59,9 @@ def pagerank_coefficients(alpha: float, hops: int) -> Tensor:
     return torch.tensor([alpha * (1 - alpha) ** k for k in range(hops)] + [(1 - alpha) ** hops], dtype=torch.float32)
 
 
-class _GPRNetwork(Network):
+class _GPRNetwork(ScoringNetwork):
     def __init__(self, choice: GPR, in_channels: int, num_classes: int) -> None:
-        super().__init__(choice, normalized_adjacency)
-        self.first, self.second = nn.Linear(in_channels, choice.hidden), nn.Linear(choice.hidden, num_classes)
+        super().__init__(choice.hidden, choice.dropout, in_channels, num_classes)
         self.gamma = nn.Parameter(pagerank_coefficients(RESTART, choice.hops))
         self._sparse: Cache[SparseMatrix] = Cache(capacity=1)
 

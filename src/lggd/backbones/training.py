@@ -1,10 +1,11 @@
-"""Backbones as trainables: equal networks stacked into one computation, and modules of the user called one by one."""
+"""Training of backbones: equal networks stacked into one computation, and modules of the user called one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,15 +13,14 @@ from torch.optim import Optimizer
 
 from lggd.backbones.convolutions import GAT, GCN, ChebNet
 from lggd.backbones.jknet import JKNet
-from lggd.backbones.layers import Drop
-from lggd.backbones.network import Network, check_sizes
+from lggd.backbones.network import Drop, Network, UserModule
 from lggd.backbones.polynomial import GPR
-from lggd.backbones.user_module import UserModule
-from lggd.errors import InputError, InputTypeError
+from lggd.errors import InputError
+from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of
 from lggd.graph.edge_index import check_edges
+from lggd.training.engine import Callback, Checkpoint, Engine, History, train
 from lggd.training.optimization import GroupedAdam, Optimization, SeededModules, StackedParameter, Targets
 from lggd.training.randomness import RandomState, SeededGenerators, dropout, keep_level, read_seed
-from lggd.validation import check_same_length
 
 
 class SeparateModules(SeededModules):
@@ -79,13 +79,12 @@ class StackedBackbones(SeededGenerators):
     def __init__(
         self, modules: Sequence[Network], x: Tensor, edges: tuple[Tensor, Tensor | None], seeds: Sequence[int]
     ) -> None:
-        _check_equal(modules)
         self.modules, self.x, (edge_index, weight) = list(modules), x.detach(), edges
         weight = None if weight is None else weight.detach()
         # Not cached by the module, so that its buffers for Q problems are freed with this object.
         self.graph: Any = modules[0].read_graph(x if x.dim() == 2 else x[0], edge_index, weight)
         self.generators = [torch.Generator(x.device).manual_seed(seed) for seed in seeds]
-        self.keep_level = keep_level(modules[0].choice.dropout)
+        self.keep_level = keep_level(modules[0].dropout)
         parameters = [dict(module.named_parameters()) for module in self.modules]
         self.stacked = {
             name: torch.stack([own[name].detach() for own in parameters]).requires_grad_(parameter.requires_grad)
@@ -130,40 +129,9 @@ class StackedBackbones(SeededGenerators):
         return [module.eval() for module in self.modules]
 
 
-def _check_equal(modules: Sequence[Network]) -> None:
-    def layout(module: Network) -> tuple[Any, ...]:
-        parameters = module.named_parameters()
-        return module.choice, [(name, value.shape, value.dtype, value.requires_grad) for name, value in parameters]
-
-    for q, module in enumerate(modules):
-        if layout(module) != layout(modules[0]):
-            found = f"number {q}, a {module.choice}, differs from the first, a {modules[0].choice}"
-            remedy = "Train them separately."
-            raise InputError("modules", "have the same backbone and equal sizes", but=found, remedy=remedy)
-
-
 Backbone = GCN | GAT | ChebNet | JKNet | GPR
 # Those of the paper, by name.
 BACKBONES: dict[str, Backbone] = {"gcn": GCN(), "gat": GAT(), "chebnet": ChebNet(), "jknet": JKNet()}
-
-
-def build_backbone(backbone: Backbone | nn.Module, in_channels: int, num_classes: int) -> nn.Module:
-    """The module of a backbone, or a copy of a user's module that checks the shape of its output.
-
-    >>> import torch
-    >>> from torch_geometric.nn import GraphSAGE
-    >>> module = build_backbone(GraphSAGE(-1, 16, num_layers=2, out_channels=3), in_channels=5, num_classes=3)
-    >>> module(torch.ones(2, 5), torch.tensor([[0, 1], [1, 0]])).shape
-    torch.Size([2, 3])
-    """
-    if isinstance(backbone, Backbone):
-        return backbone.build(in_channels, num_classes)
-    check_sizes(in_channels, num_classes)
-    if isinstance(backbone, nn.Module):
-        return UserModule(backbone, num_classes)
-    found = f"the class {backbone.__name__}" if isinstance(backbone, type) else f"a {type(backbone).__name__}"
-    rule = "be GCN(), GAT(), ChebNet(), JKNet(), GPR() or a torch.nn.Module"
-    raise InputTypeError("backbone", rule, found, "Pass an object instead of a class or a name.")
 
 
 def build_seeded(
@@ -179,7 +147,9 @@ def build_seeded(
     True
     """
     with torch.device("cpu"), RandomState(read_seed(seed), torch.device("cpu")).in_use():
-        return build_backbone(backbone, in_channels, num_classes)
+        if isinstance(backbone, nn.Module):
+            return UserModule(backbone, num_classes)
+        return backbone.build(in_channels, num_classes)
 
 
 def trainable_backbones(
@@ -191,10 +161,10 @@ def trainable_backbones(
 ) -> StackedBackbones | SeparateModules:
     """Q modules on one graph as a Trainable: cross-entropy on the training nodes, with dropout.
 
-    `modules` are distinct results of `build_seeded` or `build_backbone`, and are moved to the device of x. Those of
-    this library's backbones must have equal sizes and are evaluated in one forward pass; user-defined ones are called
-    one after the other. `export()` returns the modules after training. `x` is float `[N, F]`, shared by all, or
-    `[Q, N, F]`; `seeds` are those of the dropout of each module.
+    `modules` are distinct results of `build_seeded` for one backbone, and are moved to the device of x. Those of this
+    library are evaluated in one forward pass; user-defined ones are called one after the other. `export()` returns the
+    modules after training. `x` is float `[N, F]`, shared by all, or `[Q, N, F]`; `seeds` are those of the dropout of
+    each module.
 
     >>> from lggd.training.engine import Engine
     >>> x, edge_index = torch.eye(4), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
@@ -204,33 +174,83 @@ def trainable_backbones(
     >>> sorted(engine.step())
     ['train_loss one', 'train_loss two']
     """
-    _check_modules(modules, x, seeds)
+    for module in modules:
+        if not any(parameter.requires_grad for parameter in module.parameters()):
+            rule, found = "have parameters that require gradients", f"{type(module).__name__} has none"
+            raise InputError("modules", rule, but=found, remedy="There is nothing to train.")
     check_edges(edge_index, edge_weight, x.shape[-2])
     modules, edges = [module.to(x.device) for module in modules], (edge_index, edge_weight)
     # Derived seeds: dropout must not repeat the random numbers that initialized the parameters.
     dropout_seeds = [read_seed(torch.Generator().manual_seed(read_seed(seed))) for seed in seeds]
     networks = [module for module in modules if isinstance(module, Network)]
-    if not networks:
-        return SeparateModules(modules, x, edges, dropout_seeds)
-    if len(networks) < len(modules):
-        rule = "all be backbones of this library or all be user-defined"
-        found = f"{len(networks)} of {len(modules)} of this library"
-        raise InputError("modules", rule, found, "Train them separately.")
-    return StackedBackbones(networks, x, edges, dropout_seeds)
+    if networks:
+        return StackedBackbones(networks, x, edges, dropout_seeds)
+    return SeparateModules(modules, x, edges, dropout_seeds)
 
 
-def _check_modules(modules: Sequence[nn.Module], x: Tensor, seeds: Sequence[int | torch.Generator]) -> None:
-    problems = len(modules)
-    if not problems or len({id(module) for module in modules}) < problems:
-        rule, found = "be distinct modules, one per problem and at least one", f"{problems} with duplicates"
-        raise InputError("modules", rule, found if problems else "0", "Copy them: each is trained in place.")
-    for module in modules:
-        if not any(parameter.requires_grad for parameter in module.parameters()):
-            rule, found = "have parameters that require gradients", f"{type(module).__name__} has none"
-            raise InputError("modules", rule, but=found, remedy="There is nothing to train.")
-    if x.dim() not in (2, 3) or not x.is_floating_point():
-        rule = "be float [N, F], one row per node, or [Q, N, F]"
-        raise InputError("x", rule, f"{x.dtype} {list(x.shape)}", "Use x.float().")
-    if x.dim() == 3 and len(x) != problems:
-        raise InputError("x", f"be [N, F] or [{problems}, N, F] for {problems} modules", list(x.shape))
-    check_same_length("seeds", seeds, problems, "module")
+@dataclass(frozen=True, eq=False)
+class BackboneRequest(TrainingRequest):
+    """A request to train one backbone per seed, all on the same features `x [N, F]` and labels.
+
+    With `shared_x`, x are the node features of the data, which all requests of a pass share.
+    """
+
+    order: ClassVar[int] = 2
+    kind: ClassVar[str] = "backbone"
+
+    backbone: Backbone | nn.Module
+    x: Tensor
+    edge_index: Tensor
+    edge_weight: Tensor | None
+    labels: Labels
+    optimization: Optimization
+    seeds: Sequence[int]
+    task: FitTask
+    shared_x: bool = False
+    # Identifies the graph if it is not that of the data; requests with different graphs cannot share a pass.
+    graph_key: Any = None
+
+    @property
+    def num_problems(self) -> int:
+        return len(self.seeds)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the networks in errors and curves."""
+        if len(self.seeds) == 1:
+            return [self.task.name]
+        return [self.task.member(k, seed).name for k, seed in enumerate(self.seeds)]
+
+    def key(self) -> tuple[Any, ...]:
+        """Requests with equal keys share a pass. A user-defined module is trained alone."""
+        backbone = id(self) if isinstance(self.backbone, nn.Module) else self.backbone
+        sizes = (self.labels.num_classes, self.x.shape[1], self.shared_x, len(self.seeds))
+        return (self.task.inputs, backbone, self.optimization, self.graph_key, *sizes)
+
+    @classmethod
+    def train(
+        cls, requests: Sequence[BackboneRequest], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
+    ) -> list[tuple[list[nn.Module], History]]:
+        """Trains the backbones of all requests; returns the modules in their best states and the curves of each."""
+        first, members = requests[0], len(requests[0].seeds)
+        x = first.x if first.shared_x else torch.stack([request.x for request in requests for _ in request.seeds])
+        x = x[0] if x.dim() == 3 and len(x) == 1 else x
+        seeds = [seed for request in requests for seed in request.seeds]
+        modules = [build_seeded(first.backbone, x.shape[-1], first.labels.num_classes, seed) for seed in seeds]
+        trainable = trainable_backbones(modules, x, first.edge_index, first.edge_weight, seeds)
+        labels = [request.labels for request in requests for _ in request.seeds]
+        targets, validation = (torch.stack([getattr(own, name) for own in labels]) for name in ("train", "validation"))
+        names = [name for request in requests for name in request.names]
+        engine = Engine(trainable, targets, validation, first.optimization, names)
+        history = train(engine, stage, callback, checkpoint)
+        engine.load_best()
+        trained = trainable.export()
+        curves = [member_curves([curves_of(history, name) for name in request.names]) for request in requests]
+        return [(trained[k * members : (k + 1) * members], own) for k, own in enumerate(curves)]
+
+
+def member_curves(histories: Sequence[History]) -> History:
+    """The curves of all members, named by member; those of a single member keep their names."""
+    if len(histories) == 1:
+        return histories[0]
+    return {f"{name} member={k}": curve for k, curves in enumerate(histories) for name, curve in curves.items()}

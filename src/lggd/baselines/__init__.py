@@ -1,20 +1,14 @@
 """The methods that LGGD is compared with. All are a `NodeClassifier`; those that are trained are a `Baseline`."""
 
-from lggd.baselines.appnp import APPNP
 from lggd.baselines.baseline import Baseline
 from lggd.baselines.complement_graph import Complement
-from lggd.baselines.correct_and_smooth import AutoScale, CorrectAndSmooth, FixedScale
-from lggd.baselines.dropedge import DropEdge
+from lggd.baselines.decoupled import APPNP, GPRGNN, SGC, MLPClassifier
 from lggd.baselines.gaug import GAugM, GAugO
-from lggd.baselines.gdc import GDC
 from lggd.baselines.goal import GOAL
-from lggd.baselines.gprgnn import GPRGNN
-from lggd.baselines.graphmix import GraphMix
-from lggd.baselines.label_propagation import LabelPropagation
-from lggd.baselines.mixup import MixUp
-from lggd.baselines.mlp import MLPClassifier
+from lggd.baselines.label_propagation import AutoScale, CorrectAndSmooth, FixedScale, LabelPropagation
+from lggd.baselines.mixing import GraphMix, MixUp
+from lggd.baselines.rewiring import GDC, DropEdge
 from lggd.baselines.scikit_network import Diffusion, MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
-from lggd.baselines.sgc import SGC
 from lggd.diffusion import PPR, Heat
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The base class of all baselines, and what they share: data, networks and training."""
+"""The base classes of baselines, trained and untrained, and what they share: data, networks and training."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.optim import Adam, Optimizer
 
 from lggd.backbones import Backbone
@@ -16,17 +17,16 @@ from lggd.backbones.network import Network
 from lggd.backbones.training import StackedBackbones
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
-from lggd.estimator.inputs import same_inputs
+from lggd.estimator.inputs import same_inputs, stored_graph
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import UNLIMITED, FitSteps, FitTask, TrainingRequest, curves_of
-from lggd.graph.edge_index import read_edges
-from lggd.learning.node_features import check_node_features
+from lggd.graph.edge_index import check_node_features, read_edges
 from lggd.training.engine import Callback, Checkpoint, Engine, History, train
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import RandomState, read_seed
 from lggd.validation import check_instance
 
-# Maximum number of entries of the copies of x in a pass: input dropout copies x for every problem.
+# Maximum number of entries of the copies of x in a pass.
 DROPOUT_ENTRIES = 2**29
 
 
@@ -55,11 +55,6 @@ class BaselineData:
     @property
     def num_nodes(self) -> int:
         return len(self.x)
-
-    @property
-    def capacity_with_input_dropout(self) -> int:
-        """The maximum number of problems per pass."""
-        return max(1, DROPOUT_ENTRIES // self.x.numel())
 
 
 class BaselineNetworks(StackedBackbones):
@@ -117,6 +112,8 @@ class Baseline(NodeClassifier):
     torch.Size([34])
     """
 
+    # Whether the networks drop entries of x, a copy of which is then made for every problem.
+    _drops_inputs: ClassVar[bool] = False
     _: KW_ONLY
     optimization: Optimization = Optimization()
     seed: int | torch.Generator = 0
@@ -134,7 +131,7 @@ class Baseline(NodeClassifier):
 
     def _capacity(self, data: BaselineData) -> int:
         """Returns the maximum number of problems per pass; override it if memory or the method sets a limit."""
-        return UNLIMITED
+        return max(1, DROPOUT_ENTRIES // data.x.numel()) if self._drops_inputs else UNLIMITED
 
     @property
     def accepts_labels(self) -> bool:
@@ -145,8 +142,7 @@ class Baseline(NodeClassifier):
         self._check()
 
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-        x = check_node_features(task.data)
-        x = x if x.layout == torch.strided else x.to_dense()
+        x = check_node_features(task.data).to_dense()
         data = BaselineData(x, *read_edges(task.data, len(x)), labels.num_classes)
         problem = BaselineProblem(labels.train, labels.validation, read_seed(seed), task.name)
         self._start(task.data, labels.num_classes)
@@ -212,3 +208,64 @@ def derived_seeds(seed: int, count: int) -> list[int]:
     """Returns seeds derived from a seed, so that no stage repeats the random numbers of another."""
     generator = torch.Generator().manual_seed(seed)
     return [read_seed(generator) for _ in range(count)]
+
+
+@dataclass(eq=False, repr=False)
+class UntrainedBaseline(NodeClassifier):
+    """Base class of methods without training. More labels can be added at any time; node features are not used."""
+
+    needs_edge_index = False
+    _: KW_ONLY
+    seed: int | torch.Generator = 0
+
+    @abstractmethod
+    def _scores(self, edge_index: Tensor, edge_weight: Tensor | None, labels: Tensor) -> Tensor:
+        """Returns scores of all classes, 0 or above, float64 `[N, K]`; rows need not sum to 1 and may be 0."""
+
+    @property
+    def _held_out(self) -> float:
+        return 0.0
+
+    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
+        if stored_graph(task.data) is None:
+            read_edges(task.data, len(labels.train))  # raises an error if they are invalid
+        self._start(task.data, labels.num_classes)
+        self.labels_ = labels.train.clone()
+        yield from ()
+
+    def _probabilities(self, data: Any) -> Tensor:
+        edges = read_edges_of_same_size(data, len(self.labels_))
+        return to_probabilities(self._scores(*edges, self.labels_), self.labels_)
+
+    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+        pass
+
+
+def read_edges_of_same_size(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
+    """The edges of PyG data and their weights; raises an error if it does not have this number of nodes."""
+    if data.num_nodes != num_nodes:
+        raise InputError("data", f"have {num_nodes} nodes, as the graph of the fit", data.num_nodes, "Fit it again.")
+    return read_edges(data, num_nodes)
+
+
+def one_hot(labels: Tensor, num_classes: int) -> Tensor:
+    """The classes of labelled nodes as rows of the identity, and rows of 0 elsewhere, float64 `[N, K]`.
+
+    >>> one_hot(torch.tensor([1, -1]), num_classes=2).tolist()
+    [[0.0, 1.0], [0.0, 0.0]]
+    """
+    return functional.one_hot(labels + 1, num_classes + 1)[:, 1:].double()
+
+
+def to_probabilities(scores: Tensor, labels: Tensor) -> Tensor:
+    """Scores `[N, K]` with rows divided by their sum, float32.
+
+    A row of 0, as of a node that no label reaches, becomes the share of each class among the labels.
+
+    >>> to_probabilities(torch.tensor([[3.0, 1.0], [0.0, 0.0]]), torch.tensor([1, -1]))
+    tensor([[0.7500, 0.2500],
+            [0.0000, 1.0000]])
+    """
+    total = scores.sum(1, keepdim=True)
+    shares = one_hot(labels, scores.shape[1]).mean(0)
+    return torch.where(total > 0, scores / total, shares / shares.sum()).float()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lggd.backbones.layers import batched_linear
+from lggd.backbones.convolutions import batched_linear
 from lggd.estimator.settings import saveable
 from lggd.training.cuda_graph import CUDAGraphStep
 from lggd.training.engine import Callback, Progress

@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.optim import Adam
 
 from lggd.backbones import GCN, Backbone
-from lggd.backbones.layers import batched_linear
+from lggd.backbones.convolutions import batched_linear
 from lggd.baselines.baseline import (
     Baseline,
     BaselineData,
@@ -21,19 +21,18 @@ from lggd.baselines.baseline import (
     check_backbone_kind,
     derived_seeds,
 )
-from lggd.baselines.graph_autoencoder import (
+from lggd.baselines.edge_prediction import (
     BLOCK_ENTRIES,
     ReconstructionLoss,
+    SampledGraphs,
     VariationalGraphAutoencoder,
     glorot_uniform,
     minimize,
     row_blocks,
     undirected_edges,
 )
-from lggd.baselines.sampled_graphs import SampledGraphs
 from lggd.estimator.inputs import Cache, content_key
-from lggd.graph.edge_index import check_symmetric, read_edges, with_edges
-from lggd.learning.node_features import check_node_features
+from lggd.graph.edge_index import check_node_features, check_symmetric, read_edges, with_edges
 from lggd.system.memory import free_memory
 from lggd.training.engine import Callback
 from lggd.training.optimization import Targets
@@ -82,8 +81,7 @@ class GAugM(Baseline):
     def transform(self, data: Any) -> Any:
         """Return a shallow copy of PyG data with the modified edges, and with `edge_weight` if it had weights."""
         self._check()
-        x = check_node_features(data)
-        x = (x if x.layout == torch.strided else x.to_dense()).float()
+        x = check_node_features(data).to_dense()
         edges, weight = self._modified(x, *read_edges(data, len(x)), None)
         # Copies, so that users cannot modify the cache.
         return with_edges(data, edges.clone(), None if weight is None else weight.clone())

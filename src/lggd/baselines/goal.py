@@ -9,9 +9,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from lggd.backbones import GAT, GCN
-from lggd.backbones.layers import Drop, batched_linear, edges_with_loops, gat_conv
-from lggd.backbones.network import Network
+from lggd.backbones import GAT
+from lggd.backbones.convolutions import batched_linear, edges_with_loops, gat_conv
+from lggd.backbones.network import Drop, Network
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, derived_seeds
 from lggd.baselines.complement_graph import Complement, complement_graphs
 from lggd.errors import InputError
@@ -175,7 +175,7 @@ class GOALGraph:
 
 class _ConvolutionNetwork(Network):
     def __init__(self, model: GOAL, in_channels: int, num_classes: int) -> None:
-        super().__init__(GCN(model.hidden, dropout=0), normalized_adjacency)
+        super().__init__(0.0, normalized_adjacency)
         shapes = (model.hidden, in_channels), (num_classes, model.hidden)
         self.first, self.second = (nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape))) for shape in shapes)
 
@@ -198,7 +198,7 @@ class AttentionNetwork(Network):
     def __init__(self, in_channels: int, num_classes: int) -> None:
         from torch_geometric.nn import GATConv
 
-        super().__init__(ATTENTION, edges_with_loops)
+        super().__init__(ATTENTION.dropout, edges_with_loops)
         width = ATTENTION.hidden * ATTENTION.heads
         first = GATConv(in_channels, ATTENTION.hidden, ATTENTION.heads)
         self.layers = nn.ModuleList([first, GATConv(width, width), GATConv(width, num_classes)])

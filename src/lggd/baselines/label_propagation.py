@@ -1,19 +1,26 @@
-"""Label propagation (Zhou et al., 2004): labels spread along the edges, without node features and training."""
+"""Labels spread along edges, alone (Zhou et al., 2004) or over the predictions of a model (correct and smooth)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lggd.baselines.untrained import UntrainedBaseline, one_hot, to_probabilities
+from lggd.baselines.baseline import UntrainedBaseline, one_hot, read_edges_of_same_size, to_probabilities
+from lggd.baselines.decoupled import MLPClassifier
+from lggd.estimator import NodeClassifier
 from lggd.estimator.inputs import stored_graph
+from lggd.estimator.labels import Labels
+from lggd.estimator.passes import FitSteps, FitTask
+from lggd.estimator.settings import saveable
 from lggd.graph.sparse import SparseMatrix
 from lggd.graph.streamed_matrix import StreamedMatrix
-from lggd.validation import check_fraction, check_int
+from lggd.training.engine import without_prefix
+from lggd.validation import check_fraction, check_instance, check_int, check_positive
 
 
 @dataclass(eq=False, repr=False)
@@ -84,3 +91,139 @@ def symmetric_normalized(edge_index: Tensor, edge_weight: Tensor | None, num_nod
     degree = adjacency.pattern.row_sum(adjacency.values.unsqueeze(1)).squeeze(1)
     root = torch.where(degree > 0, degree, torch.inf).rsqrt()
     return adjacency.with_values(adjacency.values * root[adjacency.pattern.rows] * root[adjacency.pattern.columns])
+
+
+# Spreads errors `[N, K]` over the graph; the function is applied after every iteration.
+Spread = Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]
+# Smaller spread errors are not scaled up: their direction is noise.
+LARGEST_FACTOR = 1000.0
+
+
+@saveable
+@dataclass(frozen=True)
+class AutoScale:
+    """Scales the spread error of each node to the mean size of the errors on labelled nodes.
+
+    Examples
+    --------
+    >>> AutoScale()
+    AutoScale()
+    """
+
+    def corrections(self, errors: Tensor, labelled: Tensor, spread_errors: Spread) -> Tensor:
+        """Returns what is added to the predictions, `[N, K]`, from the errors on labelled nodes."""
+        smoothed = spread_errors(errors, lambda values: values.clamp(-1, 1))
+        factor = errors.abs().sum() / labelled.sum() / smoothed.abs().sum(1, keepdim=True)
+        return torch.where(factor <= LARGEST_FACTOR, factor, 1.0) * smoothed
+
+
+@saveable
+@dataclass(frozen=True)
+class FixedScale:
+    """Keeps the errors of labelled nodes while they spread, and multiplies the result by a number.
+
+    Parameters
+    ----------
+    scale : float
+        The factor.
+
+    Examples
+    --------
+    >>> FixedScale(scale=0.5)
+    FixedScale(scale=0.5)
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive("scale", self.scale)
+
+    def corrections(self, errors: Tensor, labelled: Tensor, spread_errors: Spread) -> Tensor:
+        """Returns what is added to the predictions, `[N, K]`, from the errors on labelled nodes."""
+        return self.scale * spread_errors(errors, lambda values: torch.where(labelled.unsqueeze(1), errors, values))
+
+
+@dataclass(eq=False, repr=False)
+class CorrectAndSmooth(NodeClassifier):
+    """Correct and smooth (Huang et al., 2021) the predictions of another model, which is trained first.
+
+    Correct: the errors Y - Z on labelled nodes spread as in `LabelPropagation` and are added to the predictions Z.
+    Smooth: the result, with Y on labelled nodes, spreads in the same way. Labels that are added later change both
+    steps; the model is not trained again.
+
+    Parameters
+    ----------
+    model : NodeClassifier
+        The model that predicts Z; its own seed is not used.
+    correct_alpha, smooth_alpha : float
+        Weight of the neighbours in both steps, in [0, 1).
+    iterations : int
+        Number of iterations of each step.
+    scaling : AutoScale or FixedScale
+        How spread errors are scaled.
+    seed : int or torch.Generator
+        Random seed of the model.
+
+    Attributes
+    ----------
+    model_ : NodeClassifier
+        The fitted model. See `NodeClassifier` for the others.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> base = lggd.LGGDClassifier(None, lggd.GCN(), optimization=lggd.Optimization(epochs=20))
+    >>> model = CorrectAndSmooth(base).fit(lggd.load("karate"))
+    >>> model.add_labels([2], [0]).predict().shape
+    torch.Size([34])
+    """
+
+    model: NodeClassifier = field(default_factory=MLPClassifier)
+    correct_alpha: float = 0.8
+    smooth_alpha: float = 0.8
+    iterations: int = 50
+    scaling: AutoScale | FixedScale = AutoScale()
+    seed: int | torch.Generator = 0
+
+    def __post_init__(self) -> None:
+        self.model_: Any  # set by fit
+
+    def check_settings(self) -> None:
+        check_instance("model", self.model, NodeClassifier, "a model such as MLPClassifier()")
+        for name in ("correct_alpha", "smooth_alpha"):
+            check_fraction(name, getattr(self, name), "It is the weight of the neighbours.")
+        check_int("iterations", self.iterations, 1)
+        check_instance("scaling", self.scaling, (AutoScale, FixedScale), "AutoScale() or FixedScale()")
+        self.model.check_settings()
+
+    @property
+    def _held_out(self) -> float:
+        return self.model._held_out
+
+    def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
+        self._start(task.data, labels.num_classes)
+        self.model_ = copy.copy(self.model)
+        yield from self.model_._fit_to(task, labels, seed)
+        self.history_ |= self.model_.history_
+        self._set_labels(labels.train.clone())
+
+    def _parts(self) -> dict[str, NodeClassifier]:
+        return {"model.": self.model_}
+
+    def _probabilities(self, data: Any) -> Tensor:
+        edges = read_edges_of_same_size(data, len(self.labels_))
+        matrix = symmetric_normalized(*edges, len(self.labels_))
+        truth, labelled = one_hot(self.labels_, self.num_classes_), self.labels_ >= 0
+        predicted = self.model_._probabilities(data).double()
+        errors = torch.where(labelled.unsqueeze(1), truth - predicted, 0.0)
+
+        def spread_errors(start: Tensor, after_step: Callable[[Tensor], Tensor]) -> Tensor:
+            return spread(start, matrix, self.correct_alpha, self.iterations, after_step)
+
+        corrected = predicted + self.scaling.corrections(errors, labelled, spread_errors)
+        start = torch.where(labelled.unsqueeze(1), truth, corrected)
+        smoothed = spread(start, matrix, self.smooth_alpha, self.iterations, lambda values: values.clamp(0, 1))
+        return to_probabilities(smoothed, self.labels_)
+
+    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+        self.model_ = self._restored(self.model, data, without_prefix("model.", state))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lggd.baselines.untrained import UntrainedBaseline
+from lggd.baselines.baseline import UntrainedBaseline
 from lggd.errors import InputError
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import FitSteps, FitTask

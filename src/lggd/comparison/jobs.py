@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from lggd.cluster.tasks import run_tasks
 from lggd.comparison.results import Claims, Line, Results
-from lggd.features.distance_problems import reuse_distances
+from lggd.features.distance_training import reuse_distances
 from lggd.system.memory import release_memory
 from lggd.training.engine import Callback
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from lggd.baselines import MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
-from lggd.baselines.untrained import UntrainedBaseline
+from lggd.baselines.baseline import UntrainedBaseline
 from lggd.errors import InputError
 from lggd.estimator.labels import Labels
-from lggd.learning.node_features import check_node_features
+from lggd.graph.edge_index import check_node_features
 from lggd.validation import check_int, check_real
 
 

@@ -24,7 +24,7 @@ from lggd.comparison.runner import measure
 from lggd.comparison.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
 from lggd.comparison.templates import build, complete_settings
 from lggd.estimator.passes import error_context
-from lggd.features.distance_problems import reuse_distances
+from lggd.features.distance_training import reuse_distances
 from lggd.system.memory import release_memory
 from lggd.validation import check_int
 

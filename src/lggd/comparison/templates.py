@@ -39,9 +39,9 @@ from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
 from lggd.features import GGD, LGGD
-from lggd.features.scaling import MaxScale, SoftmaxScale, Standardize, Unscaled
+from lggd.features.distance_features import MaxScale, SoftmaxScale, Standardize, Unscaled
+from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.learning.networks import MLP, PropagatedMLP
-from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
 from lggd.training.optimization import Optimization

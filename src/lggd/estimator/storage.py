@@ -17,8 +17,8 @@ from lggd.estimator.inputs import INPUTS, graph_files
 from lggd.estimator.settings import from_plain, saveable, to_plain
 from lggd.graph import Graph
 from lggd.graph.stored_graph import StoredGraph, fingerprint, is_stored_graph
+from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.learning.networks import MLP, Activation, PropagatedMLP
-from lggd.learning.parameters import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.solvers.scheme import RK4, SSPRK3, Euler
 from lggd.system.files import replacing_folder, save_tensors
 from lggd.training.optimization import Optimization

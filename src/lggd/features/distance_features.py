@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,20 +15,15 @@ from lggd.equation.operators import check_p
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
 from lggd.estimator.inputs import Cache, identity_key, input_tensors, read_graph
-from lggd.features.scaling import Scale
+from lggd.estimator.settings import saveable
 from lggd.graph import Graph
-from lggd.learning.distance_training import boundary_mask
-from lggd.learning.flow import Flow
-from lggd.learning.node_features import check_node_features
-from lggd.learning.parameters import Equation
+from lggd.graph.edge_index import check_node_features
+from lggd.learning.flow import BoundarySolver, Equation, Flow
 from lggd.solvers.plan import check_times
 from lggd.solvers.scheme import FixedStep
 from lggd.training.engine import Callback, Checkpoint
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int
-
-# Maximum number of columns per solve: beyond some hundred, wider states save no time and take memory.
-MOST_COLUMNS = 512
 
 
 class DistanceFeatures(NodeClassifier):
@@ -184,52 +180,12 @@ class DistanceFeatures(NodeClassifier):
         self._solvers(identity_key(*input_tensors(data)), lambda: self._solver(data, graph))
 
 
-class BoundarySolver:
-    """Solves the evolution from `start [N, Q, K]` with f = 0 on the labelled nodes of each class."""
-
-    def __init__(self, graph: Graph, equation: Equation, flow: Flow, start: Tensor) -> None:
-        self.graph, self.equation, self.flow, self.start = graph, equation, flow, start
-
-    def distances(self, boundaries: Sequence[Tensor]) -> list[Tensor]:
-        """Distances `[N, T, K]` for each boundary: int64 `[N]`, a class, or -1 where f is free."""
-        _, problems, classes = self.start.shape
-        per_solve = max(1, MOST_COLUMNS // (problems * classes))
-        solved: list[Tensor] = []
-        for labels in torch.split(torch.stack(list(boundaries), 1), per_solve, 1):
-            start, mask = self.start.repeat(1, labels.shape[1], 1), boundary_mask(labels, classes)
-            with torch.no_grad():
-                value = self.flow(self.equation, start, mask.repeat_interleave(problems, 1))  # [M, N, R·Q, K]
-            solved += torch.unflatten(value, 2, (-1, problems)).permute(2, 1, 3, 0, 4).flatten(2, 3).unbind(0)
-        return solved
-
-    def cross_fitted(self, labels: Tensor, fold: Tensor, folds: int) -> tuple[Tensor, Tensor]:
-        """Distances `[N, T, K]` and whether a label is reachable `[N]`; the nodes of a fold are solved without it.
-
-        `fold` is int64 `[N]`, -1 for nodes whose solve uses all labels.
-        """
-        boundaries = [labels, *(torch.where(fold == j, -1, labels) for j in range(folds))]
-        solved = self.distances(boundaries)
-        distances, reachable = solved[0].clone(), self.reachable(labels)
-        for j, boundary in enumerate(boundaries[1:]):
-            left_out = fold == j
-            distances[left_out] = solved[j + 1][left_out]
-            reachable[left_out] = self.reachable(boundary)[left_out]
-        return distances, reachable
-
-    def reachable(self, boundary: Tensor) -> Tensor:
-        """Which nodes share a component with a labelled one, bool `[N]`."""
-        component = self.graph.components
-        labelled = torch.zeros(int(component.max()) + 1, dtype=torch.bool, device=component.device)
-        labelled[component[boundary >= 0]] = True
-        return labelled[component]
-
-
 def fixed_solver(model: Any, graph: Graph, start: Tensor) -> BoundarySolver:
     """The solver of a model of one problem, with fixed coefficients, that starts at φ₀ `[N, K]`."""
     times = check_times(model.times)
     equation = Equation(graph, model.potential, [torch.Generator(device=graph.device)])
-    flow = Flow(graph, equation, times, [range(len(times))], model.p, model.scheme)
-    return BoundarySolver(graph, equation, flow, start.unsqueeze(1))
+    flow = Flow(equation, times, [range(len(times))], model.p, model.scheme)
+    return BoundarySolver(flow, start.unsqueeze(1))
 
 
 def assign_folds(labels: Tensor, priority: Tensor, folds: int) -> Tensor:
@@ -240,3 +196,109 @@ def assign_folds(labels: Tensor, priority: Tensor, folds: int) -> Tensor:
         nodes = nodes[priority[nodes].argsort()]
         fold[nodes] = torch.arange(len(nodes), device=labels.device) % folds
     return fold
+
+
+# The fitted statistics of a scale, by name. Distances come as [N, T, K]: nodes, times, classes.
+Fitted = Mapping[str, Tensor]
+
+
+@saveable
+@dataclass(frozen=True)
+class Unscaled:
+    """No scaling: the distances themselves.
+
+    Examples
+    --------
+    >>> distances = torch.tensor([[[0.0, 2.0]], [[4.0, 1.0]]])  # [N, T, K]: two nodes, one time, two classes
+    >>> Unscaled().apply(distances, Unscaled().fit(distances)).tolist()
+    [[[0.0, 2.0]], [[4.0, 1.0]]]
+    """
+
+    def fit(self, distances: Tensor) -> dict[str, Tensor]:
+        """The statistics of the distances that `apply` needs."""
+        return {}
+
+    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
+        """Scaled distances, `[N, T, K]`."""
+        return distances
+
+
+@saveable
+@dataclass(frozen=True)
+class MaxScale:
+    """Each column divided by its largest value, as in the authors' code.
+
+    Examples
+    --------
+    >>> distances = torch.tensor([[[0.0, 2.0]], [[4.0, 1.0]]])  # [N, T, K]: two nodes, one time, two classes
+    >>> MaxScale().apply(distances, MaxScale().fit(distances)).tolist()
+    [[[0.0, 1.0]], [[1.0, 0.5]]]
+    """
+
+    def fit(self, distances: Tensor) -> dict[str, Tensor]:
+        return {"largest": distances.amax(0).clamp(min=_tiny(distances))}
+
+    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
+        return distances / fitted["largest"]
+
+
+@saveable
+@dataclass(frozen=True)
+class Standardize:
+    """Each column shifted and divided to mean 0 and standard deviation 1.
+
+    Examples
+    --------
+    >>> distances = torch.tensor([[[0.0, 2.0]], [[4.0, 1.0]]])  # [N, T, K]: two nodes, one time, two classes
+    >>> Standardize().apply(distances, Standardize().fit(distances)).tolist()
+    [[[-1.0, 1.0]], [[1.0, -1.0]]]
+    """
+
+    def fit(self, distances: Tensor) -> dict[str, Tensor]:
+        spread = distances.std(0, unbiased=False)
+        return {"mean": distances.mean(0), "spread": torch.where(spread > _tiny(distances), spread, 1.0)}
+
+    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
+        return (distances - fitted["mean"]) / fitted["spread"]
+
+
+@saveable
+@dataclass(frozen=True)
+class SoftmaxScale:
+    """softmax over the classes of −f(t) / temperature, at each time: how much nearer one class is than the others.
+
+    Parameters
+    ----------
+    temperature : float or None
+        None fits the standard deviation of the distances about each node's mean, at each time.
+
+    Examples
+    --------
+    >>> distances = torch.tensor([[[1.0, 1.0]], [[0.0, 50.0]]])  # [N, T, K]: two nodes, one time, two classes
+    >>> scale = SoftmaxScale()
+    >>> scale.apply(distances, scale.fit(distances)).round(decimals=3).tolist()
+    [[[0.5, 0.5]], [[1.0, 0.0]]]
+    """
+
+    temperature: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        if self.temperature is not None and not 0 < self.temperature < float("inf"):
+            raise InputError("temperature", "be positive, or None to fit it", self.temperature)
+
+    def fit(self, distances: Tensor) -> dict[str, Tensor]:
+        if self.temperature is not None:
+            return {"temperature": distances.new_full((distances.shape[1], 1), self.temperature)}
+        about_mean = distances - distances.mean(2, keepdim=True)
+        spread = about_mean.square().mean((0, 2)).sqrt().unsqueeze(1)
+        return {"temperature": torch.where(spread > _tiny(distances), spread, 1.0)}
+
+    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
+        return torch.softmax(-distances / fitted["temperature"], dim=2)
+
+
+Scale = Unscaled | MaxScale | Standardize | SoftmaxScale
+
+
+def _tiny(distances: Tensor) -> float:
+    return torch.finfo(distances.dtype).tiny

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from lggd.equation.potential import DegreePotential, Potential
-from lggd.features.distance_features import BoundarySolver, DistanceFeatures, fixed_solver
-from lggd.features.scaling import Scale, Standardize
+from lggd.features.distance_features import DistanceFeatures, Scale, Standardize, fixed_solver
 from lggd.graph import Graph
+from lggd.learning.flow import BoundarySolver
 from lggd.solvers.cauchy import FAR
 from lggd.solvers.scheme import RK4, FixedStep
 from lggd.validation import check_real

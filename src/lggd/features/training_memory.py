@@ -10,10 +10,10 @@ from torch import nn
 
 from lggd.closed_form import KernelRidge
 from lggd.graph import Graph
-from lggd.learning.flow import Flow
+from lggd.graph.edge_index import check_node_features
+from lggd.learning.flow import Equation, Flow
 from lggd.learning.networks import MLP, PropagatedMLP
-from lggd.learning.node_features import SPARSE_BELOW, check_node_features
-from lggd.learning.parameters import Equation
+from lggd.learning.node_features import SPARSE_BELOW
 from lggd.solvers.plan import check_times, graph_bytes, saved_states, state_bytes
 from lggd.system.memory import Memory
 
@@ -74,7 +74,7 @@ def training_memory(data: Any, graph: Graph, model: LGGD, num_classes: int, prob
     learned = sum(theta.value.numel() for theta in equation.parameters())
     # The states of a step, those saved for the backward pass and those in it, and outputs with their gradients.
     state, times = state_bytes(graph, problems * num_classes, torch.float32), check_times(model.times)
-    flow = Flow(graph, equation, times, [range(len(times))], model.p, model.scheme)
+    flow = Flow(equation, times, [range(len(times))], model.p, model.scheme)
     states = saved_states(flow.plan, state, graph.device) + 2 * len(model.scheme.tableau.weights) + 8
     parts = {
         "graph": graph_bytes(graph),

@@ -1,4 +1,4 @@
-"""Edges in PyG's format, `edge_index [2, E]` and `edge_weight [E]`: read from data, checked, replaced."""
+"""PyG data: `edge_index [2, E]` and `edge_weight [E]`, read, checked and replaced; node features, checked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.errors import InputError
+from lggd.errors import InputError, InputTypeError
+from lggd.validation import check_finite
 
 
 def read_edges(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
@@ -88,3 +89,18 @@ def read_weight(data: Any) -> Tensor | None:
         return weight
     attribute: Tensor | None = getattr(data, "edge_attr", None)
     return attribute if attribute is not None and attribute.dim() == 1 else None
+
+
+def check_node_features(data: Any) -> Tensor:
+    """Returns `data.x` as float32, dense or sparse, if it is finite and has one row per node."""
+    x = getattr(data, "x", None)
+    if not isinstance(x, Tensor):
+        remedy = "GGD() works without node features; or use an identity matrix."
+        raise InputTypeError("data.x", "be a tensor of node features [N, F]", type(x).__name__, remedy)
+    if x.dim() != 2 or x.shape[0] != data.num_nodes or x.shape[1] == 0:
+        raise InputError("data.x", f"have shape [{data.num_nodes}, F], one row per node", list(x.shape))
+    if x.dtype.is_complex:
+        raise InputTypeError("data.x", "be real numbers", x.dtype)
+    x = x.float()
+    check_finite("data.x", x if x.layout == torch.strided else x.to_sparse_coo().coalesce().values())  # type: ignore[no-untyped-call]
+    return x

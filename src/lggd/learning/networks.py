@@ -15,7 +15,8 @@ from torch.nn import functional
 
 from lggd.errors import InputError
 from lggd.graph import Graph
-from lggd.learning.node_features import NodeFeatures, check_node_features, propagate, read_node_features
+from lggd.graph.edge_index import check_node_features
+from lggd.learning.node_features import NodeFeatures, propagate, read_node_features
 from lggd.learning.stacked_mlps import StackedMLPs
 from lggd.training.optimization import SeededModules
 from lggd.training.randomness import LEVELS

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize as normalize_rows
 from torch.nn.functional import pad
 
-from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
+from lggd.graph.edge_index import check_node_features
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
-from lggd.learning.workspace import Workspace
-from lggd.validation import check_finite
+
+if TYPE_CHECKING:
+    from lggd.learning.stacked_mlps import Workspace
 
 # Below this fraction of non-zero entries, a sparse product is faster than a dense one.
 SPARSE_BELOW = 0.05
@@ -105,21 +106,6 @@ def matmul_side_by_side(features: NodeFeatures, weight: Tensor) -> Tensor:
     problems, num_features, width = weight.shape
     wide = weight.transpose(0, 1).reshape(num_features, problems * width)
     return features.matmul(wide).view(-1, problems, width).transpose(0, 1)
-
-
-def check_node_features(data: Any) -> Tensor:
-    """Returns `data.x` as float32, dense or sparse, if it is finite and has one row per node."""
-    x = getattr(data, "x", None)
-    if not isinstance(x, Tensor):
-        remedy = "GGD() works without node features; or use an identity matrix."
-        raise InputTypeError("data.x", "be a tensor of node features [N, F]", type(x).__name__, remedy)
-    if x.dim() != 2 or x.shape[0] != data.num_nodes or x.shape[1] == 0:
-        raise InputError("data.x", f"have shape [{data.num_nodes}, F], one row per node", list(x.shape))
-    if x.dtype.is_complex:
-        raise InputTypeError("data.x", "be real numbers", x.dtype)
-    x = x.float()
-    check_finite("data.x", x if x.layout == torch.strided else x.to_sparse_coo().coalesce().values())  # type: ignore[no-untyped-call]
-    return x
 
 
 def read_node_features(data: Any, normalize: bool, zeros: int = 0) -> StoredFeatures:

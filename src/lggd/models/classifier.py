@@ -11,16 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from lggd.backbones import GCN, Backbone, build_seeded
-from lggd.backbones.user_module import check_user_module
+from lggd.backbones.network import check_user_module
+from lggd.backbones.training import BackboneRequest
 from lggd.errors import InputError
 from lggd.estimator import VALIDATION, FitSteps, FitTask, Labels, NodeClassifier, with_prefix, without_prefix
 from lggd.estimator.inputs import stored_graph
 from lggd.features import GGD, LGGD, DistanceFeatures
 from lggd.graph import read_weight
-from lggd.learning.node_features import check_node_features
-from lggd.models.backbone_request import BackboneRequest
+from lggd.graph.edge_index import check_node_features
 from lggd.models.plus import Ensemble
-from lggd.models.sampled_training import can_stream, sample_labels, streamed_logits
+from lggd.models.sampled_training import sample_labels, streamed_logits
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance
@@ -127,7 +127,7 @@ class LGGDClassifier(NodeClassifier):
     def needs_edge_index(self) -> bool:  # type: ignore[override]
         if self.features is not None and self.features.needs_edge_index:
             return True
-        return self.backbone is not None and not can_stream(self.backbone)
+        return self.backbone is not None and getattr(self.backbone, "needs_edge_index", True)
 
     @property
     def accepts_labels(self) -> bool:

@@ -9,7 +9,7 @@ import torch
 from lggd.errors import InputTypeError
 from lggd.estimator import Labels
 from lggd.features import GGD, LGGD
-from lggd.features.distance_problems import horizons
+from lggd.features.distance_training import horizons
 from lggd.features.training_memory import training_memory
 from lggd.graph import Graph
 from lggd.models.classifier import LGGDClassifier

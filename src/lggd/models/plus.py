@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import GPR
+from lggd.backbones.training import member_curves
 from lggd.closed_form import KernelRidge, PseudoLabels
 from lggd.diffusion import DiffusionGraph, Heat
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, in_parallel, with_prefix, without_prefix
 from lggd.features import LGGD, DistanceFeatures
 from lggd.learning.networks import PropagatedMLP
-from lggd.models.backbone_request import member_curves
 from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass, Readout, WeightedReadout
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import read_seed
@@ -44,6 +44,10 @@ class _MetaModel(NodeClassifier):
     @property
     def _held_out(self) -> float:
         return self.model._held_out
+
+    def input_width(self, data: Any, num_classes: int) -> tuple[int, str]:
+        """Return the number of columns of `inputs`, known before the fit, and what they are."""
+        return self.model.input_width(data, num_classes)  # type: ignore[attr-defined, no-any-return]
 
 
 @dataclass(eq=False, repr=False)
@@ -103,10 +107,6 @@ class Ensemble(_MetaModel):
     def inputs(self, data: Any) -> Tensor:
         """Return the inputs of a backbone averaged over the members, float32 `[N, F]`."""
         return self._average(lambda member: member.inputs(data))
-
-    def input_width(self, data: Any, num_classes: int) -> tuple[int, str]:
-        """Return the number of columns of `inputs`, known before the fit, and what they are."""
-        return self.model.input_width(data, num_classes)  # type: ignore[attr-defined, no-any-return]
 
     def nearness(self, data: Any) -> Tensor:
         """Return softmax(−f) over the classes at each time, averaged over the members, `[N, T, K]`."""
@@ -193,10 +193,6 @@ class SelfTraining(_MetaModel):
         """Return the inputs of a backbone, float32 `[N, F]`."""
         self._check_fitted()
         return self.model_.inputs(data)  # type: ignore[no-any-return]
-
-    def input_width(self, data: Any, num_classes: int) -> tuple[int, str]:
-        """Return the number of columns of `inputs`, known before the fit, and what they are."""
-        return self.model.input_width(data, num_classes)  # type: ignore[attr-defined, no-any-return]
 
     def _probabilities(self, data: Any) -> Tensor:
         return self.model_._probabilities(data)  # type: ignore[no-any-return]

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from lggd.backbones import GCN, Backbone, build_seeded
+from lggd.backbones.training import BackboneRequest
 from lggd.diffusion import DiffusionGraph
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, saveable, with_prefix, without_prefix
-from lggd.features.mixture import mixture_weights
+from lggd.features.lggd import mixture_weights
 from lggd.graph import read_weight
-from lggd.learning.node_features import check_node_features
-from lggd.models.backbone_request import BackboneRequest
+from lggd.graph.edge_index import check_node_features
 from lggd.training.engine import History
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import read_seed

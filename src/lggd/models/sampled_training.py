@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lggd.backbones.layers import scaled_laplacian
-from lggd.backbones.network import BackboneChoice, Network
+from lggd.backbones.convolutions import scaled_laplacian
 from lggd.estimator.labels import Labels
 from lggd.graph import Graph
 from lggd.graph.neighbourhood import induced_edges, sample_neighbourhood
@@ -28,14 +27,6 @@ class SampledNeighbourhood(NamedTuple):
     labels: Labels
 
 
-def can_stream(backbone: Any) -> bool:
-    """Whether a backbone can be applied block by block: those of the library whose layers are products with Â."""
-    if not isinstance(backbone, BackboneChoice):
-        return False
-    with torch.random.fork_rng(devices=[]):  # a new network draws its weights
-        return backbone.build(1, 2)._read_graph in _MATRICES
-
-
 def sample_labels(graph: Graph, labels: Labels, seed: int) -> SampledNeighbourhood:
     """A neighbourhood of labelled nodes of every class, in proportion."""
     generator = torch.Generator().manual_seed(seed)
@@ -53,8 +44,6 @@ def sample_labels(graph: Graph, labels: Labels, seed: int) -> SampledNeighbourho
 
 def streamed_logits(module: Any, graph: Graph, x: Tensor) -> Tensor:
     """The logits of all nodes `[N, K]` by a trained backbone, with one pass over the edges for each layer."""
-    if not isinstance(module, Network):
-        raise TypeError(f"A {type(module).__name__} cannot be applied block by block.")
     parameters = {name: parameter.detach().unsqueeze(0) for name, parameter in module.named_parameters()}
     matrix = _MATRICES[module._read_graph](graph.csr)
 

@@ -1,14 +1,147 @@
-"""GraphMix: both networks, their losses, and what is sampled."""
+"""MixUp and GraphMix against their formulas, and what they sample."""
 
 import pytest
 import torch
 from torch.nn import functional
 
-from baseline_cases import CASES, EXACT, check_together, dense_adjacency, graph, networks, weighted_or_not
-from lggd.backbones.layers import batched_linear
-from lggd.baselines import GraphMix, graphmix
+from baseline_cases import CASES, EXACT, check_together, dense_adjacency, graph, identity, networks, weighted_or_not
+from lggd import GCN, JKNet
+from lggd.backbones.convolutions import batched_linear
+from lggd.baselines import GraphMix, MixUp, mixing
 from lggd.training.optimization import load_values
-from small_data import CLASSES, changed
+from small_data import CLASSES, changed, random
+
+
+def mix(data, ratio, partner):
+    """The networks, their targets, the logits `[N, K]` of the mixture without dropout, and those of the GCN."""
+    made, targets = networks(MixUp(backbone=GCN(hidden=8)), data)
+    with torch.no_grad():
+        mixed = made._mixed_logits(torch.tensor([ratio]), partner.unsqueeze(0), identity)
+    return made, targets, mixed[0], made.logits()[0]
+
+
+def random_partners(data, seed=0):
+    nodes = data.train_mask.nonzero().squeeze(1)
+    partner = torch.arange(data.num_nodes)
+    partner[nodes] = nodes[torch.randperm(len(nodes), generator=random(seed))]
+    return partner
+
+
+def dense_mixture(data, made, ratio, partner):
+    """Both passes and both branches as in the paper."""
+    weight, bias = (
+        [made.stacked[f"{layer}.{name}"][0] for layer in ("first", "second")] for name in ("lin.weight", "bias")
+    )
+    adjacency = dense_adjacency(data)
+    off, diagonal = adjacency - adjacency.diag().diag(), adjacency.diag().unsqueeze(1)
+    clean, mixed = data.x, ratio * data.x + (1 - ratio) * data.x[partner]
+    for layer, activation in ((0, torch.relu), (1, identity)):
+        neighbours, centre = off @ clean @ weight[layer].t(), mixed @ weight[layer].t()
+        one = activation(neighbours + diagonal * centre + bias[layer])
+        other = activation(neighbours[partner] + diagonal[partner] * centre + bias[layer])
+        clean = activation(adjacency @ clean @ weight[layer].t() + bias[layer])
+        mixed = ratio * one + (1 - ratio) * other
+    return mixed
+
+
+def check_mixture(weighted=True):
+    data = graph(weighted)
+    partner = random_partners(data)
+    made, targets, mixed, _ = mix(data, 0.3, partner)
+    expected = dense_mixture(data, made, 0.3, partner)
+    torch.testing.assert_close(mixed, expected, **EXACT)
+    hard = functional.one_hot(data.y, CLASSES).float()
+    soft = 0.3 * hard + 0.7 * hard[partner]
+    expected_loss = functional.cross_entropy(expected[data.train_mask], soft[data.train_mask])
+    loss = made._losses(targets, expected.unsqueeze(0), torch.tensor([0.3]), partner.unsqueeze(0))
+    torch.testing.assert_close(loss.detach()[0], expected_loss.detach(), **EXACT)
+
+
+@weighted_or_not
+def test_mixture_and_loss_are_those_of_the_paper(weighted):
+    check_mixture(weighted)
+
+
+def test_check_finds_wrongly_mixed_labels(monkeypatch):
+    losses = mixing._MixtureTraining._losses
+    planted = lambda self, targets, logits, ratio, partner: losses(  # noqa: E731
+        self, targets, logits, ratio, partner.gather(1, partner)
+    )
+    monkeypatch.setattr(mixing._MixtureTraining, "_losses", planted)
+    with pytest.raises(AssertionError):
+        check_mixture()
+
+
+def test_check_finds_wrong_neighbours(monkeypatch):
+    monkeypatch.setattr(mixing, "_permuted", lambda values, index: values)
+    with pytest.raises(AssertionError):
+        check_mixture()
+
+
+@weighted_or_not
+def test_trivial_mixtures_are_the_gcn(weighted):
+    data = graph(weighted)
+    partner, unmoved = random_partners(data), torch.arange(data.num_nodes)
+    for ratio, permutation in ((1.0, partner), (0.3, unmoved), (0.0, partner)):
+        _, _, mixed, plain = mix(data, ratio, permutation)
+        torch.testing.assert_close(mixed, plain[permutation] if ratio == 0 else plain, **EXACT)
+
+
+def test_only_training_nodes_are_mixed():
+    data = graph()
+    _, _, mixed, plain = mix(data, 0.4, random_partners(data))
+    torch.testing.assert_close(mixed[~data.train_mask], plain[~data.train_mask], **EXACT)
+    assert not torch.allclose(mixed[data.train_mask], plain[data.train_mask], atol=1e-2)
+
+
+def test_mixture_of_a_pair_is_symmetric():
+    data = graph()
+    nodes = data.train_mask.nonzero().squeeze(1)
+    pairs = torch.arange(data.num_nodes)
+    pairs[nodes] = nodes.flip(0)
+    one, other = (mix(data, ratio, pairs)[2] for ratio in (0.3, 0.7))
+    torch.testing.assert_close(one, other[pairs], **EXACT)
+
+
+def check_samples(made, data):
+    """λ ~ Beta(α, α), one per problem; π permutes the training nodes and leaves all others in place."""
+    ratios = torch.stack([made._sample_ratios() for _ in range(2000)])
+    assert ratios.shape == (2000, 2)
+    assert ratios.mean(0).tolist() == pytest.approx([0.5, 0.5], abs=0.02)
+    assert ratios.var(0).tolist() == pytest.approx([1 / 36] * 2, abs=0.003)  # 1 / (4 (2 α + 1)) for α = 4
+    assert not torch.equal(ratios[:, 0], ratios[:, 1])
+    partner = made._sample_partners()
+    unmoved = torch.arange(data.num_nodes).repeat(2, 1)
+    assert torch.equal(partner.sort(1).values, unmoved)
+    assert torch.equal((partner != unmoved).any(0) | data.train_mask, data.train_mask)
+    assert not torch.equal(partner[0], partner[1])
+    assert not torch.equal(partner, made._sample_partners())
+
+
+def test_samples_of_ratios_and_partners():
+    data = graph()
+    check_samples(networks(MixUp(alpha=4), data, (0, 1))[0], data)
+
+
+def test_check_finds_mixing_of_all_nodes():
+    data = graph()
+    made = networks(MixUp(alpha=4), data, (0, 1))[0]
+    made.train_nodes = [torch.arange(data.num_nodes)] * 2
+    with pytest.raises(AssertionError):
+        check_samples(made, data)
+
+
+def test_contract_finds_ratios_shared_between_problems(monkeypatch):
+    sample = mixing._MixtureTraining._sample_ratios
+    shared = lambda self: sample(self)[:1].expand(len(self.generators)).contiguous()  # noqa: E731
+    monkeypatch.setattr(mixing._MixtureTraining, "_sample_ratios", shared)
+    with pytest.raises(AssertionError):
+        check_together(CASES["MixUp"].make)
+
+
+def test_unsupported_backbones_raise():
+    with pytest.raises(TypeError, match=r"`backbone` must be GCN\(\), got JKNet"):
+        MixUp(backbone=JKNet()).fit(graph())
 
 
 def weights_of(made):
@@ -16,7 +149,7 @@ def weights_of(made):
 
 
 def mlp_logits(made):
-    return graphmix._mlp_logits(batched_linear(made.x, made.stacked["first.lin.weight"]), made.stacked).detach()
+    return mixing._mlp_logits(batched_linear(made.x, made.stacked["first.lin.weight"]), made.stacked).detach()
 
 
 def test_both_networks_are_equal_without_edges():
@@ -69,7 +202,7 @@ def test_losses_of_both_networks(monkeypatch):
 
 def test_check_finds_an_mlp_without_relu(monkeypatch):
     planted = lambda values, parameters: batched_linear(values, parameters["second.lin.weight"])  # noqa: E731
-    monkeypatch.setattr(graphmix, "_mlp_logits", planted)
+    monkeypatch.setattr(mixing, "_mlp_logits", planted)
     with pytest.raises(AssertionError):
         check_losses(graph(), monkeypatch)
 
@@ -77,7 +210,7 @@ def test_check_finds_an_mlp_without_relu(monkeypatch):
 def test_unlabelled_nodes_are_trained_on_pseudo_labels(monkeypatch):
     data = graph()
     sampled = (~data.train_mask).nonzero().squeeze(1)[: int(data.train_mask.sum())].flip(0)
-    monkeypatch.setattr(graphmix._AlternatingTraining, "_sample_unlabelled", lambda self: sampled)
+    monkeypatch.setattr(mixing._AlternatingTraining, "_sample_unlabelled", lambda self: sampled)
     settings = {"ramp": (0, 1), "temperature": 1.0}
     labelled = training_step(data, False, monkeypatch, unlabelled_weight=0, **settings)[1]
     made, both, _ = training_step(data, False, monkeypatch, unlabelled_weight=3.0, **settings)
@@ -86,7 +219,7 @@ def test_unlabelled_nodes_are_trained_on_pseudo_labels(monkeypatch):
     torch.testing.assert_close(both[0], labelled[0] + 3 * torch.exp(torch.tensor(-5.0)) * expected, **EXACT)
 
 
-def check_mixture(data, monkeypatch):
+def check_graphmix(data, monkeypatch):
     """Hidden values and labels are mixed with the same λ and the same permutation."""
     made, _ = networks(GraphMix(), data)
     partner = made._sample_partners()
@@ -102,15 +235,15 @@ def check_mixture(data, monkeypatch):
 
 
 def test_hidden_values_and_labels_are_mixed(monkeypatch):
-    check_mixture(graph(), monkeypatch)
+    check_graphmix(graph(), monkeypatch)
 
 
-def test_check_finds_wrongly_mixed_labels(monkeypatch):
-    losses = graphmix._AlternatingTraining._mixed_losses
+def test_check_finds_wrongly_mixed_labels_of_graphmix(monkeypatch):
+    losses = mixing._AlternatingTraining._mixed_losses
     planted = lambda self, logits, nodes, labels: losses(self, logits, nodes, labels.roll(1, 0))  # noqa: E731
-    monkeypatch.setattr(graphmix._AlternatingTraining, "_mixed_losses", planted)
+    monkeypatch.setattr(mixing._AlternatingTraining, "_mixed_losses", planted)
     with pytest.raises(AssertionError):
-        check_mixture(graph(), monkeypatch)
+        check_graphmix(graph(), monkeypatch)
 
 
 def test_the_other_network_cannot_make_gradients_infinite(monkeypatch):
@@ -148,9 +281,9 @@ def test_samples():
 
 
 def test_contract_finds_samples_shared_between_problems(monkeypatch):
-    sample = graphmix._AlternatingTraining._sample_uniform
+    sample = mixing._AlternatingTraining._sample_uniform
     shared = lambda self: sample(self)[:1].expand(len(self.generators)).contiguous()  # noqa: E731
-    monkeypatch.setattr(graphmix._AlternatingTraining, "_sample_uniform", shared)
+    monkeypatch.setattr(mixing._AlternatingTraining, "_sample_uniform", shared)
     with pytest.raises(AssertionError):
         check_together(CASES["GraphMix"].make)
 

@@ -1,4 +1,4 @@
-"""The problems of one training pass, of one model or of several that share the work (the paper's Pipeline 1)."""
+"""Learning distances (the paper's Pipeline 1): the problems of one training pass, of one model or of several."""
 
 from __future__ import annotations
 
@@ -10,26 +10,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of, input_tensors
 from lggd.estimator.inputs import Cache, content_key
-from lggd.features.distance_features import BoundarySolver
 from lggd.features.training_memory import REMEDY, fitting_problems, training_memory
 from lggd.graph import Graph
-from lggd.learning.distance_training import DistanceTraining
-from lggd.learning.flow import Flow
-from lggd.learning.networks import MLP, FromModule, PropagatedMLP
-from lggd.learning.parameters import Equation
+from lggd.learning.flow import BoundarySolver, Equation, Flow, boundary_mask
+from lggd.learning.networks import MLP, FromModule, Networks, PropagatedMLP
 from lggd.solvers.plan import check_times
 from lggd.system.memory import explaining_shortage
 from lggd.training.engine import Callback, Checkpoint, Engine, History, train
-from lggd.training.optimization import StackedParameter
+from lggd.training.optimization import GroupedAdam, Optimization, StackedParameter, Targets
 
 if TYPE_CHECKING:
     from lggd.features.lggd import LGGD
-
 
 # Enough for ten splits of four settings with three networks each.
 CAPACITY = 120
@@ -37,30 +33,13 @@ _active: ContextVar[Cache[Any] | None] = ContextVar("learned distances", default
 
 
 @contextmanager
-def reuse_distances(capacity: int = CAPACITY) -> Iterator[Cache[Any]]:
+def reuse_distances() -> Iterator[None]:
     """Inside, distances with the same data, labels, settings and seed are learned only once."""
-    cache: Cache[Any] = Cache(capacity)
-    token = _active.set(cache)
+    token = _active.set(Cache(CAPACITY))
     try:
-        yield cache
+        yield
     finally:
         _active.reset(token)
-
-
-def reusable(request: DistanceRequest) -> tuple[Cache[Any] | None, Any]:
-    """The active cache and the key of a request; no cache where none is active or the settings cannot be compared."""
-    cache = _active.get()
-    if cache is None:
-        return None, None
-    model, labels = request.model, request.labels
-    tensors = [*input_tensors(request.task.data), labels.train, labels.validation]
-    settings = (model.p, model.potential, model.initial, model.per_time, model.scheme, model.optimization)
-    key = (content_key(*tensors), labels.num_classes, request.seed, request.times, *settings)
-    try:
-        hash(key)
-    except TypeError:  # a user's tensor or function
-        return None, None
-    return cache, key
 
 
 def read_initial(initial: object) -> MLP | PropagatedMLP | FromModule:
@@ -76,6 +55,42 @@ def horizons(model: LGGD) -> list[list[int]]:
     """The times at which each problem of a model is read, as indices into its `times`."""
     times = range(len(check_times(model.times)))
     return [[k] for k in times] if model.per_time else [list(times)]
+
+
+class DistanceTraining:
+    """Distances of Q problems as a Trainable: cross-entropy with logits −f, where f(0) = φ₀ = |network(x)|.
+
+    In training f evolves without a boundary, and the loss is smallest where training nodes are nearest to their class.
+    In validation the training nodes are the boundary of their class, where f = 0 (Pipeline 2).
+    """
+
+    def __init__(self, networks: Networks, x: Any, flow: Flow, num_classes: int) -> None:
+        self.networks, self.x, self.flow, self.num_classes = networks, x, flow, num_classes
+        self.generators, self.random_state = networks.generators, networks.random_state
+        self.load_random_state = networks.load_random_state
+        self._boundary: tuple[Targets, Tensor] | None = None
+
+    def parameters(self) -> list[StackedParameter]:
+        return [*self.networks.parameters(), *self.flow.equation.parameters()]
+
+    def optimizer(self, optimizations: Sequence[Optimization]) -> GroupedAdam:
+        return GroupedAdam(self.parameters(), optimizations)
+
+    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
+        if self._boundary is None or self._boundary[0] is not targets:
+            self._boundary = targets, boundary_mask(targets.labels.t(), self.num_classes)
+        start = self.networks(self.x, training=True).abs()
+        losses = targets.losses(-self.flow(start), nodes_first=True)
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        return losses.detach()
+
+    def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, None]:
+        return targets.losses(-self.distances(), nodes_first=True), None
+
+    def distances(self) -> Tensor:
+        """The distances in the current state, `[M, N, Q, K]`, 0 on the nodes of the last training step."""
+        start = self.networks(self.x, training=False, training_follows=True).abs()
+        return self.flow(start, None if self._boundary is None else self._boundary[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +123,20 @@ class DistanceRequest(TrainingRequest):
     def capacity(self) -> int:
         return fitting_problems(self.task.data, self.task.graph, self.model, self.labels.num_classes)
 
+    def cached(self) -> tuple[Cache[Any], Any]:
+        """The cache of `reuse_distances` and the key of this request, None where it cannot be reused."""
+        cache, model, labels = _active.get(), self.model, self.labels
+        if cache is None:
+            return Cache(0), None
+        tensors = [*input_tensors(self.task.data), labels.train, labels.validation]
+        settings = (model.p, model.potential, model.initial, model.per_time, model.scheme, model.optimization)
+        key = (content_key(*tensors), labels.num_classes, self.seed, self.times, *settings)
+        try:
+            hash(key)
+        except TypeError:  # a user's tensor or function
+            return cache, None
+        return cache, key
+
     @classmethod
     def train(
         cls, requests: Sequence[DistanceRequest], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
@@ -123,7 +152,7 @@ class DistanceRequest(TrainingRequest):
         with explaining_shortage(title, lambda: training_memory(data, graph, first.model, classes, count), REMEDY):
             problems = DistanceProblems(models, data, graph, classes, seeds)
             engine = Engine(
-                DistanceTraining(problems.networks, problems.x, problems.equation, problems.flow, classes),
+                DistanceTraining(problems.networks, problems.x, problems.flow, classes),
                 torch.stack([own.train for own in labels]),
                 torch.stack([own.validation for own in labels]),
                 [model.optimization for model in models for _ in range(each)],
@@ -136,54 +165,50 @@ class DistanceRequest(TrainingRequest):
 
 
 class DistanceProblems:
-    """Node features, networks, equation and flow for all problems of some models.
+    """Node features, networks and flow for all problems of some models.
 
     The problems of a model are adjacent, the same number for every model. Each has its own generator.
     """
 
     def __init__(self, models: Sequence[LGGD], data: Any, graph: Graph, num_classes: int, seeds: Sequence[int]) -> None:
         first = models[0]
-        self.models, self.graph = list(models), graph
-        self.initial, self.per_model = read_initial(first.initial), len(horizons(first))
+        self.models, self.initial, self.per_model = list(models), read_initial(first.initial), len(horizons(first))
         generators = [generator for seed in seeds for generator in _generators(seed, self.per_model, graph.device)]
         self.x = self.initial.node_features(data, graph)
         rates: list[Any] = []
         if not isinstance(self.initial, FromModule):
             rates = [[model.initial.dropout for model in models for _ in range(self.per_model)]]  # type: ignore[union-attr]
         self.networks: Any = self.initial.networks(self.x, num_classes, generators, *rates)  # type: ignore[arg-type]
-        self.equation = Equation(graph, first.potential, generators)
-        self.flow = self._flow(self.equation)
+        self.flow = self._flow(Equation(graph, first.potential, generators))
 
     def _flow(self, equation: Equation) -> Flow:
         first = self.models[0]
         by_problem = horizons(first) * len(self.models)
-        return Flow(equation.graph, equation, check_times(first.times), by_problem, first.p, first.scheme)
+        return Flow(equation, check_times(first.times), by_problem, first.p, first.scheme)
 
     def parameters(self) -> list[StackedParameter]:
         """All learned tensors."""
-        return [*self.networks.parameters(), *self.equation.parameters()]
+        return [*self.networks.parameters(), *self.flow.equation.parameters()]
 
     def part(self, index: int) -> DistanceProblems:
         """The problems of one of the models; they share no parameters with the others."""
         own, part = slice(index * self.per_model, (index + 1) * self.per_model), copy.copy(self)
-        part.models = [self.models[index]]
-        part.networks, part.equation = self.networks.part(own), self.equation.part(own)
-        part.flow = part._flow(part.equation)
+        part.models, part.networks = [self.models[index]], self.networks.part(own)
+        part.flow = part._flow(self.flow.equation.part(own))
         return part
 
     def solver(self, data: Any, graph: Graph) -> BoundarySolver:
         """The solver of one model's problems on these data, which may differ from the training data."""
-        equation, flow, x = self.equation, self.flow, self.x
-        if graph is not self.graph:
+        flow, x = self.flow, self.x
+        if graph is not flow.graph:
             x = self.initial.node_features(data, graph)
             if x.shape[1] != self.x.shape[1]:
                 rule = "have as many columns as the model was trained on"
                 raise InputError("data.x", rule, data.x.shape[1], "Fit on the new data.")
-            equation = equation.on(graph)
-            flow = self._flow(equation)
+            flow = self._flow(flow.equation.on(graph))
         with torch.no_grad():
             start = self.networks(x, training=False).abs().detach()
-        return BoundarySolver(graph, equation, flow, start)
+        return BoundarySolver(flow, start)
 
 
 def _generators(seed: int, count: int, device: torch.device) -> list[torch.Generator]:

@@ -1,15 +1,19 @@
-"""DropEdge: which edges are dropped, and how the rest is normalized."""
+"""DropEdge and GDC: which edges their backbones see, and how these are normalized."""
 
 import pytest
 import torch
+from torch_geometric.utils import to_dense_adj
 
+import lggd
 from baseline_cases import CASES, FEW, check_together, dense_matrix, graph, identity, networks, weighted_or_not
 from lggd import GAT, GCN, ChebNet, JKNet, LGGDClassifier
-from lggd.backbones.layers import scaled_laplacian
-from lggd.baselines import DropEdge, dropedge
-from lggd.baselines.dropedge import SubsampledMatrix
+from lggd.backbones import build_seeded
+from lggd.backbones.convolutions import scaled_laplacian
+from lggd.baselines import GDC, DropEdge, Heat, rewiring
+from lggd.baselines.rewiring import SubsampledMatrix
+from lggd.diffusion import DiffusionGraph
 from lggd.graph.sparse import normalized_adjacency
-from small_data import changed, random
+from small_data import blocks, changed, random
 
 
 @weighted_or_not
@@ -72,10 +76,10 @@ def test_evaluation_uses_all_edges():
 def test_check_finds_dropped_edges_in_evaluation(monkeypatch):
     def planted(self, drop):
         entries = self.matrix.entries(self._sample_kept())
-        propagate = lambda values: dropedge.multiply_each(values, entries, self.matrix.pattern)  # noqa: E731
+        propagate = lambda values: rewiring.multiply_each(values, entries, self.matrix.pattern)  # noqa: E731
         return self.modules[0].logits(self.stacked, self.x, propagate, drop)
 
-    monkeypatch.setattr(dropedge._EdgeDropout, "_forward", planted)
+    monkeypatch.setattr(rewiring._EdgeDropout, "_forward", planted)
     with pytest.raises(AssertionError):
         check_evaluation(graph())
 
@@ -92,9 +96,9 @@ def test_edges_are_sampled_once_per_epoch():
 
 
 def test_contract_finds_samples_shared_between_problems(monkeypatch):
-    sample = dropedge._EdgeDropout._sample_kept
+    sample = rewiring._EdgeDropout._sample_kept
     shared = lambda self: sample(self)[:1].expand(len(self.generators), -1).contiguous()  # noqa: E731
-    monkeypatch.setattr(dropedge._EdgeDropout, "_sample_kept", shared)
+    monkeypatch.setattr(rewiring._EdgeDropout, "_sample_kept", shared)
     with pytest.raises(AssertionError):
         check_together(CASES["DropEdge"].make)
 
@@ -102,3 +106,45 @@ def test_contract_finds_samples_shared_between_problems(monkeypatch):
 def test_unsupported_backbones_raise():
     with pytest.raises(TypeError, match=r"`backbone` must be GCN\(\), JKNet\(\) or ChebNet\(\), got GAT"):
         DropEdge(backbone=GAT()).fit(graph())
+
+
+def test_transform_is_that_of_the_diffusion_graph():
+    data = blocks(weighted=True)
+    made = GDC(Heat(3.0), k=5, dim=1).transform(data)
+    expected = DiffusionGraph(Heat(3.0), neighbours=5, dim=1).transform(data)
+    assert torch.equal(made.edge_index, expected.edge_index)
+    assert torch.equal(made.edge_weight, expected.edge_weight)
+
+
+def test_gcn_uses_the_weights_directly():
+    data = blocks()
+    model = GDC(k=6, backbone=GCN(dropout=0))
+    made = model.transform(data)
+    stack, _ = networks(model, data, (5,))
+    module = build_seeded(GCN(dropout=0), 6, 3, seed=5)
+    matrix = to_dense_adj(made.edge_index, edge_attr=made.edge_weight, max_num_nodes=36)[0].t()
+    hidden = torch.relu(matrix @ data.x @ module.first.lin.weight.t() + module.first.bias)
+    expected = matrix @ hidden @ module.second.lin.weight.t() + module.second.bias
+    torch.testing.assert_close(stack.logits()[0], expected)
+
+
+@pytest.mark.parametrize("backbone", [GAT(), ChebNet()], ids=str)
+def test_other_backbones_use_the_graph_as_any_other(backbone):
+    data = blocks()
+    model = GDC(k=6, backbone=backbone, optimization=FEW)
+    plain = lggd.LGGDClassifier(features=None, backbone=backbone, optimization=FEW).fit(model.transform(data))
+    assert torch.equal(model.fit(data).probabilities_, plain.predict_proba())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"k": 0}, "`k` must be a whole number from 1"),
+        ({"dim": 2}, "`dim` must be one of 0, 1"),
+        ({"kernel": "ppr"}, "`kernel` must be PPR"),
+        ({"backbone": "gcn"}, "`backbone` must be GCN"),
+    ],
+)
+def test_invalid_settings_raise(settings, message):
+    with pytest.raises(ValueError, match=message):
+        GDC(**settings).fit(blocks())

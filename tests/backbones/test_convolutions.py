@@ -6,7 +6,7 @@ from torch import nn
 from torch_geometric.nn import ChebConv, GATConv, GCNConv, JumpingKnowledge
 from torch_geometric.utils import softmax
 
-from lggd.backbones import jknet, layers
+from lggd.backbones import convolutions, jknet
 from lggd.graph.sparse import normalized_adjacency
 from small_data import random
 from stacked_cases import (
@@ -50,27 +50,27 @@ def gcn():
     spread = normalized_adjacency(edge_index, weight, NODES, torch.float64)
 
     def ours(x, p):
-        return layers.gcn_conv(x, p["lin.weight"], p["bias"], spread)
+        return convolutions.gcn_conv(x, p["lin.weight"], p["bias"], spread)
 
     return modules, lambda module, x: module(x, edge_index, weight), ours
 
 
 def chebyshev(terms):
     modules, (edge_index, weight) = some(ChebConv, FEATURES, 4, K=terms), untidy()
-    spread = layers.scaled_laplacian(edge_index, weight, NODES, torch.float64)
+    spread = convolutions.scaled_laplacian(edge_index, weight, NODES, torch.float64)
 
     def ours(x, p):
-        return layers.cheb_conv(x, [p[f"lins.{k}.weight"] for k in range(terms)], p["bias"], spread)
+        return convolutions.cheb_conv(x, [p[f"lins.{k}.weight"] for k in range(terms)], p["bias"], spread)
 
     return modules, lambda module, x: module(x, edge_index, weight), ours
 
 
 def attentive(heads):
     modules, (edge_index, _) = some(GATConv, FEATURES, 4, heads=heads), untidy()
-    edges = layers.edges_with_loops(edge_index, None, NODES, torch.float64)
+    edges = convolutions.edges_with_loops(edge_index, None, NODES, torch.float64)
 
     def ours(x, p):
-        each = layers.gat_conv(x, p["lin.weight"], p["att_src"], p["att_dst"], edges, 0.2, lambda share: share)
+        each = convolutions.gat_conv(x, p["lin.weight"], p["att_src"], p["att_dst"], edges, 0.2, lambda share: share)
         return each.transpose(1, 2).flatten(2) + p["bias"][:, None]
 
     return modules, lambda module, x: module(x, edge_index), ours
@@ -121,20 +121,20 @@ def test_jumping_knowledge_equals_pyg(length):
 
 
 def edges_with_loops():
-    return layers.edges_with_loops(untidy()[0], None, NODES, torch.float64)
+    return convolutions.edges_with_loops(untidy()[0], None, NODES, torch.float64)
 
 
 def test_attention_is_a_softmax_with_exact_gradients():
     edges, ends = edges_with_loops(), [values(NODES, 4, seed=seed).requires_grad_() for seed in (3, 4)]
     score = nn.functional.leaky_relu(ends[0][edges.columns] + ends[1][edges.rows], 0.2)
     expected = softmax(score, edges.rows, num_nodes=NODES).t()
-    torch.testing.assert_close(layers.attention(*ends, edges, 0.2), expected, atol=1e-14, rtol=1e-14)
-    assert torch.autograd.gradcheck(lambda sent, received: layers.attention(sent, received, edges, 0.2), ends)
+    torch.testing.assert_close(convolutions.attention(*ends, edges, 0.2), expected, atol=1e-14, rtol=1e-14)
+    assert torch.autograd.gradcheck(lambda sent, received: convolutions.attention(sent, received, edges, 0.2), ends)
 
 
 def test_attention_of_any_size_is_finite():
     edges = edges_with_loops()
     sent = values(NODES, 1) * 1e6
-    share = layers.attention(sent, -2 * sent, edges, 0.2)
+    share = convolutions.attention(sent, -2 * sent, edges, 0.2)
     assert torch.isfinite(share).all()
     torch.testing.assert_close(edges.row_sum(share.t().contiguous()), torch.ones(NODES, 1, dtype=torch.float64))
