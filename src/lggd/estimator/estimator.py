@@ -19,6 +19,7 @@ from lggd.estimator.inputs import check_storage, stored_graph, without_labels
 from lggd.estimator.labels import Labels, accuracy, merge_labels, replace_labels, without_nodes
 from lggd.estimator.passes import FitSteps, FitTask, fit_tasks
 from lggd.estimator.settings import changed_params, get_params, model_card, saveable, shown
+from lggd.system.files import replacing_folder
 from lggd.training.engine import Callback, Checkpoint, History
 from lggd.training.randomness import read_seed
 
@@ -362,7 +363,8 @@ class NodeClassifier(ABC):
         True
         """
         self._check_fitted()
-        storage.save_model(self, folder)
+        with replacing_folder(folder, marker=storage.SETTINGS_FILE) as temporary:
+            storage.write_model(self, temporary)
 
     @classmethod
     def load(cls, folder: str | Path, **modules: nn.Module) -> Self:

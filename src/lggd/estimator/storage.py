@@ -20,7 +20,7 @@ from lggd.graph.stored_graph import StoredGraph, fingerprint, is_stored_graph
 from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.learning.networks import MLP, Activation, PropagatedMLP
 from lggd.solvers.scheme import RK4, SSPRK3, Euler
-from lggd.system.files import replacing_folder, save_tensors
+from lggd.system.files import save_tensors
 from lggd.training.optimization import Optimization
 
 if TYPE_CHECKING:
@@ -40,12 +40,6 @@ for _kind in (
     PropagatedMLP, RK4, SSPRK3,
 ):  # fmt: skip
     saveable(_kind)
-
-
-def save_model(model: NodeClassifier, folder: str | Path) -> None:
-    """Writes a fitted model into a folder; a model already there is replaced."""
-    with replacing_folder(folder, marker=SETTINGS_FILE) as temporary:
-        write_model(model, temporary)
 
 
 def write_model(model: NodeClassifier, folder: Path) -> None:
