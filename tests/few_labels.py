@@ -16,8 +16,9 @@ LEARNED = KNNGraphClassifier(
     random_state=0,
 )
 SOLVED = KNNGraphClassifier(random_state=0)
+ESTIMATORS = {"distances": DISTANCES, "learned": LEARNED, "solved": SOLVED}
 BOTH = pytest.mark.parametrize("estimator", [DISTANCES, LEARNED], ids=["distances", "learned"])
-EACH = pytest.mark.parametrize("estimator", [DISTANCES, LEARNED, SOLVED], ids=["distances", "learned", "solved"])
+EACH = pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
 
 
 def few(truth, count, seed=0):

@@ -246,13 +246,12 @@ def test_in_a_pipeline_and_a_grid_search():
 
 def test_a_grid_search_over_nested_settings():
     X, _, y = moons(count=10)
-    grid = {"features__times": [(1,), (1, 2)], "backbone__hidden": [4, 8]}
-    search = GridSearchCV(clone(LEARNED), grid, cv=StratifiedKFold(2), error_score="raise").fit(X, y)
-    assert {(one["features__times"], one["backbone__hidden"]) for one in search.cv_results_["params"]} == {
-        (times, hidden) for times in ((1,), (1, 2)) for hidden in (4, 8)
-    }
+    grid = [{"features__times": [(1,), (1, 2)], "backbone__hidden": [4]}, {"backbone__hidden": [8]}]
+    brief = clone(LEARNED).set_params(features__optimization__epochs=1, optimization__epochs=3)
+    search = GridSearchCV(brief, grid, cv=StratifiedKFold(2), error_score="raise").fit(X, y)
+    assert len(search.cv_results_["params"]) == 3
     best = search.best_estimator_
-    assert best.model_.features_.times == search.best_params_["features__times"]
+    assert best.model_.features_.times == search.best_params_.get("features__times", (1, 2))
     assert best.model_.module_.state_dict()["first.lin.weight"].shape[0] == search.best_params_["backbone__hidden"]
 
 

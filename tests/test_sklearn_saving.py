@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from command_line import answer
-from few_labels import BOTH, DISTANCES, EACH, LEARNED, moons
+from few_labels import BOTH, DISTANCES, ESTIMATORS, LEARNED, moons
 from lggd import GCN, GGD, Optimization, load_model
 from lggd.errors import InputError
 from lggd.sklearn import KNNGraphClassifier
@@ -73,31 +73,34 @@ def files(folder):
 
 ELSEWHERE = """
 import sys
+from pathlib import Path
 import numpy as np
 import torch
 import lggd
 torch.set_num_threads(1)
-model = lggd.load_model(sys.argv[1])
-new = np.load(sys.argv[2])
-before = model.predict_proba(new)
-np.savez(sys.argv[3], before=before, after=model.add_labels([299], [1]).predict_proba(new))
+folder = Path(sys.argv[1])
+new = np.load(folder / "new.npy")
+for path in list(folder.glob("*/model.json")):
+    model = lggd.load_model(path.parent)
+    before = model.predict_proba(new)
+    np.savez(path.parent.with_suffix(".npz"), before=before, after=model.add_labels([299], [1]).predict_proba(new))
 """
 
 
-@EACH
-def test_another_process_predicts_the_same_bits(estimator, tmp_path):
+def test_another_process_predicts_the_same_bits(tmp_path):
     X, _, y = moons()
     y[299] = -1
-    model = clone(estimator).fit(X, y)
-    model.save(tmp_path / "model")
+    models = {name: clone(estimator).fit(X, y) for name, estimator in ESTIMATORS.items()}
+    for name, model in models.items():
+        model.save(tmp_path / name)
     new = np.concatenate([NEW, X[:9], X + 0.05])
     np.save(tmp_path / "new.npy", new)
-    paths = [str(tmp_path / name) for name in ("model", "new.npy", "found.npz")]
-    subprocess.run([sys.executable, "-c", ELSEWHERE, *paths], check=True)
-    found = np.load(tmp_path / "found.npz")
-    np.testing.assert_array_equal(found["before"], model.predict_proba(new))
-    np.testing.assert_array_equal(found["after"], model.add_labels([299], [1]).predict_proba(new))
-    assert not np.array_equal(found["before"], found["after"])
+    subprocess.run([sys.executable, "-c", ELSEWHERE, str(tmp_path)], check=True)
+    for name, model in models.items():
+        found = np.load(tmp_path / f"{name}.npz")
+        np.testing.assert_array_equal(found["before"], model.predict_proba(new))
+        np.testing.assert_array_equal(found["after"], model.add_labels([299], [1]).predict_proba(new))
+        assert not np.array_equal(found["before"], found["after"])
 
 
 @BOTH
@@ -115,8 +118,13 @@ def test_a_loaded_model_is_the_one_that_was_saved(estimator, tmp_path):
     )
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("form", [np.asfortranarray, np.ascontiguousarray, sp.csr_array, sp.csr_matrix, sp.coo_array])
+@pytest.mark.parametrize(
+    ("form", "dtype"),
+    [
+        (np.asfortranarray, np.float32), (np.ascontiguousarray, np.float64), (sp.csr_array, np.float32),
+        (sp.csr_matrix, np.float64), (sp.coo_array, np.float64),
+    ],
+)  # fmt: skip
 def test_samples_of_any_kind(form, dtype, tmp_path):
     X, _, y = moons()
     X = np.pad(np.where(X < 0, 0, X), ((0, 0), (0, 20))).astype(dtype)  # zeros, equal samples, and brute force

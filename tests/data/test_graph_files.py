@@ -7,6 +7,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 from lggd import Graph
@@ -146,6 +147,20 @@ def test_self_loops_are_dropped_with_a_warning(tmp_path: Path) -> None:
         found = read_graph_files(edges, written(tmp_path / "nodes.csv", "id,k\na,x\nb,y\n"), label="k")
     assert warned[0].filename == __file__
     assert found.data.edge_index.tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("text", ["source,target\na,a\n", "source,target,weight\na,a,0.5\n"])
+def test_a_graph_of_self_loops_has_no_edges(tmp_path: Path, text: str) -> None:
+    nodes = written(tmp_path / "nodes.csv", "id,kind\na,red\nb,blue\n")
+    with pytest.warns(UserWarning, match="Self-loops dropped: 1"):
+        found = read_graph_files(written(tmp_path / "edges.csv", text), nodes, label="kind")
+    assert found.data.edge_index.shape == (2, 0)
+
+
+def test_columns_are_ignored_beside_a_matrix(tmp_path: Path) -> None:
+    nodes = written(tmp_path / "nodes.csv", "id,kind,age\n0,red,1\n1,blue,old\n")
+    found = read_graph_files(sp.csr_array([[0, 1], [1, 0]]), nodes, label="kind", ignore=["age"])
+    assert (found.data.edge_index.tolist(), found.feature_names) == ([[0, 1], [1, 0]], [])
 
 
 def test_id_file(tmp_path: Path) -> None:

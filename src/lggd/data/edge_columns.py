@@ -221,14 +221,16 @@ def _find_ends(table: Table, requested: bool) -> tuple[int, int]:
         ends = _end_columns(names, (*CERTAIN_PAIRS, *LIKELY_PAIRS, *SHORT_PAIRS))
         if ends is None:
             hints = _hints(names) if len(names) > 1 else {}
-            remedy = "Add {source_column} {target_column}" if hints else "Add these columns"
-            remedy += ", or name the columns source and target."
+            add = "Add {source_column} {target_column}" if hints else "Add these columns"
             rule = "have a column named source and one named target"
+            remedy = f"{add}, or name the columns source and target."
             raise InputError(table.path, rule, listed(names), remedy, hints=hints)
         return ends
     if table.width not in (0, 2, 3) and not (requested and table.width > 2):
-        remedy = "Name the columns in a first line such as source,target,weight, check the delimiter, or add "
-        remedy += "{source_column} {target_column} to use two of them."
+        remedy = (
+            "Name the columns in a first line such as source,target,weight, check the delimiter, or add "
+            "{source_column} {target_column} to use two of them."
+        )
         rule, hints = "have 2 or 3 columns (source, target, weight)", _hints(("1", "2"))
         raise InputError(table.path, rule, table.width, remedy, hints=hints)
     return 0, 1

@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from lggd.data.edge_columns import AS_DETECTED, EdgeFormat
-from lggd.data.edges import EdgeTable, Join, join_directions, read_edge_file
+from lggd.data.edges import MATRIX, EdgeTable, Join, join_directions, read_edge_file
 from lggd.data.node_features import Missing
 from lggd.data.nodes import ID_NAMES, NodeTable, node_columns, read_node_file, sorted_classes
 from lggd.data.table import GRAPHML, as_text, find_pair, is_frame, is_networkx, read_table, reading
@@ -113,7 +113,7 @@ def _name(source: Any) -> str | Path:
 
 def _only_of_edges(edges: Any, nodes: Any, ignore: Sequence[str], label: str | None, format: EdgeFormat) -> set[str]:
     """The columns to ignore that only the table of edges has."""
-    is_table = is_frame(edges) or (isinstance(edges, (str, Path)) and Path(edges).suffix.lower() != ".npz")
+    is_table = is_frame(edges) or (isinstance(edges, (str, Path)) and Path(edges).suffix.lower() != MATRIX)
     if nodes is None or not ignore or not is_table:
         return set()
     of_nodes = node_columns(nodes, [] if label is None else [label], format.delimiter)

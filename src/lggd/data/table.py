@@ -29,8 +29,6 @@ EXACT_INTEGERS = 2**53
 # Text, a number, a boolean, or None for an empty cell. Files may contain other types, such as dates.
 Cell = Any
 Row = tuple[int | str, list[Cell]]
-# A path, or a pandas DataFrame.
-TableSource = Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +82,7 @@ class Table:
 
 
 def read_table(
-    source: TableSource, is_header: Callable[[list[str]], bool] = bool, *, delimiter: str | None = None,
+    source: Any, is_header: Callable[[list[str]], bool] = bool, *, delimiter: str | None = None,
     blanks: bool = False,
 ) -> Table:  # fmt: skip
     """Reads a `.csv`, `.tsv`, `.txt` or `.parquet` file, a pandas DataFrame, or the nodes of GraphML or networkx.
@@ -198,7 +196,7 @@ def is_networkx(source: Any) -> bool:
     return hasattr(source, "adj") and hasattr(source, "nodes")
 
 
-def is_frame(source: TableSource) -> bool:
+def is_frame(source: Any) -> bool:
     """Whether this is a pandas DataFrame."""
     return hasattr(source, "itertuples") and hasattr(source, "columns")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,14 +69,6 @@ class EdgeSource:
         """SQL of both ends as names, or as the integers that these are."""
         return [f"{self.source.text(end)}{'::BIGINT' if integers else ''}" for end in self.columns.ends]
 
-    def is_wrong(self, values: Array) -> Array:
-        """Which values are not allowed; NaN stands for what is no number."""
-        if self.columns.is_length:
-            return ~((values > SHORTEST) & (values < LONGEST))
-        with np.errstate(over="ignore"):
-            single = values.astype(np.float32)
-        return ~((single > 0) & np.isfinite(single)) | (~np.bool_(self.unbounded) & (values > 1))
-
     def check_complete(self, database: Database) -> None:
         """Raises if an end of an edge is an empty cell."""
         texts = self.cells(integers=False)
@@ -86,25 +79,32 @@ class EdgeSource:
                 at = f"one of {found[0][1]:,} edges without, that of {found[0][0]!r}"
                 raise self._table.error(at, column, "name a node", "an empty cell")
 
-    def value_error(self, database: Database) -> InputError:
-        """The error about the first edge with a value that is not allowed."""
-        column = self.columns.value if self.columns.value is not None else 0
+    def check_values(self, values: Array, database: Database) -> None:
+        """Raises an error about an edge with a weight or length that is not allowed; NaN is what is no number."""
+        if self.columns.is_length:
+            allowed = (values > SHORTEST) & (values < LONGEST)
+        else:
+            with np.errstate(over="ignore"):
+                single = values.astype(np.float32)
+            allowed = (single > 0) & np.isfinite(single) & (self.unbounded | (values <= 1))
+        if allowed.all():
+            return
+        column, wrong = self.columns.value or 0, float(values[~allowed][0])
         number, cell = self.source.number(column), self.source.text(column)
-        allowed = f"v > {SHORTEST} AND v < {LONGEST}" if self.columns.is_length else "v > 1.5e-45 AND v < 3.4e38"
-        if not self.columns.is_length and not self.unbounded:
-            allowed += " AND v <= 1"
+        same = "v IS NULL OR isnan(v)" if math.isnan(wrong) else f"v = '{wrong!r}'::DOUBLE"
         first, second = self.cells(integers=False)
         rows = f"(SELECT {first} AS e0, {second} AS e1, {cell} AS cell, {number} AS v FROM {self.source.sql})"
-        query = f"SELECT e0, e1, cell FROM {rows} WHERE NOT coalesce({allowed}, false) LIMIT 1"
-        first, second, text = next(iter(database.rows(query, self.source.place)), ("", "", ""))
+        query = f"SELECT e0, e1, cell FROM {rows} WHERE {same} LIMIT 1"
+        first, second, text = database.rows(query, self.source.place)[0]
         edge = f"{first} → {second}"
         value = read_value(self._table, edge, column, text or "", self.columns.is_length)
-        if value > 1 and "," not in str(text):
+        if value > 1 and "," not in text:
             remedy = "Divide by the largest weight, add {unbounded} to allow any, or {lengths} if these are lengths."
             hints = {"unbounded": "unbounded=True", "lengths": "`length`"}
             at = f"{self.source.place}, edge {edge}"
-            return InputError(at, "have a weight in (0, 1]", repr(text), remedy, hints=hints)
-        return self._table.error(edge, column, "be a number that float32 can hold", repr(text), "Use a decimal point.")
+            raise InputError(at, "have a weight in (0, 1]", repr(text), remedy, hints=hints)
+        rule = "be a number that float32 can hold"
+        raise self._table.error(edge, column, rule, repr(text), "Use a decimal point.")
 
     @property
     def _table(self) -> Table:
@@ -149,8 +149,7 @@ class RawEdges:
                 targets.write(np.ascontiguousarray(ends[1], np.int64).data)
                 if edges.is_weighted:
                     found = batch.column(3).to_numpy(zero_copy_only=False)
-                    if bool(edges.is_wrong(found).any()):
-                        raise edges.value_error(database)
+                    edges.check_values(found, database)
                     facts["smallest"] = min(facts["smallest"], float(found.min()))
                     facts["largest"] = max(facts["largest"], float(found.max()))
                     values.write(found.astype(np.float64 if is_length else np.float32).data)

@@ -73,8 +73,8 @@ class NodeSource:
             parts.append(batch.column(0).to_numpy())
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
-    def check_ids(self, database: Database) -> int:
-        """Returns the number of nodes; raises if ids are missing or repeated."""
+    def check_ids(self, database: Database) -> None:
+        """Raises if ids are missing or repeated."""
         counts = f"SELECT count(*), count({self.id_text}) FROM {self.source.sql}"
         rows, named = database.rows(counts, self.source.place)[0]
         table, column = self.source.table, self.columns.ids
@@ -90,7 +90,6 @@ class NodeSource:
             id, times, others = found[0]
             value = f"{id!r} {times} times" + (f", and {others - 1:,} others repeatedly" if others > 1 else "")
             raise InputError(place, "have unique ids", value, "Remove the repeated rows.")
-        return int(rows)
 
     def write_features(self, path: Path, database: Database, progress: Callable[[int], None]) -> None:
         """Writes features as float32 `[N, F]`."""
