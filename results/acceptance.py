@@ -11,8 +11,17 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
-from lggd.paper.measurements import ADDITIONS, BACKBONES, RETRAINED, Measurements, read_measurements
-from lggd.paper.published import BASELINES, DATASETS, PUBLISHED, ROWS
+from lggd.paper.measurements import (
+    ADDITIONS,
+    BACKBONES,
+    BASELINES,
+    DATASETS,
+    PUBLISHED,
+    RETRAINED,
+    ROWS,
+    Measurements,
+    read_measurements,
+)
 
 FOLDER = Path(__file__).parent
 SPLITS = 10

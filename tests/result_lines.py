@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from lggd.comparison.results import Results
-from lggd.paper.measurements import BASE_VARIANT, Measurements, read_measurements
-from lggd.paper.published import DATASETS, ROWS
+from lggd.paper.measurements import BASE_VARIANT, DATASETS, ROWS, Measurements, read_measurements
 
 Line = dict[str, Any]
 MEANS = {

@@ -14,8 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from lggd.paper.measurements import BACKBONES, Measurements, read_measurements
-from lggd.paper.published import DATASETS, PUBLISHED, ROWS
+from lggd.paper.measurements import BACKBONES, DATASETS, PUBLISHED, ROWS, Measurements, read_measurements
 from lggd.runs.methods import METHODS as KNOWN
 from lggd.runs.methods import build_model
 

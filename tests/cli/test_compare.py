@@ -19,7 +19,7 @@ from lggd.cli.compare import _training_labels
 from lggd.cli.options import GraphOptions
 from lggd.comparison.methods import load_methods
 from lggd.errors import InputError
-from lggd.paper.published import DATASETS
+from lggd.paper.measurements import DATASETS
 from tables import two_rings
 
 KARATE = GraphOptions(**{each.name: None for each in fields(GraphOptions)} | {"dataset": "karate"})

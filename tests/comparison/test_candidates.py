@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.semi_supervised import LabelSpreading
 from torch import nn
 
-import lggd
+from lggd import comparison
 from lggd.baselines import SGC, LabelPropagation
 from lggd.cli import compare as cli
-from lggd.comparison import candidates, defaults, peers
+from lggd.comparison import candidates
 from lggd.comparison.candidates import describe_model, read_candidates, read_model
 from lggd.errors import InputError
 from lggd.models.classifier import LGGDClassifier
@@ -36,10 +34,12 @@ def with_plug_ins(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
 
 def test_default_names_exist_and_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
     with_plug_ins(monkeypatch)
-    installed = [name for name in defaults.PEERS if name != "scikit-network"] if no_scikit_network() else defaults.PEERS
-    assert names(read_candidates()) == [*defaults.METHODS, *installed]
+    installed = (
+        [name for name in comparison.PEERS if name != "scikit-network"] if no_scikit_network() else comparison.PEERS
+    )
+    assert names(read_candidates()) == [*comparison.METHODS, *installed]
     assert all(each.model(0) is not None for each in read_candidates())
-    assert set(defaults.ALIASES.values()) <= set(candidates.known_candidates())
+    assert set(comparison.ALIASES.values()) <= set(candidates.known_candidates())
 
 
 def no_scikit_network() -> bool:
@@ -48,7 +48,7 @@ def no_scikit_network() -> bool:
 
 def test_the_command_line_knows_all_names(monkeypatch: pytest.MonkeyPatch) -> None:
     with_plug_ins(monkeypatch)
-    assert set(cli.NAMES) == {*candidates.known_candidates(), *defaults.ALIASES}
+    assert set(cli.NAMES) == {*candidates.known_candidates(), *comparison.ALIASES}
 
 
 def test_names_aliases_and_objects_can_be_mixed() -> None:
@@ -77,21 +77,16 @@ def test_plug_ins_take_part_by_name_and_by_default(monkeypatch: pytest.MonkeyPat
         broken.model(0)
 
 
-def test_an_installed_plug_in_is_found(tmp_path: Path) -> None:
+def test_an_installed_plug_in_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "theirs.py").write_text("from lggd.baselines import SGC\n\ndef make():\n    return SGC(hops=4)\n")
     information = tmp_path / "theirs-1.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     (information / "entry_points.txt").write_text("[lggd.methods]\nfour-hops = theirs:make\n")
-    code = (
-        "from lggd.comparison.candidates import read_candidates\n"
-        "print(read_candidates(['four-hops'])[0].model(3), read_candidates()[-1].name)"
-    )
-    path = f"{Path(lggd.__file__).parents[1]}:{tmp_path}"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={"PYTHONPATH": path, "HOME": str(tmp_path)}, capture_output=True, text=True
-    )
-    assert done.stdout == "SGC(seed=3, hops=4) four-hops\n", done.stderr
+    monkeypatch.syspath_prepend(tmp_path)
+    (candidate,) = read_candidates(["four-hops"])
+    assert repr(candidate.model(3)) == "SGC(seed=3, hops=4)"
+    assert "four-hops" in names(read_candidates())
 
 
 @pytest.mark.parametrize(
@@ -115,7 +110,7 @@ def test_modules_and_classifiers_become_models() -> None:
     assert isinstance(read_model("m", module), LGGDClassifier)
     assert isinstance(read_model("f", lambda: module), LGGDClassifier)
     assert isinstance(read_model("c", SGC), SGC)
-    assert isinstance(read_model("s", LogisticRegression()), peers.FeatureClassifier)
+    assert isinstance(read_model("s", LogisticRegression()), candidates.FeatureClassifier)
     assert isinstance(module, nn.Module)
 
 
@@ -132,7 +127,7 @@ def test_classifiers_of_scikit_learn_see_the_features_of_training_nodes(estimato
 
 def test_label_spreading_uses_the_graph_as_scikit_learn_defines_it() -> None:
     data = blocks(weighted=True, lonely=1)
-    mine = peers.GraphLabelSpreading(alpha=0.8, iterations=300).fit(data).predict_proba()
+    mine = candidates.GraphLabelSpreading(alpha=0.8, iterations=300).fit(data).predict_proba()
     dense = torch.zeros(36, 36, dtype=torch.float64)
     dense[data.edge_index[0], data.edge_index[1]] = data.edge_weight.double()
     root = dense.sum(1).clamp(min=1e-12).rsqrt()

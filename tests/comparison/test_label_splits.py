@@ -9,7 +9,7 @@ import torch
 
 import lggd
 from lggd.comparison import label_splits
-from lggd.comparison.protocol import load_splits
+from lggd.comparison.runner import load_splits
 from lggd.errors import InputError
 from small_data import blocks, changed
 

@@ -11,14 +11,18 @@ import pytest
 import torch
 from optuna.trial import TrialState
 
-from lggd.comparison import protocol
+from lggd.baselines import APPNP, GDC, PPR
+from lggd.closed_form import KernelRidge
+from lggd.comparison import runner
 from lggd.comparison import search as search_module
+from lggd.comparison.candidates import read_candidates
 from lggd.comparison.methods import Categorical, Method, write_chosen
 from lggd.comparison.runner import Scores, measure
-from lggd.comparison.search import SearchConfig, search_settings
+from lggd.comparison.search import SearchConfig, search_settings, search_space
 from lggd.comparison.study import REASON
 from lggd.errors import InputError
 from search_trials import METHOD, SEARCH, finished, replace_training, study_in
+from small_data import Averages
 
 
 def search(folder: Path, methods: list[Method] | None = None, datasets: list[str] | None = None, **config: Any) -> Any:
@@ -182,7 +186,7 @@ def test_another_search_space_does_not_continue_the_study(tmp_path, monkeypatch)
 
 def permute_test_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every dataset from now on has the labels of its test nodes permuted, split by split."""
-    load = protocol.load_splits
+    load = runner.load_splits
 
     def permuted(*arguments: Any, **rest: Any) -> list[Any]:
         datas = load(*arguments, **rest)
@@ -240,5 +244,26 @@ def test_hidden_test_labels_are_nowhere(monkeypatch):
     with pytest.raises(InterruptedError):
         measure(METHOD, METHOD.settings, "digits", [0, 1], hide_test=True)
     for data in seen:
-        assert (data.y[data.test_mask] == -1).all()
-        assert (data.y[~data.test_mask] >= 0).all()
+        known = data.train_mask | data.val_mask
+        assert (data.y[~known] == -1).all()
+        assert (data.y[known] >= 0).all()
+        assert "test_mask" not in data
+
+
+def test_spaces_start_with_the_settings_of_the_model() -> None:
+    space = search_space(APPNP(alpha=0.3))
+    assert isinstance(space["alpha"], Categorical)
+    assert space["alpha"].values == (0.3, 0.05, 0.1, 0.2)
+    assert space["optimization__weight_decay"].middle == 5e-3
+    assert {"kernel__alpha", "backbone__dropout", "optimization__lr", "k"} <= set(search_space(GDC(PPR())))
+
+
+def test_models_of_the_caller_have_the_same_spaces() -> None:
+    module = read_candidates({"mine": Averages(6)})[0].model(0)
+    assert set(search_space(module)) == {"optimization__lr", "optimization__weight_decay"}
+    assert search_space(KernelRidge()) == search_space(object()) == {}
+
+
+def test_every_space_names_settings_that_exist() -> None:
+    for kind, space in search_module.SPACES.items():
+        assert set(space) <= set(getattr(kind, "__dataclass_fields__", ())), kind

@@ -1,24 +1,35 @@
-"""Paths into nested fields: reading and replacing values, objects chosen by name, and the names in errors."""
+"""Settings in files, and in nested fields: reading and replacing values, objects by name, names in errors."""
 
 from __future__ import annotations
 
+import string
+import tomllib
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lggd.comparison.settings import (
     FieldPath,
     Modification,
     ObjectChoice,
     apply_settings,
+    configs_folder,
     default_of,
     get_at,
     has,
     renamed_arguments,
     replace_at,
+    toml_line,
 )
-from lggd.errors import InputError
+from lggd.errors import InputError, InputFileError
 from lggd.validation import check_positive
+
+NAMES = st.text(string.ascii_letters + '_-. é"\\', min_size=1)
+VALUES = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text()
 
 
 @dataclass(frozen=True)
@@ -95,3 +106,17 @@ def test_errors_name_the_setting_and_not_the_field() -> None:
         raise InputError("radius", "be small")
     with pytest.raises(InputError, match="`other` must"), renamed_arguments(rules):
         raise InputError("other", "be small")
+
+
+@given(st.dictionaries(NAMES, VALUES))
+def test_what_is_written_as_toml_is_read_back(settings: dict[str, Any]) -> None:
+    read = tomllib.loads("\n".join(toml_line(name, value) for name, value in settings.items()))
+    assert read == settings
+    assert {name: type(value) for name, value in read.items()} == {
+        name: type(value) for name, value in settings.items()
+    }
+
+
+def test_a_folder_without_methods_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputFileError, match="rows/"):
+        configs_folder(tmp_path)

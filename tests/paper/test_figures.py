@@ -20,32 +20,32 @@ from lggd.paper.figures import (
     save,
 )
 from lggd.paper.geodesic import geodesic
-from lggd.paper.published import DATASETS
+from lggd.paper.measurements import DATASETS
 from lggd.paper.robustness import Robustness, robustness
 from result_lines import all_lines, measured
 
 SIGNATURES = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
+DOTS_PER_INCH = 60
 SHAPE = np.array([[True, True, True], [True, False, False], [True, True, True]])
 
 
 @pytest.fixture(scope="module")
 def small() -> Robustness:
-    return robustness(points=800, epsilon=0.2, extra_edges=(100, 10), exponents=(1, 2, math.inf), seeds=2)
+    return robustness(points=800, epsilon=0.2, extra_edges=(100, 10), exponents=(1, math.inf), seeds=1)
 
 
-@pytest.mark.parametrize("ending", SIGNATURES)
-def test_figures_are_written(tmp_path: Path, small: Robustness, ending: str) -> None:
-    for name, figure in (("robust", draw_robustness(small)), ("path", draw_geodesic(geodesic(SHAPE, p=1)))):
-        path = tmp_path / f"{name}{ending}"
-        save(figure, path)
-        assert path.read_bytes().startswith(SIGNATURES[ending])
-    assert len(list(tmp_path.iterdir())) == 2
+def test_figures_are_written(tmp_path: Path) -> None:
+    figure = draw_geodesic(geodesic(SHAPE, p=1))
+    for ending, signature in SIGNATURES.items():
+        save(figure, tmp_path / f"path{ending}", DOTS_PER_INCH)
+        assert (tmp_path / f"path{ending}").read_bytes().startswith(signature)
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_drawing_shows_boundary_red_and_centre_yellow(tmp_path: Path, small: Robustness) -> None:
     figure = draw_robustness(small)
     assert [panel.get_title() for panel in figure.axes[:3]] == ["n = 0", "n = 10", "n = 100"]
-    save(figure, tmp_path / "robust.png")
+    save(figure, tmp_path / "robust.png", DOTS_PER_INCH)
     colours = imread(tmp_path / "robust.png")[..., :3].reshape(-1, 3)
     assert (np.abs(colours - (1, 0, 0)).max(1) < 0.02).any()
     assert (np.abs(colours - (1, 1, 0)).max(1) < 0.05).any()
@@ -55,10 +55,10 @@ def test_unreachable_points_are_drawn(tmp_path: Path) -> None:
     result = robustness(points=60, epsilon=0.17, extra_edges=(1,), seeds=1)
     assert result.unreachable > 0
     assert np.isfinite(result.mean_change(1)).all()
-    save(draw_robustness(result), tmp_path / "robust.png")
+    save(draw_robustness(result), tmp_path / "robust.png", DOTS_PER_INCH)
 
 
-def test_invalid_paths_are_refused(tmp_path: Path, small: Robustness) -> None:
+def test_invalid_paths_are_refused(tmp_path: Path) -> None:
     figure = draw_geodesic(geodesic(SHAPE))
     with pytest.raises(InputError, match=r"must end in \.png, \.pdf, \.svg, got '\.gif'"):
         save(figure, tmp_path / "path.gif")

@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 
 from lggd.errors import InputError
-from lggd.paper.measurements import BASE_VARIANT, Measurement, ablation, deviations, paired_tests, read_measurements
-from lggd.paper.published import PUBLISHED
+from lggd.paper.measurements import (
+    BASE_VARIANT,
+    BASELINES,
+    PUBLISHED,
+    Measurement,
+    Published,
+    ablation,
+    deviations,
+    paired_tests,
+    read_measurements,
+)
 from result_lines import all_lines, line, measured, written
 
 
@@ -125,3 +134,13 @@ def test_variant_against_the_row_of_the_table(tmp_path: Path) -> None:
 def test_variant_without_a_base_has_no_difference(tmp_path: Path) -> None:
     (alone,) = ablation(measured(tmp_path, {"ablation": [line("14", "cora", 83, variant="more")]}))
     assert (alone.validation_difference, alone.test_difference) == (None, None)
+
+
+def test_the_published_numbers_are_as_printed() -> None:
+    assert len(PUBLISHED) == 12 * 5 - 1
+    assert ("05", "pubmed") not in PUBLISHED
+    assert PUBLISHED["01", "cora"] == Published(74.13, 2.08)
+    assert PUBLISHED["05", "computers"] == Published(83.03, 0.50)
+    assert PUBLISHED["10", "photo"] == Published(92.39, 2.11)
+    assert PUBLISHED["12", "citeseer"] == Published(66.57, 1.26)
+    assert {row for row, _ in PUBLISHED} == set(BASELINES) | {"08", "09", "10"}

@@ -12,8 +12,7 @@ import pytest
 from command_line import answer, command, refused
 from lggd.errors import InputError
 from lggd.paper.figures import draw_table
-from lggd.paper.measurements import read_measurements
-from lggd.paper.published import DATASETS, ROWS
+from lggd.paper.measurements import DATASETS, ROWS, read_measurements
 from lggd.paper.report import read_notes, read_report, write_report
 from result_lines import all_lines, line, written
 

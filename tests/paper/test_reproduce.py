@@ -7,7 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,10 @@ import pytest
 
 import lggd
 from command_line import ONE_THREAD, answer, command, refused
-from lggd.comparison.protocol import load_splits
 from lggd.comparison.results import Results
+from lggd.comparison.runner import load_splits
 from lggd.data.splits import fingerprint
-from lggd.paper import jobs
+from lggd.paper import experiments
 from other_process import claimed_elsewhere
 from result_lines import lines_of
 
@@ -62,27 +65,21 @@ def test_finished_measurements_are_reused_unless_repeated(options: list[object],
     assert len(lines_of(tmp_path / "results")) == 3
 
 
-@pytest.mark.parametrize("change", [["--seed", 1], ["--splits", 3], ["--datasets", "moons"]])
-def test_anything_else_is_measured(options: list[object], change: list[object]) -> None:
+def test_anything_else_is_measured(options: list[object]) -> None:
     answer("reproduce", "table1", "--rows", "01", *options)
-    kept = [option for place, option in enumerate(options) if change[0] not in (option, options[place - 1])]
-    assert answer("reproduce", "table1", "--rows", "01", *kept, *change)["measured"] == 1
+    for change in (["--seed", 1], ["--splits", 3], ["--datasets", "moons"]):
+        kept = [option for place, option in enumerate(options) if change[0] not in (option, options[place - 1])]
+        assert answer("reproduce", "table1", "--rows", "01", *kept, *change)["measured"] == 1
 
 
-def test_settings_chosen_for_a_dataset_are_used_and_identify_lines(options: list[object], configs: Path) -> None:
-    answer("reproduce", "table1", "--rows", "01", *options)
-    (configs / "chosen").mkdir()
-    (configs / "chosen/gcn.toml").write_text("[karate]\ndropout = 0.8\n")
-    found = answer("reproduce", "table1", "--rows", "01", *options)
-    assert found["measured"] == 1
-    assert found["lines"][0]["config"]["dropout"] == 0.8
-
-
-def test_the_settings_requested_last_are_those_that_count(options: list[object], configs: Path, tmp_path: Path) -> None:
+def test_chosen_settings_identify_lines_and_those_requested_last_count(
+    options: list[object], configs: Path, tmp_path: Path
+) -> None:
     first = answer("reproduce", "table1", "--rows", "01", *options)["lines"]
     (configs / "chosen").mkdir()
     (configs / "chosen/gcn.toml").write_text("[karate]\ndropout = 0.8\n")
     second = answer("reproduce", "table1", "--rows", "01", *options)["lines"]
+    assert [line["config"]["dropout"] for line in (*first, *second)] == [0.5, 0.8]
     (configs / "chosen/gcn.toml").unlink()
     for _ in range(2):
         assert answer("reproduce", "table1", "--rows", "01", *options)["reused"] == 1
@@ -106,9 +103,8 @@ def test_killing_the_process_loses_nothing_finished(configs: Path, options: list
     arguments = ["reproduce", "table1", "--rows", "01,11", *options]
     process = started(*arguments)
     path = tmp_path / "results/table1.jsonl"
-    for _ in range(600):
-        if path.exists() and path.read_bytes().endswith(b"\n"):
-            break
+    while not (path.exists() and path.read_bytes().endswith(b"\n")):
+        assert process.poll() is None
         time.sleep(0.1)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
@@ -120,7 +116,7 @@ def test_killing_the_process_loses_nothing_finished(configs: Path, options: list
 
 
 def test_processes_share_the_work_and_each_returns_all_lines(options: list[object], tmp_path: Path) -> None:
-    processes = [started("reproduce", "table1", "--json", *options) for _ in range(3)]
+    processes = [started("reproduce", "table1", "--json", *options) for _ in range(2)]
     answers = [json.loads(one.communicate()[0]) for one in processes]
     lines = lines_of(tmp_path / "results")
     assert sorted(line["row"] for line in lines) == ["01", "08", "09", "11"]
@@ -131,32 +127,36 @@ def test_processes_share_the_work_and_each_returns_all_lines(options: list[objec
         assert all(line in lines for line in found["lines"])
 
 
+@contextmanager
+def claimed(folder: Path, lines: int, then: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Row 01 is claimed by another process until there are so many lines; then that process is killed."""
+    with claimed_elsewhere(folder, "table1 GCN on karate, 2 splits from seed 0") as other:
+
+        def kill() -> None:
+            while len(lines_of(folder)) < lines:
+                time.sleep(0.05)
+            then()
+            other.kill()
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        yield
+        thread.join()
+
+
 def test_work_claimed_by_another_process_is_taken_over_if_it_dies(options: list[object], tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
-    with (
-        claimed_elsewhere(tmp_path / "results", "table1 GCN on karate, 2 splits from seed 0") as other,
-        started("reproduce", "table1", "--json", "--rows", "01,08", *options) as ours,
-    ):
-        while not lines_of(tmp_path / "results"):
-            time.sleep(0.05)
-        assert [line["row"] for line in lines_of(tmp_path / "results")] == ["08"]
-        other.kill()
-        found = json.loads(ours.communicate()[0])
+    with claimed(tmp_path / "results", lines=1):
+        found = answer("reproduce", "table1", "--rows", "01,08", *options)
     assert [line["row"] for line in found["lines"]] == ["01", "08"]
     assert [line["row"] for line in lines_of(tmp_path / "results")] == ["08", "01"]
 
 
 def test_a_repetition_is_measured_although_another_process_claimed_it(options: list[object], tmp_path: Path) -> None:
     (before,) = answer("reproduce", "table1", "--rows", "01", *options)["lines"]
-    with (
-        claimed_elsewhere(tmp_path / "results", "table1 GCN on karate, 2 splits from seed 0") as other,
-        started("reproduce", "table1", "--json", "--rows", "01,08", "--again", *options) as ours,
-    ):
-        while len(lines_of(tmp_path / "results")) < 2:
-            time.sleep(0.05)
-        Results(tmp_path / "results").append("table1", {**before, "seed": 7})
-        other.kill()
-        found = json.loads(ours.communicate()[0])
+    results = Results(tmp_path / "results")
+    with claimed(results.folder, lines=2, then=lambda: results.append("table1", {**before, "seed": 7})):
+        found = answer("reproduce", "table1", "--rows", "01,08", "--again", *options)
     assert (found["measured"], found["reused"]) == (2, 0)
     assert [line["row"] for line in lines_of(tmp_path / "results")] == ["01", "08", "01", "01"]
 
@@ -167,9 +167,9 @@ def test_an_interruption_ends_the_command_and_keeps_the_lines(
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    original = jobs.measure
+    original = experiments.measure
     monkeypatch.setattr(
-        jobs, "measure", lambda row, *more: (interrupted if row.slug == "ggd" else original)(row, *more)
+        experiments, "measure", lambda row, *more: (interrupted if row.slug == "ggd" else original)(row, *more)
     )
     result = command("reproduce", "table1", "--rows", "01,08,11", *options)
     assert result.exit_code == 130
@@ -184,8 +184,8 @@ def test_a_failing_row_leaves_no_line_and_stops_no_other(
             raise MemoryError("GGD needs 9 GiB, and 1 GiB is free. Use fewer splits.")
         return original(row, *more)
 
-    original = jobs.measure
-    monkeypatch.setattr(jobs, "measure", short)
+    original = experiments.measure
+    monkeypatch.setattr(experiments, "measure", short)
     result = command("reproduce", "table1", "--rows", "01,08,11", "--json", *options)
     assert result.exit_code == 1
     assert result.stderr == "GGD on karate failed: GGD needs 9 GiB, and 1 GiB is free. Use fewer splits.\n"

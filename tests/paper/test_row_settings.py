@@ -15,9 +15,8 @@ from lggd.comparison.methods import Method, load_methods
 from lggd.comparison.results import Results
 from lggd.comparison.templates import complete_settings
 from lggd.errors import InputError
-from lggd.paper import jobs
-from lggd.paper.experiments import Selection, plan
-from lggd.paper.jobs import CellJob, NewLabelsJob
+from lggd.paper import experiments
+from lggd.paper.experiments import CellJob, NewLabelsJob, Selection, plan
 
 RESULTS = Path(__file__).parents[2] / "results"
 EXPERIMENTS = ("table1", "backbones", "dynamic", "ablation", "all")
@@ -34,7 +33,7 @@ def configs(tmp_path: Path) -> Path:
 @pytest.fixture
 def without_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs then have no splits, but check everything else."""
-    monkeypatch.setattr(jobs, "load_splits", lambda *_, **__: [])
+    monkeypatch.setattr(experiments, "load_splits", lambda *_, **__: [])
 
 
 def write_row(configs: Path, template: str, settings: str) -> Path:

@@ -12,12 +12,12 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 from typer import Exit
 
+from lggd import comparison
 from lggd.cli import options
 from lggd.cli.cluster import TrialsOn
 from lggd.cli.options import folder, option
 from lggd.cli.run import METHODS as RUN_METHODS
 from lggd.cli.terminal import FAILED, Terminal, flags, table
-from lggd.comparison import defaults
 from lggd.errors import InputError
 from lggd.report.html import counted, number, signed
 from lggd.validation import check_name
@@ -35,14 +35,14 @@ OTHERS = (
     "label-spreading", "label-spreading-x", "label-propagation-x", "logistic-regression", "scikit-network-pagerank",
     "scikit-network-votes", "scikit-network-neighbours",
 )  # fmt: skip
-NAMES = (*RUN_METHODS, *OTHERS, *defaults.ALIASES)
+NAMES = (*RUN_METHODS, *OTHERS, *comparison.ALIASES)
 METHODS = (
     f"Methods to compare, such as gcn,appnp. Can be repeated. Those of lggd run, and {', '.join(OTHERS)}; closed-form "
     "is kernel-ridge. Plug-ins have the names of their entry points."
 )
-DEFAULT = f"{', '.join((*defaults.METHODS, *defaults.PEERS))}, plug-ins"
+DEFAULT = f"{', '.join((*comparison.METHODS, *comparison.PEERS))}, plug-ins"
 LABELS = "Labels to train on: a share of all, or a number per class. As many are for validation, the rest for tests."
-OWN = f"{100 * defaults.TRAINING:g}% of own tables; of datasets as in the paper's table"
+OWN = f"{100 * comparison.TRAINING:g}% of own tables; of datasets as in the paper's table"
 SWEEP_FLAGS = flags(
     "rows", "datasets", "trials", "splits", "batch_size", "seed", "results", "configs", root="--data",
     address="--cluster",
@@ -58,7 +58,7 @@ def compare_command(
     methods: options.Names = option(
         None, METHODS, metavar="NAME", show_default=DEFAULT, autocompletion=lambda: list(NAMES)
     ),
-    splits: int = option(defaults.SPLITS, "Number of random splits, the same for all methods.", min=1),
+    splits: int = option(comparison.SPLITS, "Number of random splits, the same for all methods.", min=1),
     labels: str | None = option(None, LABELS, metavar="2.5%|5/class", show_default=OWN),
     trials: int = option(0, "Choose settings by validation among so many trials per method and split.", min=0),
     no_curve: bool = option(False, "Do not measure how accuracy grows with the number of labels.", "--no-curve"),
@@ -297,7 +297,7 @@ def _settings(choice: Choice) -> str:
 
 
 def _as_json(choice: Choice) -> dict[str, Any]:
-    from lggd.comparison.runner import json_setting
+    from lggd.comparison.settings import json_setting
 
     settings = None if choice.settings is None else {name: json_setting(v) for name, v in choice.settings.items()}
     return asdict(choice) | {"settings": settings}

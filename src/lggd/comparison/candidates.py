@@ -1,25 +1,36 @@
-"""The candidates of a comparison: methods by name, plug-ins of other packages, and objects of the caller."""
+"""The candidates of a comparison: methods by name, of other packages, plug-ins, and objects of the caller."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from typing import Any
 
-from torch import nn
+import numpy as np
+import torch
+from scipy.sparse import coo_array
+from torch import Tensor, nn
 
-from lggd.comparison import peers
-from lggd.comparison.defaults import ALIASES, METHODS, PEERS
+from lggd.baselines import MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
+from lggd.baselines.baseline import UntrainedBaseline
+from lggd.comparison import ALIASES, METHODS, PEERS
 from lggd.errors import InputError, InputTypeError
+from lggd.estimator.labels import Labels
+from lggd.graph.edge_index import check_node_features
 from lggd.models.classifier import LGGDClassifier
 from lggd.runs import methods as own
-from lggd.validation import suggestion
+from lggd.validation import check_int, check_real, suggestion
 
 GROUP = "lggd.methods"  # the group of entry points of plug-ins
 SEEDS = ("seed", "random_state")  # settings that every split has its own value of
+SCIKIT_NETWORK = "sknetwork"
+KNN = {"kernel": "knn", "n_neighbors": 10}
 
 
 @dataclass(frozen=True)
@@ -50,22 +61,100 @@ class Candidate:
         return None
 
 
-def _by_scikit_network(name: str, make: Callable[[], Any]) -> Candidate:
-    return Candidate(f"scikit-network-{name}", f"scikit-network, {name}", make, package=peers.SCIKIT_NETWORK)
+@dataclass(eq=False, repr=False)
+class GraphLabelSpreading(UntrainedBaseline):
+    """scikit-learn's `LabelSpreading` with the graph's edge weights as affinity; `alpha` is what neighbours decide."""
+
+    alpha: float = 0.9
+    iterations: int = 100
+
+    def check_settings(self) -> None:
+        check_real("alpha", self.alpha, 0, 1, closed="neither")
+        check_int("iterations", self.iterations, 1)
+
+    def _scores(self, edge_index: Tensor, edge_weight: Tensor | None, labels: Tensor) -> Tensor:
+        from sklearn.semi_supervised import LabelSpreading
+
+        count = len(labels)
+        rows, columns = edge_index.cpu().numpy()
+        weight = np.ones(len(rows)) if edge_weight is None else edge_weight.cpu().double().numpy()
+        affinity = coo_array((weight, (rows, columns)), shape=(count, count))
+        model = LabelSpreading(kernel=lambda *_: affinity, alpha=self.alpha, max_iter=self.iterations)
+        with _without_warnings():
+            model.fit(np.arange(count, dtype=float)[:, None], labels.cpu().numpy())
+        return torch.from_numpy(np.nan_to_num(model.label_distributions_)).to(labels.device)
+
+
+class FeatureClassifier:
+    """A classifier of scikit-learn on node features alone. Those that learn from unlabelled rows see all of them."""
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def __repr__(self) -> str:
+        return f"FeatureClassifier({self.estimator!r})"
+
+    def get_params(self) -> dict[str, Any]:
+        return {f"estimator__{name}": value for name, value in self.estimator.get_params().items()}
+
+    def set_params(self, **params: Any) -> FeatureClassifier:
+        self.estimator.set_params(**{name.removeprefix("estimator__"): value for name, value in params.items()})
+        return self
+
+    def fit(self, data: Any) -> FeatureClassifier:
+        from sklearn.base import clone
+
+        labels = Labels.read(data)
+        self.x_, y = check_node_features(data).to_dense().cpu().numpy(), labels.train.cpu().numpy()
+        self.num_classes_, known = labels.num_classes, y >= 0
+        if type(self.estimator).__module__.startswith("sklearn.semi_supervised"):
+            known = np.ones_like(known)  # -1 marks unlabelled rows there as here
+        with _without_warnings():
+            self.estimator_ = clone(self.estimator).fit(self.x_[known], y[known])
+        return self
+
+    def predict_proba(self) -> Tensor:
+        if not hasattr(self.estimator_, "predict_proba"):
+            rule = "return probabilities: have predict_proba"
+            raise InputError(type(self.estimator_).__name__, rule, remedy="Use CalibratedClassifierCV around it.")
+        found = np.zeros((len(self.x_), self.num_classes_))
+        with _without_warnings():
+            found[:, self.estimator_.classes_.astype(int)] = self.estimator_.predict_proba(self.x_)
+        return torch.from_numpy(np.nan_to_num(found))
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Hides that iterations ended early, and that rows of nodes without neighbours are 0 / 0; these become 0."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        for kind in (ConvergenceWarning, RuntimeWarning):
+            warnings.simplefilter("ignore", kind)
+        yield
+
+
+def _on_features(name: str, kind: str, **settings: Any) -> Candidate:
+    """A classifier of scikit-learn, which is imported only where it takes part."""
+    title = name.removesuffix("-x").replace("-", " ").capitalize() + " on x (scikit-learn)"
+    return Candidate(name, title, lambda: resolve_name(f"sklearn.{kind}")(**settings), needs_features=True)
+
+
+def _by_scikit_network(name: str, algorithm: Any) -> Candidate:
+    title = f"scikit-network, {name}"
+    return Candidate(f"scikit-network-{name}", title, lambda: ScikitNetwork(algorithm), package=SCIKIT_NETWORK)
 
 
 OTHERS = {
     candidate.name: candidate
     for candidate in (
-        Candidate("label-spreading", "Label spreading (scikit-learn)", peers.GraphLabelSpreading),
-        Candidate("label-spreading-x", "Label spreading on x (scikit-learn)", peers.label_spreading_on_features, True),
-        Candidate(
-            "label-propagation-x", "Label propagation on x (scikit-learn)", peers.label_propagation_on_features, True
-        ),
-        Candidate("logistic-regression", "Logistic regression on x (scikit-learn)", peers.logistic_regression, True),
-        _by_scikit_network("pagerank", peers.pagerank),
-        _by_scikit_network("votes", peers.majority_vote),
-        _by_scikit_network("neighbours", peers.nearest_neighbours),
+        Candidate("label-spreading", "Label spreading (scikit-learn)", GraphLabelSpreading),
+        _on_features("label-spreading-x", "semi_supervised:LabelSpreading", **KNN, max_iter=100),
+        _on_features("label-propagation-x", "semi_supervised:LabelPropagation", **KNN, max_iter=1000),
+        _on_features("logistic-regression", "linear_model:LogisticRegression", max_iter=1000),
+        _by_scikit_network("pagerank", PageRank()),
+        _by_scikit_network("votes", MajorityVote()),
+        _by_scikit_network("neighbours", NearestNeighbours()),
     )
 }
 
@@ -74,7 +163,7 @@ def known_candidates() -> dict[str, Candidate]:
     """Returns all methods by name: those of `lggd run`, those of other packages, and plug-ins."""
     known = {}
     for name, factory in own.METHODS.items():
-        package = peers.SCIKIT_NETWORK if name == "scikit-network" else None
+        package = SCIKIT_NETWORK if name == "scikit-network" else None
         known[name] = Candidate(name, factory.title, factory.build, factory.needs_features, package)
     plug_ins = {point.name: Candidate(point.name, point.name, point.load) for point in entry_points(group=GROUP)}
     return known | OTHERS | plug_ins
@@ -83,13 +172,12 @@ def known_candidates() -> dict[str, Candidate]:
 def read_candidates(methods: Any = None) -> list[Candidate]:
     """Returns the candidates of names, of a mapping from names to objects, or of a list of both; None: the default.
 
-    By default the methods of `defaults.METHODS` take part, other packages' that are installed, and all plug-ins.
+    By default the methods of `lggd.comparison.METHODS` take part, other packages' that are installed, and all plug-ins.
     """
     known = known_candidates()
     if methods is None:
-        plug_ins = [point.name for point in entry_points(group=GROUP)]
         installed = [name for name in PEERS if known[name].reason_to_skip(has_features=True) is None]
-        methods = [*METHODS, *installed, *plug_ins]
+        methods = [*METHODS, *installed, *(point.name for point in entry_points(group=GROUP))]
     entries = [methods] if isinstance(methods, (str, Mapping)) else methods
     if not isinstance(entries, Sequence):
         raise InputTypeError("methods", "be names, or a mapping from names to models", type(methods).__name__)
@@ -99,7 +187,7 @@ def read_candidates(methods: Any = None) -> list[Candidate]:
         for name, value in named:
             candidate = _by_name(value, known) if isinstance(value, str) else _by_object(name, value)
             if isinstance(entry, Mapping) and isinstance(value, str):
-                candidate = Candidate(name, name, candidate.make, candidate.needs_features, candidate.package)
+                candidate = replace(candidate, name=name, title=name)
             if candidate.name in found:
                 raise InputError("methods", "have distinct names", but=f"{candidate.name!r} comes twice")
             found[candidate.name] = candidate
@@ -141,7 +229,7 @@ def read_model(name: str, value: Any) -> Any:
     if _is_factory(value):
         return read_model(name, value())
     if hasattr(value, "__sklearn_tags__") and hasattr(value, "predict"):
-        return peers.FeatureClassifier(value)
+        return FeatureClassifier(value)
     if not all(callable(getattr(value, method, None)) for method in ("fit", "predict_proba")):
         rule = "be a model with fit and predict_proba, a torch module, or a function that returns one"
         raise InputTypeError(f"methods[{name!r}]", rule, type(value).__name__)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
@@ -18,11 +16,10 @@ import torch
 
 from lggd.cards import Facts, bars, card, table
 from lggd.cluster.connection import connect
-from lggd.comparison import label_splits, summary
+from lggd.comparison import CURVE_SPLITS, SHARES, SPLITS, label_splits, summary
 from lggd.comparison.candidates import Candidate, read_candidates
-from lggd.comparison.defaults import CURVE_SPLITS, SHARES, SPLITS
-from lggd.comparison.fit_job import ERROR, EXPERIMENT, FitJob
-from lggd.comparison.jobs import Job, JobOptions, run_jobs, run_jobs_on_cluster
+from lggd.comparison.fit_job import ERROR, FitJob
+from lggd.comparison.jobs import Job, JobOptions, run_jobs, run_jobs_in_processes, run_jobs_on_cluster
 from lggd.comparison.results import Line, Results
 from lggd.comparison.summary import MethodSummary
 from lggd.errors import InputError, InputTypeError
@@ -31,8 +28,6 @@ from lggd.validation import check_int
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
-
-POLL = 0.5  # seconds between two looks at what the workers have measured
 
 # Called with the number of finished fits, the total, and the title of the current one.
 ComparisonCallback = Callable[[int, int, str], None]
@@ -112,7 +107,7 @@ class Comparison:
 
     def plot(self) -> Figure:
         """Return a figure of accuracy, learning curves, calibration, and time against accuracy."""
-        from lggd.comparison.plots import draw_comparison
+        from lggd.comparison.report import draw_comparison
 
         return draw_comparison(self)
 
@@ -257,57 +252,15 @@ def _plan(
 def _measure(
     planned: Sequence[FitJob], options: JobOptions, jobs: int, callback: ComparisonCallback | None, on_cluster: bool
 ) -> list[Line]:
-    if jobs > 1 and not on_cluster:
-        return _in_workers(planned, options, jobs, callback)
+    def report(number: int, total: int, title: str = "Fitting") -> None:
+        if callback is not None:
+            callback(number, total, title)
 
     def listen(job: Job, number: int, total: int) -> None:
-        if callback is not None:
-            callback(number, total, job.title)
+        report(number, total, job.title)
 
     if on_cluster:
         return run_jobs_on_cluster(planned, options, listen).lines
+    if jobs > 1:
+        return run_jobs_in_processes(planned, options, jobs, report)
     return run_jobs(planned, options, listener=listen).lines
-
-
-def _in_workers(
-    planned: Sequence[FitJob], options: JobOptions, jobs: int, callback: ComparisonCallback | None
-) -> list[Line]:
-    """Runs the jobs in several processes, which share them as separate commands would; each returns all lines."""
-    from joblib import Parallel, delayed, parallel_config
-
-    threads = max(1, torch.get_num_threads() // jobs)
-    work = (delayed(_work)(planned, options, os.getpid()) for _ in range(jobs))
-    with _watching(planned, options, callback), parallel_config("loky", inner_max_num_threads=threads):
-        return Parallel(n_jobs=jobs)(work)[0]  # type: ignore[no-any-return]
-
-
-def _work(planned: Sequence[FitJob], options: JobOptions, parent: int) -> list[Line]:
-    def listen(*_: Any) -> None:
-        if os.getppid() != parent:  # it was killed, and nobody waits for the rest
-            raise SystemExit
-
-    return run_jobs(planned, options, listener=listen).lines
-
-
-@contextmanager
-def _watching(planned: Sequence[FitJob], options: JobOptions, callback: ComparisonCallback | None) -> Iterator[None]:
-    """Calls back with the number of lines that workers have measured so far."""
-    stop = threading.Event()
-    wanted = {_key(job.identities(options)[0]) for job in planned} if callback else set()
-
-    def watch() -> None:
-        while callback is not None and not stop.wait(POLL):
-            measured = {_key(line) for line in options.results.lines(EXPERIMENT)[0]}
-            callback(len(measured & wanted), len(planned), "Fitting")
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-
-
-def _key(line: Line) -> tuple[Any, ...]:
-    return tuple(line.get(name) for name in FitJob.IDENTITY)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import torch
 
 from lggd.cluster.tasks import run_tasks
 from lggd.comparison.results import Claims, Line, Results
 from lggd.features.distance_training import reuse_distances
 from lggd.system.memory import release_memory
 from lggd.training.engine import Callback
+
+POLL = 0.5  # seconds between two looks at what other processes have measured
 
 
 @dataclass(frozen=True)
@@ -93,8 +99,7 @@ def run_jobs(
     """
     identities = [job.identities(options) for job in jobs]
     options.results.prepare()
-    names = {job.experiment for job in jobs}
-    earlier = {name: len(options.results.lines(name)[0]) for name in names}
+    earlier = {name: len(options.results.lines(name)[0]) for name in {job.experiment for job in jobs}}
     results: dict[int, JobResults] = {}
     groups = _groups(jobs, options)
     cached = reuse_distances() if options.reuse else nullcontext()
@@ -103,14 +108,46 @@ def run_jobs(
             for name in list(groups):
                 with claims.on(name, wait) as claimed:
                     for number in groups.pop(name) if claimed else ():
-                        job, callback = jobs[number], None
-                        if listener is not None:
-                            callback = listener(job, number, len(jobs))
+                        job = jobs[number]
+                        callback = None if listener is None else listener(job, number, len(jobs))
                         # Reads them again for every job: another process may have measured it by now.
                         lines, count = options.results.lines(job.experiment)[0], earlier[job.experiment]
                         before = [] if again else [line for line in lines[:count] if job.is_final(line)]
                         results[number] = _run(job, identities[number], options, before + lines[count:], callback)
     return _joined([results[number] for number in range(len(jobs))])
+
+
+def run_jobs_in_processes(
+    jobs: Sequence[Job], options: JobOptions, processes: int, progress: Callable[[int, int], None]
+) -> list[Line]:
+    """`run_jobs` in several processes, which share jobs of one line each as separate commands would; returns all lines.
+
+    `progress` is called with the number of lines that were measured so far, and of all.
+    """
+    from joblib import Parallel, delayed, parallel_config
+
+    wanted = {_key(job, job.identities(options)[0]) for job in jobs}
+
+    def report() -> None:
+        measured = {_key(job, line) for job in jobs[:1] for line in options.results.lines(job.experiment)[0]}
+        progress(len(measured & wanted), len(jobs))
+
+    threads = max(1, torch.get_num_threads() // processes)
+    work = (delayed(_work)(jobs, options, os.getpid()) for _ in range(processes))
+    with repeating(report, POLL), parallel_config("loky", inner_max_num_threads=threads):
+        return Parallel(n_jobs=processes)(work)[0]  # type: ignore[no-any-return]
+
+
+def _work(jobs: Sequence[Job], options: JobOptions, parent: int) -> list[Line]:
+    def listen(*_: Any) -> None:
+        if os.getppid() != parent:  # it was killed, and nobody waits for the rest
+            raise SystemExit
+
+    return run_jobs(jobs, options, listener=listen).lines
+
+
+def _key(job: Job, line: Line) -> tuple[Any, ...]:
+    return tuple(line.get(name) for name in job.IDENTITY)
 
 
 def run_jobs_on_cluster(jobs: Sequence[Job], options: JobOptions, listener: JobListener | None = None) -> JobResults:
@@ -120,30 +157,46 @@ def run_jobs_on_cluster(jobs: Sequence[Job], options: JobOptions, listener: JobL
     """
     identities = [job.identities(options) for job in jobs]
     options.results.prepare()
-    known, missing = [], []
+    results, missing = [], []
     with closing(Claims(options.results.folder)) as claims, ExitStack() as held:
         for name in _groups(jobs, options):  # other processes with the same folder wait
             held.enter_context(claims.on(name, wait=True))
         for job, wanted in zip(jobs, identities, strict=True):
             lines = [line for line in options.results.lines(job.experiment)[0] if job.is_final(line)]
-            existing, left = _known(job, wanted, options, lines)
-            known.append(existing)
+            known, left = _known(job, wanted, options, lines)
+            results.append(JobResults(known, len(known), []))
             missing.append(left)
-        failures: list[tuple[str, Exception]] = []
-        new: dict[int, list[Line]] = {}
         numbers = [number for number, left in enumerate(missing) if left]
+        done = len(jobs) - len(numbers)
         for number, found in run_tasks(_lines_of, (list(jobs), options, missing), numbers):
             if isinstance(found, Exception):
-                failures.append((jobs[number].title, found))
+                results[number].failures.append((jobs[number].title, found))
                 continue
             for line in found:
                 options.results.append(jobs[number].experiment, line)
-            new[number] = found
+            results[number].lines.extend(found)
+            done += 1
             if listener is not None:
-                listener(jobs[number], len(jobs) - len(numbers) + len(new), len(jobs))
-    done = [JobResults(lines + new.get(number, []), len(lines), []) for number, lines in enumerate(known)]
-    joined = _joined(done)
-    return JobResults(joined.lines, joined.reused, failures)
+                listener(jobs[number], done, len(jobs))
+    return _joined(results)
+
+
+@contextmanager
+def repeating(action: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Calls `action` in a thread, every so many seconds, while the context lasts."""
+    stop = threading.Event()
+
+    def repeat() -> None:
+        while not stop.wait(seconds):
+            action()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 def _lines_of(shared: tuple[Sequence[Job], JobOptions, Sequence[Sequence[Line]]], number: int) -> list[Line]:
@@ -163,9 +216,9 @@ def _groups(jobs: Sequence[Job], options: JobOptions) -> dict[str, list[int]]:
 
 
 def _joined(results: Sequence[JobResults]) -> JobResults:
-    all_lines = [line for result in results for line in result.lines]
+    lines = [line for result in results for line in result.lines]
     failures = [failure for result in results for failure in result.failures]
-    return JobResults(all_lines, sum(result.reused for result in results), failures)
+    return JobResults(lines, sum(result.reused for result in results), failures)
 
 
 def _known(
@@ -175,7 +228,10 @@ def _known(
     existing = existing if job.has_outputs(options) else []
     lines, missing = [], []
     for identity in identities:
-        same, cell = (agreeing(existing, identity, keys) for keys in (job.IDENTITY, job.CELL))
+        same, cell = (
+            [line for line in existing if all(line.get(name) == identity.get(name) for name in names)]
+            for names in (job.IDENTITY, job.CELL)
+        )
         if not same:
             missing.append(identity)
             continue
@@ -199,8 +255,3 @@ def _run(
         failures.append((job.title, error))
         release_memory()
     return JobResults(lines, reused, failures)
-
-
-def agreeing(lines: Sequence[Line], wanted: Line, names: Sequence[str]) -> list[Line]:
-    """Returns the lines that have the values of `wanted` for these keys."""
-    return [line for line in lines if all(line.get(name) == wanted.get(name) for name in names)]

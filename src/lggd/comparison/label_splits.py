@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lggd.comparison.defaults import TRAINING
+from lggd.comparison import TRAINING
 from lggd.data.datasets import EMBEDDED, FROM_FILES, LABELS_PER_CLASS, TRAIN_AND_VALIDATION
 from lggd.data.splits import by_count, by_fraction
 from lggd.errors import InputError, InputTypeError
@@ -87,23 +88,18 @@ def with_fewer_labels(data: Any, share: float, seed: int) -> Any:
     changes = {}
     for name in ("train_mask", "val_mask"):
         changes[name] = torch.zeros_like(data[name])
-        for nodes in _by_class(data.y, data[name]):
+        for label in torch.unique(data.y[data[name]]).tolist():
+            nodes = (data[name] & (data.y == label)).nonzero().squeeze(1)
             order = torch.randperm(len(nodes), generator=generator).to(nodes.device)
             changes[name][nodes[order[: math.ceil(share * len(nodes))]]] = True
     return copy.copy(data).update(changes)
-
-
-def _by_class(y: Tensor, mask: Tensor) -> Iterator[Tensor]:
-    for label in torch.unique(y[mask]).tolist():
-        yield (mask & (y == label)).nonzero().squeeze(1)
 
 
 def curve_shares(data: Any, shares: Sequence[float]) -> list[float]:
     """Returns the shares that leave fewer training labels than the next larger one, the last of which is 1."""
     counts = {share: int(with_fewer_labels(data, share, 0).train_mask.sum()) for share in sorted(shares)}
     counts[1.0] = int(data.train_mask.sum())
-    kept = list(counts)
-    return [share for k, share in enumerate(kept[:-1]) if counts[share] < counts[kept[k + 1]]]
+    return [share for share, larger in pairwise(counts) if counts[share] < counts[larger]]
 
 
 def visible_to_methods(data: Any) -> Any:
@@ -117,7 +113,6 @@ def visible_to_methods(data: Any) -> Any:
 def problem_fingerprint(data: Any) -> str:
     """Returns a digest of the graph, its features and labels, whatever its masks."""
     plain = copy.copy(data)
-    for name in MASKS:
-        if name in plain:
-            del plain[name]
+    for name in set(MASKS) & set(plain.keys()):
+        del plain[name]
     return RunInput("", plain, [], [], {}).fingerprint()

@@ -8,8 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lggd.comparison import configs
-from lggd.comparison.configs import CHOSEN, METHODS, Setting, Settings, toml_line
+from lggd.comparison.settings import (
+    CHOSEN,
+    METHODS,
+    SOURCE_TREE,
+    Setting,
+    Settings,
+    check_keys,
+    configs_folder,
+    read_settings,
+    read_table,
+    read_text,
+    read_toml,
+    toml_key,
+    toml_line,
+)
 from lggd.data.datasets import DATASETS
 from lggd.errors import InputError
 from lggd.system.files import replacing
@@ -123,7 +136,7 @@ class Method:
     paper_search: Mapping[str, SearchSpace] = field(default_factory=dict)
     chosen: Mapping[str, Choice] = field(default_factory=dict)
     quick: Settings = field(default_factory=dict)
-    folder: Path = configs.SOURCE_TREE
+    folder: Path = SOURCE_TREE
 
     def settings_for(self, dataset: str, quick: bool = False) -> dict[str, Setting]:
         """Returns the method's settings, overridden by those chosen for the dataset, and by the quick ones."""
@@ -146,7 +159,7 @@ class Method:
 
 def load_methods(folder: str | Path | None = None) -> list[Method]:
     """Reads all methods of a folder, sorted by number."""
-    methods = [read_method(path) for path in sorted((configs.configs_folder(folder) / METHODS).glob("*.toml"))]
+    methods = [read_method(path) for path in sorted((configs_folder(folder) / METHODS).glob("*.toml"))]
     seen: dict[str, str] = {}
     for method in methods:
         for text in (method.number, method.name.lower()):
@@ -159,11 +172,11 @@ def load_methods(folder: str | Path | None = None) -> list[Method]:
 
 def read_method(path: Path) -> Method:
     """Reads the method defined by a file in `rows/`, with its chosen settings."""
-    content = configs.read_toml(path)
-    configs.check_keys(path, "", content, KEYS)
-    number, name, template = (configs.read_text(path, content, key) for key in ("number", "name", "method"))
-    settings, quick = (configs.read_settings(path, content, key) for key in ("settings", "quick"))
-    tables = (configs.read_table(path, content, key) for key in ("search", "paper_search"))
+    content = read_toml(path)
+    check_keys(path, "", content, KEYS)
+    number, name, template = (read_text(path, content, key) for key in ("number", "name", "method"))
+    settings, quick = (read_settings(path, content, key) for key in ("settings", "quick"))
+    tables = (read_table(path, content, key) for key in ("search", "paper_search"))
     own, paper = ({key: read_search_space(path, key, value) for key, value in table.items()} for table in tables)
     folder = path.parent.parent
     chosen = read_chosen(folder / CHOSEN / path.name)
@@ -192,7 +205,7 @@ def read_search_space(path: Path, key: str, value: Any) -> SearchSpace:
     if not isinstance(value, dict) or not {"low", "high"} <= value.keys():
         rule = f"give a list of choices or a table with low and high for {key} in [search]"
         raise InputError(str(path), rule, repr(value), f"Write {key} = {{ low = 0.1, high = 0.9, step = 0.1 }}.")
-    configs.check_keys(path, f"search.{key}", value, ("low", "high", "step", "log"))
+    check_keys(path, f"search.{key}", value, ("low", "high", "step", "log"))
     space = Range(**value)
     numbers = [space.low, space.high, 1 if space.step is None else space.step]
     if not all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in numbers):
@@ -209,16 +222,16 @@ def read_chosen(path: Path) -> dict[str, Choice]:
 
     Files of earlier versions have no `[DATASET.settings]`; their settings are directly below `[DATASET]`.
     """
-    content = configs.read_toml(path) if path.exists() else {}
-    configs.check_keys(path, "", content, DATASETS)
+    content = read_toml(path) if path.exists() else {}
+    check_keys(path, "", content, DATASETS)
     choices = {}
     for dataset in content:
-        table: dict[str, Any] = configs.read_table(path, content, dataset)
+        table: dict[str, Any] = read_table(path, content, dataset)
         if not {"trials", "settings"} & table.keys():
-            table = {"settings": configs.read_settings(path, content, dataset)}
-        configs.check_keys(path, dataset, table, (*RECORDED, "settings"))
+            table = {"settings": read_settings(path, content, dataset)}
+        check_keys(path, dataset, table, (*RECORDED, "settings"))
         if "settings" in table:
-            configs.read_settings(path, table, "settings", f"{dataset}.settings")
+            read_settings(path, table, "settings", f"{dataset}.settings")
         choices[dataset] = Choice(path.stem, dataset, **table)
     return choices
 
@@ -230,11 +243,11 @@ def write_chosen(path: Path, choices: Sequence[Choice]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_text("\n\n".join([HEADER, *sections]) + "\n", encoding="utf-8")
-        configs.read_toml(temporary)  # raises before an unreadable file replaces the old one
+        read_toml(temporary)  # raises before an unreadable file replaces the old one
 
 
 def _section(choice: Choice) -> str:
-    name = configs.toml_key(choice.dataset)
+    name = toml_key(choice.dataset)
     validation = None if choice.validation is None else round(choice.validation, 2)
     recorded = zip(RECORDED, (choice.trials, choice.splits, validation, choice.reason), strict=True)
     lines = [f"[{name}]", *(toml_line(key, value) for key, value in recorded if value not in (None, ""))]

@@ -1,4 +1,4 @@
-"""Writes a comparison: a table for spreadsheets, and a page for people."""
+"""A comparison for people: a page, a table for spreadsheets, and a figure."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import csv
 import datetime
 import io
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lggd.comparison.comparison import Comparison
 from lggd.comparison.label_splits import describe_labels
 from lggd.comparison.runner import machine
 from lggd.comparison.summary import COLUMNS, MethodSummary
 from lggd.report.comparison_page import ComparedMethod, ComparisonReport, render_comparison
 from lggd.report.html import counted, duration, write_page
+from lggd.runs.run import installed_versions
 from lggd.system.files import replacing
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from lggd.comparison.comparison import Comparison
+
 TABLE, PAGE = "comparison.csv", "comparison.html"
+ACCURACY = "accuracy (%)"
 
 
 def write_report(comparison: Comparison, folder: str | Path, name: str, notes: Sequence[str] = ()) -> list[str]:
@@ -36,10 +43,6 @@ def write_report(comparison: Comparison, folder: str | Path, name: str, notes: S
 
 def page_content(comparison: Comparison, name: str, notes: Sequence[str] = ()) -> ComparisonReport:
     """Returns what the page shows."""
-    try:
-        installed = version("lggd")
-    except PackageNotFoundError:  # a source tree that was never installed
-        installed = "unknown"
     device = comparison.lines[0]["device"] if comparison.lines else "cpu"
     counts = {key: f"{value:,}" for key, value in comparison.facts.items()}
     when = max((line["when"] for line in comparison.lines), default=None)
@@ -51,7 +54,7 @@ def page_content(comparison: Comparison, name: str, notes: Sequence[str] = ()) -
         methods=[_compared(method) for method in comparison.methods],
         facts=counts | {"duration": duration(sum(line["seconds"] for line in comparison.lines))},
         created=when or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        version=installed,
+        version=installed_versions()["lggd"],
         machine=", ".join(str(value) for value in machine(device).values()),
         failed=comparison.failed,
         skipped=comparison.skipped,
@@ -78,3 +81,58 @@ def _compared(method: MethodSummary) -> ComparedMethod:
         curve=[(float(labels), value) for labels, value in method.curve.items()],
         reliability=method.reliability,
     )
+
+
+def draw_comparison(comparison: Comparison) -> Figure:
+    """Returns a figure of four panels; every method has one colour in all of them."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 8), layout="constrained")
+    panels = figure.subplots(2, 2).ravel()
+    methods = comparison.methods
+    for draw, axes in zip((_accuracies, _curves, _calibration, _times), panels, strict=True):
+        draw(axes, methods)
+    handles, names = panels[3].get_legend_handles_labels()
+    if names:
+        figure.legend(handles, names, loc="outside lower center", ncols=min(5, len(names)), fontsize="small")
+    return figure
+
+
+def _colour(number: int) -> str:
+    return f"C{number % 10}"
+
+
+def _accuracies(axes: Axes, methods: list[MethodSummary]) -> None:
+    for k, method in enumerate(methods):
+        values = list(method.accuracy.values())
+        axes.plot(values, [k] * len(values), "o", color=_colour(k), alpha=0.35, markersize=4)
+        axes.errorbar(method.mean, k, xerr=method.sd or 0.0, fmt="D", color=_colour(k), capsize=4)
+    axes.set_yticks(range(len(methods)), [method.name for method in methods])
+    axes.invert_yaxis()
+    axes.set(title="Accuracy on each split, mean ± sd", xlabel=ACCURACY)
+
+
+def _curves(axes: Axes, methods: list[MethodSummary]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    for k, method in enumerate(methods):
+        if len(method.curve) > 1:
+            axes.plot(list(method.curve), list(method.curve.values()), "o-", color=_colour(k), markersize=4)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(title="Learning curve", xlabel="training labels", ylabel=ACCURACY)
+
+
+def _calibration(axes: Axes, methods: list[MethodSummary]) -> None:
+    axes.plot([0, 100], [0, 100], color="grey", linewidth=0.8, linestyle=":")
+    for k, method in enumerate(methods):
+        points = method.reliability
+        axes.plot([x for x, _ in points], [y for _, y in points], "o-", color=_colour(k), markersize=3)
+    axes.set(title="Calibration", xlabel="probability of the predicted class (%)", ylabel=ACCURACY)
+
+
+def _times(axes: Axes, methods: list[MethodSummary]) -> None:
+    for k, method in enumerate(methods):
+        axes.plot(method.seconds, method.mean, "D", color=_colour(k), label=method.name)
+    if methods:
+        axes.set_xscale("log")
+    axes.set(title="Time and accuracy", xlabel="seconds per fit", ylabel=ACCURACY)

@@ -1,41 +1,70 @@
-"""Runs a method: fits it to all splits of a dataset, scores it, and builds the line for the results file."""
+"""Runs methods defined by files: fits them to all splits of a dataset, scores them, and builds lines of results."""
 
 from __future__ import annotations
 
+import copy
 import datetime
-import math
 import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from lggd.comparison.configs import Setting, Settings
+from lggd.comparison.label_splits import visible_to_methods
 from lggd.comparison.methods import Method
-from lggd.comparison.protocol import load_splits, with_normalized_features, without_test_labels
-from lggd.comparison.templates import NORMALIZATION, build, complete_settings
+from lggd.comparison.settings import Settings
+from lggd.comparison.templates import NORMALIZATION, NORMALIZATIONS, build, complete_settings
+from lggd.data.datasets import LABELS_PER_CLASS, load
+from lggd.data.splits import by_count
 from lggd.estimator import NodeClassifier
 from lggd.models.batching import fit_together
 from lggd.runs.run import installed_versions
 from lggd.training.engine import Callback
+from lggd.validation import check_name
 
+CACHED = 8  # number of datasets cached in memory, so that they are read once for all methods of a table
 CPU_INFO = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Accuracies (%) on each split, and the total time in seconds."""
+    """Accuracies (%) on each split, and the total time in seconds. `test` is empty where test labels are hidden."""
 
     val: list[float]
     test: list[float]
     seconds: float
+
+
+def load_splits(
+    dataset: str, splits: Sequence[int], *, device: str, root: str | Path | None = None, dynamic: bool = False
+) -> list[Any]:
+    """Loads one PyG Data per split, with train_mask, val_mask and test_mask; all share `x` and `edge_index`.
+
+    The embedded datasets have no validation nodes: 5 test nodes of every class are used, drawn with the split as seed.
+    """
+    return [copy.copy(data) for data in _loaded(dataset, tuple(splits), device, root, dynamic)]
+
+
+@lru_cache(maxsize=CACHED)
+def _loaded(dataset: str, splits: tuple[int, ...], device: str, root: str | Path | None, dynamic: bool) -> list[Any]:
+    datas = [load(dataset, split=split, dynamic=dynamic, root=root) for split in splits]
+    for data, split in zip(datas, splits, strict=True):
+        if getattr(data, "val_mask", None) is None:
+            test_labels = torch.where(data.test_mask, data.y, -1)
+            data.val_mask, data.test_mask = by_count(test_labels, LABELS_PER_CLASS, split)
+    datas = [data.to(device) for data in datas]
+    for data in datas[1:]:
+        data.x, data.edge_index, data.y = datas[0].x, datas[0].edge_index, datas[0].y
+    return datas
 
 
 def measure(
@@ -52,24 +81,33 @@ def measure(
 ) -> Scores:
     """Fits the method with these settings to all splits of a dataset side by side, and scores it.
 
-    The model of split s has the seed `seed + s`. With `hide_test`, test labels are removed before the training and
-    `test` is empty, as a search requires.
+    The model of split s has the seed `seed + s`. With `hide_test`, test labels are removed before the training, as a
+    search requires.
     """
     datas = load_splits(dataset, splits, device=device, root=root)
     if hide_test:
-        datas = without_test_labels(datas)
+        datas = [visible_to_methods(data) for data in datas]
     start = time.perf_counter()
     models = fit_method(method, settings, datas, [seed + split for split in splits], backbone, callback)
-    scores = score_models(models, datas, start)
-    return replace(scores, test=[]) if hide_test else scores
+    return score_models(models, datas, start)
 
 
 def fit_method(
     method: Method, settings: Settings, datas: list[Any], seeds: list[int], backbone: str, callback: Callback | None
 ) -> list[NodeClassifier]:
     normalization = str(complete_settings(method.template, settings, backbone)[NORMALIZATION])
+    x = normalize_rows(datas[0].x, normalization)  # one for all splits
     models = [build(method.template, settings, backbone, seed) for seed in seeds]
-    return fit_together(models, with_normalized_features(datas, normalization), callback=callback)
+    return fit_together(models, [copy.copy(data).update({"x": x}) for data in datas], callback=callback)
+
+
+def normalize_rows(x: Tensor, normalization: str) -> Tensor:
+    """Returns x `[N, F]` unchanged ("raw"), or with rows divided by their sum ("sum") or norm ("length")."""
+    if check_name("normalization", normalization, NORMALIZATIONS) == "raw":
+        return x
+    # Entries of both signs may sum to 0, so that absolute values are summed.
+    size = x.abs().sum(1, keepdim=True) if normalization == "sum" else x.norm(dim=1, keepdim=True)
+    return x / torch.where(size > 0, size, 1.0)
 
 
 def score_models(models: Sequence[Any], datas: Sequence[Any], start: float) -> Scores:
@@ -78,9 +116,9 @@ def score_models(models: Sequence[Any], datas: Sequence[Any], start: float) -> S
     if predicted[0].is_cuda:
         torch.cuda.synchronize()
     seconds = time.perf_counter() - start
-    hits = [classes == data.y for classes, data in zip(predicted, datas, strict=True)]
+    hits = [(classes == data.y, data) for classes, data in zip(predicted, datas, strict=True)]
     val, test = (
-        [100 * int((hit & data[mask]).sum()) / int(data[mask].sum()) for hit, data in zip(hits, datas, strict=True)]
+        [100 * int((hit & data[mask]).sum()) / int(data[mask].sum()) for hit, data in hits if mask in data]
         for mask in ("val_mask", "test_mask")
     )
     return Scores(val, test, seconds)
@@ -113,8 +151,3 @@ def machine(device: str) -> dict[str, str | int]:
         return {"cpu": cpu, "cores": cores}
     products = {"highest": "float32", "high": "TF32"}.get(torch.get_float32_matmul_precision(), "bfloat16")
     return {"cpu": cpu, "cores": cores, "gpu": torch.cuda.get_device_name(device), "products": products}
-
-
-def json_setting(value: Setting) -> Setting:
-    """Returns a setting for JSON, which has no infinity."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,47 +1,44 @@
-"""Hyperparameter search: the same number of trials for every method and dataset, judged by validation accuracy."""
+"""Searches for settings by validation accuracy: of methods in files, and of any model on one split.
+
+Every method gets the same number of trials.
+"""
 
 from __future__ import annotations
 
-import math
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from optuna.exceptions import UpdateFinishedTrialError
-from optuna.trial import Trial, TrialState
-
+from lggd import baselines
+from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.cluster.connection import alive_nodes, check_nodes, connect
 from lggd.cluster.tasks import run_task
-from lggd.comparison.configs import Setting
-from lggd.comparison.methods import Categorical, Choice, Method
+from lggd.comparison.candidates import GraphLabelSpreading
+from lggd.comparison.methods import Categorical, Choice, Method, SearchSpace
 from lggd.comparison.runner import measure
-from lggd.comparison.study import GRACE, REASON, SAME_AS, SECONDS, VALIDATION, SharedStudy, open_journal
+from lggd.comparison.settings import Setting
+from lggd.comparison.study import GRACE, Evaluate, Search, SharedStudy, open_journal
 from lggd.comparison.templates import build, complete_settings
 from lggd.estimator.passes import error_context
 from lggd.features.distance_training import reuse_distances
-from lggd.system.memory import release_memory
+from lggd.models.plus import SelfTraining
+from lggd.training.optimization import Optimization
 from lggd.validation import check_int
 
 JOURNALS = "sweeps"
 DEFAULT_SPLITS = 3
-# Errors that count as a failed trial: the method cannot be run with these settings on this machine.
-FAILURES = (
-    MemoryError,
-    torch.OutOfMemoryError,
-    FloatingPointError,
-    torch.linalg.LinAlgError,  # type: ignore[attr-defined]
-)
-DIGITS = 12  # significant digits of settings, so that 0.1 · 3 is 0.3
 PAUSE = 0.5  # seconds between two checks for the trials of other workers
 
 # Called with the number of finished trials, of all processes, and the total number.
 ProgressCallback = Callable[[int, int], None]
+
+# -- methods in files -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -131,82 +128,6 @@ def _search_on_cluster(
     return [search.choice() for search in searches]
 
 
-# Returns the validation accuracies of settings on these splits.
-Evaluate = Callable[[dict[str, Setting], Sequence[int]], list[float]]
-
-
-class Search:
-    """The search for the settings of one method on one dataset: `trials` trials, judged by `evaluate`."""
-
-    def __init__(
-        self, study: SharedStudy, evaluate: Evaluate, trials: int, *, slug: str, dataset: str, batch: int | None = None
-    ) -> None:
-        self.study, self.evaluate, self.trials, self.batch = study, evaluate, trials, batch
-        self.slug, self.dataset = slug, dataset
-        self.splits: int = study.about["splits"]
-
-    @property
-    def done(self) -> int:
-        return len(self.study.counted(self.trials))
-
-    def step(self) -> bool:
-        """Runs one trial; returns whether there was one to run."""
-        trial = self.study.claim(self.trials)
-        if trial is None:
-            return False
-        try:
-            with self.study.alive(trial):
-                state, value = self._run(trial)
-        except UpdateFinishedTrialError:  # heartbeats were late, and another worker runs it again
-            return True
-        except BaseException:  # not caused by the settings
-            self.study.abandon(trial)
-            raise
-        self.study.finish(trial, state, value)
-        return True
-
-    def choice(self) -> Choice:
-        """Returns the trial with the highest mean validation accuracy so far, the earliest among equals."""
-        counted = self.study.counted(self.trials or None)
-        ended = {state: [trial for trial in counted if trial.state is state] for state in TrialState}
-        complete, pruned, failed = (ended[state] for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL))
-        best = max(complete, key=lambda trial: (trial.values[0], -trial.number), default=None)
-        settings, value = (None, None) if best is None else (_rounded(best.params), best.value)
-        reason, where = failed[0].user_attrs[REASON] if failed and best is None else "", (self.slug, self.dataset)
-        return Choice(*where, len(counted), self.splits, settings, value, len(pruned), len(failed), reason)
-
-    def _run(self, trial: Trial) -> tuple[TrialState, float | None]:
-        start, mean, reason = time.perf_counter(), None, None
-        try:
-            mean = self._validation(trial)
-        except FAILURES as error:
-            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-        trial.set_user_attr(SECONDS, round(time.perf_counter() - start, 3))
-        if reason is not None:
-            trial.set_user_attr(REASON, reason)
-            release_memory()  # after the except clause, so that the traceback keeps no tensors alive
-            return TrialState.FAIL, None
-        return (TrialState.PRUNED, None) if mean is None else (TrialState.COMPLETE, mean)
-
-    def _validation(self, trial: Trial) -> float | None:
-        """Returns the mean validation accuracy over the splits, or None for a pruned trial. Test labels are hidden."""
-        if (same := self.study.same_as(trial)) is not None:
-            trial.set_user_attr(SAME_AS, same.number)
-            return same.value
-        scores: list[float] = []
-        while len(scores) < self.splits:
-            splits = list(range(self.splits))[len(scores) :][: self.batch]
-            scores += self.evaluate(_rounded(trial.params), splits)
-            mean = math.fsum(scores) / len(scores)
-            if not math.isfinite(mean):
-                raise FloatingPointError(f"the mean validation accuracy is {mean}")
-            trial.report(mean, step=len(scores))
-            if len(scores) < self.splits and trial.should_prune():
-                return None
-        trial.set_user_attr(VALIDATION, scores)
-        return mean
-
-
 def first_settings(method: Method, backbone: str) -> dict[str, Setting]:
     """Returns the settings of the first trial: those of the method if they are in the search space, else its middle."""
     complete = complete_settings(method.template, method.settings, backbone)
@@ -230,23 +151,87 @@ def _searches(config: SearchConfig, method: Method, datasets: Sequence[str]) -> 
         for name, space in search.items():
             for value in space.ends:
                 build(method.template, {**method.settings, **first, name: value}, config.backbone, seed=0)
-    journal, ending = open_journal(config.journal(method)), f"{config.backbone}{'/paper' if is_paper else ''}"
-    options: dict[str, Any] = {"defaults": {"splits": DEFAULT_SPLITS}, "seed": config.seed, "grace": config.grace}
-    shared = options | {"space": search, "first": first, "about": about}
-    searches = []
+    journal, searches = open_journal(config.journal(method)), []
     for dataset in datasets:
-        study = SharedStudy(journal, f"{method.slug}/{dataset}/{ending}", **shared)
-        where: dict[str, Any] = {"slug": method.slug, "dataset": dataset, "batch": config.batch_size}
-        searches.append(Search(study, partial(_validation_accuracies, config, method, dataset), config.trials, **where))
+        study = SharedStudy(
+            journal, f"{method.slug}/{dataset}/{config.backbone}{'/paper' if is_paper else ''}", space=search,
+            first=first, about=about, defaults={"splits": DEFAULT_SPLITS}, seed=config.seed, grace=config.grace,
+        )  # fmt: skip
+        evaluate = partial(_validation_accuracies, config, method, dataset)
+        searches.append(Search(study, evaluate, config.trials, config.batch_size, slug=method.slug, dataset=dataset))
     return searches
 
 
 def _validation_accuracies(
     config: SearchConfig, method: Method, dataset: str, settings: dict[str, Setting], splits: Sequence[int]
 ) -> list[float]:
-    where = (config.device, config.backbone, config.seed, config.root)
-    return measure(method, {**method.settings, **settings}, dataset, splits, *where, hide_test=True).val
+    settings = {**method.settings, **settings}
+    where = config.device, config.backbone, config.seed, config.root
+    return measure(method, settings, dataset, splits, *where, hide_test=True).val
 
 
-def _rounded(params: Mapping[str, Any]) -> dict[str, Setting]:
-    return {name: float(f"{x:.{DIGITS}g}") if isinstance(x, float) else x for name, x in params.items()}
+# -- any model on one split -------------------------------------------------------------------------------------------
+
+DROPOUT, HIDDEN, RESTART, SPREAD = (0.2, 0.5, 0.8), (16, 32, 64), (0.05, 0.1, 0.2), (0.5, 0.8, 0.9, 0.99)
+_NETWORK: Mapping[str, tuple[Setting, ...]] = {"hidden": HIDDEN, "dropout": DROPOUT}
+# The same for every method that has such a part, the caller's models included. Methods without any, such as kernel
+# ridge regression, choose their settings themselves, by leaving one label out.
+SPACES: Mapping[type, Mapping[str, tuple[Setting, ...]]] = {
+    Optimization: {"weight_decay": (1e-6, 5e-4, 5e-3), "lr": (0.003, 0.01, 0.03)},
+    **dict.fromkeys((GCN, GAT, ChebNet, JKNet, baselines.MLPClassifier), _NETWORK),
+    **{kind: {**_NETWORK, "alpha": RESTART, "hops": (5, 10)} for kind in (baselines.APPNP, baselines.GPRGNN)},
+    baselines.SGC: {"hops": (1, 2, 3, 5)},
+    baselines.PPR: {"alpha": RESTART},
+    baselines.Heat: {"t": (1.0, 3.0, 5.0)},
+    baselines.GDC: {"k": (32, 64, 128)},
+    baselines.DropEdge: {"p": (0.2, 0.5, 0.8)},
+    baselines.LabelPropagation: {"alpha": SPREAD},
+    GraphLabelSpreading: {"alpha": SPREAD},
+    baselines.CorrectAndSmooth: {"correct_alpha": SPREAD, "smooth_alpha": SPREAD},
+    SelfTraining: {"fraction": (0.0, 0.3, 0.5)},
+}
+
+
+def search_space(model: Any) -> dict[str, SearchSpace]:
+    """Returns the space of each setting that can be searched, with the model's own value first.
+
+    >>> from lggd.baselines import SGC
+    >>> sorted(search_space(SGC()))
+    ['hops', 'optimization__lr', 'optimization__weight_decay']
+    """
+    if not is_dataclass(model) or not hasattr(model, "get_params"):
+        return {}
+    params: dict[str, Any] = model.get_params()
+    space: dict[str, SearchSpace] = {}
+    for path, value in params.items():
+        owner, _, field = path.rpartition("__")
+        choices = SPACES.get(type(params[owner] if owner else model), {}).get(field, ())
+        others = [type(value)(each) for each in choices if each != value]
+        if others:
+            space[path] = Categorical((value, *others))
+    return space
+
+
+def choose_settings(
+    model: Any, evaluate: Evaluate, trials: int, journal: Path, name: str, seed: int
+) -> tuple[dict[str, Setting], float | None]:
+    """Returns the settings of a model with the highest validation accuracy of `trials` evaluations, and it.
+
+    Trials are in a journal, so that a search that was killed continues. The caller has the only claim on `name`.
+    """
+    space = search_space(model)
+    if not space:
+        return {}, None
+    first = {path: values.middle for path, values in space.items()}
+    about = {"splits": 1, "space": {path: list(values.ends) for path, values in space.items()}}
+    full_name = f"{name}/{hashlib.sha256(repr(about).encode()).hexdigest()[:8]}"  # another space is another study
+    study = SharedStudy(open_journal(journal), full_name, space=space, first=first, about=about, seed=seed)
+    study.abandon_running()  # by processes that were killed
+    search = Search(study, evaluate, trials)
+    while search.done < trials:
+        if not search.step():
+            raise RuntimeError(f"Another process runs trials of {name}, although this one has the claim on them.")
+    choice = search.choice()
+    if choice.settings is None:
+        raise MemoryError(f"none of {trials} trials succeeded: {choice.reason}")
+    return dict(choice.settings), choice.validation

@@ -6,23 +6,27 @@ All readers see its entries, and thus the trials, in the same order: a trial wit
 from __future__ import annotations
 
 import hashlib
-import threading
+import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import optuna
+import torch
 from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from lggd.comparison.methods import SearchSpace
+from lggd.comparison.jobs import repeating
+from lggd.comparison.methods import Choice, SearchSpace
+from lggd.comparison.settings import Setting
 from lggd.errors import InputError
+from lggd.system.memory import release_memory
 
 # Seconds between two heartbeats, and without one until a trial is considered lost; compilation may block a process.
 HEARTBEAT, GRACE = 10.0, 90.0
@@ -32,6 +36,14 @@ COMPLETE_BEFORE_PRUNING = 5
 BEATS, REASON, VALIDATION, SECONDS, SAME_AS = "beats", "reason", "validation", "seconds", "same_as"
 ABOUT = "about"  # attribute of a study: everything that its values depend on
 UNFINISHED = (TrialState.RUNNING, TrialState.WAITING)
+# Errors that count as a failed trial: the method cannot be run with these settings on this machine.
+FAILURES = (
+    MemoryError,
+    torch.OutOfMemoryError,
+    FloatingPointError,
+    torch.linalg.LinAlgError,  # type: ignore[attr-defined]
+)
+DIGITS = 12  # significant digits of settings, so that 0.1 · 3 is 0.3
 
 
 def open_journal(path: str | Path) -> JournalStorage:
@@ -134,24 +146,15 @@ class SharedStudy:
             if trial.state is TrialState.RUNNING:
                 self.abandon(trial)
 
-    @contextmanager
-    def alive(self, trial: Trial) -> Iterator[None]:
+    def alive(self, trial: Trial) -> AbstractContextManager[None]:
         """Sends heartbeats of a trial while the context lasts."""
-        stop = threading.Event()
+        beats = count(1)
 
         def beat() -> None:
-            beats = count(1)
             with suppress(UpdateFinishedTrialError):  # another worker ended it; `finish` will return False
-                while not stop.wait(min(HEARTBEAT, self.grace / 5)):
-                    trial.set_user_attr(BEATS, next(beats))
+                trial.set_user_attr(BEATS, next(beats))
 
-        thread = threading.Thread(target=beat, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+        return repeating(beat, min(HEARTBEAT, self.grace / 5))
 
     def _trials(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
@@ -195,3 +198,89 @@ def _counts(trial: FrozenTrial, *also: TrialState) -> bool:
     """Whether a trial has finished by itself, or is in one of these states."""
     has_reason = trial.state is TrialState.FAIL and REASON in trial.user_attrs
     return has_reason or trial.state in (TrialState.COMPLETE, TrialState.PRUNED, *also)
+
+
+# Returns the validation accuracies of settings on these splits.
+Evaluate = Callable[[dict[str, Setting], Sequence[int]], list[float]]
+
+
+class Search:
+    """The search for the settings of one method on one dataset: `trials` trials, judged by `evaluate`."""
+
+    def __init__(
+        self,
+        study: SharedStudy,
+        evaluate: Evaluate,
+        trials: int,
+        batch: int | None = None,
+        slug: str = "",
+        dataset: str = "",
+    ) -> None:
+        self.study, self.evaluate, self.trials, self.batch = study, evaluate, trials, batch
+        self.slug, self.dataset = slug, dataset
+        self.splits: int = study.about["splits"]
+
+    @property
+    def done(self) -> int:
+        return len(self.study.counted(self.trials))
+
+    def step(self) -> bool:
+        """Runs one trial; returns whether there was one to run."""
+        trial = self.study.claim(self.trials)
+        if trial is None:
+            return False
+        try:
+            with self.study.alive(trial):
+                state, value = self._run(trial)
+        except UpdateFinishedTrialError:  # heartbeats were late, and another worker runs it again
+            return True
+        except BaseException:  # not caused by the settings
+            self.study.abandon(trial)
+            raise
+        self.study.finish(trial, state, value)
+        return True
+
+    def choice(self) -> Choice:
+        """Returns the trial with the highest mean validation accuracy so far, the earliest among equals."""
+        counted = self.study.counted(self.trials or None)
+        ended = {state: [trial for trial in counted if trial.state is state] for state in TrialState}
+        complete, pruned, failed = (ended[state] for state in (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL))
+        best = max(complete, key=lambda trial: (trial.values[0], -trial.number), default=None)
+        settings, value = (None, None) if best is None else (_rounded(best.params), best.value)
+        reason, where = failed[0].user_attrs[REASON] if failed and best is None else "", (self.slug, self.dataset)
+        return Choice(*where, len(counted), self.splits, settings, value, len(pruned), len(failed), reason)
+
+    def _run(self, trial: Trial) -> tuple[TrialState, float | None]:
+        start, mean, reason = time.perf_counter(), None, None
+        try:
+            mean = self._validation(trial)
+        except FAILURES as error:
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        trial.set_user_attr(SECONDS, round(time.perf_counter() - start, 3))
+        if reason is not None:
+            trial.set_user_attr(REASON, reason)
+            release_memory()  # after the except clause, so that the traceback keeps no tensors alive
+            return TrialState.FAIL, None
+        return (TrialState.PRUNED, None) if mean is None else (TrialState.COMPLETE, mean)
+
+    def _validation(self, trial: Trial) -> float | None:
+        """Returns the mean validation accuracy over the splits, or None for a pruned trial. Test labels are hidden."""
+        if (same := self.study.same_as(trial)) is not None:
+            trial.set_user_attr(SAME_AS, same.number)
+            return same.value
+        scores: list[float] = []
+        while len(scores) < self.splits:
+            splits = list(range(self.splits))[len(scores) :][: self.batch]
+            scores += self.evaluate(_rounded(trial.params), splits)
+            mean = math.fsum(scores) / len(scores)
+            if not math.isfinite(mean):
+                raise FloatingPointError(f"the mean validation accuracy is {mean}")
+            trial.report(mean, step=len(scores))
+            if len(scores) < self.splits and trial.should_prune():
+                return None
+        trial.set_user_attr(VALIDATION, scores)
+        return mean
+
+
+def _rounded(params: Mapping[str, Any]) -> dict[str, Setting]:
+    return {name: float(f"{x:.{DIGITS}g}") if isinstance(x, float) else x for name, x in params.items()}

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median, stdev
 from typing import Any
 
-from lggd.comparison.evaluation import calibration_error, merge_bins
-from lggd.comparison.fit_job import ERROR
+from lggd.comparison.fit_job import ERROR, calibration_error, merge_bins
 from lggd.comparison.results import Line
 from lggd.comparison.statistics import (
     SIGNIFICANCE_LEVEL,

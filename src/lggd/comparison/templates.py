@@ -6,34 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from lggd import baselines
 from lggd.backbones import BACKBONES, GCN
-from lggd.baselines import (
-    APPNP,
-    GDC,
-    GOAL,
-    GPRGNN,
-    SGC,
-    AutoScale,
-    CorrectAndSmooth,
-    Diffusion,
-    DropEdge,
-    FixedScale,
-    GAugM,
-    GAugO,
-    GraphMix,
-    LabelPropagation,
-    MajorityVote,
-    MixUp,
-    MLPClassifier,
-    NearestNeighbours,
-    PageRank,
-    ScikitNetwork,
-)
 from lggd.closed_form import KernelRidge
 from lggd.comparison import settings as paths
-from lggd.comparison.configs import Setting, Settings
-from lggd.comparison.protocol import NORMALIZATIONS
-from lggd.comparison.settings import FieldPath, Modification, ObjectChoice, Rule
+from lggd.comparison.settings import FieldPath, Modification, ObjectChoice, Rule, Setting, Settings
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.equation.potential import DegreePotential
 from lggd.errors import InputError
@@ -48,7 +25,7 @@ from lggd.training.optimization import Optimization
 from lggd.validation import check_name, suggestion
 
 # The setting that the runner applies to the data, the normalization of x. Committed results have this name.
-NORMALIZATION = "contents"
+NORMALIZATION, NORMALIZATIONS = "contents", ("raw", "sum", "length")
 TIMES = 5  # distances are evaluated at this many multiples of the setting `time`
 
 
@@ -221,20 +198,20 @@ _PLUS: dict[str, Rule] = {
     ),
     **_READOUT,
 }
-_MLP = MLPClassifier(optimization=Optimization())
+_MLP = baselines.MLPClassifier(optimization=Optimization())
 _CORRECTED: dict[str, Rule] = {
     **_training("model."),
     "model": ObjectChoice("model", {"mlp": _MLP, "gcn": LGGDClassifier(None, GCN())}),
     "hidden": FieldPath(("model.hidden", "model.backbone.hidden"), conditional=True),
     "dropout": FieldPath(("model.dropout", "model.backbone.dropout"), conditional=True),
-    "scaling": ObjectChoice("scaling", {"auto": AutoScale(), "fixed": FixedScale()}),
+    "scaling": ObjectChoice("scaling", {"auto": baselines.AutoScale(), "fixed": baselines.FixedScale()}),
     "scale": _field("scaling.scale", conditional=True),
 }
 _ALGORITHMS = {
-    "diffusion": Diffusion(),
-    "pagerank": PageRank(),
-    "votes": MajorityVote(),
-    "neighbours": NearestNeighbours(),
+    "diffusion": baselines.Diffusion(),
+    "pagerank": baselines.PageRank(),
+    "votes": baselines.MajorityVote(),
+    "neighbours": baselines.NearestNeighbours(),
 }
 _ALGORITHM_FIELDS = ("iterations", "scale", "damping", "neighbours", "dimension")
 
@@ -272,31 +249,31 @@ TEMPLATES: dict[str, Template] = {
     "SolvedLGGD": Template(LGGD.solved(), {"members": _field("initial.members")}, None),
     "SolvedLGGD+": Template(LGGDPlus(), {"members": _field("features.initial.members")}, None),
     "LGGD+": Template(LGGDPlus.trained(), _PLUS, f"{_NETWORKS}.backbone"),
-    "MixUp": _baseline(MixUp()),
-    "DropEdge": _baseline(DropEdge()),
-    "GAugM": _baseline(GAugM()),
-    "GAugO": _baseline(GAugO()),
+    "MixUp": _baseline(baselines.MixUp()),
+    "DropEdge": _baseline(baselines.DropEdge()),
+    "GAugM": _baseline(baselines.GAugM()),
+    "GAugO": _baseline(baselines.GAugO()),
     "GDC": _baseline(
-        GDC(),
+        baselines.GDC(),
         kernel=ObjectChoice("kernel", {"ppr": PPR(), "heat": Heat()}),
         alpha=_field("kernel.alpha", conditional=True),
         t=_field("kernel.t", conditional=True),
     ),
-    "GPRGNN": _baseline(GPRGNN(optimization=_TRAINING)),
+    "GPRGNN": _baseline(baselines.GPRGNN(optimization=_TRAINING)),
     "GOAL": _baseline(
-        GOAL(optimization=_TRAINING),
+        baselines.GOAL(optimization=_TRAINING),
         pretrain_epochs=_field("pretraining.epochs"),
         complement_hidden=_field("complement.hidden"),
         complement_layers=_field("complement.layers"),
         complement_epochs=_field("complement.epochs"),
     ),
     "MLP": _baseline(_MLP),
-    "SGC": _baseline(SGC(optimization=_TRAINING)),
-    "APPNP": _baseline(APPNP(optimization=_TRAINING)),
-    "LabelPropagation": _baseline(LabelPropagation()),
-    "CorrectAndSmooth": _baseline(CorrectAndSmooth(_MLP), **_CORRECTED),
+    "SGC": _baseline(baselines.SGC(optimization=_TRAINING)),
+    "APPNP": _baseline(baselines.APPNP(optimization=_TRAINING)),
+    "LabelPropagation": _baseline(baselines.LabelPropagation()),
+    "CorrectAndSmooth": _baseline(baselines.CorrectAndSmooth(_MLP), **_CORRECTED),
     "ScikitNetwork": _baseline(
-        ScikitNetwork(),
+        baselines.ScikitNetwork(),
         algorithm=ObjectChoice("algorithm", _ALGORITHMS),
         **{name: _field(f"algorithm.{name}", conditional=True) for name in _ALGORITHM_FIELDS},
     ),
@@ -310,5 +287,7 @@ TEMPLATES: dict[str, Template] = {
         },
         "model.model.backbone",
     ),
-    "GraphMix": _baseline(GraphMix(optimization=_TRAINING), ramp_begin=_field("ramp.0"), ramp_end=_field("ramp.1")),
+    "GraphMix": _baseline(
+        baselines.GraphMix(optimization=_TRAINING), ramp_begin=_field("ramp.0"), ramp_end=_field("ramp.1")
+    ),
 }

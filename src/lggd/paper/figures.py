@@ -17,8 +17,16 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from lggd.errors import InputError
 from lggd.paper.geodesic import Geodesic
-from lggd.paper.measurements import BACKBONES, BASE_VARIANT, RETRAINED, Measurement, Measurements, ablation
-from lggd.paper.published import DATASETS, PUBLISHED
+from lggd.paper.measurements import (
+    BACKBONES,
+    BASE_VARIANT,
+    DATASETS,
+    PUBLISHED,
+    RETRAINED,
+    Measurement,
+    Measurements,
+    ablation,
+)
 from lggd.paper.robustness import Robustness
 from lggd.system.files import check_writable, replacing
 

@@ -10,15 +10,25 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from lggd.comparison.configs import CHOSEN, configs_folder, read_toml
 from lggd.comparison.methods import read_chosen
 from lggd.comparison.results import Line
+from lggd.comparison.settings import CHOSEN, configs_folder, read_toml
 from lggd.comparison.statistics import SIGNIFICANCE_LEVEL, PairedTest
 from lggd.errors import InputError, InputFileError
 from lggd.paper import measurements
 from lggd.paper.figures import BACKBONE_ROWS, FIGURES, draw_results
-from lggd.paper.measurements import BASE_VARIANT, KEYS, Measurement, Measurements, deviations, paired_tests
-from lggd.paper.published import BASELINES, DATASETS, PUBLISHED, ROWS
+from lggd.paper.measurements import (
+    BASE_VARIANT,
+    BASELINES,
+    DATASETS,
+    KEYS,
+    PUBLISHED,
+    ROWS,
+    Measurement,
+    Measurements,
+    deviations,
+    paired_tests,
+)
 from lggd.report.html import counted, signed
 from lggd.system.files import replacing
 
