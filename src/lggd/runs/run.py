@@ -209,7 +209,7 @@ def feature_names(features: DistanceFeatures, classes: list[str]) -> list[str]:
 
 def _metadata(model: NodeClassifier, run_input: RunInput) -> dict[str, Any]:
     """The names that are saved with a model."""
-    metadata = {"dataset": run_input.name, "classes": run_input.classes}
+    metadata: dict[str, Any] = {"dataset": run_input.name, "classes": run_input.classes}
     if not run_input.is_stored:  # names of nodes on disk stay there
         metadata["ids"] = list(run_input.ids)
     if run_input.columns is not None:

@@ -237,7 +237,9 @@ def _as_json(values: dict[str, Any]) -> dict[str, Any]:
 def _scale_weights(data: Any, notes: list[str]) -> float:
     """Divides edge weights by the largest, which is returned; 1 without weights."""
     weight = getattr(data, "edge_weight", None)
-    largest = 1.0 if weight is None else float(weight.max())
+    if weight is None:
+        return 1.0
+    largest = float(weight.max())
     if largest != 1:
         data.edge_weight = weight / largest
         notes.append(f"Edge weights were divided by the largest, {largest:g}, so that they lie in (0, 1].")

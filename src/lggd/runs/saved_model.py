@@ -137,7 +137,8 @@ class SavedModel:
             if isinstance(source, str) and "=" in source and not Path(source).exists():
                 read = [self._read_pair(source)]
             else:
-                read = [(node, label) for node, label in _rows(*read_label_file(source, self.ids, self.classes))]
+                nodes, labels = read_label_file(source, self.ids, self.classes)
+                read = list(zip(nodes.tolist(), labels.tolist(), strict=True))
             for node, label in read:
                 if found.setdefault(node, label) != label:
                     rule = f"give the node {self.ids[node]!r} one label"
