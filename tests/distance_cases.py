@@ -18,6 +18,7 @@ from lggd import (
 )
 from lggd.features.distance_training import DistanceTraining
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
+from lggd.learning import stacked_mlps
 from lggd.learning.flow import Equation, Flow
 from lggd.learning.networks import FromModule
 from lggd.learning.node_features import DenseFeatures, SparseFeatures
@@ -125,6 +126,12 @@ def dense_features(x, graph, hops, normalize):
     if normalize:
         built = [block / block.norm(dim=1, keepdim=True).clamp(min=1e-30) for block in built]
     return torch.cat(built, 1).float()
+
+
+@pytest.fixture(params=[0, 2**62], ids=["in turn", "at once"])
+def turns(request, monkeypatch):
+    """Networks one after the other, as large ones are evaluated, and all at once, as small ones are."""
+    monkeypatch.setattr(stacked_mlps, "SEQUENTIAL_FROM", request.param)
 
 
 both_ways = pytest.mark.usefixtures("turns")

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+from distance_cases import turns  # noqa: F401 (a fixture)
 from small_data import blocks
 from small_features import make
 

@@ -2,14 +2,8 @@
 
 import pytest
 
-from lggd.learning import stacked_mlps
+from distance_cases import turns  # noqa: F401 (a fixture)
 from small_data import blocks
-
-
-@pytest.fixture(params=[0, 2**62], ids=["in turn", "at once"])
-def turns(request, monkeypatch):
-    """Networks one after the other, as large ones are evaluated, and all at once, as small ones are."""
-    monkeypatch.setattr(stacked_mlps, "SEQUENTIAL_FROM", request.param)
 
 
 @pytest.fixture(scope="module")

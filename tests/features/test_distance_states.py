@@ -17,7 +17,12 @@ from lggd import (
     PropagatedMLP,
 )
 from lggd.training.engine import Checkpoint, Engine, train
-from small_data import same
+from small_data import blocks, same
+
+
+@pytest.fixture(scope="module")
+def data():
+    return blocks(each=8)
 
 
 def test_an_epoch_changes_tensors_in_place(data):

@@ -29,7 +29,12 @@ from lggd import (
 from lggd.learning.stacked_mlps import StackedMLPs
 from lggd.training.engine import Engine, train
 from lggd.training.optimization import Optimization
-from small_data import CLASSES
+from small_data import CLASSES, blocks
+
+
+@pytest.fixture(scope="module")
+def data():
+    return blocks(each=8)
 
 
 @both_ways
