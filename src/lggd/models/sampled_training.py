@@ -52,7 +52,8 @@ def streamed_logits(module: Any, graph: Graph, x: Tensor) -> Tensor:
         return product.unsqueeze(0)
 
     with torch.no_grad():
-        return module.logits(parameters, x, propagate, lambda values: values).squeeze(0)
+        logits: Tensor = module.logits(parameters, x, propagate, lambda values: values)
+    return logits.squeeze(0)
 
 
 # The matrix that a network reads from edges in memory, as one that is read from disk.
