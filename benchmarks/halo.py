@@ -23,7 +23,7 @@ from scipy.spatial import cKDTree
 
 from benchmarks.record import DOCS, RESULTS
 from lggd.cluster.block import split_rows
-from lggd.graph.layout import morton
+from lggd.graph.geometry import morton
 
 BLOCKS = (2, 4, 8, 16, 32, 64, 128)
 

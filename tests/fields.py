@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from lggd import Graph
-from lggd.kernels import Field, reference
+from lggd.equation import Field
+from lggd.kernels import reference
 
 EXPONENTS = [1.0, 2.0, 3.5, math.inf]
 DTYPES = [torch.float32, torch.float64]

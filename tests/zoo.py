@@ -16,8 +16,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lggd import Dijkstra, Evolution, FastIterative, FastMarching, Graph, distance
-from lggd.equation import operators
+from lggd import Dijkstra, Evolution, FastIterative, FastMarching, Graph, distance, equation
 from oracles import dense_distance
 
 inf = math.inf
@@ -255,7 +254,7 @@ def check_answer(known: Case, p: float, solver: Any) -> None:
 def check_equation(instance: Instance, solver: Any) -> None:
     """ρ‖∇⁻f‖_p = 1 off the boundary, by the library's plain operators."""
     f = solve(instance, solver)
-    off = operators.residual(instance.graph, f, instance.p, instance.rho)
+    off = equation.residual(instance.graph, f, instance.p, instance.rho)
     off[list(instance.sources)] = 0
     assert float(off[torch.isfinite(f)].abs().max()) < 1e-9, off
 

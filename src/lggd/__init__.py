@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lggd.comparison.comparison import Comparison, compare
     from lggd.data.datasets import load
     from lggd.distances import Depth, depth, distance, shortest_path
-    from lggd.equation.potential import DegreePotential
+    from lggd.equation import DegreePotential
     from lggd.errors import InputError
     from lggd.estimator import NodeClassifier
     from lggd.features import GGD, LGGD
@@ -71,7 +71,7 @@ _EXPORTS = {
     "comparison.comparison": ("Comparison", "compare"),
     "data.datasets": ("load",),
     "distances": ("Depth", "depth", "distance", "shortest_path"),
-    "equation.potential": ("DegreePotential",),
+    "equation": ("DegreePotential",),
     "errors": ("InputError",),
     "estimator": ("NodeClassifier",),
     "features": ("GGD", "LGGD"),

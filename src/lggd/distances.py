@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lggd.equation.boundary import Boundary, NodeSet, Sources
-from lggd.equation.potential import Potential
+from lggd.equation import Boundary, NodeSet, Potential, Sources
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
 from lggd.solvers.dijkstra import Dijkstra

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import lggd
+from lggd.equation import Field
 from lggd.errors import NotEnoughMemoryError
 from lggd.graph import csr as rows
 from lggd.graph import stored_graph
-from lggd.kernels import Field, backend_for
+from lggd.kernels import backend_for
 from lggd.solvers.iterative import FastIterative
 
 CPU = torch.device("cpu")

@@ -11,12 +11,12 @@ import torch
 
 from fields import DTYPES, EXPONENTS, SHAPES, check_stage, close, on, random_field
 from lggd import RK4, DegreePotential, Graph, evolve
-from lggd.kernels import Field, backend_for, reference
+from lggd.equation import Field
+from lggd.kernels import backend_for, cuda, reference
 from lggd.training import cuda_graph as replay
 from lggd.training.cuda_graph import WARM_UP, CUDAGraphStep
 
 pytest.importorskip("triton", reason="needs triton, which runs on Linux")
-from lggd.kernels import cuda
 
 HAS_GPU = torch.cuda.is_available()
 needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not HAS_GPU, reason="needs a CUDA device")]
@@ -287,7 +287,7 @@ class TestOnAGPU:
 def evolve_unchecked(graph, start, potential):
     """Two RK4 steps without the checks of `evolve`, which synchronize."""
     from lggd.solvers.adjoint import EvolveFunction
-    from lggd.solvers.plan import Plan
+    from lggd.solvers.scheme import Plan
 
     field = Field(graph.layout(100).csr, 1.0, potential(graph).float().view(-1, 1))
     return EvolveFunction.apply(start, field.rho, None, field, Plan(RK4().tableau, (2,), (0.5,)))[0]

@@ -12,7 +12,8 @@ import torch
 
 from fields import DTYPES, EXPONENTS, SHAPES, check_stage, close, random_field
 from lggd import Graph
-from lggd.kernels import Field, backend_for, cpu, reference
+from lggd.equation import Field
+from lggd.kernels import backend_for, cpu, reference
 
 cases = pytest.mark.parametrize(
     ("directed", "boundary_mask", "dtype", "shape", "p"),

@@ -5,12 +5,12 @@ import torch
 
 from fields import check_stage, close, random_field
 from lggd import Graph
+from lggd.equation import Field
 from lggd.errors import InputError
 from lggd.graph import csr as rows
-from lggd.kernels import Field, reference
+from lggd.kernels import cuda, reference
 
 pytest.importorskip("triton", reason="needs triton, which runs on Linux")
-from lggd.kernels import cuda
 
 interpreted = pytest.mark.skipif(torch.cuda.is_available(), reason="Triton compiles where there is a CUDA device")
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 import oracles
 import zoo
 from lasso import LASSO, TWO_SETS, start_of
-from lggd import RK4, SSPRK3, Euler, Evolution, Graph, TorchDiffEq, distance, evolve
-from lggd.equation import operators
+from lggd import RK4, SSPRK3, Euler, Evolution, Graph, TorchDiffEq, distance, equation, evolve
 from zoo import f64
 
 SCHEMES = [Euler, SSPRK3, RK4]
@@ -222,7 +221,7 @@ def test_statistics_count_steps_and_evaluations(scheme):
     took, stages = f.statistics, {Euler: 1, SSPRK3: 3, RK4: 4}[scheme]
     assert (took.method, took.steps, took.evaluations, took.step) == (scheme.__name__, 5, 5 * stages, 0.25)
     assert took.seconds > 0
-    off = operators.residual(LASSO.graph, f.value[-1, :, 0], 1, LASSO.rho)[1:6].abs().max()
+    off = equation.residual(LASSO.graph, f.value[-1, :, 0], 1, LASSO.rho)[1:6].abs().max()
     assert took.residual == pytest.approx(float(off), rel=1e-12)
 
 

@@ -12,7 +12,7 @@ from lggd import RK4, SSPRK3, Euler, Graph, TorchDiffEq, evolve
 from lggd.kernels import cpu
 from lggd.solvers import adjoint
 from lggd.solvers.cauchy import CauchyProblem
-from lggd.solvers.plan import make_plan
+from lggd.solvers.scheme import make_plan
 
 P = [1, 1.5, 2, zoo.inf]
 SCHEMES = [Euler, SSPRK3, RK4]

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import zoo
 from lasso import LASSO
-from lggd import RK4, SSPRK3, Euler, Status, TorchDiffEq, distance, evolve_to_steady_state
-from lggd.equation import operators
+from lggd import RK4, SSPRK3, Euler, Status, TorchDiffEq, distance, equation, evolve_to_steady_state
 
 SCHEMES = [Euler, SSPRK3, RK4]
 schemes = pytest.mark.parametrize("scheme", SCHEMES)
@@ -37,7 +36,7 @@ def test_residual_is_within_the_tolerance(p, scheme):
     assert steady.statistics.residual <= 1e-7
     f = steady.value[0, :, 0]
     assert math.isinf(f[6])
-    off = operators.residual(LASSO.graph, f, p, LASSO.rho)[1:6].abs().max()
+    off = equation.residual(LASSO.graph, f, p, LASSO.rho)[1:6].abs().max()
     assert float(off) == pytest.approx(steady.statistics.residual, abs=1e-12)
 
 

@@ -16,16 +16,13 @@ from torch import Tensor
 from lggd.cluster.block import BlockRows, split_rows
 from lggd.cluster.connection import alive_nodes, check_folder
 from lggd.cluster.team import Team
-from lggd.equation.boundary import Boundary, Sources
-from lggd.equation.operators import check_p
-from lggd.equation.potential import Potential, read_potential
+from lggd.equation import Boundary, Potential, Sources, check_p, read_potential
 from lggd.errors import InputError
 from lggd.graph import Graph
-from lggd.kernels import cpu
+from lggd.kernels import PaddedState, cpu
 from lggd.solvers.adjoint import Stepper
 from lggd.solvers.cauchy import FAR, CauchyProblem, read_start
-from lggd.solvers.plan import PaddedState, check_times, make_plan
-from lggd.solvers.scheme import RK4, FixedStep, Tableau, check_scheme, step_within
+from lggd.solvers.scheme import RK4, FixedStep, Tableau, check_scheme, check_times, make_plan, step_within
 from lggd.solvers.solution import Solution, Statistics, Status
 from lggd.validation import check_int, check_real
 

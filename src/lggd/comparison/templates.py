@@ -12,7 +12,7 @@ from lggd.closed_form import KernelRidge
 from lggd.comparison import settings as paths
 from lggd.comparison.settings import FieldPath, Modification, ObjectChoice, Rule, Setting, Settings
 from lggd.diffusion import PPR, DiffusionGraph, Heat
-from lggd.equation.potential import DegreePotential
+from lggd.equation import DegreePotential
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
 from lggd.features import GGD, LGGD

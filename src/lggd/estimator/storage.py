@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lggd.equation.potential import DegreePotential
+from lggd.equation import DegreePotential
 from lggd.errors import InputError, InputFileError
 from lggd.estimator.inputs import INPUTS, graph_files
 from lggd.estimator.settings import from_plain, saveable, to_plain

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.equation.operators import check_p
+from lggd.equation import check_p
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
 from lggd.estimator.inputs import Cache, identity_key, input_tensors, read_graph
@@ -19,8 +19,7 @@ from lggd.estimator.settings import saveable
 from lggd.graph import Graph
 from lggd.graph.edge_index import check_node_features
 from lggd.learning.flow import BoundarySolver, Equation, Flow
-from lggd.solvers.plan import check_times
-from lggd.solvers.scheme import FixedStep
+from lggd.solvers.scheme import FixedStep, check_times
 from lggd.training.engine import Callback, Checkpoint
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance, check_int

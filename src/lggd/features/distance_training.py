@@ -19,7 +19,7 @@ from lggd.features.training_memory import REMEDY, fitting_problems, training_mem
 from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver, Equation, Flow, boundary_mask
 from lggd.learning.networks import MLP, FromModule, Networks, PropagatedMLP
-from lggd.solvers.plan import check_times
+from lggd.solvers.scheme import check_times
 from lggd.system.memory import explaining_shortage
 from lggd.training.engine import Callback, Checkpoint, Engine, History, train
 from lggd.training.optimization import GroupedAdam, Optimization, StackedParameter, Targets

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from lggd.equation.potential import DegreePotential, Potential
+from lggd.equation import DegreePotential, Potential
 from lggd.features.distance_features import DistanceFeatures, Scale, Standardize, fixed_solver
 from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from lggd.closed_form import KernelRidge
 from lggd.closed_form.selection import fit_inverse_temperature
 from lggd.distances import distance
-from lggd.equation.potential import DegreePotential
+from lggd.equation import DegreePotential
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
 from lggd.estimator.graph_change import GraphChange
@@ -33,8 +33,7 @@ from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver, Coefficients, LearnedCoefficients, LearnedEdgeWeights
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.solvers.cauchy import FAR
-from lggd.solvers.plan import check_times
-from lggd.solvers.scheme import RK4, FixedStep
+from lggd.solvers.scheme import RK4, FixedStep, check_times
 from lggd.training.optimization import Optimization
 from lggd.validation import check_instance
 

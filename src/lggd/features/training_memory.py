@@ -14,7 +14,7 @@ from lggd.graph.edge_index import check_node_features
 from lggd.learning.flow import Equation, Flow
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.node_features import SPARSE_BELOW
-from lggd.solvers.plan import check_times, graph_bytes, saved_states, state_bytes
+from lggd.solvers.scheme import check_times, graph_bytes, saved_states, state_bytes
 from lggd.system.memory import Memory
 
 if TYPE_CHECKING:

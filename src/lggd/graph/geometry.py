@@ -1,12 +1,15 @@
-"""Edges from geometry: nearest neighbours among points, adjacent pixels of a grid."""
+"""Graphs from geometry: nearest neighbours among points, adjacent pixels of a grid, and their order along a curve."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
+from torch import Tensor
 
 from lggd.errors import InputError, InputTypeError
 from lggd.validation import check_positive
@@ -17,6 +20,38 @@ Kernel = Callable[[Floats], Floats]
 
 # Beyond this dimension a kd-tree visits most of the points, and scikit-learn's blocked products are faster.
 HIGHEST_TREE_DIMENSION = 15
+
+
+def check_points(coordinates: NDArray[Any]) -> Floats:
+    """Returns the points as floating-point numbers `[N, d]` if they are finite."""
+    if coordinates.dtype.kind in "bui":
+        coordinates = coordinates.astype(np.float64)
+    if coordinates.dtype.kind != "f":
+        raise InputTypeError("points", "be numbers", coordinates.dtype)
+    if coordinates.ndim != 2 or coordinates.shape[1] == 0:
+        raise InputError("points", "be numbers [N, d]", f"shape {coordinates.shape}", "Pass one row per point.")
+    if not np.isfinite(coordinates).all():
+        bad = int(np.flatnonzero(~np.isfinite(coordinates).all(1))[0])
+        raise InputError("points", "be finite", f"{coordinates[bad]} in row {bad}", "Drop or repair that row.")
+    if len(coordinates) == 0:
+        raise InputError("points", "contain at least one point", "none")
+    return coordinates
+
+
+def morton(points: Floats | Integers) -> Tensor:
+    """Order `[N]` of the points along the Z-curve through their three widest coordinates."""
+    widest = np.argsort(-np.ptp(points, axis=0), kind="stable")[:3]
+    chosen = points[:, np.sort(widest)]
+    bits = 21  # three coordinates fit into 64 bits
+    low, extent = chosen.min(0), np.ptp(chosen, axis=0)
+    extent[extent == 0] = 1
+    cell = ((chosen - low) / extent * (2**bits - 1)).astype(np.uint64)
+    code = np.zeros(len(points), np.uint64)
+    dimensions = chosen.shape[1]
+    for axis in range(dimensions):
+        for bit in range(bits):
+            code |= ((cell[:, axis] >> np.uint64(bit)) & np.uint64(1)) << np.uint64(bit * dimensions + axis)
+    return torch.from_numpy(np.argsort(code, kind="stable"))
 
 
 def neighbour_edges(points: Floats, *, k: int | None, epsilon: float | None) -> Integers:

@@ -13,19 +13,25 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from lggd.cards import MAX_VALUES, Facts, card, histogram
 from lggd.errors import InputError, InputTypeError
-from lggd.graph import layout as ordering
-from lggd.graph.components import connected_components
-from lggd.graph.csr import CSR, inverse
+from lggd.graph.csr import CPU, CSR, Layout, connected_components, inverse
 from lggd.graph.edge_index import read_weight
 from lggd.graph.edge_list import Symmetrize, as_array, read_edge_list
-from lggd.graph.geometry import Kernel, apply_kernel, edge_lengths, grid_edges, neighbour_edges
-from lggd.graph.graph_card import graph_card
-from lggd.graph.layout import CPU, Layout
-from lggd.graph.stored_graph import StoredGraph, write_csr
+from lggd.graph.geometry import (
+    Kernel,
+    apply_kernel,
+    check_points,
+    edge_lengths,
+    grid_edges,
+    morton,
+    neighbour_edges,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     import networkx as nx
+
+    from lggd.graph.stored_graph import StoredGraph
 
 
 class EdgeOptions(TypedDict, total=False):
@@ -80,6 +86,8 @@ class Graph:
         >>> Graph.open(folder)
         Graph(nodes=3, edges=4, on disk)
         """
+        from lggd.graph.stored_graph import StoredGraph
+
         stored = StoredGraph.open(folder, verify=verify)
         return cls(Layout(stored.csr), stored.degree.dtype, stored)
 
@@ -88,6 +96,8 @@ class Graph:
 
         With node features `x` [N, F], labels `y` [N] (-1 for unlabelled nodes) and `ids` of the nodes, where given.
         """
+        from lggd.graph.stored_graph import write_csr
+
         write_csr(folder, self.csr, self.degree, x=x, y=y, ids=ids)
 
     @classmethod
@@ -235,19 +245,8 @@ class Graph:
         >>> Graph.from_points([[0.0], [0.1], [1.0]], epsilon=0.5)
         Graph(nodes=3, edges=2)
         """
-        coordinates = as_array(points, "points")
-        if coordinates.dtype.kind in "bui":
-            coordinates = coordinates.astype(np.float64)
-        if coordinates.dtype.kind != "f":
-            raise InputTypeError("points", "be numbers", coordinates.dtype)
-        if coordinates.ndim != 2 or coordinates.shape[1] == 0:
-            raise InputError("points", "be numbers [N, d]", f"shape {coordinates.shape}", "Pass one row per point.")
-        if not np.isfinite(coordinates).all():
-            bad = int(np.flatnonzero(~np.isfinite(coordinates).all(1))[0])
-            raise InputError("points", "be finite", f"{coordinates[bad]} in row {bad}", "Drop or repair that row.")
-        if len(coordinates) == 0:
-            raise InputError("points", "contain at least one point", "none")
-        order = ordering.morton(coordinates)
+        coordinates = check_points(as_array(points, "points"))
+        order = morton(coordinates)
         sorted_points = coordinates[order.numpy()]
         edges = neighbour_edges(sorted_points, k=k, epsilon=epsilon)
         weight = None if kernel is None else apply_kernel(kernel, edge_lengths(sorted_points, edges))
@@ -275,7 +274,7 @@ class Graph:
         Graph(nodes=2, edges=2)
         """
         edges, weight, pixels = grid_edges(as_array(mask, "mask"), connectivity)
-        order, dtype = ordering.morton(pixels), dtype or torch.float32
+        order, dtype = morton(pixels), dtype or torch.float32
         rows = inverse(order).numpy()[edges]
         csr, dtype = read_edge_list(rows, weight, len(order), symmetrize=Symmetrize.MAX, dtype=dtype)
         return cls(Layout(csr, order), dtype)
@@ -341,19 +340,7 @@ class Graph:
         Points are stored in Morton order. Any other large graph whose neighbours lie far apart in memory is reordered
         (reverse Cuthill-McKee) once the work is worth it, and stays so.
         """
-        native, fixed = self._native, self.stored is not None or self._native.order is not None
-        if fixed or self.device.type != "cpu" or self.num_nodes < ordering.SMALLEST_WORTH_ORDERING:
-            return native
-        worth_it = "_ordered" in self.__dict__ or passes >= ordering.PASSES_WORTH_ORDERING
-        return self._ordered if worth_it else native
-
-    @cached_property
-    def _ordered(self) -> Layout:
-        native = self._native
-        if not ordering.is_scattered(native.csr):
-            return native
-        order = ordering.cuthill_mckee(native.csr)
-        return Layout(native.csr.permuted(order)[0], order)
+        return self._native if self.stored is not None else self._native.for_passes(passes)
 
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device; the graph itself if it is already there."""
@@ -382,7 +369,20 @@ class Graph:
         traits += [f"device={self.device}"] * (self.device.type != "cpu")
         return f"Graph({', '.join(traits)})"
 
-    _repr_html_ = graph_card
+    def _repr_html_(self) -> str:
+        """Sizes, traits and how many neighbours nodes have, for notebooks; reads no edges, however many there are."""
+        indptr, traits = self._native.csr.indptr, {"weighted": self.is_weighted, "directed": self.is_directed}
+        first = range(0, self.num_nodes, max(1, self.num_nodes // MAX_VALUES))
+        neighbours = (indptr[1:][first.start :: first.step] - indptr[:-1][first.start :: first.step]).cpu()
+        facts: Facts = [
+            ("nodes", f"{self.num_nodes:,}"),
+            ("edges", f"{self.num_edges:,}"),
+            ("kind", ", ".join(name if holds else f"un{name}" for name, holds in traits.items())),
+            ("device", self.device),
+        ]
+        if self.stored is not None:
+            facts.append(("folder", self.stored.folder))
+        return card("Graph", facts, histogram(neighbours, "neighbours of a node"))
 
     def __setattr__(self, name: str, value: object) -> None:
         if name not in ("_native", "dtype", "stored") or name in self.__dict__:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lggd.data.edge_columns import AS_DETECTED, EdgeFormat
 from lggd.data.graph_files import length_note
 from lggd.errors import DiskFullError, InputError
-from lggd.graph.layout import SMALLEST_WORTH_ORDERING, is_scattered
+from lggd.graph.csr import SMALLEST_WORTH_ORDERING, is_scattered
 from lggd.graph.stored_graph import StoredGraphWriter, check_new_folder, writing_graph
 from lggd.graph_build.database import Database, import_duckdb
 from lggd.graph_build.edge_source import (

@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lggd.equation import Field
 from lggd.graph.csr import on_threads_that_pay
-from lggd.kernels.field import Field, Gradients
 from lggd.kernels.loops import LARGEST, SUM, compiled, find_largest, reduction_of
+from lggd.kernels.reference import Gradients
 
 Array = NDArray[Any]
 Operation = TypeVar("Operation", bound=Callable[..., Any])

@@ -17,11 +17,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from lggd.equation import Field
 from lggd.errors import InputError
 from lggd.graph.csr import CSR
 from lggd.kernels import tiles
-from lggd.kernels.field import Field, Gradients
 from lggd.kernels.loops import LARGEST, SUM, reduction_of
+from lggd.kernels.reference import Gradients
 
 Operation = TypeVar("Operation", bound=Callable[..., Any])
 

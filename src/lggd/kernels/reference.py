@@ -8,8 +8,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from lggd.equation.operators import p_norm
-from lggd.kernels.field import Field, Gradients
+from lggd.equation import Field, p_norm
+
+# For the state, and where required for ρ and √w.
+Gradients = tuple[Tensor, Tensor | None, Tensor | None]
 
 
 def norm(field: Field, f: Tensor) -> Tensor:

@@ -10,14 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from lggd.equation.operators import check_p
-from lggd.equation.potential import DegreePotential, Potential, read_potential
+from lggd.equation import DegreePotential, Field, Potential, check_p, read_potential
 from lggd.errors import InputError
 from lggd.graph import Graph
-from lggd.kernels import Field
+from lggd.kernels import PaddedState
 from lggd.solvers.adjoint import integrate
-from lggd.solvers.plan import PaddedState, Plan, check_times, evolution_layout, make_plan
-from lggd.solvers.scheme import FixedStep, choose_step
+from lggd.solvers.scheme import FixedStep, Plan, check_times, choose_step, evolution_layout, make_plan
 from lggd.training.optimization import StackedParameter
 from lggd.training.randomness import parameter_generators
 

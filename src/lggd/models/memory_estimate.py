@@ -13,8 +13,7 @@ from lggd.features.distance_training import horizons
 from lggd.features.training_memory import training_memory
 from lggd.graph import Graph
 from lggd.models.classifier import LGGDClassifier
-from lggd.solvers.plan import evolution_memory
-from lggd.solvers.scheme import RK4, FixedStep
+from lggd.solvers.scheme import RK4, FixedStep, evolution_memory
 from lggd.system.memory import Memory
 from lggd.validation import check_instance, check_int
 

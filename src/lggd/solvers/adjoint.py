@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.kernels import Field, backend_for
-from lggd.solvers.plan import Plan
-from lggd.solvers.scheme import Tableau
+from lggd.equation import Field
+from lggd.kernels import backend_for
+from lggd.solvers.scheme import Plan, Tableau
 
 # y, terms, targets and factors of one evaluation of F.
 Evaluation = tuple[Tensor, Sequence[Tensor], Sequence[Tensor], Sequence[Sequence[float]]]

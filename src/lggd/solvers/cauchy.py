@@ -7,15 +7,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from lggd.equation.boundary import Boundary, Sources
-from lggd.equation.operators import check_p
-from lggd.equation.potential import Potential, read_potential
+from lggd.equation import Boundary, Potential, Sources, check_p, read_potential
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph, check_graph
-from lggd.kernels import backend_for
+from lggd.kernels import PaddedState, backend_for
 from lggd.solvers.dijkstra import hops
 from lggd.solvers.eikonal_problem import EikonalProblem
-from lggd.solvers.plan import PaddedState, evolution_layout
+from lggd.solvers.scheme import evolution_layout
 from lggd.validation import check_entries, check_real
 
 # f(·, 0) off the boundary where `start` is None: above any distance in practice.

@@ -1,4 +1,4 @@
-"""Shortest paths: p = ∞, where the edge (i, j) is 1/(ρ(i)√w(i, j)) long."""
+"""Shortest paths: p = ∞, where the edge (i, j) is 1/(ρ(i)√w(i, j)) long; and the heap that holds a front."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from torch import Tensor
 
 from lggd.errors import InputError
 from lggd.solvers.eikonal_problem import EikonalProblem
-from lggd.solvers.heap import FAR, PADDING, drop_first, fill, sift_up
 from lggd.solvers.solution import Solution
 
 # Beyond this ratio of the longest to the shortest edge most buckets would be empty, and a heap is faster.
 WIDEST_RANGE = 64
 NONE = -1
+# A front is a 4-ary indexed heap: keys and nodes side by side. `place[node]` is the node's position in the heap, FAR
+# before it enters and FINAL once it has left. The three keys behind the last entry are always infinite (PADDING), so
+# that four children are compared without a bounds check.
+FAR, FINAL = -1, -2
+PADDING = 3
 
 
 @dataclass(frozen=True)
@@ -100,25 +104,75 @@ def _breadth_first(indptr, indices, starts, u):  # type: ignore[no-untyped-def]
         first = end
 
 
+@njit
+def fill(keys, nodes, place, starts):  # type: ignore[no-untyped-def]
+    """Builds a heap of the nodes `starts`, all with key 0, and returns its size."""
+    for n in range(starts.size):
+        keys[n] = 0.0
+        nodes[n] = starts[n]
+        place[starts[n]] = n
+    keys[starts.size : starts.size + PADDING] = np.inf
+    return starts.size
+
+
+@njit
+def sift_up(keys, nodes, place, at, key, node):  # type: ignore[no-untyped-def]
+    """Moves (key, node) from the empty position `at` up to its place."""
+    while at > 0:
+        parent = (at - 1) >> 2
+        if keys[parent] <= key:
+            break
+        keys[at] = keys[parent]
+        nodes[at] = nodes[parent]
+        place[nodes[at]] = at
+        at = parent
+    keys[at] = key
+    nodes[at] = node
+    place[node] = at
+
+
+@njit
+def drop_first(keys, nodes, place, size):  # type: ignore[no-untyped-def]
+    """Removes the first of `size + 1` entries.
+
+    The empty position moves to the bottom before the last entry fills it, which nearly always belongs there.
+    """
+    key, node, at = keys[size], nodes[size], 0
+    keys[size] = np.inf
+    child = 1
+    while child < size:
+        left, right = child, child + 2
+        if keys[child + 1] < keys[left]:
+            left = child + 1
+        if keys[child + 3] < keys[right]:
+            right = child + 3
+        least = right if keys[right] < keys[left] else left
+        keys[at] = keys[least]
+        nodes[at] = nodes[least]
+        place[nodes[at]] = at
+        at = least
+        child = 4 * at + 1
+    if size > 0:
+        sift_up(keys, nodes, place, at, key, node)
+
+
 class CompiledDijkstra(NamedTuple):
     with_heap: Callable[..., None]
     with_buckets: Callable[..., None]
 
 
 @njit(inline="always")
-def _itself(length):  # type: ignore[no-untyped-def]
-    return length
-
-
-@njit(inline="always")
-def _from_weight(weight):  # type: ignore[no-untyped-def]
-    return 1.0 / np.sqrt(np.float64(weight))
+def _length(from_weights, value):  # type: ignore[no-untyped-def]
+    return 1.0 / np.sqrt(np.float64(value)) if from_weights else value
 
 
 @cache
 def compiled(from_weights: bool) -> CompiledDijkstra:
-    """The two loops, which read lengths, or weights from which they compute them. Compiled at their first call."""
-    length_of = _from_weight if from_weights else _itself
+    """The two loops, which read lengths, or weights from which they compute them.
+
+    Compiled at their first call, then cached on disk: as their only free variable is a plain constant. A compiled
+    function would be another one in each process, and never found there.
+    """
 
     @njit(nogil=True, cache=True)
     def with_heap(indptr, indices, length, stride, starts, slowness, u):  # type: ignore[no-untyped-def]
@@ -135,7 +189,7 @@ def compiled(from_weights: bool) -> CompiledDijkstra:
             for e in range(indptr[i], indptr[i + 1]):
                 j = indices[e]
                 # u holds tentative values, and final ones are at most ui: this skips edges that cannot improve.
-                t = ui + slowness[j * varies] * length_of(length[e * stride])
+                t = ui + slowness[j * varies] * _length(from_weights, length[e * stride])
                 if t < u[j]:
                     u[j] = t
                     at = place[j]
@@ -179,7 +233,7 @@ def compiled(from_weights: bool) -> CompiledDijkstra:
                     continue
                 for e in range(indptr[i], indptr[i + 1]):
                     j = indices[e]
-                    t = ui + slowness[j * varies] * length_of(length[e * stride])
+                    t = ui + slowness[j * varies] * _length(from_weights, length[e * stride])
                     if t < u[j]:
                         bucket = np.int64(t / width)
                         if u[j] == np.inf or np.int64(u[j] / width) != bucket:

@@ -14,12 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lggd.equation.boundary import Boundary, Sources
-from lggd.equation.operators import check_p
-from lggd.equation.potential import Potential, read_potential
+from lggd.equation import Boundary, Field, Potential, Sources, check_p, read_potential
 from lggd.graph import Graph, check_graph
-from lggd.graph.layout import CPU, Layout
-from lggd.kernels import Field, backend_for
+from lggd.graph.csr import CPU, Layout
+from lggd.kernels import backend_for
 from lggd.solvers.solution import Solution, Statistics, Status
 
 # solve(starts, slowness [N] or [1], u [N]) fills u, which is inf initially, and returns the number of sweeps or None.

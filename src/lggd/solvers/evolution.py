@@ -10,15 +10,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.equation.boundary import Sources
-from lggd.equation.potential import Potential
+from lggd.equation import Potential, Sources
 from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.kernels import reference
 from lggd.solvers.adjoint import Stepper, integrate
 from lggd.solvers.cauchy import FAR, CauchyProblem
-from lggd.solvers.plan import REMEDY, Plan, check_times, count_steps, evolution_memory, make_plan
-from lggd.solvers.scheme import RK4, FixedStep, TorchDiffEq, choose_step
+from lggd.solvers.scheme import (
+    REMEDY,
+    RK4,
+    FixedStep,
+    Plan,
+    TorchDiffEq,
+    check_times,
+    choose_step,
+    count_steps,
+    evolution_memory,
+    make_plan,
+)
 from lggd.solvers.solution import Solution, Statistics, Status
 from lggd.system.memory import explaining_shortage
 from lggd.validation import check_int, check_positive

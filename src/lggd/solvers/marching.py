@@ -15,9 +15,8 @@ from functools import cache, partial
 import numpy as np
 from numba import njit
 
-from lggd.solvers.dijkstra import shortest
+from lggd.solvers.dijkstra import FAR, FINAL, PADDING, drop_first, fill, shortest, sift_up
 from lggd.solvers.eikonal_problem import EikonalProblem
-from lggd.solvers.heap import FAR, FINAL, PADDING, drop_first, fill, sift_up
 from lggd.solvers.solution import Solution
 
 # How final neighbours are accumulated, and the number of running sums per node.

@@ -1,4 +1,4 @@
-"""Time stepping schemes: explicit Runge-Kutta tableaus, and the largest step that each of them allows.
+"""Time stepping: explicit Runge-Kutta schemes, the largest step of each, and the plan of the steps of an evolution.
 
 With `z = step · max_i ρ(i)‖√w(i,·)‖_p` there are two limits:
 
@@ -15,14 +15,31 @@ p > 1 they do not, and steps with z above about 1.1 have been observed to diverg
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar
 
+import torch
+
+from lggd.equation import Field
 from lggd.errors import InputError, InputTypeError
-from lggd.kernels import Field
+from lggd.graph import Graph
+from lggd.graph.csr import Layout
+from lggd.kernels import idle_columns
+from lggd.system.memory import Memory
 from lggd.validation import check_positive
 
 MONOTONE = 1.0
+# An evolution reads the edges some hundred times: more than enough for reordering to pay off.
+PASSES = 100
+# Up to this many bytes on a CPU, or this fraction of a GPU's memory, the start of every stage is saved, so that the
+# backward pass need not recompute them. Beyond it only the state before each step is saved, and beyond this many times
+# the limit only some of those.
+STAGE_BYTES = 2**28
+STAGE_FRACTION = 1 / 16
+STATES_LIMIT = 4
+REMEDY = "Use fewer columns at a time, float32, or checkpoints=True where gradients are needed."
 
 
 @dataclass(frozen=True)
@@ -174,3 +191,116 @@ class TorchDiffEq:
     adjoint: bool = False
     rtol: float = 1e-7
     atol: float = 1e-9
+
+
+def evolution_layout(graph: Graph) -> Layout:
+    """The memory layout that evolutions run on."""
+    return graph.layout(PASSES)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`counts[k]` steps of `sizes[k]` lead to output k.
+
+    For the backward pass it saves the state before every `checkpoint_every`-th step, or with `save_stages` the start of
+    every stage of every step.
+    """
+
+    tableau: Tableau
+    counts: tuple[int, ...]
+    sizes: tuple[float, ...]
+    checkpoint_every: int = 1
+    save_stages: bool = False
+
+    @property
+    def steps(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of the right-hand side, each one pass over all edges."""
+        return self.steps * len(self.tableau.weights)
+
+    def segment(self, k: int) -> Plan:
+        """The steps from output k − 1 to output k only."""
+        return replace(self, counts=self.counts[k : k + 1], sizes=self.sizes[k : k + 1])
+
+    def within_memory(self, state_bytes: int, device: torch.device) -> Plan:
+        """The same steps, saving as much as memory allows: stages, or states, or about √steps of the states."""
+        limit = STAGE_BYTES
+        if device.type == "cuda":
+            limit = int(STAGE_FRACTION * torch.cuda.get_device_properties(device).total_memory)
+        if self.evaluations * state_bytes <= limit:
+            return replace(self, checkpoint_every=1, save_stages=True)
+        checkpoints = self.steps * state_bytes > STATES_LIMIT * limit
+        return replace(self, checkpoint_every=_checkpoint_every(self.steps, checkpoints), save_stages=False)
+
+
+def make_plan(scheme: FixedStep, times: tuple[float, ...], size: float, checkpoints: bool = False) -> Plan:
+    """Equal steps between outputs, none larger than `size`, so that every output is the end of a step."""
+    spans = [after - before for before, after in pairwise((0.0, *times))]
+    counts = tuple(count_steps(span, size) for span in spans)
+    sizes = tuple(span / count for span, count in zip(spans, counts, strict=True))
+    return Plan(scheme.tableau, counts, sizes, _checkpoint_every(sum(counts), checkpoints))
+
+
+def count_steps(span: float, size: float) -> int:
+    """The smallest number of equal steps of at most `size` that cover a span."""
+    if span <= 0:
+        return 0
+    # A span that is a multiple of the step up to rounding takes exactly that many steps.
+    return max(1, math.ceil(span / size * (1 - 1e-12) - 1e-9))
+
+
+def check_times(times: Sequence[float]) -> tuple[float, ...]:
+    """Returns the output times as floats if they are positive, finite and increasing."""
+    try:
+        ends = tuple(float(t) for t in times)
+    except (TypeError, ValueError):
+        raise InputTypeError("times", "be a sequence of numbers", repr(times), "For a single one, pass [t].") from None
+    if not ends:
+        raise InputError("times", "contain at least one time", "none")
+    for before, after in pairwise((0.0, *ends)):
+        if not before < after < math.inf:
+            raise InputError("times", "be positive, finite and increasing", f"{after:g} after {before:g}")
+    return ends
+
+
+def _checkpoint_every(steps: int, checkpoints: bool) -> int:
+    """1, or about √steps, with which at most 2√steps states are in memory."""
+    return max(1, math.isqrt(steps)) if checkpoints else 1
+
+
+def evolution_memory(
+    graph: Graph, columns: int, scheme: FixedStep, outputs: int, gradient_steps: int, dtype: torch.dtype
+) -> Memory:
+    """The peak memory of `evolve`; with `gradient_steps`, that of the backward pass through that many steps."""
+    tableau, stages = scheme.tableau, len(scheme.tableau.weights)
+    state = state_bytes(graph, columns, dtype)
+    # The start by node and by row, the states of a step, and the outputs by row and by node.
+    parts = {"graph": graph_bytes(graph), "states": (stages + 2 + 2 * outputs) * state}
+    if gradient_steps:
+        # In the backward pass every stage has a cotangent, and the cotangent of the state takes as much again.
+        saved = saved_states(Plan(tableau, (gradient_steps,), (1.0,)), state, graph.device)
+        parts["saved for gradients"] = (saved + stages + 2) * state
+    return Memory(parts, graph.device)
+
+
+def saved_states(plan: Plan, state: int, device: torch.device) -> int:
+    """The maximum number of states of `state` bytes that the plan saves for the backward pass."""
+    stages, plan = len(plan.tableau.weights), plan.within_memory(state, device)
+    if plan.save_stages:
+        return plan.evaluations
+    every = plan.checkpoint_every
+    return math.ceil(plan.steps / every) + (every if every > 1 else 0) + stages
+
+
+def state_bytes(graph: Graph, columns: int, dtype: torch.dtype) -> int:
+    """The bytes of a state, including its idle columns."""
+    return graph.num_nodes * (columns + idle_columns(graph.device, columns)) * dtype.itemsize
+
+
+def graph_bytes(graph: Graph) -> int:
+    """The bytes of the rows of the graph."""
+    weights = graph.num_edges * graph.dtype.itemsize if graph.is_weighted else 0
+    return 8 * (graph.num_nodes + 1) + 4 * graph.num_edges + weights

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lggd import Graph, distance
-from lggd.equation import operators as op
+from lggd import equation as op
 
 EXPONENTS = [1, 1.5, 2, 3, 10, math.inf]
 
