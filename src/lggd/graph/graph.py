@@ -15,18 +15,10 @@ from torch import Tensor
 
 from lggd.cards import MAX_VALUES, Facts, card, histogram
 from lggd.errors import InputError, InputTypeError
+from lggd.graph import geometry
 from lggd.graph.csr import CPU, CSR, Layout, connected_components, inverse
 from lggd.graph.edge_index import read_weight
 from lggd.graph.edge_list import Symmetrize, as_array, read_edge_list
-from lggd.graph.geometry import (
-    Kernel,
-    apply_kernel,
-    check_points,
-    edge_lengths,
-    grid_edges,
-    morton,
-    neighbour_edges,
-)  # fmt: skip
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -223,7 +215,7 @@ class Graph:
     @classmethod
     def from_points(
         cls, points: ArrayLike | Tensor, *, k: int | None = None, epsilon: float | None = None,
-        kernel: Kernel | None = None, dtype: torch.dtype | None = None,
+        kernel: geometry.Kernel | None = None, dtype: torch.dtype | None = None,
     ) -> Graph:  # fmt: skip
         """From points in Euclidean space, stored in Morton order internally.
 
@@ -245,11 +237,11 @@ class Graph:
         >>> Graph.from_points([[0.0], [0.1], [1.0]], epsilon=0.5)
         Graph(nodes=3, edges=2)
         """
-        coordinates = check_points(as_array(points, "points"))
-        order = morton(coordinates)
+        coordinates = geometry.check_points(as_array(points, "points"))
+        order = geometry.morton(coordinates)
         sorted_points = coordinates[order.numpy()]
-        edges = neighbour_edges(sorted_points, k=k, epsilon=epsilon)
-        weight = None if kernel is None else apply_kernel(kernel, edge_lengths(sorted_points, edges))
+        edges = geometry.neighbour_edges(sorted_points, k=k, epsilon=epsilon)
+        weight = None if kernel is None else geometry.apply_kernel(kernel, geometry.edge_lengths(sorted_points, edges))
         csr, dtype = read_edge_list(edges, weight, len(order), symmetrize=Symmetrize.MAX, dtype=dtype)
         return cls(Layout(csr, order), dtype)
 
@@ -273,8 +265,8 @@ class Graph:
         >>> Graph.from_grid([[1, 1, 0], [1, 1, 0]], connectivity=4)  # the two dark pixels, one above the other
         Graph(nodes=2, edges=2)
         """
-        edges, weight, pixels = grid_edges(as_array(mask, "mask"), connectivity)
-        order, dtype = morton(pixels), dtype or torch.float32
+        edges, weight, pixels = geometry.grid_edges(as_array(mask, "mask"), connectivity)
+        order, dtype = geometry.morton(pixels), dtype or torch.float32
         rows = inverse(order).numpy()[edges]
         csr, dtype = read_edge_list(rows, weight, len(order), symmetrize=Symmetrize.MAX, dtype=dtype)
         return cls(Layout(csr, order), dtype)
