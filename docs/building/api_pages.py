@@ -40,12 +40,15 @@ def rooms() -> dict[str, list[str]]:
     for module, names in lggd._EXPORTS.items():
         found.setdefault(module.split(".")[0], []).extend(f"lggd.{name}" for name in names)
     top_level = {id(getattr(lggd, name)) for name in lggd.__all__}
-    for room in lggd._SUBMODULES:
-        module = import_module(f"lggd.{room}")
-        # A name that is offered in two places is documented where it is defined.
-        names = [name for name in offered(module) if id(getattr(module, name)) not in top_level]
-        own = [name for name in names if getattr(module, name).__module__.startswith(f"lggd.{room}")]
-        found.setdefault(room, []).extend(f"lggd.{room}.{name}" for name in own)
+    # A name that is offered in two places, as PPR by `baselines` and `diffusion`, is documented in the later one.
+    places = {
+        id(getattr(import_module(f"lggd.{room}"), name)): (room, name)
+        for room in lggd._SUBMODULES
+        for name in offered(import_module(f"lggd.{room}"))
+    }
+    for value, (room, name) in places.items():
+        if value not in top_level:
+            found.setdefault(room, []).append(f"lggd.{room}.{name}")
     return {room: names for room, names in found.items() if names}
 
 

@@ -92,12 +92,12 @@ def found_fraction(datasets):
 
 
 def test_wrong_labels_of_digits_are_found():
-    assert found_fraction(load("digits", split=split) for split in range(3)) >= 0.8
+    assert found_fraction(load("digits", split=split) for split in range(2)) >= 0.8
 
 
 @needs_real_data
 def test_wrong_labels_of_cora_are_found():
-    assert found_fraction(load("cora", split=split, root=REAL_DATA) for split in range(10)) >= 0.5
+    assert found_fraction(load("cora", split=split, root=REAL_DATA) for split in range(3)) >= 0.5
 
 
 # -- suggestions --------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_suggestions_spread():
 
 def test_suggested_labels_help_more_than_random_ones():
     before, suggested, drawn = [], [], []
-    for split in range(4):
+    for split in range(2):
         data = load("digits", split=split, labels_per_class=2)
         model = KernelRidge().fit(data)
         nodes = model.suggest(10)
@@ -262,16 +262,19 @@ def test_learned_weights_tell_wrong_edges_from_true_ones():
     assert float(weight[~wrong].mean()) > 2 * float(weight[wrong].mean())
 
 
-@pytest.mark.parametrize("p", [1, 2, float("inf")])
-def test_learned_weights_are_a_metric(p):
+def test_learned_weights_are_a_metric():
     data, _ = wrong_edges(400)
     model = KernelRidge().fit(data)
     sources = [((model.labels_ == k).nonzero().squeeze(1)).tolist() for k in range(3)]
-    hidden, found = ~data.train_mask, []
-    for weight in (None, model.edge_weights()):
-        graph = Graph.from_edges(data.edge_index, weight, num_nodes=data.num_nodes)
-        found.append(float((distance(graph, sources, p=p).value.argmin(1) == data.y)[hidden].double().mean()))
-    assert found[1] > found[0]
+    plain, weighted = (
+        Graph.from_edges(data.edge_index, weight, num_nodes=data.num_nodes) for weight in (None, model.edge_weights())
+    )
+
+    def accuracy(graph, p):
+        return float((distance(graph, sources, p=p).value.argmin(1) == data.y)[~data.train_mask].double().mean())
+
+    for p in (1, 2, float("inf")):
+        assert accuracy(weighted, p) > accuracy(plain, p)
 
 
 def test_all_edges_count_equally_without_agreement():
