@@ -209,7 +209,7 @@ def load(
     >>> data.num_nodes, data.num_classes, int(data.train_mask.sum())
     (1797, 10, 30)
     """
-    if isinstance(name, str | Path) and is_stored_graph(name):
+    if isinstance(name, str | Path) and Path(name).is_dir() and is_stored_graph(name):
         for option, value in (("labels_per_class", labels_per_class), ("dynamic", dynamic or None), ("root", root)):
             if value is not None:
                 raise InputError(option, "be omitted for a graph on disk", value, "It applies to datasets by name.")
