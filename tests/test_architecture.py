@@ -13,7 +13,7 @@ SOURCE = Path(lggd.__file__).parent
 # line stands on it.
 ROOMS = (
     ("errors",),
-    ("cards", "validation"),
+    ("html", "validation"),
     ("system",),
     ("graph",),
     ("equation",),

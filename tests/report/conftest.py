@@ -10,8 +10,8 @@ from sklearn.datasets import load_digits
 import browser
 import lggd
 from lggd.report.graph_layout import layout_graph
-from lggd.report.html import write_page
 from lggd.report.page import render
+from lggd.system.files import write_text
 from sample_reports import small
 
 
@@ -52,14 +52,14 @@ def chromium():
 @pytest.fixture(scope="session")
 def digits_page(digits, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "digits.html"
-    write_page(render(digits), path)
+    write_text(path, render(digits))
     return path
 
 
 @pytest.fixture
 def written(tmp_path):
     def write_it(report):
-        write_page(render(report), tmp_path / "report.html")
+        write_text(tmp_path / "report.html", render(report))
         return tmp_path / "report.html"
 
     return write_it

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from lggd.html import class_colour
 from lggd.report.comparison_page import ComparedMethod, ComparisonReport, render_comparison
-from lggd.report.html import class_colour, write_page
+from lggd.system.files import write_text
 from page_reader import PageReader
 
 HOSTILE = '<script>alert("x")</script>&'
@@ -76,7 +77,7 @@ def test_further_methods_have_colours_of_their_own() -> None:
 def test_the_page_in_a_browser(
     chromium: Any, report: ComparisonReport, tmp_path: Path, width: int, scheme: str
 ) -> None:
-    write_page(render_comparison(report), tmp_path / "comparison.html")
+    write_text(tmp_path / "comparison.html", render_comparison(report))
     options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with chromium.page(tmp_path / "comparison.html", **options) as page:
         assert page.evaluate(OVERFLOW) == 0

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 
-from lggd.report.html import write_page
 from lggd.report.page import classes_section, flatten_settings, render, result_section
 from lggd.report.run_report import LabelAddition
 from page_reader import PageReader, text_of
@@ -15,18 +14,6 @@ from sample_reports import HOSTILE, bare, hostile, random_report, small
 
 def test_rendering_is_deterministic():
     assert render(small()) == render(small())
-
-
-def test_page_is_written_atomically(tmp_path):
-    path = tmp_path / "report.html"
-    write_page(render(small()), path)
-    assert path.read_text(encoding="utf-8") == render(small())
-    assert [other.name for other in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_missing_folder_is_rejected(tmp_path):
-    with pytest.raises(OSError, match="must lie in a folder that exists"):
-        write_page(render(small()), tmp_path / "nowhere" / "report.html")
 
 
 def test_hostile_names_stay_text():

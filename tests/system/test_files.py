@@ -21,6 +21,7 @@ from lggd.system.files import (
     restore_folder,
     save_tensors,
     write_errors,
+    write_text,
 )
 
 MARKER = "lggd-run.json"
@@ -239,6 +240,14 @@ def test_temporary_folders_in_use_and_of_others_are_left_alone(tmp_path: Path) -
 
 def full(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_text_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
+    write_text(tmp_path / "page.html", "φ\n")
+    assert (tmp_path / "page.html").read_bytes() == "φ\n".encode()
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+    with pytest.raises(InputFileError, match="must lie in a folder that exists"):
+        write_text(tmp_path / "nowhere" / "page.html", "")
 
 
 def test_full_disk_is_a_sentence_and_the_old_file_stays(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from lggd.cli.options import folder, option
 from lggd.cli.run import METHODS as RUN_METHODS
 from lggd.cli.terminal import FAILED, Terminal, flags, table
 from lggd.errors import InputError
-from lggd.report.html import counted, number, signed
+from lggd.html import counted, number, signed
 from lggd.validation import check_name
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from lggd.cli.cluster import StoredOn, predict_on_cluster
 from lggd.cli.options import command, file
 from lggd.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
-from lggd.report.html import counted
+from lggd.html import counted
 
 if TYPE_CHECKING:
     from torch import Tensor

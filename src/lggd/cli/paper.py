@@ -19,7 +19,7 @@ from lggd.cli import options
 from lggd.cli.options import file, folder, option
 from lggd.cli.terminal import FAILED, Terminal, flags, json_exponent, summary, table
 from lggd.errors import InputError
-from lggd.report.html import counted
+from lggd.html import counted
 
 if TYPE_CHECKING:
     from lggd.comparison.jobs import Job, JobListener

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lggd.cards import Facts, bars, card, table
 from lggd.cluster.connection import connect
 from lggd.comparison import CURVE_SPLITS, SHARES, SPLITS, label_splits, summary
 from lggd.comparison.candidates import Candidate, read_candidates
@@ -23,6 +22,7 @@ from lggd.comparison.jobs import Job, JobOptions, run_jobs, run_jobs_in_processe
 from lggd.comparison.results import Line, Results
 from lggd.comparison.summary import MethodSummary
 from lggd.errors import InputError, InputTypeError
+from lggd.html import Facts, bars, card, card_table
 from lggd.validation import check_int
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Comparison:
         facts: Facts = [("splits", self.splits), *self.facts.items()]
         facts += [(f"{name}, failed", why) for name, why in self.failed.items()]
         facts += [(f"{name}, skipped", why) for name, why in self.skipped.items()]
-        pictures = table(columns, rows), bars(((each.name, each.mean) for each in self.methods), "accuracy (%)")
+        pictures = card_table(columns, rows), bars(((each.name, each.mean) for each in self.methods), "accuracy (%)")
         return card("Comparison", facts, *pictures, note=self.recommendation)
 
 

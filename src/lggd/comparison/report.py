@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from lggd.comparison.label_splits import describe_labels
 from lggd.comparison.runner import machine
 from lggd.comparison.summary import COLUMNS, MethodSummary
+from lggd.html import counted, duration
 from lggd.report.comparison_page import ComparedMethod, ComparisonReport, render_comparison
-from lggd.report.html import counted, duration, write_page
 from lggd.runs.run import installed_versions
-from lggd.system.files import replacing
+from lggd.system.files import write_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,9 +35,8 @@ def write_report(comparison: Comparison, folder: str | Path, name: str, notes: S
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(comparison.rows)
-    with replacing(folder / TABLE) as temporary:
-        temporary.write_text(text.getvalue(), encoding="utf-8")
-    write_page(render_comparison(page_content(comparison, name, notes)), folder / PAGE)
+    write_text(folder / TABLE, text.getvalue())
+    write_text(folder / PAGE, render_comparison(page_content(comparison, name, notes)))
     return [TABLE, PAGE]
 
 

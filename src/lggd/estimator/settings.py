@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import nn
 
-from lggd.cards import Facts, bars, card, curve
 from lggd.errors import InputError, InputTypeError
+from lggd.html import Facts, bars, card, curve
 from lggd.validation import listed, suggestion
 
 if TYPE_CHECKING:

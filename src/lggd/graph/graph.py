@@ -13,12 +13,12 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from lggd.cards import MAX_VALUES, Facts, card, histogram
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import geometry
 from lggd.graph.csr import CPU, CSR, Layout, connected_components, inverse
 from lggd.graph.edge_index import read_weight
 from lggd.graph.edge_list import Symmetrize, as_array, read_edge_list
+from lggd.html import MAX_VALUES, Facts, card, histogram
 
 if TYPE_CHECKING:
     import networkx as nx

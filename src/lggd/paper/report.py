@@ -15,6 +15,7 @@ from lggd.comparison.results import Line
 from lggd.comparison.settings import CHOSEN, configs_folder, read_toml
 from lggd.comparison.statistics import SIGNIFICANCE_LEVEL, PairedTest
 from lggd.errors import InputError, InputFileError
+from lggd.html import counted, signed
 from lggd.paper import measurements
 from lggd.paper.figures import BACKBONE_ROWS, FIGURES, draw_results
 from lggd.paper.measurements import (
@@ -29,8 +30,7 @@ from lggd.paper.measurements import (
     deviations,
     paired_tests,
 )
-from lggd.report.html import counted, signed
-from lggd.system.files import replacing
+from lggd.system.files import write_text
 
 NOTES, FIGURE_FOLDER = "notes.toml", "figures"
 SPLITS = 10  # of a complete measurement
@@ -107,8 +107,7 @@ def write_report(results: Path, out: Path, configs: Path | None = None) -> dict[
     """Writes the report to `out` and its figures next to it; returns its numbers."""
     report = read_report(results, out, configs)
     drawn = draw_results(report.measured, out.parent / FIGURE_FOLDER)
-    with replacing(out) as temporary:
-        temporary.write_text(report.markdown(), encoding="utf-8")
+    write_text(out, report.markdown())
     return report.to_json() | {"figures": [str(path) for path in drawn]}
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.report.html import counted, escape_name, escape_text, number, percent
+from lggd.html import counted, escape_name, escape_text, number, percent
 
 Floats = NDArray[np.float64]
 # Longer lines are reduced to the extremes of equal intervals.

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lggd.report.charts import Axis, Line, grid_and_ticks, line_chart
-from lggd.report.html import (
+from lggd.html import (
     class_colour,
     columns,
     escape_name,
@@ -24,6 +23,7 @@ from lggd.report.html import (
     signed,
     table,
 )
+from lggd.report.charts import Axis, Line, grid_and_ticks, line_chart
 from lggd.system.files import size_in_words
 
 STYLES = ("colours.css", "page.css", "comparison.css")

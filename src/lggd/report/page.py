@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.report.charts import BEST_MARK, Line, curve_cards, line_chart
-from lggd.report.html import (
+from lggd.html import (
     class_name,
     columns,
     counted,
@@ -27,6 +26,7 @@ from lggd.report.html import (
     signed,
     table,
 )
+from lggd.report.charts import BEST_MARK, Line, curve_cards, line_chart
 from lggd.report.map_data import MAX_TABLE, DrawnGraph, embed
 from lggd.report.run_report import UNCERTAIN_MARGIN, UNKNOWN, LabelAddition, McNemarTest, RunReport, wilson_interval
 

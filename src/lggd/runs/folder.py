@@ -23,8 +23,8 @@ from lggd.data.output_files import write_features, write_predictions
 from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.inputs import stored_graph
-from lggd.report.html import escape_text, timestamp
-from lggd.system.files import check_folder_writable, replacing, write_errors
+from lggd.html import escape_text, timestamp
+from lggd.system.files import check_folder_writable, write_errors, write_text
 from lggd.training.engine import Checkpoint
 
 # The names of files in the folder of a run, of the model in it, and of the folder of files that are to be moved.
@@ -81,8 +81,7 @@ class UnfinishedTraining:
         self.remove()
         with write_errors(self.folder):
             self.folder.mkdir()
-        with replacing(self.folder / UNFINISHED) as temporary:
-            temporary.write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
+        write_text(self.folder / UNFINISHED, json.dumps(self.settings, indent=2) + "\n")
         return False
 
     def checkpoint(self, part: str) -> Checkpoint:

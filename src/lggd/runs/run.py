@@ -26,13 +26,12 @@ from lggd.estimator.settings import to_plain
 from lggd.features.distance_features import DistanceFeatures
 from lggd.models import Ensemble, SelfTraining
 from lggd.report.graph_layout import layout_graph
-from lggd.report.html import write_page
 from lggd.report.page import render
 from lggd.report.run_report import LabelAddition, McNemarTest, RunReport
 from lggd.runs.folder import FEATURES, MODEL, REPORT, SETTINGS, SUMMARY, UnfinishedTraining, now, predictions_name
 from lggd.runs.methods import RunSettings, build_model
 from lggd.runs.run_input import FEWEST_HELD_OUT, RunInput
-from lggd.system.files import check_folder_writable, locked_folder, replacing_folder
+from lggd.system.files import check_folder_writable, locked_folder, replacing_folder, write_text
 from lggd.training.engine import History, Progress
 
 FEWEST_TO_REVEAL = 100  # with fewer held-out nodes, the gain of new labels would be smaller than the noise
@@ -252,7 +251,7 @@ def write_run(
         result.model.save(folder / MODEL)
         storage.write_json(folder / SETTINGS, settings)
         if REPORT in facts["files"]:
-            write_page(render(run_report(result, settings)), folder / REPORT)
+            write_text(folder / REPORT, render(run_report(result, settings)))
         storage.write_json(folder / SUMMARY, facts)
     return facts
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from torch import Tensor
 
-from lggd.cards import Facts, card, histogram
+from lggd.html import Facts, card, histogram
 
 
 class Status(Enum):

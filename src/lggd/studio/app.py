@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
     rule, remedy = "import FastAPI", "Run: pip install 'lggd[studio]'"
     raise InputError("lggd studio", rule, but="it is not installed", remedy=remedy) from error
 
-from lggd.report.html import module_names, page_file
+from lggd.html import module_names, page_file
 from lggd.studio import answers, schemas
 from lggd.studio.events import EventStreams
 from lggd.studio.schemas import error_answers

@@ -168,6 +168,12 @@ def replacing(path: str | Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a file completely or not at all, in UTF-8 and with the same bytes on every system."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
 @contextmanager
 def replacing_folder(path: str | Path, marker: str) -> Iterator[Path]:
     """Yields a temporary folder to fill; it replaces `path` at the end, and is deleted if anything fails.
