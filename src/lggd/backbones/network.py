@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from lggd.errors import InputError
 from lggd.estimator.inputs import Cache, identity_key
-from lggd.graph.edge_index import check_edges
+from lggd.graph.edge_list import check_edges
 from lggd.training.randomness import RandomState
 from lggd.validation import check_fraction, check_int
 

@@ -17,7 +17,7 @@ from lggd.backbones.network import Drop, Network, UserModule
 from lggd.backbones.polynomial import GPR
 from lggd.errors import InputError
 from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of
-from lggd.graph.edge_index import check_edges
+from lggd.graph.edge_list import check_edges
 from lggd.training.engine import Callback, Checkpoint, Engine, History, train
 from lggd.training.optimization import GroupedAdam, Optimization, SeededModules, StackedParameter, Targets
 from lggd.training.randomness import RandomState, SeededGenerators, dropout, keep_level, read_seed

@@ -20,7 +20,7 @@ from lggd.estimator import NodeClassifier
 from lggd.estimator.inputs import same_inputs, stored_graph
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import UNLIMITED, FitSteps, FitTask, TrainingRequest, curves_of
-from lggd.graph.edge_index import check_node_features, read_edges
+from lggd.graph.edge_list import check_node_features, read_edges
 from lggd.training.engine import Callback, Checkpoint, Engine, History, train
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import RandomState, read_seed

@@ -32,7 +32,7 @@ from lggd.baselines.edge_prediction import (
     undirected_edges,
 )
 from lggd.estimator.inputs import Cache, content_key
-from lggd.graph.edge_index import check_node_features, check_symmetric, read_edges, with_edges
+from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges, with_edges
 from lggd.system.memory import free_memory
 from lggd.training.engine import Callback
 from lggd.training.optimization import Targets

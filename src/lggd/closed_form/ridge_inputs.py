@@ -20,7 +20,7 @@ from lggd.closed_form.kernels import FilterKernel, MixtureKernel
 from lggd.closed_form.ridge import InducedSystem
 from lggd.estimator.graph_change import GraphChange, appended_rows
 from lggd.estimator.settings import saveable
-from lggd.graph.edge_index import check_node_features, check_symmetric, read_edges, read_weight
+from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges, read_weight
 from lggd.graph.sparse import SparseMatrix, SparsePattern, without_sparse_warnings
 from lggd.validation import check_int
 

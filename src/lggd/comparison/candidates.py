@@ -22,7 +22,7 @@ from lggd.baselines.baseline import UntrainedBaseline
 from lggd.comparison import ALIASES, METHODS, PEERS
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator.labels import Labels
-from lggd.graph.edge_index import check_node_features
+from lggd.graph.edge_list import check_node_features
 from lggd.models.classifier import LGGDClassifier
 from lggd.runs import methods as own
 from lggd.validation import check_int, check_real, suggestion

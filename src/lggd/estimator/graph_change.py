@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator.labels import UNLABELLED
-from lggd.graph.edge_index import check_weights, read_weight, with_edges
+from lggd.graph.edge_list import check_weights, read_weight, with_edges
 from lggd.validation import check_entries
 
 

@@ -17,7 +17,7 @@ from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shap
 from lggd.estimator.inputs import Cache, identity_key, input_tensors, read_graph
 from lggd.estimator.settings import saveable
 from lggd.graph import Graph
-from lggd.graph.edge_index import check_node_features
+from lggd.graph.edge_list import check_node_features
 from lggd.learning.flow import BoundarySolver, Equation, Flow
 from lggd.solvers.scheme import FixedStep, check_times
 from lggd.training.engine import Callback, Checkpoint

@@ -10,7 +10,7 @@ from torch import nn
 
 from lggd.closed_form import KernelRidge
 from lggd.graph import Graph
-from lggd.graph.edge_index import check_node_features
+from lggd.graph.edge_list import check_node_features
 from lggd.learning.flow import Equation, Flow
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.learning.node_features import SPARSE_BELOW

@@ -16,8 +16,7 @@ from torch import Tensor
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import geometry
 from lggd.graph.csr import CPU, CSR, Layout, connected_components, inverse
-from lggd.graph.edge_index import read_weight
-from lggd.graph.edge_list import Symmetrize, as_array, read_edge_list
+from lggd.graph.edge_list import Symmetrize, as_array, read_edge_list, read_weight
 from lggd.html import MAX_VALUES, Facts, card, histogram
 
 if TYPE_CHECKING:

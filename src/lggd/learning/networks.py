@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from lggd.errors import InputError
 from lggd.graph import Graph
-from lggd.graph.edge_index import check_node_features
+from lggd.graph.edge_list import check_node_features
 from lggd.learning.node_features import NodeFeatures, propagate, read_node_features
 from lggd.learning.stacked_mlps import StackedMLPs
 from lggd.training.optimization import SeededModules

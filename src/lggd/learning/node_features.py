@@ -13,7 +13,7 @@ from torch.nn.functional import normalize as normalize_rows
 from torch.nn.functional import pad
 
 from lggd.graph import Graph
-from lggd.graph.edge_index import check_node_features
+from lggd.graph.edge_list import check_node_features
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 
 if TYPE_CHECKING:

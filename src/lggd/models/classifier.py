@@ -18,7 +18,7 @@ from lggd.estimator import VALIDATION, FitSteps, FitTask, Labels, NodeClassifier
 from lggd.estimator.inputs import stored_graph
 from lggd.features import GGD, LGGD, DistanceFeatures
 from lggd.graph import read_weight
-from lggd.graph.edge_index import check_node_features
+from lggd.graph.edge_list import check_node_features
 from lggd.models.plus import Ensemble
 from lggd.models.sampled_training import sample_labels, streamed_logits
 from lggd.training.optimization import Optimization

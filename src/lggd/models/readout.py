@@ -19,7 +19,7 @@ from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, saveable, with_prefix, without_prefix
 from lggd.features.lggd import mixture_weights
 from lggd.graph import read_weight
-from lggd.graph.edge_index import check_node_features
+from lggd.graph.edge_list import check_node_features
 from lggd.training.engine import History
 from lggd.training.optimization import Optimization
 from lggd.training.randomness import read_seed

@@ -15,7 +15,7 @@ from lggd.data.graph_files import read_undirected_edges
 from lggd.data.nodes import ID_NAMES, node_columns, read_node_file
 from lggd.data.table import find_column
 from lggd.errors import InputError
-from lggd.graph.edge_index import read_weight
+from lggd.graph.edge_list import read_weight
 from lggd.runs.run_input import Columns
 from lggd.runs.saved_model import AddedLabels, SavedModel
 from lggd.validation import listed
