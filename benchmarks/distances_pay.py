@@ -29,7 +29,7 @@ from benchmarks.wrong_edges import damaged
 from lggd.closed_form.ridge import class_targets, leave_one_out_path, ridge_coefficients
 from lggd.closed_form.selection import RIDGES, fit_inverse_temperature
 from lggd.comparison.runner import machine
-from lggd.data.splits import by_count
+from lggd.data.datasets import split_by_count
 from lggd.features.distance_features import assign_folds
 from lggd.samples import graph_data
 
@@ -51,7 +51,7 @@ def blocks(inside: float, seed: int, classes: int = 4, size: int = 150, outside:
 
 def labelled(data: Any, count: int, seed: int) -> Any:
     """The data with `count` labels of each class."""
-    data.train_mask, data.test_mask = by_count(data.y, count, seed)
+    data.train_mask, data.test_mask = split_by_count(data.y, count, seed)
     return data
 
 

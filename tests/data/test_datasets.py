@@ -12,8 +12,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from lggd import Graph
-from lggd.data.datasets import DATASETS, RawDataset, load
-from lggd.data.splits import fingerprint
+from lggd.data.datasets import DATASETS, RawDataset, load, split_fingerprint
 from lggd.errors import InputFileError
 from real_data import REAL_DATA, needs_real_data
 
@@ -107,12 +106,12 @@ def test_karate_is_the_club_without_weights():
 @pytest.mark.parametrize("name", EMBEDDED)
 def test_split_depends_on_its_number_only(name):
     before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    prints = [fingerprint(load(name, split=split)) for split in range(3)]
+    prints = [split_fingerprint(load(name, split=split)) for split in range(3)]
     assert len(set(prints)) == 3
     assert torch.equal(torch.random.get_rng_state(), before[0])
     assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
     torch.manual_seed(5)
-    assert fingerprint(load(name, split=np.int64(2))) == prints[2]
+    assert split_fingerprint(load(name, split=np.int64(2))) == prints[2]
 
 
 # -- mistakes -------------------------------------------------------------------------------------------------------
@@ -289,7 +288,7 @@ def test_labels_that_arrive_later():
         for step in range(3):
             assert labels(dynamic, dynamic.new_mask[:, step]) == (sizes // 10).tolist()
         assert "new_mask" not in plain
-        prints |= {fingerprint(plain), fingerprint(dynamic)}
+        prints |= {split_fingerprint(plain), split_fingerprint(dynamic)}
     assert len(prints) == 6
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from lggd.data.datasets import HETEROPHILOUS_URL, LOW_HOMOPHILY, load
-from lggd.data.splits import fingerprint
+from lggd.data.datasets import HETEROPHILOUS_URL, LOW_HOMOPHILY, load, split_fingerprint
 from lggd.errors import InputError, InputFileError
 from real_data import REAL_DATA, needs_real_data
 
@@ -65,7 +64,7 @@ def test_every_graph_is_read_from_its_file(name, layout, tmp_path, monkeypatch, 
         assert masks.sum(0).tolist() == [1] * NODES
         assert masks.sum(1).tolist() == [2, 2, NODES - 4]
     assert load(name, dynamic=True).new_mask.shape == (NODES, 3)
-    assert fingerprint(load(name)) == fingerprint(load(name)) != fingerprint(load(name, split=1))
+    assert split_fingerprint(load(name)) == split_fingerprint(load(name)) != split_fingerprint(load(name, split=1))
     assert capfd.readouterr() == ("", "")
     assert not (tmp_path / "cache").exists()
 

@@ -14,7 +14,7 @@ from sklearn.neighbors import NearestNeighbors
 from torch_geometric.utils import to_scipy_sparse_matrix
 
 import lggd
-from lggd.data.splits import by_count
+from lggd.data.datasets import split_by_count
 from lggd.features.lggd import MIXTURE_ITERATIONS, DistanceShare, class_distances, mixture_weights
 from lggd.samples import graph_data
 from small_data import random
@@ -77,7 +77,7 @@ def test_a_certain_and_wrong_prediction_does_not_decide_alone():
 def circles():
     X, y = make_circles(600, noise=0.08, factor=0.5, random_state=1)
     data = graph_data(X, y.astype(np.int64), NearestNeighbors(n_neighbors=10).fit(X))
-    data.train_mask, data.test_mask = by_count(data.y, 5, 1)
+    data.train_mask, data.test_mask = split_by_count(data.y, 5, 1)
     return data
 
 

@@ -20,7 +20,7 @@ import lggd
 from command_line import ONE_THREAD, answer, command, refused
 from lggd.comparison.results import Results
 from lggd.comparison.runner import load_splits
-from lggd.data.splits import fingerprint
+from lggd.data.datasets import split_fingerprint
 from lggd.paper import experiments
 from other_process import claimed_elsewhere
 from result_lines import lines_of
@@ -44,7 +44,7 @@ def test_a_line_records_all_that_the_number_depends_on(options: list[object], tm
     assert line["config"]["max_epochs"] == 4
     assert line["config"]["weight_decay"] == 1e-6
     datas = load_splits("karate", range(2), device="cpu")
-    assert line["splits"] == [fingerprint(data) for data in datas]
+    assert line["splits"] == [split_fingerprint(data) for data in datas]
     assert len(line["split_hash"]) == 12
     assert {"python", "torch", "torch-geometric", "lggd", "numpy"} <= line["versions"].keys()
     assert line["machine"]["cores"] >= 1

@@ -24,7 +24,7 @@ from lggd.comparison.jobs import Job, JobOptions
 from lggd.comparison.label_splits import visible_to_methods
 from lggd.comparison.results import Line
 from lggd.comparison.settings import Setting
-from lggd.data.splits import fingerprint
+from lggd.data.datasets import split_fingerprint
 from lggd.errors import InputError
 from lggd.system.memory import release_memory
 from lggd.training.engine import Callback
@@ -78,7 +78,7 @@ class FitJob(Job):
             {
                 "problem": self.problem, "method": self.candidate.name, "title": self.candidate.title,
                 "settings": settings, "labels": self.labels, "split": self.split,
-                "split_hash": fingerprint(self.data), "share": self.share, "trials": self.trials,
+                "split_hash": split_fingerprint(self.data), "share": self.share, "trials": self.trials,
                 "seed": options.seed, "device": options.device, "train": int(self.data.train_mask.sum()),
                 "validation": int(self.data.val_mask.sum()), "test": int(self.data.test_mask.sum()),
             }

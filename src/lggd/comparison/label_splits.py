@@ -12,8 +12,14 @@ import torch
 from torch import Tensor
 
 from lggd.comparison import TRAINING
-from lggd.data.datasets import EMBEDDED, FROM_FILES, LABELS_PER_CLASS, TRAIN_AND_VALIDATION
-from lggd.data.splits import by_count, by_fraction
+from lggd.data.datasets import (
+    EMBEDDED,
+    FROM_FILES,
+    LABELS_PER_CLASS,
+    TRAIN_AND_VALIDATION,
+    split_by_count,
+    split_by_fraction,
+)
 from lggd.errors import InputError, InputTypeError
 from lggd.runs.run_input import RunInput
 
@@ -75,9 +81,9 @@ def draw_splits(data: Any, labels: int | float, count: int) -> list[Any]:
 
 def _masks(y: Tensor, labels: int | float, seed: int) -> list[Tensor]:
     if isinstance(labels, float):
-        return by_fraction(y, (labels, min(labels, round((1 - labels) / 2, 6))), seed)
-    train, rest = by_count(y, labels, seed)
-    return [train, *by_count(torch.where(rest, y, -1), labels, seed)]
+        return split_by_fraction(y, (labels, min(labels, round((1 - labels) / 2, 6))), seed)
+    train, rest = split_by_count(y, labels, seed)
+    return [train, *split_by_count(torch.where(rest, y, -1), labels, seed)]
 
 
 def with_fewer_labels(data: Any, share: float, seed: int) -> Any:

@@ -23,8 +23,7 @@ from lggd.comparison.label_splits import visible_to_methods
 from lggd.comparison.methods import Method
 from lggd.comparison.settings import Settings
 from lggd.comparison.templates import NORMALIZATION, NORMALIZATIONS, build, complete_settings
-from lggd.data.datasets import LABELS_PER_CLASS, load
-from lggd.data.splits import by_count
+from lggd.data.datasets import LABELS_PER_CLASS, load, split_by_count
 from lggd.estimator import NodeClassifier
 from lggd.models.batching import fit_together
 from lggd.runs.run import installed_versions
@@ -60,7 +59,7 @@ def _loaded(dataset: str, splits: tuple[int, ...], device: str, root: str | Path
     for data, split in zip(datas, splits, strict=True):
         if getattr(data, "val_mask", None) is None:
             test_labels = torch.where(data.test_mask, data.y, -1)
-            data.val_mask, data.test_mask = by_count(test_labels, LABELS_PER_CLASS, split)
+            data.val_mask, data.test_mask = split_by_count(test_labels, LABELS_PER_CLASS, split)
     datas = [data.to(device) for data in datas]
     for data in datas[1:]:
         data.x, data.edge_index, data.y = datas[0].x, datas[0].edge_index, datas[0].y

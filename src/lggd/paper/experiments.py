@@ -26,8 +26,7 @@ from lggd.comparison.settings import (
     read_toml,
 )
 from lggd.comparison.templates import build, complete_settings, supports_backbone
-from lggd.data.datasets import PAPER
-from lggd.data.splits import fingerprint
+from lggd.data.datasets import PAPER, split_fingerprint
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
 from lggd.estimator.passes import error_context
@@ -79,7 +78,7 @@ class _RowJob(_PaperJob):
     def _identity(self, row: Method, datas: Sequence[Any], seed: int, backbone: str = "gcn", **more: Any) -> Line:
         """The first part of a line: what is measured, with all settings."""
         config = complete_settings(row.template, self.settings, backbone)
-        hashes = [fingerprint(data) for data in datas]
+        hashes = [split_fingerprint(data) for data in datas]
         return {
             "experiment": self.experiment, "row": row.number, "name": row.name, "slug": row.slug, **more,
             "dataset": self.dataset, "backbone": backbone,

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form import KernelRidge
+from lggd.data.datasets import split_fingerprint
 from lggd.data.output_files import write_features, write_predictions
-from lggd.data.splits import fingerprint
 from lggd.estimator import storage
 from lggd.estimator.estimator import NodeClassifier
 from lggd.estimator.inputs import read_graph
@@ -286,7 +286,7 @@ def settings_record(result: RunResult, command: str) -> dict[str, Any]:
     """Returns every setting, including defaults, and everything else that the numbers depend on."""
     settings = result.settings
     return {
-        "command": command, "data": result.input.origin, "split_fingerprint": fingerprint(result.input.data),
+        "command": command, "data": result.input.origin, "split_fingerprint": split_fingerprint(result.input.data),
         "data_fingerprint": result.input.fingerprint(), "seed": settings.seed, "device": settings.device,
         "method": settings.method, "preset": settings.preset, "model": to_plain(result.model, "model"),
         "reference": None if result.seconds["reference"] is None else settings.reference_method,
