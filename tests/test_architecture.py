@@ -42,7 +42,7 @@ ROOMS = (
 )
 LEVEL = {name: level for level, room in enumerate(ROOMS) for name in room}
 LONGEST = 400
-MOST_OUTSIDE = 7
+MOST_OUTSIDE = 6
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 
 
