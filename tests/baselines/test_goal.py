@@ -144,7 +144,7 @@ def test_attention_network_is_three_pyg_layers_without_activation():
     for layer in network.layers:
         x = layer(x, data.edge_index)
     torch.testing.assert_close(network(data.x, data.edge_index), x, rtol=1e-4, atol=1e-5)
-    assert network.choice.dropout == 0.6
+    assert network.dropout == 0.6
 
 
 # -- The whole method --------------------------------------------------------------------------------------------------

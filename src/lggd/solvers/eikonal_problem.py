@@ -111,7 +111,7 @@ class EikonalProblem:
         finite = torch.isfinite(by_row)
         # A finite node never depends on an infinite one, so any larger number may replace infinity.
         above = float(by_row[finite].max()) + 1
-        filled = torch.where(finite, by_row, torch.full_like(by_row, above))
+        filled = torch.where(finite, by_row, torch.full_like(by_row, above)).contiguous()
         off = 1 - self.potential * backend_for(CPU).norm(field, filled)
         return float(off.abs().masked_fill(boundary_mask | ~finite, 0).max())
 
