@@ -40,7 +40,7 @@ def rooms() -> dict[str, list[str]]:
     for module, names in lggd._EXPORTS.items():
         found.setdefault(module.split(".")[0], []).extend(f"lggd.{name}" for name in names)
     top_level = {id(getattr(lggd, name)) for name in lggd.__all__}
-    # A name that is offered in two places, as PPR by `baselines` and `diffusion`, is documented in the later one.
+    # A name that is offered in two places is documented in the later one, and at the top level where it is there.
     places = {
         id(getattr(import_module(f"lggd.{room}"), name)): (room, name)
         for room in lggd._SUBMODULES

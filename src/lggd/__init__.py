@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from lggd import studio as studio
     from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet
     from lggd.closed_form import (
+        PPR,
         ArcCosine,
         EdgeAgreement,
         FilterKernel,
         Gaussian,
+        Heat,
         HighPass,
         Hops,
         KernelRidge,
@@ -65,8 +67,8 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "backbones": ("GAT", "GCN", "GPR", "ChebNet", "JKNet"),
     "closed_form": (
-        "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "HighPass", "Hops", "KernelRidge", "Linear",
-        "PseudoLabels",
+        "PPR", "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "Heat", "HighPass", "Hops", "KernelRidge",
+        "Linear", "PseudoLabels",
     ),
     "comparison.comparison": ("Comparison", "compare"),
     "data.datasets": ("load",),
@@ -103,9 +105,9 @@ except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
 
 __all__ = [
-    "GAT", "GCN", "GGD", "GPR", "LGGD", "MLP", "RK4", "SSPRK3", "ArcCosine", "BackboneReadout", "ChebNet",
+    "GAT", "GCN", "GGD", "GPR", "LGGD", "MLP", "PPR", "RK4", "SSPRK3", "ArcCosine", "BackboneReadout", "ChebNet",
     "Checkpoint", "Comparison", "DegreePotential", "Depth", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler",
-    "Evolution", "FastIterative", "FastMarching", "FilterKernel", "Gaussian", "Graph", "HighPass", "Hops",
+    "Evolution", "FastIterative", "FastMarching", "FilterKernel", "Gaussian", "Graph", "Heat", "HighPass", "Hops",
     "InputError", "JKNet", "KernelRidge", "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential",
     "LearnedTimeScale", "Linear", "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier",
     "Optimization", "Progress", "PropagatedMLP", "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution",

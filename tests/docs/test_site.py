@@ -24,7 +24,7 @@ def test_every_public_name_is_on_one_page_of_the_reference() -> None:
         if getattr(baselines, name).__module__.startswith("lggd.bas")
     }
     assert {f"lggd.{name}" for name in lggd.__all__} | own <= set(names)
-    assert {"lggd.sklearn.KNNGraphClassifier", "lggd.diffusion.Heat"} <= set(names)
+    assert {"lggd.sklearn.KNNGraphClassifier", "lggd.diffusion.DiffusionGraph"} <= set(names)
 
 
 def test_a_page_of_the_reference() -> None:

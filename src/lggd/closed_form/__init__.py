@@ -1,12 +1,12 @@
 """Closed-form classification: kernel ridge regression on propagated node features, solved instead of trained."""
 
-from lggd.closed_form.filters import HighPass, Hops
+from lggd.closed_form.filters import PPR, Heat, HighPass, Hops
 from lggd.closed_form.kernel_ridge import KernelRidge
 from lggd.closed_form.kernels import ArcCosine, FilterKernel, Gaussian, Linear
 from lggd.closed_form.pseudo_labels import PseudoLabels
 from lggd.closed_form.ridge_inputs import EdgeAgreement
 
 __all__ = [
-    "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "HighPass", "Hops", "KernelRidge", "Linear",
-    "PseudoLabels",
+    "PPR", "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "Heat", "HighPass", "Hops", "KernelRidge",
+    "Linear", "PseudoLabels",
 ]  # fmt: skip
