@@ -17,7 +17,7 @@ from torch import Tensor
 
 from lggd.equation import Field
 from lggd.graph.csr import on_threads_that_pay
-from lggd.kernels.loops import LARGEST, SUM, compiled, find_largest, reduction_of
+from lggd.kernels.loops import KERNELS, LARGEST, POWERS, REDUCTIONS, SUM, find_largest
 from lggd.kernels.reference import Gradients
 
 Array = NDArray[Any]
@@ -38,7 +38,7 @@ def _on_threads_that_pay(operation: Operation) -> Operation:
 def norm(field: Field, f: Tensor) -> Tensor:
     """‖∇⁻_w f‖_p, `[N, C]`."""
     out = torch.empty_like(f)
-    loop, arrays = compiled(reduction_of(field.p)).norm, (*_rows(field), f.numpy(), out.numpy())
+    loop, arrays = KERNELS[REDUCTIONS.get(field.p, POWERS)].norm, (*_rows(field), f.numpy(), out.numpy())
     for first, last in field.csr.blocks():
         loop(float(field.p), first, last, *arrays)
     return out
@@ -50,7 +50,7 @@ def stage(
 ) -> None:
     """targets[t] ← Σ_r factors[t][r] · terms[r] + factors[t][-1] · F(y). Targets may be terms, but not y."""
     boundary_mask = _NO_BOUNDARY if field.boundary_mask is None else field.boundary_mask.numpy()
-    loop = compiled(reduction_of(field.p)).stage
+    loop = KERNELS[REDUCTIONS.get(field.p, POWERS)].stage
     arrays = (
         *_rows(field), field.rho.numpy(), boundary_mask, y.numpy(),
         _three(terms), _three(targets), np.array(factors, y.numpy().dtype),
@@ -64,7 +64,7 @@ def vjp(
     field: Field, y: Tensor, terms: Sequence[Tensor], coefficients: Sequence[float], needs_rho: bool, needs_root: bool
 ) -> Gradients:
     """κᵀ ∂F/∂(y, ρ, √w) at y, with the cotangent κ = Σ_r coefficients[r] · terms[r]."""
-    reduction, rho, (nodes, columns) = reduction_of(field.p), field.rho, y.shape
+    reduction, rho, (nodes, columns) = REDUCTIONS.get(field.p, POWERS), field.rho, y.shape
     by_group = (nodes, rho.shape[1], columns // rho.shape[1])
     cotangent = terms[0] * coefficients[0]
     for term, coefficient in zip(terms[1:], coefficients[1:], strict=True):
@@ -96,7 +96,7 @@ def vjp(
         one_pass, field.csr.symmetric,
     )  # fmt: skip
     for first, last in field.csr.blocks():
-        compiled(reduction).vjp(float(field.p), first, last, *arrays)
+        KERNELS[reduction].vjp(float(field.p), first, last, *arrays)
     grad_rho = downstream.mul_(norms).reshape(by_group).sum(2).div_(rho) if needs_rho else None
     return grad_y, grad_rho, grad_root if needs_root else None
 

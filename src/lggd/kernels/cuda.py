@@ -21,7 +21,7 @@ from lggd.equation import Field
 from lggd.errors import InputError
 from lggd.graph.csr import CSR
 from lggd.kernels import tiles
-from lggd.kernels.loops import LARGEST, SUM, reduction_of
+from lggd.kernels.loops import LARGEST, POWERS, REDUCTIONS, SUM
 from lggd.kernels.reference import Gradients
 
 Operation = TypeVar("Operation", bound=Callable[..., Any])
@@ -69,7 +69,7 @@ def vjp(
     field: Field, y: Tensor, terms: Sequence[Tensor], coefficients: Sequence[float], needs_rho: bool, needs_root: bool
 ) -> Gradients:
     """κᵀ ∂F/∂(y, ρ, √w) at y, with the cotangent κ = Σ_r coefficients[r] · terms[r]."""
-    reduction, numbers = reduction_of(field.p), _numbers(field.p, (), y.dtype, y.device)
+    reduction, numbers = REDUCTIONS.get(field.p, POWERS), _numbers(field.p, (), y.dtype, y.device)
     csr, (nodes, width) = field.csr, y.shape
     if csr.mapped is not None:
         remedy = "Evolve without gradients, or use a graph that fits into its memory."
@@ -130,7 +130,8 @@ def _launch(
         y if field.boundary_mask is None else field.boundary_mask.view(torch.uint8),
         indptr, indices, root, _numbers(field.p, factors, y.dtype, y.device),
         len(tile.schedule.order), width // tile.vector, groups, span, rho_groups, rho_span,
-        reduction_of(field.p), weights, len(terms), len(outputs) if factors else 0, field.boundary_mask is not None,
+        REDUCTIONS.get(field.p, POWERS), weights, len(terms), len(outputs) if factors else 0,
+        field.boundary_mask is not None,
         tile.index, tile.vector, constant, rho_constant, **tile.sizes,
     )  # fmt: skip
 
@@ -196,7 +197,7 @@ def _root_vjp(field: Field, y: Tensor, downstream: Tensor, norms: Tensor, argmax
         tiles.root_kernel[(triton.cdiv(csr.num_edges, edges), groups)](
             y, downstream, norms, argmax, csr.rows, csr.indices, root,
             _numbers(field.p, (), y.dtype, y.device), grad, csr.num_edges, width, groups, span,
-            reduction_of(field.p), weights, columns, edges,
+            REDUCTIONS.get(field.p, POWERS), weights, columns, edges,
         )  # fmt: skip
     return grad
 
