@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo notebook test lint docs licences release-check versions bench bench-gpu peers browser clean
+.PHONY: help demo notebook kernels test lint docs licences release-check versions bench bench-gpu peers browser clean
 
 help:
 	@echo "make demo   the main job: distances and predictions for handwritten digits, into out/digits"
@@ -40,7 +40,12 @@ demo: .venv/installed
 notebook: .venv/installed
 	$(BIN)/python tools/notebook.py
 
-test: .venv/installed
+# Before tests run on several processes, which would each compile the same kernels: one process per precision.
+kernels: .venv/installed
+	@echo "Compiling the kernels (once; takes a minute or two) ..."
+	@$(BIN)/python tests/compile_kernels.py float32 & $(BIN)/python tests/compile_kernels.py float64 && wait $$!
+
+test: kernels
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: .venv/installed

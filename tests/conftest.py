@@ -2,11 +2,8 @@
 
 import gc
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
 
 import numba
 import pytest
@@ -18,18 +15,6 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 settings.register_profile("lggd", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("lggd")
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compiles the kernels before the whole suite runs on several processes, which would each compile the same ones."""
-    config = session.config
-    if config.args_source.name == "TESTPATHS" and getattr(config.option, "numprocesses", None):
-        script, package = Path(__file__).with_name("compile_kernels.py"), find_spec("lggd")
-        source = str(Path(str(package and package.origin)).parents[1])
-        config.get_terminal_writer().line("Compiling the kernels, which takes a minute or two the first time ...")
-        commands = [[sys.executable, str(script), precision] for precision in ("float32", "float64")]
-        compiling = [subprocess.Popen(command, env={**os.environ, "PYTHONPATH": source}) for command in commands]
-        assert [process.wait() for process in compiling] == [0, 0]
 
 
 @pytest.fixture(scope="session", autouse=True)
