@@ -95,13 +95,6 @@ class CSR:
     def num_edges(self) -> int:
         return self.indices.numel()
 
-    @cached_property
-    def root_weight(self) -> Tensor | None:
-        """√w, `[E]`; None where every weight is 1."""
-        if self.stored_root_weight is not None or self.weight is None:
-            return self.stored_root_weight
-        return self.weight.sqrt()
-
     def row_blocks(self) -> list[tuple[int, int]]:
         """Ranges of rows to work through in turn: all rows, or on disk as many as have `EDGES_PER_BLOCK` edges."""
         if self.mapped is None or self.num_edges <= EDGES_PER_BLOCK:
@@ -127,7 +120,7 @@ class CSR:
         """√w `[E, 1]` in this precision, or of a graph on disk as it is stored; None where every weight is 1."""
         if self.weight is None:
             return None
-        root = None if self.mapped is None else self.stored_root_weight
+        root = self.stored_root_weight
         return (self.weight.to(dtype).sqrt() if root is None else root).unsqueeze(1)
 
     def part(self, first: int, last: int) -> CSR:
