@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from lggd.errors import NotEnoughMemoryError
 from lggd.system.files import size_in_words
-from lggd.system.memory import Memory
+from lggd.system.memory import MappedArrays, Memory
 
 Array = NDArray[np.generic]
 Result = TypeVar("Result")
@@ -53,16 +53,6 @@ def on_threads_that_pay(work: int, loop: Callable[..., Result], *arguments: Any)
 EDGES_PER_BLOCK = 2**24
 
 
-class Mapped(Protocol):
-    """Memory that files are mapped into."""
-
-    def release(self) -> None:
-        """Gives back all resident pages."""
-
-    def bounded(self) -> AbstractContextManager[None]:
-        """Within it, pages are given back whenever many are resident."""
-
-
 class Transposed(NamedTuple):
     """The same edges listed by their column: row j holds every i with an edge (i, j)."""
 
@@ -85,7 +75,7 @@ class CSR:
     weight: Tensor | None
     symmetric: bool
     stored_root_weight: Tensor | None = None
-    mapped: Mapped | None = None
+    mapped: MappedArrays | None = None
 
     @property
     def num_nodes(self) -> int:
