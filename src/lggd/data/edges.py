@@ -143,7 +143,7 @@ def _number_nodes(
     if not ends:
         raise table.empty_error("edge", "Write lines such as a,b or a,b,0.5.")
     edges = np.array(ends, np.int64).reshape(-1, 2).T
-    if table.names is not None and table.unit == "line":
+    if table.has_header and table.unit == "line":
         header = [numbers.get(table.names[end]) for end in columns.ends]
         if None not in header and bool((edges == np.array(header)[:, None]).all(0).any()):
             raise repeated_header_error(table, columns.ends)
@@ -173,7 +173,7 @@ def read_value(table: Table, row: int | str, column: int, cell: Any, is_length: 
 
 def repeated_header_error(table: Table, ends: tuple[int, int]) -> InputError:
     """The names of the columns are an edge, as in files that were joined."""
-    first, second = ((table.names or [])[end] for end in ends)
+    first, second = (table.names[end] for end in ends)
     value = f"an edge from {first!r} to {second!r}"
     return InputError(table.path, "name its columns only once", value, "Remove the repeated header.")
 
