@@ -29,14 +29,14 @@ from lggd.data.table import (
     tables_of_networkx,
 )
 from lggd.errors import InputError
+from lggd.graph.csr import CSR, merge_duplicates
+from lggd.graph.edge_list import ROUNDING, matrix_entries
 from lggd.system.files import check_extension, check_readable
 from lggd.validation import suggestion
 
 MATRIX = ".npz"
 # Lengths whose squares are finite and not zero.
 SHORTEST, LONGEST = 1e-150, 1e150
-# Relative difference up to which two weights differ by rounding alone.
-ROUNDING = 1e-5
 
 
 class Join(StrEnum):
@@ -46,9 +46,6 @@ class Join(StrEnum):
     MEAN = "mean"
     MIN = "min"
     SUM = "sum"
-
-
-REDUCTIONS = {Join.MAX: np.maximum, Join.MIN: np.minimum, Join.SUM: np.add, Join.MEAN: np.add}
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,9 +180,7 @@ def _read_matrix(matrix: Any, path: Path, numbers: dict[str, int] | None) -> Edg
         raise InputError(path, "hold a square matrix", f"shape {matrix.shape}", "Save the N x N weights.")
     if matrix.dtype.kind not in "buif":
         raise InputError(path, "hold real numbers", matrix.dtype, "Convert them before saving.")
-    entries = sp.coo_array(matrix)
-    nonzero = entries.data != 0
-    edges = np.stack([axis[nonzero] for axis in entries.coords]).astype(np.int64)
+    edges, weight = matrix_entries(matrix)
     ids = [str(node) for node in range(matrix.shape[0])]
     if numbers is not None:
         unknown = next((name for name in ids if name not in numbers), None)
@@ -193,7 +188,7 @@ def _read_matrix(matrix: Any, path: Path, numbers: dict[str, int] | None) -> Edg
             remedy = suggestion(unknown, list(numbers), "Add the node, or remove the row.")
             raise InputError(f"{path}, row {unknown}", f"be one of the {len(numbers)} nodes", repr(unknown), remedy)
         edges, ids = np.array([numbers[name] for name in ids], np.int64)[edges], list(numbers)
-    return EdgeTable(ids, edges, entries.data[nonzero].astype(np.float64))
+    return EdgeTable(ids, edges, weight.astype(np.float64))
 
 
 def join_directions(table: EdgeTable, rule: Join | str | None = None) -> EdgeTable:
@@ -209,37 +204,33 @@ def join_directions(table: EdgeTable, rule: Join | str | None = None) -> EdgeTab
         weight = np.ones(table.edges.shape[1])
     values = None if weight is None else 1 / np.sqrt(weight) if table.is_length else weight
     ends = np.sort(table.edges, axis=0)
-    keys = ends[0] * len(table.ids) + ends[1]
-    order = np.argsort(keys, kind="stable")
-    starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
-    repeated = table.edges.shape[1] - len(np.unique(table.edges[0] * len(table.ids) + table.edges[1]))
+    joined = _merged(ends, values, Join(rule) if rule is not None else Join.MIN if table.is_length else Join.MAX)
+    repeated = table.edges.shape[1] - _merged(table.edges, None).num_edges
     note = f"{repeated:,} rows repeat an edge of the same direction." if repeated else ""
-    joined = None
-    if values is not None:
-        chosen = Join(rule) if rule is not None else Join.MIN if table.is_length else Join.MAX
-        values = values[order]
-        joined = REDUCTIONS[chosen].reduceat(values, starts)
-        if chosen == Join.MEAN:
-            joined = joined / np.diff(np.r_[starts, len(values)])
-        if rule is None:
-            note = _different_values(table, values, order, starts) or note
-    weight = 1 / joined**2 if joined is not None and table.is_length else joined
-    notes = (*table.notes, note) if note else table.notes
-    return replace(table, edges=ends[:, order[starts]], weight=weight, notes=notes)
+    if values is not None and rule is None:
+        note = _different_values(table, ends, values) or note
+    weight = None if joined.weight is None else joined.weight.numpy()
+    weight = 1 / weight**2 if weight is not None and table.is_length else weight
+    edges = np.stack([joined.rows.numpy(), joined.indices.numpy()])
+    return replace(table, edges=edges, weight=weight, notes=(*table.notes, note) if note else table.notes)
 
 
-def _different_values(
-    table: EdgeTable, values: NDArray[np.float64], order: NDArray[np.int64], starts: NDArray[np.int64]
-) -> str:
+def _merged(edges: NDArray[np.int64], values: NDArray[np.float64] | None, rule: Join = Join.MAX) -> CSR:
+    rows, columns = edges.astype(np.int32)
+    return merge_duplicates(rows, columns, values, int(edges.max(initial=0)) + 1, rule)
+
+
+def _different_values(table: EdgeTable, ends: NDArray[np.int64], values: NDArray[np.float64]) -> str:
     """A sentence if an edge has several weights."""
-    largest, smallest = np.maximum.reduceat(values, starts), np.minimum.reduceat(values, starts)
-    differ = np.flatnonzero(largest - smallest > ROUNDING * largest)
+    most, least = _merged(ends, values, Join.MAX), _merged(ends, values, Join.MIN)
+    differ = ((most.weight - least.weight) > ROUNDING * most.weight).nonzero().flatten()
     if not len(differ):
         return ""
-    rows = order[starts[differ[0]] :][:2]
+    pair = int(most.rows[differ[0]]), int(most.indices[differ[0]])
+    rows = np.flatnonzero((ends == np.array(pair)[:, None]).all(0))[:2]
     first = " and ".join(
         f"{table.ids[i]},{table.ids[j]} = {value:g}"
-        for i, j, value in zip(*table.edges[:, rows], values[starts[differ[0]] :][:2], strict=True)
+        for i, j, value in zip(*table.edges[:, rows], values[rows], strict=True)
     )
     kind, kept = ("lengths", "shorter") if table.is_length else ("weights", "larger")
     return (

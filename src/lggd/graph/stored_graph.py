@@ -35,7 +35,7 @@ from torch import Tensor
 
 from lggd.errors import InputFileError
 from lggd.graph.csr import CSR
-from lggd.system.files import check_folder_writable, replacing_folder
+from lggd.system.files import replacing_folder
 from lggd.system.memory import MappedArrays
 
 MANIFEST, FORMAT, VERSION = "graph.json", "lggd graph", 1
@@ -268,8 +268,3 @@ def _check_arrays(folder: Path, manifest: Mapping[str, Any], arrays: Mapping[str
     if indptr[0] != 0 or indptr[-1] != edges or bool((np.diff(indptr) < 0).any()):
         rule = f"rise from 0 to the number of edges, {edges}"
         raise InputFileError(str(folder / "indptr.npy"), rule, remedy="Build the graph again.")
-
-
-def check_new_folder(folder: str | Path) -> Path:
-    """Returns the path if a graph can be written there: it is new, an empty folder, or a graph."""
-    return check_folder_writable(folder, MANIFEST)
