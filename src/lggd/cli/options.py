@@ -109,7 +109,7 @@ def command(known: Mapping[str, str]) -> Callable[[Callable[..., None]], Callabl
         def run(as_json: bool, debug: bool, **values: Any) -> None:
             for name, kind in groups.items():
                 values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
-            with Terminal(as_json=as_json, debug=debug, flags=named_options | known) as terminal:
+            with Terminal(as_json=as_json, debug=debug, flags={**named_options, **known}) as terminal:
                 function(terminal, **values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -223,7 +223,8 @@ class GraphOptions(EdgeTableOptions):
             remedy = "Try digits, or --edges FILE --nodes FILE."
             raise InputError("DATASET", "be a name, or use --edges, --file or --pyg", found, remedy)
         source, *others = given
-        options, what, why = {flag: one_of[flag] for flag in others}, source, ""
+        what, why = source, ""
+        options: dict[str, Any] = {flag: one_of[flag] for flag in others}
         if source != "--edges":
             options, why = self._table_options | options, ": it applies to tables"
         if self.is_graph:

@@ -24,6 +24,7 @@ from lggd.closed_form.ridge import (
 )
 from lggd.closed_form.ridge_inputs import Moments, RidgeInputs, filters_of, principal_axes
 from lggd.closed_form.selection import KernelSelection, choose_settings
+from lggd.closed_form.stored_inputs import SummedMoments
 from lggd.cluster.block import BlockRows
 from lggd.cluster.propagation import (
     ClusterGraph,
@@ -106,12 +107,12 @@ def solve(
     model = KernelRidge(agreement=None, topology=()) if model is None else model
     _check_model(model)
     with row_blocks(graph, blocks, threads, checkpoint_every, checkpoints, verify) as (opened, team):
-        columns = stored_features(opened).shape[1]
+        shape = stored_features(opened).shape
         labels = _check_labels(opened, labels)
         num_classes, seed = int(labels.max()) + 1, read_seed(model.seed)
         team.prepare(lambda block, group: (MomentsProgram, ()))
         generator = torch.Generator().manual_seed(seed)
-        axes = principal_axes(_ClusterMoments(team, columns), max(model.widths), generator)
+        axes = principal_axes(SummedMoments(team.call, shape), max(model.widths), generator)
         team.prepare(lambda block, group: (RidgeProgram, (None, axes)))
         inputs = _ClusterInputs(team, axes.shape[1], model.widths)
         selection = KernelSelection(model, inputs, labels, num_classes, seed)
@@ -158,24 +159,6 @@ class MomentsProgram(Moments):
 
     def __init__(self, rows: BlockRows) -> None:
         super().__init__(own_features(rows, unit=True))
-
-
-class _ClusterMoments:
-    """`Moments` of the node features of all blocks, which run a `MomentsProgram`."""
-
-    device = torch.device("cpu")
-
-    def __init__(self, team: Team, columns: int) -> None:
-        self._team, self.shape = team, (team.bounds[-1], columns)
-
-    def gram(self) -> Tensor:
-        return _total(self._team.call("gram"))
-
-    def product(self, basis: Tensor) -> Tensor:
-        return _total(self._team.call("product", basis))
-
-    def projected_gram(self, basis: Tensor) -> Tensor:
-        return _total(self._team.call("projected_gram", basis))
 
 
 def _total(parts: Sequence[Tensor]) -> Tensor:

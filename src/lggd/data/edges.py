@@ -29,7 +29,7 @@ from lggd.data.table import (
     tables_of_networkx,
 )
 from lggd.errors import InputError
-from lggd.graph.csr import CSR, merge_duplicates
+from lggd.graph.csr import merge_duplicates
 from lggd.graph.edge_list import ROUNDING, matrix_entries
 from lggd.system.files import check_extension, check_readable
 from lggd.validation import suggestion
@@ -199,35 +199,35 @@ def join_directions(table: EdgeTable, rule: Join | str | None = None) -> EdgeTab
     """
     if rule is not None and rule not in list(Join):
         raise InputError("symmetrize", f"be one of {', '.join(Join)}", repr(rule))
-    weight = table.weight
-    if weight is None and rule == Join.SUM:
-        weight = np.ones(table.edges.shape[1])
-    values = None if weight is None else 1 / np.sqrt(weight) if table.is_length else weight
-    ends = np.sort(table.edges, axis=0)
-    joined = _merged(ends, values, Join(rule) if rule is not None else Join.MIN if table.is_length else Join.MAX)
-    repeated = table.edges.shape[1] - _merged(table.edges, None).num_edges
+    weight = np.ones(table.edges.shape[1]) if table.weight is None else table.weight
+    values, ends = 1 / np.sqrt(weight) if table.is_length else weight, np.sort(table.edges, axis=0)
+    chosen = Join(rule) if rule is not None else Join.MIN if table.is_length else Join.MAX
+    edges, joined = _merged(ends, values, chosen)
+    repeated = table.edges.shape[1] - _merged(table.edges, values, chosen)[0].shape[1]
     note = f"{repeated:,} rows repeat an edge of the same direction." if repeated else ""
-    if values is not None and rule is None:
+    if rule is None:
         note = _different_values(table, ends, values) or note
-    weight = None if joined.weight is None else joined.weight.numpy()
-    weight = 1 / weight**2 if weight is not None and table.is_length else weight
-    edges = np.stack([joined.rows.numpy(), joined.indices.numpy()])
-    return replace(table, edges=edges, weight=weight, notes=(*table.notes, note) if note else table.notes)
+    unweighted = table.weight is None and rule != Join.SUM
+    kept = None if unweighted else 1 / joined**2 if table.is_length else joined
+    return replace(table, edges=edges, weight=kept, notes=(*table.notes, note) if note else table.notes)
 
 
-def _merged(edges: NDArray[np.int64], values: NDArray[np.float64] | None, rule: Join = Join.MAX) -> CSR:
+def _merged(
+    edges: NDArray[np.int64], values: NDArray[np.float64], rule: Join
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Each edge once, sorted, and what becomes of its values."""
     rows, columns = edges.astype(np.int32)
-    return merge_duplicates(rows, columns, values, int(edges.max(initial=0)) + 1, rule)
+    csr = merge_duplicates(rows, columns, values, int(edges.max(initial=0)) + 1, rule)
+    return np.stack([csr.rows.numpy(), csr.indices.numpy()]), csr.weight.numpy()  # type: ignore[union-attr]
 
 
 def _different_values(table: EdgeTable, ends: NDArray[np.int64], values: NDArray[np.float64]) -> str:
     """A sentence if an edge has several weights."""
-    most, least = _merged(ends, values, Join.MAX), _merged(ends, values, Join.MIN)
-    differ = ((most.weight - least.weight) > ROUNDING * most.weight).nonzero().flatten()
+    (pairs, largest), (_, smallest) = (_merged(ends, values, rule) for rule in (Join.MAX, Join.MIN))
+    differ = np.flatnonzero(largest - smallest > ROUNDING * largest)
     if not len(differ):
         return ""
-    pair = int(most.rows[differ[0]]), int(most.indices[differ[0]])
-    rows = np.flatnonzero((ends == np.array(pair)[:, None]).all(0))[:2]
+    rows = np.flatnonzero((ends == pairs[:, differ[:1]]).all(0))[:2]
     first = " and ".join(
         f"{table.ids[i]},{table.ids[j]} = {value:g}"
         for i, j, value in zip(*table.edges[:, rows], values[rows], strict=True)

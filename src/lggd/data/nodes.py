@@ -61,7 +61,6 @@ def read_node_file(
     missing: Missing | str = Missing.ERROR,
     unlabelled: Sequence[str] | None = None,
     delimiter: str | None = None,
-    header: bool | None = None,
     categories: Mapping[str, Sequence[str]] | None = None,
     fill: Mapping[str, float] | None = None,
 ) -> NodeTable:
@@ -83,7 +82,7 @@ def read_node_file(
         if isinstance(value, str):
             raise InputTypeError(argument, "be a list of columns", f"the text {value!r}", f"Pass [{value!r}].")
     requested = [name for name in (label, id_column, split_column) if name is not None]
-    table = read_named_table(source, requested, delimiter, header)
+    table = read_named_table(source, requested, delimiter)
     columns = find_node_columns(
         table, label=label, id_column=id_column, split_column=split_column, ignore=ignore, category=category
     )
@@ -172,14 +171,10 @@ def node_columns(source: Any, requested: Sequence[str] = (), delimiter: str | No
     return read_named_table(source, requested, delimiter).names
 
 
-def read_named_table(
-    source: Any, requested: Sequence[str], delimiter: str | None = None, header: bool | None = None
-) -> Table:
+def read_named_table(source: Any, requested: Sequence[str], delimiter: str | None = None) -> Table:
     """Reads a table of nodes; if its first line is a node, a note says so."""
-    table = read_table(
-        source, lambda cells: _is_header(cells, requested) if header is None else header, delimiter=delimiter
-    )
-    if table.has_header or not table.names or header is not None:
+    table = read_table(source, lambda cells: _is_header(cells, requested), delimiter=delimiter)
+    if table.has_header or not table.names:
         return table
     note = "The first line of the nodes was read as a node; columns are numbered from 1."
     return replace(table, notes=(*table.notes, note))

@@ -150,9 +150,8 @@ def writing_graph(folder: str | Path) -> Iterator[StoredGraphWriter]:
 
 
 def write_csr(
-    folder: str | Path, csr: CSR, degree: Tensor, *, x: Tensor | None = None, y: Tensor | None = None, ids: Any = None,
-    metadata: Mapping[str, Any] | None = None,
-) -> None:  # fmt: skip
+    folder: str | Path, csr: CSR, degree: Tensor, *, x: Tensor | None = None, y: Tensor | None = None, ids: Any = None
+) -> None:
     """Writes a graph that is in memory into a folder."""
     with writing_graph(folder) as writer:
         arrays = {"indptr": csr.indptr, "indices": csr.indices, "degree": degree, "x": x, "y": y}
@@ -163,7 +162,7 @@ def write_csr(
                 writer.write(name, array.detach().cpu().numpy())
         if ids is not None:
             writer.write_ids(ids)
-        writer.finish(directed=not csr.symmetric, metadata=metadata)
+        writer.finish(directed=not csr.symmetric)
 
 
 def fingerprint(folder: str | Path) -> str:
