@@ -23,8 +23,8 @@ TEST_SHARE = 0.3
 TABLES = "Your own tables"
 # The file that marks the folder of a graph on disk, as in lggd.graph.stored_graph, which imports torch.
 GRAPH_MANIFEST = "graph.json"
-# Maps arguments named by the library's errors about a graph to options of other names.
-GRAPH_FLAGS = {"name": "DATASET", "root": "--data", "data.y": "--label"}
+# Maps arguments named by the library's errors about a graph to options of other names; its data and edges are tensors.
+GRAPH_FLAGS = {"name": "DATASET", "root": "--data", "data.y": "--label", "data": "data", "edges": "edges"}
 
 
 def option(default: Any, help: str, *names: str, **more: Any) -> Any:
