@@ -46,10 +46,13 @@ def write_local(folder: Path, nodes: int, degree: int, far: float, seed: int = 0
 def _fill(
     writer: StoredGraphWriter, nodes: int, degree: int, far: float, window: int, draw: np.random.Generator
 ) -> None:
-    indptr = writer.create("indptr", np.int64, (nodes + 1,))
+    kinds = {"indptr": (np.int64, nodes + 1), "indices": (np.int32, nodes * degree), "degree": (np.float32, nodes)}
+    indptr, indices, degrees = (
+        np.lib.format.open_memmap(writer.folder / f"{name}.npy", mode="w+", dtype=kind, shape=(count,))
+        for name, (kind, count) in kinds.items()
+    )
     indptr[:] = np.arange(nodes + 1) * degree
-    indices = writer.create("indices", np.int32, (nodes * degree,))
-    writer.create("degree", np.float32, (nodes,))[:] = degree
+    degrees[:] = degree
     rows = max(1, 2**22 // degree)
     for first in range(0, nodes, rows):
         own = np.arange(first, min(nodes, first + rows))

@@ -38,10 +38,10 @@ def write_ring(folder: Path, edges: int) -> None:
     degree = 2 * len(OFFSETS)
     nodes = edges // degree
     with writing_graph(folder) as writer:
+        kinds = {"indptr": (np.int64, nodes + 1), "indices": (np.int32, nodes * degree), "degree": (np.float32, nodes)}
         arrays = {
-            "indptr": writer.create("indptr", np.int64, (nodes + 1,)),
-            "indices": writer.create("indices", np.int32, (nodes * degree,)),
-            "degree": writer.create("degree", np.float32, (nodes,)),
+            name: np.lib.format.open_memmap(writer.folder / f"{name}.npy", mode="w+", dtype=kind, shape=(count,))
+            for name, (kind, count) in kinds.items()
         }
         for low in range(0, nodes, NODES_AT_ONCE):
             here = np.arange(low, min(nodes, low + NODES_AT_ONCE))

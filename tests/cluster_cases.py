@@ -8,7 +8,7 @@ import torch
 
 import lggd
 from lggd.cluster import closed_form, propagation
-from lggd.cluster.block import Block, split_rows
+from lggd.cluster.block import Block, as_arrays, as_tensors, split_rows
 
 # A loopback address: Ray replaces 127.0.0.1 by an address of the network.
 ADDRESS = "127.0.0.2"
@@ -80,10 +80,11 @@ class LocalTeam:
 
     def prepare(self, program_of):
         for k, block in enumerate(self.blocks):
-            block.prepare(*program_of(k, 0))
+            program, arguments = program_of(k, 0)
+            block.prepare(program, as_arrays(tuple(arguments)))
 
     def call(self, name, *arguments):
-        return [block.call(name, *arguments) for block in self.blocks]
+        return as_tensors([block.call(name, *as_arrays(arguments)) for block in self.blocks])
 
     def run(self, units, exchanges):
         """Passes on boundary values until all units are done; halfway, every block is loaded from its state."""

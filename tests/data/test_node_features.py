@@ -97,8 +97,7 @@ def test_nodes_without_a_header(tmp_path: Path) -> None:
     assert "The first line of the nodes was read as a node; columns are numbered from 1." in table.notes
     numbered = read_node_file(nodes(tmp_path, "id,0,1\na,5,6\n"))
     assert numbered.feature_names == ["0", "1"]
-    for header in (None, False):
-        assert read_node_file(nodes(tmp_path, "a,red\nb,blue\n"), label="2", header=header).ids == ["a", "b"]
+    assert read_node_file(nodes(tmp_path, "a,red\nb,blue\n"), label="2").ids == ["a", "b"]
 
 
 def test_tables_in_memory() -> None:

@@ -10,9 +10,9 @@ import lggd
 from lggd.equation import Field
 from lggd.errors import NotEnoughMemoryError
 from lggd.graph import csr as rows
-from lggd.graph import stored_graph
 from lggd.kernels import backend_for
 from lggd.solvers.iterative import FastIterative
+from lggd.system import memory
 
 CPU = torch.device("cpu")
 
@@ -31,13 +31,13 @@ def random_graph(weighted, directed=False):
 def several_blocks(monkeypatch):
     monkeypatch.setattr(rows, "EDGES_PER_BLOCK", 300)
     releases = []
-    release = stored_graph.MappedArrays.release
+    release = memory.MappedArrays.release
 
     def counted(self):
         releases.append(1)
         release(self)
 
-    monkeypatch.setattr(stored_graph.MappedArrays, "release", counted)
+    monkeypatch.setattr(memory.MappedArrays, "release", counted)
     return releases
 
 
@@ -84,8 +84,8 @@ def test_lengths_on_disk_are_not_kept(tmp_path, several_blocks):
 
 
 def test_a_watcher_gives_pages_back_while_a_front_marches(tmp_path, several_blocks, monkeypatch):
-    monkeypatch.setattr(stored_graph, "MOST_RESIDENT", -(2**40))  # always too many
-    monkeypatch.setattr(stored_graph, "SECONDS_PER_LOOK", 0.001)
+    monkeypatch.setattr(memory, "MOST_RESIDENT", -(2**40))  # always too many
+    monkeypatch.setattr(memory, "SECONDS_PER_LOOK", 0.001)
     csr = opened(random_graph(False), tmp_path).csr
     with csr.bounded():
         before = len(several_blocks)

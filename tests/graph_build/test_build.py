@@ -115,7 +115,7 @@ def test_degrees_and_roots_are_those_of_the_weights(frame, tmp_path):
     build_graph(tmp_path / "edges.parquet", tmp_path / "graph")
     csr, stored = lggd.Graph.open(tmp_path / "graph").csr, lggd.Graph.open(tmp_path / "graph").stored
     assert np.allclose(np.add.reduceat(csr.weight.numpy(), csr.indptr[:-1].numpy()), stored.degree)
-    assert np.array_equal(np.sqrt(csr.weight.numpy()), csr.root_weight)
+    assert np.array_equal(np.sqrt(csr.weight.numpy()), csr.stored_root_weight)
 
 
 NODES = "id,height,kind,age\nz,1.5,red,1\nb,2,,2\na,true,blue,3\nc,4,red,4\n"

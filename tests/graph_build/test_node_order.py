@@ -4,8 +4,9 @@ import numpy as np
 import torch
 
 import lggd
+from lggd.graph.csr import gaps
 from lggd.graph_build import node_order
-from lggd.graph_build.node_order import gaps, neighbour_order
+from lggd.graph_build.node_order import neighbour_order
 
 
 def silent(done, total):

@@ -106,10 +106,10 @@ def _solve(
 
 def _write(folder: Path, path: Path, classes: list[str], found: ClusterPrediction, labels: Tensor) -> None:
     from lggd.data.output_files import write_predictions
+    from lggd.data.stored_data import NodeNames
     from lggd.graph.stored_graph import StoredGraph
 
-    ids = StoredGraph.open(folder, verify=False).ids()
-    names = [str(k) for k in range(len(labels))] if ids is None else [str(name) for name in ids.to_pylist()]
+    names = NodeNames(StoredGraph.open(folder, verify=False))
     write_predictions(path, names, classes, found.probabilities, labels)
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table
 from typer import Argument
 
-from lggd.cli.options import EDGE_FLAGS, EDGES, EdgeTableOptions, command, file, option
-from lggd.cli.terminal import Terminal, flags, json_exponent, summary, table
+from lggd.cli.options import EDGES, EdgeTableOptions, command, file, option
+from lggd.cli.terminal import Terminal, json_exponent, summary, table
 from lggd.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lggd.graph import Graph
 
 ROWS_SHOWN = 10
-FLAGS = EDGE_FLAGS | flags("p", "solver", "directed", edges="EDGES", target="--path-to", potential="degree^alpha")
+FLAGS = {"target": "--path-to", "potential": "degree^alpha"}
 SOLVERS = "auto uses dijkstra for p = inf and marching otherwise; all are exact."
 
 

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import typer
-from rich.progress import TaskID
 from rich.table import Column, Table
 
-from lggd.cli.options import EDGE_FLAGS, UNLABELLED, EdgeColumnOptions, command, option
-from lggd.cli.terminal import Terminal, flags, summary, table
+from lggd.cli.options import UNLABELLED, EdgeColumnOptions, command, option
+from lggd.cli.terminal import Terminal, summary, table
 from lggd.errors import DiskFullError
 
 graph_app = typer.Typer(help="Graphs on disk: larger than memory, opened at once.", no_args_is_help=True)
 
 EDGES = "Table of edges: .csv, .tsv, .txt or .parquet. Several files, or a pattern in quotes, must have equal columns."
-FLAGS = EDGE_FLAGS | flags(
-    "nodes", "label", "id_column", "unlabelled", "directed", "unbounded", "order", "memory", "resume", edges="EDGES"
-)
 ORDERS = "Number nodes so that neighbours lie close to each other, or as in the node table or by id."
 CLASSES_SHOWN = 20
 
 
 @graph_app.command("build")
-@command(FLAGS)
+@command({})
 def build_command(
     terminal: Terminal,
     reading: EdgeColumnOptions,
@@ -79,12 +74,12 @@ def build_command(
         from lggd.graph_build import build_graph
         from lggd.system.memory import read_size
     size = read_size("memory", memory)
-    with _stages(terminal) as progress:
+    with terminal.stages() as update:
         try:
             built = build_graph(
                 edges, out, nodes=nodes, label=label, id_column=id_column, unlabelled=unlabelled,
                 format=reading.edge_format, directed=directed, unbounded=unbounded, order=order, memory=size,
-                resume=resume, progress=progress,
+                resume=resume, progress=lambda stage, done, total: update(stage.capitalize(), done, total),
             )  # fmt: skip
         except (KeyboardInterrupt, DiskFullError):
             terminal.say("Complete stages are kept. Add --resume to continue.", "yellow")
@@ -116,22 +111,6 @@ def info_command(
     with terminal.working(f"Reading {folder}"):
         facts = describe_graph(folder, verify=verify)
     terminal.answer(facts, _tables(facts))
-
-
-@contextmanager
-def _stages(terminal: Terminal) -> Iterator[Callable[[str, int, int | None], None]]:
-    """One progress bar per stage."""
-    tasks: dict[str, TaskID] = {}
-    with terminal.bars() as bars:
-
-        def update(stage: str, done: int, total: int | None) -> None:
-            if stage not in tasks:
-                for task in tasks.values():
-                    bars.update(task, total=1, completed=1)
-                tasks[stage] = bars.add_task(stage.capitalize(), total=total)
-            bars.update(tasks[stage], completed=done, total=total)
-
-        yield update
 
 
 def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:

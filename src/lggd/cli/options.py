@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from typer import Argument, Option
+from typer.models import ArgumentInfo
 
-from lggd.cli.terminal import Terminal, flags
+from lggd.cli.terminal import Terminal
 from lggd.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,12 +23,8 @@ TEST_SHARE = 0.3
 TABLES = "Your own tables"
 # The file that marks the folder of a graph on disk, as in lggd.graph.stored_graph, which imports torch.
 GRAPH_MANIFEST = "graph.json"
-# Maps arguments named by the library's errors about a graph to options.
-EDGE_FLAGS = flags("source_column", "target_column", "weight", "length", "ignore", "delimiter", "header", "symmetrize")
-GRAPH_FLAGS = EDGE_FLAGS | flags(
-    "nodes", "label", "id_column", "split_column", "test_share", "split", "labels_per_class", "seed", "category",
-    "missing", "unlabelled", "pyg", "file", name="DATASET", root="--data",
-) | {"data.y": "--label"}  # fmt: skip
+# Maps arguments named by the library's errors about a graph to options of other names; its data and edges are tensors.
+GRAPH_FLAGS = {"name": "DATASET", "root": "--data", "data.y": "--label", "data": "data", "edges": "edges"}
 
 
 def option(default: Any, help: str, *names: str, **more: Any) -> Any:
@@ -85,7 +82,8 @@ def use_fast_products(device: str) -> None:
 def command(known: Mapping[str, str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Makes a command of a function of a terminal and options: adds --json and --debug.
 
-    A parameter that is annotated with a dataclass becomes one option per field. `known` maps arguments to options.
+    A parameter that is annotated with a dataclass becomes one option per field. Errors of the library that name an
+    argument are about the option of this name, or the one that `known` maps it to.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -105,11 +103,13 @@ def command(known: Mapping[str, str]) -> Callable[[Callable[..., None]], Callabl
                 ]
             parameters += options
 
+        named_options = {parameter.name: _flag(parameter) for parameter in parameters}
+
         @wraps(function)
         def run(as_json: bool, debug: bool, **values: Any) -> None:
             for name, kind in groups.items():
                 values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
-            with Terminal(as_json=as_json, debug=debug, flags=known) as terminal:
+            with Terminal(as_json=as_json, debug=debug, flags={**named_options, **known}) as terminal:
                 function(terminal, **values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -117,6 +117,14 @@ def command(known: Mapping[str, str]) -> Callable[[Callable[..., None]], Callabl
         return run
 
     return decorate
+
+
+def _flag(parameter: inspect.Parameter) -> str:
+    """What users write for a parameter: `--id-column`, or DATASET for an argument."""
+    for declared in (parameter.default, *getattr(parameter.annotation, "__metadata__", ())):
+        if isinstance(declared, ArgumentInfo) and declared.metavar:
+            return declared.metavar.rstrip(".")
+    return f"--{parameter.name.replace('_', '-')}"
 
 
 def _in_tables(metavar: str | None, help: str, *names: str) -> Any:
@@ -162,8 +170,8 @@ class EdgeColumnOptions:
     def edge_format(self) -> EdgeFormat:
         from lggd.data.edge_columns import EdgeFormat
 
-        names = ("weight", "length", "source_column", "target_column", "delimiter", "header")
-        return EdgeFormat(ignore=tuple(self.ignore or ()), **{name: getattr(self, name) for name in names})
+        given = {field.name: getattr(self, field.name) for field in fields(EdgeFormat)}
+        return EdgeFormat(**given | {"ignore": tuple(self.ignore or ())})
 
 
 @dataclass(frozen=True)
@@ -202,38 +210,37 @@ class GraphOptions(EdgeTableOptions):
     @property
     def _table_options(self) -> dict[str, Any]:
         """The options that apply to tables alone, by flag."""
-        names = (
-            "edges", "nodes", "label", "id_column", "split_column", "unlabelled", "missing", "category", "weight",
-            "length", "source_column", "target_column", "symmetrize", "ignore", "delimiter", "header",
-        )  # fmt: skip
+        others = ("dataset", "file", "pyg", "data", "split", "labels_per_class")
+        names = [field.name for field in fields(self) if field.name not in others]
         return {f"--{name.replace('_', '-')}": getattr(self, name) for name in names}
 
     def check(self, test_share: float | None = None) -> None:
         """Raises if options cannot be combined."""
         one_of = {"DATASET": self.dataset, "--edges": self.edges, "--file": self.file, "--pyg": self.pyg}
         given = [flag for flag, value in one_of.items() if value is not None]
-        if self.is_graph:
-            self._check_graph(given)
-            return
         if not given:
             found = "none" if self.nodes is None else "--nodes alone"
             remedy = "Try digits, or --edges FILE --nodes FILE."
             raise InputError("DATASET", "be a name, or use --edges, --file or --pyg", found, remedy)
-        if given[0] != "--edges":
-            what = "the dataset " + str(self.dataset) if given[0] == "DATASET" else given[0]
-            options = {**self._table_options, **{flag: value for flag, value in one_of.items() if flag != given[0]}}
-            if given[0] == "DATASET":
-                options["--test-share"] = test_share
-            for flag, value in options.items():
-                if value is not None:
-                    rule = f"be omitted with {what}: it applies to tables"
-                    raise InputError(flag, rule, remedy="Use one or the other.")
-        if self.labels_per_class is not None and given[0] != "DATASET":
-            rule = f"be omitted with {given[0]}: it applies to datasets"
+        source, *others = given
+        what, why = source, ""
+        options: dict[str, Any] = {flag: one_of[flag] for flag in others}
+        if source != "--edges":
+            options, why = self._table_options | options, ": it applies to tables"
+        if self.is_graph:
+            options |= {"--labels-per-class": self.labels_per_class, "--data": self.data}
+            what, why = f"the graph {self.dataset}", ""
+        elif source == "DATASET":
+            options["--test-share"], what = test_share, f"the dataset {self.dataset}"
+        for flag, value in options.items():
+            if value is not None:
+                raise InputError(flag, f"be omitted with {what}{why}", remedy="Use one or the other.")
+        if self.labels_per_class is not None and source != "DATASET":
+            rule = f"be omitted with {source}: it applies to datasets"
             raise InputError("--labels-per-class", rule, remedy="Leave labels empty in the table.")
-        if self.data is not None and given[0] not in ("DATASET", "--pyg"):
-            raise InputError("--data", f"be omitted with {given[0]}: it is the folder of datasets")
-        if given[0] == "--edges":
+        if self.data is not None and source not in ("DATASET", "--pyg"):
+            raise InputError("--data", f"be omitted with {source}: it is the folder of datasets")
+        if source == "--edges":
             self._check_tables(test_share)
 
     @property
@@ -241,17 +248,7 @@ class GraphOptions(EdgeTableOptions):
         """Whether the dataset is the folder of a graph on disk."""
         return self.dataset is not None and (Path(self.dataset) / GRAPH_MANIFEST).is_file()
 
-    def _check_graph(self, given: Sequence[str]) -> None:
-        options = {**self._table_options, **{flag: True for flag in given if flag != "DATASET"}}
-        options |= {"--labels-per-class": self.labels_per_class, "--data": self.data}
-        for flag, value in options.items():
-            if value is not None:
-                raise InputError(flag, f"be omitted with the graph {self.dataset}", remedy="Use one or the other.")
-
     def _check_tables(self, test_share: float | None) -> None:
-        for flag, value in (("--file", self.file), ("--pyg", self.pyg)):
-            if value is not None:
-                raise InputError(flag, "be omitted with --edges", remedy="Use one or the other.")
         if self.label is None:
             rule = f"name the column of classes in {self.edges if self.nodes is None else self.nodes}"
             raise InputError("--label", rule, "none", "Add --label COLUMN.")

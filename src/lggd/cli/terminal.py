@@ -10,6 +10,7 @@ import shlex
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -37,7 +38,7 @@ HINTS = {
 
 
 def flags(*names: str, **others: str) -> dict[str, str]:
-    """Maps arguments of the library to options: `flags("test_share", name="DATASET")`."""
+    """Maps arguments of the library to options, where these have other names: `flags("rows", name="DATASET")`."""
     return {name: f"--{name.replace('_', '-')}" for name in names} | others
 
 
@@ -142,25 +143,33 @@ class Terminal:
             yield bars
 
     @contextmanager
+    def stages(self) -> Iterator[Callable[[str, int, int | None], None]]:
+        """Shows one progress bar per stage; yields a function of its title, the number done, and the total if known."""
+        tasks: dict[str, TaskID] = {}
+        with self.bars() as bars:
+
+            def update(stage: str, done: int, total: int | None) -> None:
+                if stage not in tasks:
+                    for task in bars.tasks:
+                        if task.total is None:
+                            bars.update(task.id, total=1, completed=1)
+                    tasks[stage] = bars.add_task(stage, total=total)
+                bars.update(tasks[stage], completed=done, total=total)
+
+            yield update
+
+    @contextmanager
     def counting(self, what: str) -> Iterator[Callable[[int, int], None]]:
         """Shows one progress bar; yields a function that updates it with the number done and the total."""
-        with self.bars() as bars:
-            task = bars.add_task(what, total=None)
-            yield lambda done, total: bars.update(task, completed=done, total=total)
+        with self.stages() as update:
+            update(what, 0, None)
+            yield partial(update, what)
 
     @contextmanager
     def training(self, titles: Mapping[str, str]) -> Iterator[Callable[[str, TrainingProgress], None]]:
         """Shows one progress bar per stage; yields a callback for a model (a key of `titles`) and its progress."""
-        tasks: dict[tuple[str, str], TaskID] = {}
-        with self.bars() as bars:
-
-            def update(model: str, progress: TrainingProgress) -> None:
-                stage = (model, progress.stage)
-                if stage not in tasks:
-                    tasks[stage] = bars.add_task(f"{titles[model]}: {progress.stage}", total=progress.epochs)
-                bars.update(tasks[stage], completed=progress.epoch)
-
-            yield update
+        with self.stages() as update:
+            yield lambda model, now: update(f"{titles[model]}: {now.stage}", now.epoch, now.epochs)
 
 
 def table(*columns: Column | str, rows: Iterable[Iterable[str]], title: str | None = None, **style: Any) -> Table:

@@ -14,6 +14,7 @@ from lggd.closed_form.ridge import InducedSystem
 from lggd.closed_form.ridge_inputs import (
     SUBSPACE_ITERATIONS,
     TOPOLOGY_WIDTH,
+    Moments,
     eigenvectors,
     filters_of,
     principal_axes,
@@ -65,7 +66,8 @@ class StoredInputs:
 
         if "x" not in self.axes:
             generator = torch.Generator().manual_seed(self._seed)
-            self.axes["x"] = principal_axes(StreamedMoments(blocks, x.shape), width, generator)
+            moments = SummedMoments(lambda name, *of: (getattr(Moments(b), name)(*of) for b in blocks()), x.shape)
+            self.axes["x"] = principal_axes(moments, width, generator)
         projected = self.scratch.empty(len(x), self.axes["x"].shape[1])
         for part, rows in zip(_parts(len(x)), blocks(), strict=True):
             projected[part] = rows @ self.axes["x"]
@@ -178,27 +180,25 @@ class StreamedSystem(InducedSystem):
             self._scratch.release()
 
 
-class StreamedMoments:
-    """`Moments` of a matrix that comes in blocks of rows."""
+class SummedMoments:
+    """`Moments` of a matrix in blocks of rows; `parts` calls a method of the moments of each block."""
 
     device = torch.device("cpu")
 
-    def __init__(self, blocks: Callable[[], Iterator[Tensor]], shape: Sequence[int]) -> None:
-        self._blocks, self.shape = blocks, shape
+    def __init__(self, parts: Callable[..., Iterable[Tensor]], shape: Sequence[int]) -> None:
+        self._parts, self.shape = parts, shape
 
     def gram(self) -> Tensor:
-        return _total(block.t() @ block for block in self._blocks())
+        return self._total("gram")
 
     def product(self, basis: Tensor) -> Tensor:
-        return _total(block.t() @ (block @ basis) for block in self._blocks())
+        return self._total("product", basis)
 
     def projected_gram(self, basis: Tensor) -> Tensor:
-        projected = (block @ basis for block in self._blocks())
-        return _total(block.t() @ block for block in projected)
+        return self._total("projected_gram", basis)
 
-
-def _total(products: Iterable[Tensor]) -> Tensor:
-    return sum((product.double() for product in products), torch.zeros(())).float()
+    def _total(self, name: str, *arguments: Tensor) -> Tensor:
+        return sum((part.double() for part in self._parts(name, *arguments)), torch.zeros(())).float()
 
 
 def _parts(rows: int) -> list[slice]:

@@ -7,14 +7,11 @@ yields a tensor whenever it is about to read the values of the halo, which block
 
 from __future__ import annotations
 
-import os
-import tempfile
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Protocol
 
 import numba
@@ -26,6 +23,7 @@ from torch import Tensor
 
 from lggd.graph.csr import CSR
 from lggd.graph.stored_graph import StoredGraph
+from lggd.system.files import replacing
 
 Array = NDArray[Any]
 
@@ -77,9 +75,8 @@ class BlockRows:
         position[first:last] = np.arange(last - first, dtype=np.int32)
         local = np.empty(len(columns), np.int32)
         _renumber(columns, position, local)
-        weight, root = (
-            None if values is None else values[begin:end] for values in (stored.csr.weight, stored.csr.root_weight)
-        )
+        weights = (stored.csr.weight, stored.csr.stored_root_weight)
+        weight, root = (None if values is None else values[begin:end] for values in weights)
         starts = torch.from_numpy(np.asarray(indptr[first : last + 1]) - begin)
         csr = CSR(starts, torch.from_numpy(local), weight, symmetric=False, stored_root_weight=root)
         return cls(first, last, csr, halo, stored)
@@ -98,13 +95,6 @@ class BlockRows:
         cuts = np.searchsorted(self.halo, bounds) + self.owned
         return [(int(a), int(b)) for a, b in pairwise(cuts)]
 
-    def root_weight(self, dtype: torch.dtype) -> Tensor | None:
-        """√w of the edges of these rows, `[E]`; None where every weight is 1."""
-        weight, root = self.csr.weight, self.csr.root_weight
-        if weight is None or root is None:
-            return None
-        return root if root.dtype == dtype else weight.to(dtype).sqrt()
-
 
 @njit(parallel=True, cache=True)
 def _mark(columns, first, last, outside):  # type: ignore[no-untyped-def]  # pragma: no cover
@@ -120,16 +110,30 @@ def _renumber(columns, position, local):  # type: ignore[no-untyped-def]  # prag
         local[e] = position[columns[e]]
 
 
+def as_arrays(value: Any) -> Any:
+    """Tensors as arrays, also in lists and tuples: Ray passes on arrays without copying them."""
+    if type(value) in (list, tuple):
+        return type(value)(map(as_arrays, value))
+    return value.numpy() if isinstance(value, Tensor) else value
+
+
+def as_tensors(value: Any) -> Any:
+    """Arrays as tensors of their own: those from Ray's object store cannot be written to."""
+    if type(value) in (list, tuple):
+        return type(value)(map(as_tensors, value))
+    return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
+
+
 class Program(Protocol):
-    """A computation on the rows of a block."""
+    """A computation on the rows of a block. Its methods take and return tensors, which travel as arrays."""
 
     def run(self, units: Sequence[Any]) -> Iterator[Tensor]:
         """Does some units of work. Yields a tensor `[owned + halo, C]` before it reads the rows of its halo."""
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> dict[str, Tensor]:
         """All that the units so far have changed, own rows only."""
 
-    def load(self, state: Mapping[str, Array]) -> None:
+    def load(self, state: Mapping[str, Tensor]) -> None:
         """Continues from a state."""
 
 
@@ -164,14 +168,14 @@ class Block:
         """Notes which nodes the blocks that read from this one want, in the order of these blocks."""
         self._outgoing = [nodes - self.rows.first for nodes in wanted]
 
-    def prepare(self, program: type[Any], arguments: Sequence[Any]) -> None:
+    def prepare(self, program: type[Any], arguments: tuple[Any, ...]) -> None:
         """Starts a program: `program(rows, *arguments)`."""
-        self._program = program(self.rows, *arguments)
+        self._program = program(self.rows, *as_tensors(arguments))
         self._running, self._open = iter(()), None
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Calls a method of the program."""
-        return getattr(self._program, name)(*arguments)
+        return as_arrays(getattr(self._program, name)(*as_tensors(arguments)))
 
     def start(self, units: Sequence[Any]) -> Any:
         """Begins some units of work; returns the values that the other blocks need first."""
@@ -198,20 +202,12 @@ class Block:
 
     def state(self) -> dict[str, Array]:
         """The state of the program."""
-        state: dict[str, Array] = self._program.state()
-        return state
+        return {name: tensor.numpy() for name, tensor in self._program.state().items()}
 
     def save(self, path: str) -> None:
         """Writes the state of the program into a file, completely or not at all."""
-        handle, temporary = tempfile.mkstemp(dir=Path(path).parent, suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, **self.state())  # type: ignore[arg-type]
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(path)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+        with replacing(path) as temporary:
+            np.savez(temporary, **self.state())  # type: ignore[arg-type]
 
     def load(self, state: Mapping[str, Array] | str) -> None:
         """Continues from a state, or from that in a file."""
@@ -219,7 +215,7 @@ class Block:
         if isinstance(state, str):
             with np.load(state, allow_pickle=False) as arrays:
                 state = dict(arrays)
-        self._program.load(state)
+        self._program.load({name: as_tensors(array) for name, array in state.items()})
 
     def ping(self) -> int:
         """Answers with the number of the block."""

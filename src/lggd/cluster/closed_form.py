@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from lggd.closed_form.kernel_ridge import KernelRidge
@@ -26,6 +24,7 @@ from lggd.closed_form.ridge import (
 )
 from lggd.closed_form.ridge_inputs import Moments, RidgeInputs, filters_of, principal_axes
 from lggd.closed_form.selection import KernelSelection, choose_settings
+from lggd.closed_form.stored_inputs import SummedMoments
 from lggd.cluster.block import BlockRows
 from lggd.cluster.propagation import (
     ClusterGraph,
@@ -34,7 +33,6 @@ from lggd.cluster.propagation import (
     PropagationProgram,
     arranged,
     own_features,
-    own_tensor,
     row_blocks,
     stored_features,
 )
@@ -44,7 +42,6 @@ from lggd.graph import Graph
 from lggd.training.randomness import read_seed
 from lggd.validation import check_instance
 
-Array = NDArray[Any]
 # Nodes whose kernels are computed at a time.
 CHUNK = 2**14
 
@@ -110,13 +107,13 @@ def solve(
     model = KernelRidge(agreement=None, topology=()) if model is None else model
     _check_model(model)
     with row_blocks(graph, blocks, threads, checkpoint_every, checkpoints, verify) as (opened, team):
-        columns = stored_features(opened).shape[1]
+        shape = stored_features(opened).shape
         labels = _check_labels(opened, labels)
         num_classes, seed = int(labels.max()) + 1, read_seed(model.seed)
         team.prepare(lambda block, group: (MomentsProgram, ()))
         generator = torch.Generator().manual_seed(seed)
-        axes = principal_axes(_ClusterMoments(team, columns), max(model.widths), generator)
-        team.prepare(lambda block, group: (RidgeProgram, (None, axes.numpy())))
+        axes = principal_axes(SummedMoments(team.call, shape), max(model.widths), generator)
+        team.prepare(lambda block, group: (RidgeProgram, (None, axes)))
         inputs = _ClusterInputs(team, axes.shape[1], model.widths)
         selection = KernelSelection(model, inputs, labels, num_classes, seed)
         members, nodes = selection.best(), (labels >= 0).nonzero().squeeze(1)
@@ -157,43 +154,16 @@ def _check_labels(graph: Graph, labels: Tensor | None) -> Tensor:
     return labels
 
 
-class MomentsProgram:
+class MomentsProgram(Moments):
     """`Moments` of the node features of a block, rows scaled to unit length."""
 
     def __init__(self, rows: BlockRows) -> None:
-        self._moments = Moments(own_features(rows, unit=True))
-
-    def gram(self) -> Array:
-        return self._moments.gram().numpy()
-
-    def product(self, basis: Array) -> Array:
-        return self._moments.product(own_tensor(basis)).numpy()
-
-    def projected_gram(self, basis: Array) -> Array:
-        return self._moments.projected_gram(own_tensor(basis)).numpy()
+        super().__init__(own_features(rows, unit=True))
 
 
-class _ClusterMoments:
-    """`Moments` of the node features of all blocks, which run a `MomentsProgram`."""
-
-    device = torch.device("cpu")
-
-    def __init__(self, team: Team, columns: int) -> None:
-        self._team, self.shape = team, (team.bounds[-1], columns)
-
-    def gram(self) -> Tensor:
-        return _total(self._team.call("gram"))
-
-    def product(self, basis: Tensor) -> Tensor:
-        return _total(self._team.call("product", basis.numpy()))
-
-    def projected_gram(self, basis: Tensor) -> Tensor:
-        return _total(self._team.call("projected_gram", basis.numpy()))
-
-
-def _total(parts: Sequence[Any]) -> Tensor:
+def _total(parts: Sequence[Tensor]) -> Tensor:
     """The sum over blocks, in their order."""
-    return torch.from_numpy(np.sum(np.stack(parts), axis=0))
+    return torch.stack(list(parts)).sum(0)
 
 
 class _ClusterInputs:
@@ -217,8 +187,8 @@ class FeatureMap:
 
     facts: Mapping[str, GraphFacts]
     members: tuple[Member, ...]
-    points: tuple[Array, ...]
-    factor: Array | None = None
+    points: tuple[Tensor, ...]
+    factor: Tensor | None = None
 
 
 class RidgeProgram(PropagationProgram):
@@ -227,39 +197,38 @@ class RidgeProgram(PropagationProgram):
     def _features(self, map: FeatureMap, nodes: Tensor) -> Tensor:
         """Features of these own nodes: kernels with the points, whitened where there is a factor, `[n, m]`."""
         kernel = MixtureKernel({name: LocalGraph(self._sums, facts) for name, facts in map.facts.items()}, map.members)  # type: ignore[misc]
-        columns = kernel.between(kernel.points(nodes), [own_tensor(points) for points in map.points])
+        columns = kernel.between(kernel.points(nodes), map.points)
         if map.factor is None:
             return columns
-        solved: Tensor = torch.linalg.solve_triangular(own_tensor(map.factor), columns.t(), upper=False)
+        solved: Tensor = torch.linalg.solve_triangular(map.factor, columns.t(), upper=False)
         return solved.t().contiguous()
 
-    def labelled_features(self, map: FeatureMap, nodes: Array) -> tuple[Array, Array]:
+    def labelled_features(self, map: FeatureMap, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """The features of those of the nodes that are own ones, and their positions."""
         inside, local = self._own_nodes(nodes)
-        return inside, self._features(map, local).numpy()
+        return inside, self._features(map, local)
 
-    def moments(self, map: FeatureMap, nodes: Array, targets: Array) -> tuple[Array, Array]:
+    def moments(self, map: FeatureMap, nodes: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """ΦᵀΦ and ΦᵀY over the own ones of the labelled nodes, float64."""
         inside, local = self._own_nodes(nodes)
-        features, own = self._features(map, local), own_tensor(targets[inside])
-        normal, moments = (features.t() @ features).double(), features.double().t() @ own
-        return normal.numpy(), moments.numpy()
+        features = self._features(map, local)
+        return (features.t() @ features).double(), features.double().t() @ targets[inside]
 
-    def left_out(self, map: FeatureMap, nodes: Array, targets: Array, vectors: Array, shrunk: Array, moments: Array):  # type: ignore[no-untyped-def]
+    def left_out(
+        self, map: FeatureMap, nodes: Tensor, targets: Tensor, vectors: Tensor, shrunk: Tensor, moments: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """What the others predict for each own label and ridge, `[R, n, K]`, and the positions of these labels."""
         inside, local = self._own_nodes(nodes)
-        rotation = own_tensor(vectors)
-        features, rotated = self._features(map, local).double() @ rotation, rotation.t() @ own_tensor(moments)
-        left_out = primal_leave_one_out_path(features, rotated, own_tensor(targets[inside]), own_tensor(shrunk))
-        return inside, left_out.numpy()
+        features, rotated = self._features(map, local).double() @ vectors, vectors.t() @ moments
+        return inside, primal_leave_one_out_path(features, rotated, targets[inside], shrunk)
 
-    def probabilities(self, map: FeatureMap, weights: Array, inverse_temperature: float) -> Array:
+    def probabilities(self, map: FeatureMap, weights: Tensor, inverse_temperature: float) -> Tensor:
         """softmax(β Φ w) of the own nodes, float32 `[n, K]`."""
         parts = [
-            torch.softmax(inverse_temperature * (self._features(map, nodes) @ own_tensor(weights)), dim=1)
+            torch.softmax(inverse_temperature * (self._features(map, nodes) @ weights), dim=1)
             for nodes in torch.split(torch.arange(self.rows.owned), CHUNK)
         ]
-        return torch.cat(parts).numpy()
+        return torch.cat(parts)
 
 
 class _ClusterSystem:
@@ -269,23 +238,23 @@ class _ClusterSystem:
         self.team, self.nodes, self._exact = team, nodes, inducing is None
         points = kernel.points(nodes if inducing is None else inducing)  # also finds the scales that the kernels need
         between = kernel.between(points, points).double()
-        factor = None if self._exact else regular_cholesky(between).float().numpy()
+        factor = None if self._exact else regular_cholesky(between).float()
         graphs: Any = kernel.graphs
         facts = {name: graph.facts for name, graph in graphs.items()}
-        self._map = FeatureMap(facts, tuple(kernel.members), tuple(block.numpy() for block in points), factor)
+        self._map = FeatureMap(facts, tuple(kernel.members), tuple(points), factor)
         self._gram = between if self._exact else self._dual_gram(len(points[0]))
 
     def _dual_gram(self, columns: int) -> Tensor | None:
         """ΦΦᵀ of the labelled nodes where they are fewer than the inducing points, float64 `[n, n]`."""
         if len(self.nodes) >= columns:
             return None
-        answers = self.team.call("labelled_features", self._map, self.nodes.numpy())
+        answers = self.team.call("labelled_features", self._map, self.nodes)
         self._labelled = arranged(answers, len(self.nodes))
         return (self._labelled @ self._labelled.t()).double()
 
     def _moments(self, targets: Tensor) -> tuple[Tensor, Tensor]:
         """ΦᵀΦ and ΦᵀY, summed over blocks."""
-        answers = self.team.call("moments", self._map, self.nodes.numpy(), targets.numpy())
+        answers = self.team.call("moments", self._map, self.nodes, targets)
         return _total([normal for normal, _ in answers]), _total([moments for _, moments in answers])
 
     def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
@@ -294,8 +263,8 @@ class _ClusterSystem:
             return leave_one_out_path(self._gram, targets, ridges)
         normal, moments = self._moments(targets)
         vectors, shrunk = eigenvectors_by_ridge(normal, ridges)
-        arrays = (x.numpy() for x in (self.nodes, targets, vectors, shrunk, moments))
-        return arranged(self.team.call("left_out", self._map, *arrays), len(self.nodes), dim=1)
+        answers = self.team.call("left_out", self._map, self.nodes, targets, vectors, shrunk, moments)
+        return arranged(answers, len(self.nodes), dim=1)
 
     def probabilities(self, targets: Tensor, ridge: float, inverse_temperature: float) -> Tensor:
         """softmax(β · scores) of all nodes, float32 `[N, K]`."""
@@ -305,5 +274,4 @@ class _ClusterSystem:
             weights = ridge_coefficients(self._gram, targets, ridge)
             if not self._exact:
                 weights = self._labelled.double().t() @ weights
-        parts = self.team.call("probabilities", self._map, weights.float().numpy(), inverse_temperature)
-        return torch.cat([torch.from_numpy(np.array(part)) for part in parts])
+        return torch.cat(self.team.call("probabilities", self._map, weights.float(), inverse_temperature))

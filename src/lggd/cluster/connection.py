@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lggd.errors import InputError, InputFileError
-from lggd.graph.stored_graph import MANIFEST, is_stored_graph
+from lggd.graph.stored_graph import MANIFEST
 
 # Seconds to wait for the head of a cluster to answer.
 PATIENCE = 5.0
@@ -121,15 +121,6 @@ def alive_nodes() -> list[ClusterNode]:
     if not found:
         raise InputError("address", "be that of a cluster with CPUs", "none", "Add a node with `ray start --address`.")
     return found
-
-
-def check_folder(folder: str | Path) -> Path:
-    """Returns the absolute path of a stored graph."""
-    path = Path(folder).resolve()
-    if not is_stored_graph(path):
-        remedy = "Build it with `lggd graph build`, or write it with Graph.save."
-        raise InputFileError(str(folder), f"be the folder of a graph, with {MANIFEST}", but="it is not", remedy=remedy)
-    return path
 
 
 def check_nodes(nodes: Sequence[ClusterNode], folder: Path | None = None) -> None:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from lggd.cluster.block import BlockRows, split_rows
-from lggd.cluster.connection import alive_nodes, check_folder
+from lggd.cluster.connection import alive_nodes
 from lggd.cluster.team import Team
 from lggd.equation import Boundary, Potential, Sources, check_p, read_potential
 from lggd.errors import InputError
@@ -39,11 +38,11 @@ class EvolutionProgram:
     rows : BlockRows
     p : float
     tableau : Tableau
-    start : NDArray or float
+    start : Tensor or float
         f(·, 0) of the own nodes, `[n, K]`; or one number for all nodes off the boundary.
-    rho : NDArray or None
+    rho : Tensor or None
         ρ of the own nodes, `[n, 1]` or `[n, K]`; None is 1.
-    boundary : list of NDArray or None
+    boundary : list of Tensor or None
         For each column, the own nodes on the boundary, by their numbers in the block.
     columns : int
     dtype : str
@@ -51,23 +50,22 @@ class EvolutionProgram:
     """
 
     def __init__(
-        self, rows: BlockRows, p: float, tableau: Tableau, start: Array | float, rho: Array | None,
-        boundary: Sequence[Array] | None, columns: int, dtype: str,
+        self, rows: BlockRows, p: float, tableau: Tableau, start: Tensor | float, rho: Tensor | None,
+        boundary: Sequence[Tensor] | None, columns: int, dtype: str,
     ) -> None:  # fmt: skip
         self.rows = rows
         kind = getattr(torch, dtype)
         state = torch.zeros(rows.size, columns, dtype=kind)
-        state[: rows.owned] = torch.as_tensor(np.array(start), dtype=kind)
+        state[: rows.owned] = torch.as_tensor(start, dtype=kind)
         mask = None
         if boundary is not None:
             mask = torch.zeros(rows.owned, columns, dtype=torch.bool)
             for column, nodes in enumerate(boundary):
-                mask[torch.from_numpy(np.array(nodes)), column] = True
+                mask[nodes, column] = True
             state[: rows.owned].masked_fill_(mask, 0)
-        potential = torch.ones(rows.owned, 1, dtype=kind) if rho is None else torch.from_numpy(np.array(rho)).to(kind)
-        root = rows.root_weight(kind)
+        potential = torch.ones(rows.owned, 1, dtype=kind) if rho is None else rho.to(kind)
         padded = PaddedState.build(
-            rows.csr, p, state.unsqueeze(1), potential, None if root is None else root.unsqueeze(1),
+            rows.csr, p, state.unsqueeze(1), potential, rows.csr.root_weight_as(kind),
             None if mask is None else mask.unsqueeze(1), symmetric=False,
         )  # fmt: skip
         self._state, self.field, self._columns = padded.state, padded.field, columns
@@ -83,15 +81,15 @@ class EvolutionProgram:
                 yield y
                 cpu.stage(self.field, y, terms, targets, factors)
 
-    def state(self) -> dict[str, Array]:
-        return {"f": self._state[: self.rows.owned].numpy()}
+    def state(self) -> dict[str, Tensor]:
+        return {"f": self._state[: self.rows.owned]}
 
-    def load(self, state: Mapping[str, Array]) -> None:
-        self._state.numpy()[: self.rows.owned] = state["f"]
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        self._state[: self.rows.owned] = state["f"]
 
-    def output(self) -> Array:
+    def output(self) -> Tensor:
         """f of the own nodes, `[n, K]`."""
-        return self._state[: self.rows.owned, : self._columns].numpy().copy()
+        return self._state[: self.rows.owned, : self._columns].clone()
 
 
 @dataclass(frozen=True)
@@ -116,13 +114,11 @@ class ClusterStatistics(Statistics):
 
 def open_graph(graph: Graph | str | Path) -> tuple[Graph, Path]:
     """A stored graph, and its folder. Its checksums are compared by the blocks, not here."""
-    if isinstance(graph, Graph):
-        if graph.stored is None:
-            remedy = "Write it to a folder with Graph.save, and pass the folder."
-            raise InputError("graph", "lie in a folder that all nodes can read", "a graph in memory", remedy)
-        return graph, check_folder(graph.stored.folder)
-    folder = check_folder(graph)
-    return Graph.open(folder, verify=False), folder
+    opened = graph if isinstance(graph, Graph) else Graph.open(graph, verify=False)
+    if opened.stored is None:
+        remedy = "Write it to a folder with Graph.save, and pass the folder."
+        raise InputError("graph", "lie in a folder that all nodes can read", "a graph in memory", remedy)
+    return opened, opened.stored.folder.resolve()
 
 
 def make_bounds(graph: Graph, blocks: int | None, groups: int) -> list[int]:
@@ -195,8 +191,8 @@ def evolve(
 
     def program_of(block: int, group: int) -> tuple[type[Any], Sequence[Any]]:
         rows, part = slice(bounds[block], bounds[block + 1]), slice(*groups[group])
-        begin: Array | float = float(far) if initial is None else initial[rows, part].numpy()
-        own = None if rho is None else (rho[rows] if rho.shape[1] == 1 else rho[rows, part]).numpy()
+        begin: Tensor | float = float(far) if initial is None else initial[rows, part]
+        own = None if rho is None else rho[rows] if rho.shape[1] == 1 else rho[rows, part]
         nodes = None if boundary is None else [_inside(x, rows) for x in boundary.columns[part]]
         count = part.stop - part.start
         return EvolutionProgram, (p, tableau, begin, own, nodes, count, str(dtype).removeprefix("torch."))
@@ -217,7 +213,7 @@ def evolve(
                     callback(done, plan.steps)
             for number, part in enumerate(team.call("output")):
                 group, block = divmod(number, team.per_group)
-                value[k, bounds[block] : bounds[block + 1], slice(*groups[group])] = torch.from_numpy(np.array(part))
+                value[k, bounds[block] : bounds[block + 1], slice(*groups[group])] = part
         facts = {"blocks": team.count, "halo": team.halo, "losses": team.losses, "repeated_steps": team.repeated}
     if not bool(torch.isfinite(value).all()):
         raise FloatingPointError("The evolution diverged. Use step=None, which stays within the scheme's limit.")

@@ -1,6 +1,6 @@
 """Node features averaged over neighbourhoods, on a cluster: Âᵏx, personalised PageRank, heat.
 
-Blocks compute the Chebyshev series of `closed_form.filters`, with the same arithmetic.
+Blocks compute the Chebyshev series of `closed_form.filters` by the products that one machine computes on disk.
 """
 
 from __future__ import annotations
@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numba import njit, prange
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -24,57 +22,8 @@ from lggd.cluster.evolution import make_bounds, open_graph
 from lggd.cluster.team import Team
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
-from lggd.graph.sparse import multiply_rows
+from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.validation import check_finite, check_instance
-
-Array = NDArray[Any]
-_NO_BIAS = torch.empty(0)
-
-
-class NormalizedRows:
-    """Â, or without `self_loops` D^-½ A D^-½, of a block of rows; 8 bytes an edge.
-
-    Degrees of the halo are those of the stored graph.
-    """
-
-    def __init__(self, rows: BlockRows, self_loops: bool) -> None:
-        csr, degree = rows.csr, rows.stored.degree
-        near = torch.cat([degree[rows.first : rows.last], degree[torch.from_numpy(rows.halo)]]).float()
-        inverse = (near + 1 if self_loops else near).pow(-0.5)
-        root = inverse.masked_fill(inverse == torch.inf, 0).numpy()
-        weight = np.ones(1, np.float32) if csr.weight is None else csr.weight.float().numpy()
-        indptr, indices = csr.indptr.numpy(), csr.indices.numpy()
-        loops = int(self_loops)
-        starts = indptr + loops * np.arange(len(indptr))
-        columns, values = np.empty(int(starts[-1]), np.int32), np.empty(int(starts[-1]), np.float32)
-        below = int(np.searchsorted(rows.halo, rows.first))  # nodes of the halo that come before the own ones
-        _fill(indptr, indices, weight, csr.weight is not None, root, loops, rows.owned, below, starts, columns, values)
-        narrow = len(columns) < 2**31
-        self._rows = (starts.astype(np.int32) if narrow else starts, columns)
-        self._values = torch.from_numpy(values)
-
-    def add_product(self, x: Tensor, out: Tensor) -> None:
-        """out ← out + Â x, from `[owned + halo, D]` to `[owned, D]`."""
-        multiply_rows(self._rows, self._values, x, _NO_BIAS, out)
-
-
-@njit(parallel=True, cache=True)
-def _fill(indptr, indices, weight, weighted, root, loops, owned, below, starts, columns, values):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Writes the entries of each row in the order of the graph's columns, the self-loop in its place."""
-    for i in prange(indptr.size - 1):
-        out, open_loop = starts[i], loops == 1
-        for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
-            # Whether the loop comes before column j: an own node after i, or a node of the halo after the own ones.
-            if open_loop and ((j < owned and j > i) or j >= owned + below):
-                columns[out], values[out] = i, root[i] * root[i]
-                out += 1
-                open_loop = False
-            w = weight[e] if weighted else weight[0]
-            columns[out], values[out] = j, (root[j] * w) * root[i]
-            out += 1
-        if open_loop:
-            columns[out], values[out] = i, root[i] * root[i]
 
 
 @dataclass(frozen=True)
@@ -110,17 +59,17 @@ class PropagationProgram:
     Parameters
     ----------
     rows : BlockRows
-    x : NDArray or None
+    x : Tensor or None
         Features of the own nodes, `[n, D]`; None reads those of the stored graph.
-    axes : NDArray or None
+    axes : Tensor or None
         Directions to project features of unit length to, `[F, D]`.
     """
 
-    def __init__(self, rows: BlockRows, x: Array | None, axes: Array | None) -> None:
+    def __init__(self, rows: BlockRows, x: Tensor | None, axes: Tensor | None) -> None:
         self.rows = rows
-        own = own_features(rows, unit=axes is not None) if x is None else own_tensor(x).float()
-        self._own = own if axes is None else own @ own_tensor(axes)
-        self._matrices: dict[bool, NormalizedRows] = {}
+        own = own_features(rows, unit=axes is not None) if x is None else x.float()
+        self._own = own if axes is None else own @ axes
+        self._matrices: dict[bool, StreamedMatrix] = {}
         self._sums: dict[str, list[Tensor]] = {}
         self._previous = self._current = torch.empty(rows.size, 0)  # Tₖ₋₁ and Tₖ of the series at work
 
@@ -143,38 +92,38 @@ class PropagationProgram:
             matrix.add_product(current, product[:owned])
             self._previous, self._current = current, product
         else:
-            previous[:owned].neg_()
-            current.mul_(2)  # exact, and undone below
-            matrix.add_product(current, previous[:owned])
-            self._previous, self._current = current.mul_(0.5), previous
+            matrix.scaled(2).add_product(current, previous[:owned].neg_())
+            self._previous, self._current = current, previous
         for total, coefficients in zip(self._sums[unit.key], unit.series, strict=True):
             if unit.order < len(coefficients) and coefficients[unit.order]:
                 total.add_(self._current[:owned], alpha=coefficients[unit.order])
 
-    def _matrix(self, self_loops: bool) -> NormalizedRows:
+    def _matrix(self, self_loops: bool) -> StreamedMatrix:
+        """Rows of Â, or of D^-½ A D^-½; degrees of the halo are those of the stored graph."""
         if self_loops not in self._matrices:
-            self._matrices = {self_loops: NormalizedRows(self.rows, self_loops)}
+            rows, degree = self.rows, self.rows.stored.degree
+            near = torch.cat([degree[rows.first : rows.last], degree[torch.from_numpy(rows.halo)]])
+            self._matrices[self_loops] = StreamedMatrix.normalized_adjacency(rows.csr, self_loops, near)
         return self._matrices[self_loops]
 
-    def state(self) -> dict[str, Array]:
+    def state(self) -> dict[str, Tensor]:
         owned = self.rows.owned
         sums = {f"sum {key}": torch.stack(totals) for key, totals in self._sums.items()}
-        arrays = {"previous": self._previous[:owned], "current": self._current[:owned], **sums}
-        return {name: array.numpy() for name, array in arrays.items()}
+        return {"previous": self._previous[:owned], "current": self._current[:owned], **sums}
 
-    def load(self, state: Mapping[str, Array]) -> None:
-        self._previous, self._current = (self._with_halo(own_tensor(state[name])) for name in ("previous", "current"))
-        sums = {name.removeprefix("sum "): array for name, array in state.items() if name.startswith("sum ")}
-        self._sums = {key: list(own_tensor(totals)) for key, totals in sums.items()}
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        self._previous, self._current = (self._with_halo(state[name]) for name in ("previous", "current"))
+        sums = {name.removeprefix("sum "): totals for name, totals in state.items() if name.startswith("sum ")}
+        self._sums = {key: list(totals) for key, totals in sums.items()}
 
     def _with_halo(self, own: Tensor) -> Tensor:
         x = torch.zeros(self.rows.size, own.shape[1])
         x[: self.rows.owned] = own
         return x
 
-    def sums(self, key: str, number: int) -> Array:
+    def sums(self, key: str, number: int) -> Tensor:
         """The sum of a series, `[n, D]`."""
-        return self._sums[key][number].numpy()
+        return self._sums[key][number]
 
     def total_length(self, width: int) -> float:
         """The sum of the lengths of the own features in their first columns."""
@@ -185,15 +134,15 @@ class PropagationProgram:
         length = torch.linalg.vector_norm(self._sums[key][number], dim=1).clamp_(min=1e-12)
         return float(length.double().square().sum())
 
-    def _own_nodes(self, nodes: Array) -> tuple[Array, Tensor]:
+    def _own_nodes(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Which of the nodes are own ones, and their numbers in the block."""
-        inside = np.flatnonzero((nodes >= self.rows.first) & (nodes < self.rows.last))
-        return inside, torch.from_numpy(nodes[inside] - self.rows.first)
+        inside = ((nodes >= self.rows.first) & (nodes < self.rows.last)).nonzero().squeeze(1)
+        return inside, nodes[inside] - self.rows.first
 
-    def filtered_rows(self, facts: GraphFacts, filter: Filter, unit: bool, nodes: Array) -> tuple[Array, Array]:
+    def filtered_rows(self, facts: GraphFacts, filter: Filter, unit: bool, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """The filtered features of those of the nodes that are own ones, and their positions among `nodes`."""
         inside, local = self._own_nodes(nodes)
-        return inside, LocalGraph(self._sums, facts).rows(filter, local, unit).numpy()
+        return inside, LocalGraph(self._sums, facts).rows(filter, local, unit)
 
 
 class LocalGraph:
@@ -214,11 +163,6 @@ def own_features(rows: BlockRows, unit: bool) -> Tensor:
     x = rows.stored.x
     own = torch.empty(rows.owned, 0) if x is None else x[rows.first : rows.last].clone()
     return normalize(own) if unit else own
-
-
-def own_tensor(array: Array) -> Tensor:
-    """A tensor of its own: arrays from the object store cannot be written to."""
-    return torch.from_numpy(np.array(array))
 
 
 class ClusterGraph:
@@ -265,15 +209,14 @@ class ClusterGraph:
             if not unit and filter not in self.facts.scale:
                 square = sum(self._team.call("total_square", *self.facts.place[filter])) / self._team.bounds[-1]
                 self.facts.scale[filter] = square**0.5
-            answers = self._team.call("filtered_rows", self.facts, filter, unit, nodes.numpy())
+            answers = self._team.call("filtered_rows", self.facts, filter, unit, nodes)
             self._known[key] = arranged(answers, len(nodes))
         return self._known[key]
 
 
-def arranged(answers: Sequence[tuple[Array, Array]], count: int, dim: int = 0) -> Tensor:
+def arranged(answers: Sequence[tuple[Tensor, Tensor]], count: int, dim: int = 0) -> Tensor:
     """Rows from several blocks at their positions; `dim` is the axis of the rows."""
-    places = torch.from_numpy(np.concatenate([inside for inside, _ in answers]))
-    rows = torch.cat([torch.from_numpy(np.array(rows)) for _, rows in answers], dim)
+    places, rows = torch.cat([inside for inside, _ in answers]), torch.cat([rows for _, rows in answers], dim)
     shape = list(rows.shape)
     shape[dim] = count
     return rows.new_empty(shape).index_copy_(dim, places, rows)
@@ -328,16 +271,10 @@ def propagate(
         check_instance("filters", filter, Filter, "filters such as Hops(2), HighPass() or PPR(0.1)")
     with row_blocks(graph, blocks, threads, checkpoint_every, checkpoints, verify) as (opened, team):
         given = _check_x(opened, x)
-        bounds = team.bounds
-        team.prepare(
-            lambda block, _: (
-                PropagationProgram,
-                (None if x is None else given[bounds[block] : bounds[block + 1]].numpy(), None),
-            )
-        )
+        parts = [None if x is None else given[first:last] for first, last in pairwise(team.bounds)]
+        team.prepare(lambda block, _: (PropagationProgram, (parts[block], None)))
         propagated = ClusterGraph(team, "x", given.shape[1], filters)
-        sums = [team.call("sums", *propagated.facts.place[filter]) for filter in filters]
-        return [torch.cat([torch.from_numpy(np.array(part)) for part in parts]) for parts in sums]
+        return [torch.cat(team.call("sums", *propagated.facts.place[filter])) for filter in filters]
 
 
 def _check_x(graph: Graph, x: Tensor | None) -> Tensor:

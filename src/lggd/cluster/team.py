@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from lggd.cluster.block import Block
+from lggd.cluster.block import Block, as_arrays, as_tensors
 from lggd.cluster.connection import ClusterNode, alive_nodes, check_nodes, import_ray
 from lggd.errors import InputError
 from lggd.validation import check_int
@@ -154,15 +154,15 @@ class Team:
 
     def _prepare(self, number: int) -> Any:
         program, arguments = self._program_of(number % self.per_group, number // self.per_group)
-        return self.actors[number].prepare.remote(program, tuple(arguments))
+        return self.actors[number].prepare.remote(program, as_arrays(tuple(arguments)))
 
     def call(self, name: str, *arguments: Any) -> list[Any]:
         """What a method of the program returns, by block. It may be called again: it must not change anything."""
         found: list[Any] = []
 
         def ask() -> None:
-            shared = [self.ray.put(argument) for argument in arguments]
-            found[:] = self._get([actor.call.remote(name, *shared) for actor in self.actors])
+            shared = [self.ray.put(as_arrays(argument)) for argument in arguments]
+            found[:] = as_tensors(self._get([actor.call.remote(name, *shared) for actor in self.actors]))
 
         for _ in range(MOST_LOSSES):
             if self._guarded(ask):

@@ -122,7 +122,7 @@ def read_edge_table(
     if undecided:
         verdict = _decide_header(table, undecided[0], known, most_lines)
         table = read_table(path, lambda _: verdict, delimiter=format.delimiter, blanks=True)
-    if table.names is None and table.width and format.header is None:
+    if table.names and not table.has_header and format.header is None:
         return replace(table, notes=(*table.notes, FIRST_LINE))
     return table
 
@@ -185,7 +185,7 @@ def _hints(names: Sequence[str]) -> dict[str, str]:
 
 def find_columns(table: Table, format: EdgeFormat, *, refuse_unused: bool = True) -> EdgeColumns:
     """Finds the columns; raises if one that is not used has a name like a weight or a length, unless told otherwise."""
-    names, notes = table.column_names, []
+    names, notes = table.names, []
     requested = {argument: table.find(argument, name) for argument, name in format.requested.items()}
     if "source_column" in requested:
         ends = requested["source_column"], requested["target_column"]
@@ -194,13 +194,13 @@ def find_columns(table: Table, format: EdgeFormat, *, refuse_unused: bool = True
             raise InputError("target_column", "differ from `source_column`", value, "Change one.")
     else:
         ends = _find_ends(table, bool(requested))
-        if table.names is not None and _end_columns(names, CERTAIN_PAIRS[:1]) != ends:
+        if table.has_header and _end_columns(names, CERTAIN_PAIRS[:1]) != ends:
             notes.append(f"{ENDS_FROM} {names[ends[0]]!r} to column {names[ends[1]]!r}.")
     column = requested.get("weight", requested.get("length"))
     value_requested = column is not None
     if column is None:
         column = _unrequested_weight(table, ends, format)
-        if column is not None and table.names is None:
+        if column is not None and not table.has_header:
             notes.append("The third column was read as weights: larger means closer (option `length` for lengths).")
     used = [*ends] if column is None else [*ends, column]
     for name in (names[k] for k in used if k < len(names)):
@@ -217,7 +217,7 @@ def find_columns(table: Table, format: EdgeFormat, *, refuse_unused: bool = True
 def _find_ends(table: Table, requested: bool) -> tuple[int, int]:
     """The source and the target by their names, or the first two columns of a table without names."""
     names = table.names
-    if names is not None:
+    if table.has_header:
         ends = _end_columns(names, (*CERTAIN_PAIRS, *LIKELY_PAIRS, *SHORT_PAIRS))
         if ends is None:
             hints = _hints(names) if len(names) > 1 else {}
@@ -226,20 +226,20 @@ def _find_ends(table: Table, requested: bool) -> tuple[int, int]:
             remedy = f"{add}, or name the columns source and target."
             raise InputError(table.path, rule, listed(names), remedy, hints=hints)
         return ends
-    if table.width not in (0, 2, 3) and not (requested and table.width > 2):
+    if len(names) not in (0, 2, 3) and not (requested and len(names) > 2):
         remedy = (
             "Name the columns in a first line such as source,target,weight, check the delimiter, or add "
             "{source_column} {target_column} to use two of them."
         )
         rule, hints = "have 2 or 3 columns (source, target, weight)", _hints(("1", "2"))
-        raise InputError(table.path, rule, table.width, remedy, hints=hints)
+        raise InputError(table.path, rule, len(names), remedy, hints=hints)
     return 0, 1
 
 
 def _unrequested_weight(table: Table, ends: tuple[int, int], format: EdgeFormat) -> int | None:
     """The column called weight or w; without names the third of three."""
-    if table.names is None:
-        return 2 if table.width == 3 and ends == (0, 1) and "3" not in format.ignore else None
+    if not table.has_header:
+        return 2 if len(table.names) == 3 and ends == (0, 1) and "3" not in format.ignore else None
     free = [k for k, name in enumerate(table.names) if k not in ends and name not in format.ignore]
     found = find_column([table.names[k] for k in free], WEIGHT_NAMES)
     return None if found is None else free[found]

@@ -29,14 +29,14 @@ from lggd.data.table import (
     tables_of_networkx,
 )
 from lggd.errors import InputError
+from lggd.graph.csr import merge_duplicates
+from lggd.graph.edge_list import ROUNDING, matrix_entries
 from lggd.system.files import check_extension, check_readable
 from lggd.validation import suggestion
 
 MATRIX = ".npz"
 # Lengths whose squares are finite and not zero.
 SHORTEST, LONGEST = 1e-150, 1e150
-# Relative difference up to which two weights differ by rounding alone.
-ROUNDING = 1e-5
 
 
 class Join(StrEnum):
@@ -46,9 +46,6 @@ class Join(StrEnum):
     MEAN = "mean"
     MIN = "min"
     SUM = "sum"
-
-
-REDUCTIONS = {Join.MAX: np.maximum, Join.MIN: np.minimum, Join.SUM: np.add, Join.MEAN: np.add}
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +140,7 @@ def _number_nodes(
     if not ends:
         raise table.empty_error("edge", "Write lines such as a,b or a,b,0.5.")
     edges = np.array(ends, np.int64).reshape(-1, 2).T
-    if table.names is not None and table.unit == "line":
+    if table.has_header and table.unit == "line":
         header = [numbers.get(table.names[end]) for end in columns.ends]
         if None not in header and bool((edges == np.array(header)[:, None]).all(0).any()):
             raise repeated_header_error(table, columns.ends)
@@ -173,7 +170,7 @@ def read_value(table: Table, row: int | str, column: int, cell: Any, is_length: 
 
 def repeated_header_error(table: Table, ends: tuple[int, int]) -> InputError:
     """The names of the columns are an edge, as in files that were joined."""
-    first, second = ((table.names or [])[end] for end in ends)
+    first, second = (table.names[end] for end in ends)
     value = f"an edge from {first!r} to {second!r}"
     return InputError(table.path, "name its columns only once", value, "Remove the repeated header.")
 
@@ -183,9 +180,7 @@ def _read_matrix(matrix: Any, path: Path, numbers: dict[str, int] | None) -> Edg
         raise InputError(path, "hold a square matrix", f"shape {matrix.shape}", "Save the N x N weights.")
     if matrix.dtype.kind not in "buif":
         raise InputError(path, "hold real numbers", matrix.dtype, "Convert them before saving.")
-    entries = sp.coo_array(matrix)
-    nonzero = entries.data != 0
-    edges = np.stack([axis[nonzero] for axis in entries.coords]).astype(np.int64)
+    edges, weight = matrix_entries(matrix)
     ids = [str(node) for node in range(matrix.shape[0])]
     if numbers is not None:
         unknown = next((name for name in ids if name not in numbers), None)
@@ -193,7 +188,7 @@ def _read_matrix(matrix: Any, path: Path, numbers: dict[str, int] | None) -> Edg
             remedy = suggestion(unknown, list(numbers), "Add the node, or remove the row.")
             raise InputError(f"{path}, row {unknown}", f"be one of the {len(numbers)} nodes", repr(unknown), remedy)
         edges, ids = np.array([numbers[name] for name in ids], np.int64)[edges], list(numbers)
-    return EdgeTable(ids, edges, entries.data[nonzero].astype(np.float64))
+    return EdgeTable(ids, edges, weight.astype(np.float64))
 
 
 def join_directions(table: EdgeTable, rule: Join | str | None = None) -> EdgeTable:
@@ -204,42 +199,38 @@ def join_directions(table: EdgeTable, rule: Join | str | None = None) -> EdgeTab
     """
     if rule is not None and rule not in list(Join):
         raise InputError("symmetrize", f"be one of {', '.join(Join)}", repr(rule))
-    weight = table.weight
-    if weight is None and rule == Join.SUM:
-        weight = np.ones(table.edges.shape[1])
-    values = None if weight is None else 1 / np.sqrt(weight) if table.is_length else weight
-    ends = np.sort(table.edges, axis=0)
-    keys = ends[0] * len(table.ids) + ends[1]
-    order = np.argsort(keys, kind="stable")
-    starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
-    repeated = table.edges.shape[1] - len(np.unique(table.edges[0] * len(table.ids) + table.edges[1]))
+    weight = np.ones(table.edges.shape[1]) if table.weight is None else table.weight
+    values, ends = 1 / np.sqrt(weight) if table.is_length else weight, np.sort(table.edges, axis=0)
+    chosen = Join(rule) if rule is not None else Join.MIN if table.is_length else Join.MAX
+    edges, joined = _merged(ends, values, chosen)
+    repeated = table.edges.shape[1] - _merged(table.edges, values, chosen)[0].shape[1]
     note = f"{repeated:,} rows repeat an edge of the same direction." if repeated else ""
-    joined = None
-    if values is not None:
-        chosen = Join(rule) if rule is not None else Join.MIN if table.is_length else Join.MAX
-        values = values[order]
-        joined = REDUCTIONS[chosen].reduceat(values, starts)
-        if chosen == Join.MEAN:
-            joined = joined / np.diff(np.r_[starts, len(values)])
-        if rule is None:
-            note = _different_values(table, values, order, starts) or note
-    weight = 1 / joined**2 if joined is not None and table.is_length else joined
-    notes = (*table.notes, note) if note else table.notes
-    return replace(table, edges=ends[:, order[starts]], weight=weight, notes=notes)
+    if rule is None:
+        note = _different_values(table, ends, values) or note
+    unweighted = table.weight is None and rule != Join.SUM
+    kept = None if unweighted else 1 / joined**2 if table.is_length else joined
+    return replace(table, edges=edges, weight=kept, notes=(*table.notes, note) if note else table.notes)
 
 
-def _different_values(
-    table: EdgeTable, values: NDArray[np.float64], order: NDArray[np.int64], starts: NDArray[np.int64]
-) -> str:
+def _merged(
+    edges: NDArray[np.int64], values: NDArray[np.float64], rule: Join
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Each edge once, sorted, and what becomes of its values."""
+    rows, columns = edges.astype(np.int32)
+    csr = merge_duplicates(rows, columns, values, int(edges.max(initial=0)) + 1, rule)
+    return np.stack([csr.rows.numpy(), csr.indices.numpy()]), csr.weight.numpy()  # type: ignore[union-attr]
+
+
+def _different_values(table: EdgeTable, ends: NDArray[np.int64], values: NDArray[np.float64]) -> str:
     """A sentence if an edge has several weights."""
-    largest, smallest = np.maximum.reduceat(values, starts), np.minimum.reduceat(values, starts)
+    (pairs, largest), (_, smallest) = (_merged(ends, values, rule) for rule in (Join.MAX, Join.MIN))
     differ = np.flatnonzero(largest - smallest > ROUNDING * largest)
     if not len(differ):
         return ""
-    rows = order[starts[differ[0]] :][:2]
+    rows = np.flatnonzero((ends == pairs[:, differ[:1]]).all(0))[:2]
     first = " and ".join(
         f"{table.ids[i]},{table.ids[j]} = {value:g}"
-        for i, j, value in zip(*table.edges[:, rows], values[starts[differ[0]] :][:2], strict=True)
+        for i, j, value in zip(*table.edges[:, rows], values[rows], strict=True)
     )
     kind, kept = ("lengths", "shorter") if table.is_length else ("weights", "larger")
     return (

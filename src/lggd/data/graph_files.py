@@ -117,7 +117,7 @@ def _only_of_edges(edges: Any, nodes: Any, ignore: Sequence[str], label: str | N
     if nodes is None or not ignore or not is_table:
         return set()
     of_nodes = node_columns(nodes, [] if label is None else [label], format.delimiter)
-    return {*(read_table(edges, delimiter=format.delimiter, blanks=True).names or ())} - {*of_nodes}
+    return {*read_table(edges, delimiter=format.delimiter, blanks=True).names} - {*of_nodes}
 
 
 def _without_nodes(table: EdgeTable, count: int) -> tuple[EdgeTable, tuple[str, ...]]:
@@ -230,11 +230,11 @@ def read_label_file(
     The file has columns named id (or node, name) and label (or class), or two columns in that order without a header.
     """
     table = read_table(path, lambda names: find_pair(names, ID_NAMES, LABEL_NAMES) is not None)
-    columns = find_pair(table.names or (), ID_NAMES, LABEL_NAMES)
+    columns = find_pair(table.names, ID_NAMES, LABEL_NAMES)
     if columns is None:
-        if table.width not in (0, 2):
+        if len(table.names) not in (0, 2):
             remedy = "Name the columns in a first line: id,label."
-            raise InputError(table.path, "have 2 columns (id, label)", table.width, remedy)
+            raise InputError(table.path, "have 2 columns (id, label)", len(table.names), remedy)
         columns = 0, 1
     lookups = (
         ({name: k for k, name in enumerate(ids)}, f"be one of the {len(ids)} nodes", "Name the columns id,label."),

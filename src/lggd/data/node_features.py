@@ -70,7 +70,7 @@ class FeatureReader:
         categories: Mapping[str, Sequence[str]] | None = None, fill: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
         self.table = table
-        self.columns = {k: table.column_names[k] for k in columns}
+        self.columns = {k: table.names[k] for k in columns}
         self.known = {name: list(values) for name, values in (categories or {}).items()}
         self.known_fill = fill or {}
         self.as_text = {*category, *self.known}

@@ -61,7 +61,6 @@ def read_node_file(
     missing: Missing | str = Missing.ERROR,
     unlabelled: Sequence[str] | None = None,
     delimiter: str | None = None,
-    header: bool | None = None,
     categories: Mapping[str, Sequence[str]] | None = None,
     fill: Mapping[str, float] | None = None,
 ) -> NodeTable:
@@ -83,7 +82,7 @@ def read_node_file(
         if isinstance(value, str):
             raise InputTypeError(argument, "be a list of columns", f"the text {value!r}", f"Pass [{value!r}].")
     requested = [name for name in (label, id_column, split_column) if name is not None]
-    table = read_named_table(source, requested, delimiter, header)
+    table = read_named_table(source, requested, delimiter)
     columns = find_node_columns(
         table, label=label, id_column=id_column, split_column=split_column, ignore=ignore, category=category
     )
@@ -112,7 +111,7 @@ def read_node_file(
     if not positions:
         raise table.empty_error("node", "Write one row per node.")
     encoded, notes = features.encode(missing), [*table.notes, *table.numbers.notes(table.path)]
-    column = table.column_names[ids]
+    column = table.names[ids]
     if id_column is None and table.unit != "node" and normalized(column) not in ID_NAMES:
         notes.append(f"Ids of nodes are in the column {column!r}.")
     if labels:
@@ -169,28 +168,19 @@ def find_node_columns(
 
 def node_columns(source: Any, requested: Sequence[str] = (), delimiter: str | None = None) -> list[str]:
     """The names of the columns of a table of nodes."""
-    return read_named_table(source, requested, delimiter).names or []
+    return read_named_table(source, requested, delimiter).names
 
 
-def read_named_table(
-    source: Any, requested: Sequence[str], delimiter: str | None = None, header: bool | None = None
-) -> Table:
-    """Reads a table of nodes; if its first line is a node, columns are numbered."""
-    table = read_table(
-        source, lambda cells: is_node_header(cells, requested) if header is None else header, delimiter=delimiter
-    )
-    return with_numbered_columns(table, note=header is None)
-
-
-def with_numbered_columns(table: Table, *, note: bool = True) -> Table:
-    """A table of nodes whose columns have names: numbers from 1, where the first line does not name them."""
-    if table.names is not None or not table.width:
+def read_named_table(source: Any, requested: Sequence[str], delimiter: str | None = None) -> Table:
+    """Reads a table of nodes; if its first line is a node, a note says so."""
+    table = read_table(source, lambda cells: _is_header(cells, requested), delimiter=delimiter)
+    if table.has_header or not table.names:
         return table
-    said = "The first line of the nodes was read as a node; columns are numbered from 1."
-    return replace(table, names=table.column_names, notes=(*table.notes, said) if note else table.notes)
+    note = "The first line of the nodes was read as a node; columns are numbered from 1."
+    return replace(table, notes=(*table.notes, note))
 
 
-def is_node_header(cells: Sequence[str], requested: Sequence[str]) -> bool:
+def _is_header(cells: Sequence[str], requested: Sequence[str]) -> bool:
     """A first line without a name that is known or requested is a node if it has numbers, or if these are requested."""
     read = Numbers().read
     if not any(cell and not math.isnan(read(cell)) for cell in cells):
@@ -201,7 +191,7 @@ def is_node_header(cells: Sequence[str], requested: Sequence[str]) -> bool:
 
 
 def _check_names(table: Table) -> list[str]:
-    if table.names is None:
+    if not table.names and not table.has_header:
         raise table.empty_error("node", "Write a line of column names, then one line per node.")
     seen: set[str] = set()
     for number, name in enumerate(table.names, 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,7 @@ def check_table_writable(path: str | Path) -> Path:
 
 def write_distances(path: str | Path, ids: Sequence[str], value: Iterable[float]) -> None:
     """Writes text with the columns node and distance (inf if unreachable), separated by tabs if the file is `.tsv`."""
-    extension = Path(path).suffix.lower()
-    values, extension = list(value), extension if extension in DELIMITERS else ".csv"
+    values, extension = list(value), ".tsv" if Path(path).suffix.lower() == ".tsv" else ".csv"
     _write(path, ["node", "distance"], lambda rows: [ids[rows], values[rows]], len(values), extension)
 
 
@@ -58,7 +58,7 @@ def write_predictions(
         labelled = ["" if k < 0 else classes[k] for k in known[rows]]
         return [list(ids[rows]), predicted, part.max(1), labelled, *part.T]
 
-    _write(path, names, columns, len(ids), check_extension(path, FORMATS))
+    _write(path, names, columns, len(ids))
 
 
 def write_features(path: str | Path, ids: Sequence[str], names: Sequence[str], features: Values) -> None:
@@ -67,13 +67,7 @@ def write_features(path: str | Path, ids: Sequence[str], names: Sequence[str], f
     The first column is node; `names` are those of the other columns.
     """
     values = _check_numbers("features", features, len(ids), len(names))
-    _write(
-        path,
-        ["node", *names],
-        lambda rows: [list(ids[rows]), *values[rows].T],
-        len(ids),
-        check_extension(path, FORMATS),
-    )
+    _write(path, ["node", *names], lambda rows: [list(ids[rows]), *values[rows].T], len(ids))
 
 
 def _check_numbers(argument: str, values: Values, rows: int, columns: int) -> NDArray[Any]:
@@ -98,9 +92,10 @@ def _check_labels(labels: Values, nodes: int, classes: int) -> NDArray[Any]:
 
 
 def _write(
-    path: str | Path, names: list[str], columns: Callable[[slice], list[Any]], count: int, extension: str
+    path: str | Path, names: list[str], columns: Callable[[slice], list[Any]], count: int, extension: str | None = None
 ) -> None:
-    """Writes `count` rows, of which `columns` returns some at a time."""
+    """Writes `count` rows, of which `columns` returns some at a time, by default in the format of the extension."""
+    extension = extension or check_extension(path, FORMATS)
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InputError(path, "have columns of different names", f"{repeated[0]!r} twice", "Rename one.")
@@ -121,14 +116,11 @@ def _write_parquet(path: Path, names: list[str], blocks: Iterator[list[Any]]) ->
     import pyarrow as arrow
     from pyarrow import parquet
 
-    writer = None
-    try:
-        for block in blocks:
-            arrays = [np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for c in block]
-            table = arrow.table(arrays, names)
-            if writer is None:
-                writer = parquet.ParquetWriter(path, table.schema)
+    def as_table(block: list[Any]) -> Any:
+        return arrow.table([np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for c in block], names)
+
+    tables = map(as_table, blocks)
+    first = next(tables)
+    with parquet.ParquetWriter(path, first.schema) as writer:
+        for table in chain([first], tables):
             writer.write_table(table)
-    finally:
-        if writer is not None:
-            writer.close()

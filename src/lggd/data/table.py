@@ -35,49 +35,48 @@ Row = tuple[int | str, list[Cell]]
 class Table:
     """The rows of a file, which can be iterated once.
 
-    `names` are the names of the `width` columns, or None if the file has no header. Each row comes with its position:
-    the line of a text file, the row of a Parquet file, a node id or an edge number, according to `unit`. `notes` are
-    sentences about how the file was read, and text has a `dialect`.
+    `names` are the names of the columns, or their numbers from 1 if the file has no header. Each row comes with its
+    position: the line of a text file, the row of a Parquet file, a node id or an edge number, according to `unit`.
+    `notes` are sentences about how the file was read, and text has a `dialect`.
     """
 
     path: Path
     unit: str
-    names: list[str] | None
-    width: int
+    names: list[str]
     rows: Iterator[Row]
     notes: tuple[str, ...] = ()
     dialect: Dialect = Dialect(",")
+    has_header: bool = True
     numbers: Numbers = field(default_factory=Numbers)
 
     def __iter__(self) -> Iterator[Row]:
+        width = len(self.names)
         for row, cells in self.rows:
-            if len(cells) != self.width:
+            if len(cells) != width:
                 remedy = "Check the delimiter, and quote cells that contain it."
-                raise self.error(row, None, f"have {self.width} cells like the first line", len(cells), remedy)
+                raise self.error(row, None, f"have {width} cells like the first line", len(cells), remedy)
             yield row, cells
-
-    @property
-    def column_names(self) -> list[str]:
-        """The names of the columns, or their numbers from 1."""
-        return self.names if self.names is not None else [str(k + 1) for k in range(self.width)]
 
     def find(self, argument: str, name: str) -> int:
         """The index of the column with the name that was passed as `argument`."""
-        names = self.column_names
-        if name not in names:
-            remedy = suggestion(name, names, "Check the spelling.")
-            if self.names is None:
+        if name not in self.names:
+            remedy = suggestion(name, self.names, "Check the spelling.")
+            if not self.has_header:
                 remedy = "Columns are numbered from 1, because the first line does not name them."
-            raise InputError(argument, f"be a column of `{self.path}` ({listed(names)})", repr(name), remedy)
-        return names.index(name)
+            raise InputError(argument, f"be a column of `{self.path}` ({listed(self.names)})", repr(name), remedy)
+        return self.names.index(name)
 
     def error(self, row: int | str, column: int | None, rule: str, value: object, remedy: str = "") -> InputError:
         """Returns an error about a row, or about one cell if `column` is an index."""
-        name = "" if column is None else f", column {self.names[column]!r}" if self.names else f", column {column + 1}"
+        name = "" if column is None else f", column {self.column_text(column)}"
         return InputError(f"{self.path}, {self.unit} {row}{name}", rule, value, remedy)
 
+    def column_text(self, column: int) -> str:
+        """A column in errors: its name in quotes, or its number."""
+        return repr(self.names[column]) if self.has_header else self.names[column]
+
     def empty_error(self, item: str, remedy: str) -> InputError:
-        found = "an empty file" if self.names is None else "no rows"
+        found = "no rows" if self.has_header else "an empty file"
         return InputError(self.path, f"contain at least one {item}", found, remedy)
 
 
@@ -105,10 +104,10 @@ def read_table(
         dialect = find_dialect(path, delimiter, blanks=blanks)
     rows = _text_rows(path, dialect)
     first = next(rows, None)
-    names = first[1] if first else []
-    if first and is_header(names):
-        return Table(path, "line", names, len(names), rows, dialect.notes, dialect)
-    return Table(path, "line", None, len(names), chain([first] if first else [], rows), dialect.notes, dialect)
+    if first and is_header(first[1]):
+        return Table(path, "line", first[1], rows, dialect.notes, dialect)
+    numbers = [str(k) for k, _ in enumerate(first[1] if first else (), 1)]
+    return Table(path, "line", numbers, chain([first] if first else [], rows), dialect.notes, dialect, False)
 
 
 def normalized(name: str) -> str:
@@ -188,7 +187,7 @@ def _read_parquet(path: Path) -> Table:
                     number += 1
                     yield number, list(cells)
 
-    return Table(path, "row", [schema.names[k] for k in order], len(order), rows())
+    return Table(path, "row", [schema.names[k] for k in order], rows())
 
 
 def is_networkx(source: Any) -> bool:
@@ -206,7 +205,7 @@ def _read_frame(frame: Any) -> Table:
     numbered = type(frame.index).__name__ == "RangeIndex"
     names = ([] if numbered else [str(frame.index.name or "")]) + [str(name) for name in frame.columns]
     rows = enumerate(([_plain(cell) for cell in row] for row in frame.itertuples(index=not numbered, name=None)), 1)
-    return Table(Path("DataFrame"), "row", names, len(names), rows)
+    return Table(Path("DataFrame"), "row", names, rows)
 
 
 def _plain(cell: Any) -> Cell:
@@ -242,6 +241,6 @@ def tables_of_networkx(graph: Any, path: Path = Path("networkx graph")) -> tuple
         (number, [*ends, *map(values.get, values_of_edges)]) for number, (*ends, values) in enumerate(edges, 1)
     )
     return (
-        Table(path, "node", [GRAPHML_ID, *map(str, attributes)], 1 + len(attributes), node_rows),
-        Table(path, "edge", names, len(names), edge_rows),
+        Table(path, "node", [GRAPHML_ID, *map(str, attributes)], node_rows),
+        Table(path, "edge", names, edge_rows),
     )

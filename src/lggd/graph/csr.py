@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from lggd.errors import NotEnoughMemoryError
 from lggd.system.files import size_in_words
-from lggd.system.memory import Memory
+from lggd.system.memory import MappedArrays, Memory
 
 Array = NDArray[np.generic]
 Result = TypeVar("Result")
@@ -32,6 +32,8 @@ SMALLEST_WORTH_ORDERING = 50_000
 PASSES_WORTH_ORDERING = 4
 # Mean distance between neighbours in memory, as a fraction of N: 1/3 in a random order, below 1/100 in a good one.
 SCATTERED = 0.05
+# What becomes of several weights of one edge; a mean is divided by their number.
+REDUCTIONS: dict[str, np.ufunc] = {"max": np.maximum, "min": np.minimum, "sum": np.add, "mean": np.add}
 
 # Multiplications below which waking a second thread takes longer than the work itself.
 MIN_PARALLEL_WORK = 50_000
@@ -51,16 +53,6 @@ def on_threads_that_pay(work: int, loop: Callable[..., Result], *arguments: Any)
 
 # Edges of a graph on disk that are resident at a time: 16 bytes each at most.
 EDGES_PER_BLOCK = 2**24
-
-
-class Mapped(Protocol):
-    """Memory that files are mapped into."""
-
-    def release(self) -> None:
-        """Gives back all resident pages."""
-
-    def bounded(self) -> AbstractContextManager[None]:
-        """Within it, pages are given back whenever many are resident."""
 
 
 class Transposed(NamedTuple):
@@ -85,7 +77,7 @@ class CSR:
     weight: Tensor | None
     symmetric: bool
     stored_root_weight: Tensor | None = None
-    mapped: Mapped | None = None
+    mapped: MappedArrays | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -94,13 +86,6 @@ class CSR:
     @property
     def num_edges(self) -> int:
         return self.indices.numel()
-
-    @cached_property
-    def root_weight(self) -> Tensor | None:
-        """√w, `[E]`; None where every weight is 1."""
-        if self.stored_root_weight is not None or self.weight is None:
-            return self.stored_root_weight
-        return self.weight.sqrt()
 
     def row_blocks(self) -> list[tuple[int, int]]:
         """Ranges of rows to work through in turn: all rows, or on disk as many as have `EDGES_PER_BLOCK` edges."""
@@ -127,7 +112,7 @@ class CSR:
         """√w `[E, 1]` in this precision, or of a graph on disk as it is stored; None where every weight is 1."""
         if self.weight is None:
             return None
-        root = None if self.mapped is None else self.stored_root_weight
+        root = self.stored_root_weight
         return (self.weight.to(dtype).sqrt() if root is None else root).unsqueeze(1)
 
     def part(self, first: int, last: int) -> CSR:
@@ -262,7 +247,7 @@ class Layout:
 
     @cached_property
     def _reordered(self) -> Layout:
-        if not is_scattered(self.csr):
+        if gaps(self.csr, most=100_000)[0] <= SCATTERED:
             return self
         order = cuthill_mckee(self.csr)
         return Layout(self.csr.permuted(order)[0], order)
@@ -273,14 +258,17 @@ def cuthill_mckee(csr: CSR) -> Tensor:
     return torch.from_numpy(reverse_cuthill_mckee(csr.to_scipy(), symmetric_mode=csr.symmetric).astype(np.int64))
 
 
-def is_scattered(csr: CSR) -> bool:
-    """Whether neighbours lie far apart in memory, estimated from at most 100,000 edges."""
+def gaps(csr: CSR, rank: NDArray[Any] | None = None, most: int = 1_000_000) -> tuple[float, float]:
+    """Mean of |i - j| / N and of log2(1 + |i - j|) over edges, at most so many; i and j are rows, or their `rank`."""
     if csr.num_edges == 0:
-        return False
-    sample = torch.linspace(0, csr.num_edges - 1, min(csr.num_edges, 100_000), dtype=torch.float64).long()
-    rows = torch.searchsorted(csr.indptr, sample, right=True) - 1
-    jump = (csr.indices[sample].long() - rows).abs().double().mean()
-    return bool(jump > SCATTERED * csr.num_nodes)
+        return 0.0, 0.0
+    sample = np.linspace(0, csr.num_edges - 1, min(csr.num_edges, most)).astype(np.int64)
+    rows = np.searchsorted(csr.indptr.numpy(), sample, side="right") - 1
+    columns = csr.indices.numpy()[sample].astype(np.int64)
+    if rank is not None:
+        rows, columns = rank[rows].astype(np.int64), rank[columns].astype(np.int64)
+    gap = np.abs(rows - columns)
+    return float(gap.mean() / csr.num_nodes), float(np.log2(1 + gap).mean())
 
 
 def inverse(order: Tensor) -> Tensor:
@@ -302,7 +290,7 @@ def sort_edges(rows: Array, columns: Array, num_nodes: int) -> tuple[Array, Arra
 
 
 def merge_duplicates(rows: Array, columns: Array, weight: Array | None, num_nodes: int, rule: str) -> CSR:
-    """The CSR of an edge list. Duplicates become one edge with the largest (`max`) or the total (`sum`) weight."""
+    """The CSR of an edge list. Duplicates become one edge; `rule` is what becomes of their weights, by `REDUCTIONS`."""
     indptr, position = sort_edges(rows, columns, num_nodes)
     rows, columns = rows[position], columns[position]
     first = np.ones(len(rows), bool)
@@ -312,8 +300,9 @@ def merge_duplicates(rows: Array, columns: Array, weight: Array | None, num_node
     if not first.all():
         starts = np.flatnonzero(first)
         if weight is not None:
-            reduce = np.maximum if rule == "max" else np.add
-            weight = reduce.reduceat(weight, starts)
+            weight = REDUCTIONS[rule].reduceat(weight, starts)
+            if rule == "mean":
+                weight = weight / np.diff(starts, append=len(first))
         rows, columns = rows[starts], columns[starts]
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_nodes))])
     indptr, columns = np.ascontiguousarray(indptr, dtype=np.int64), np.ascontiguousarray(columns, dtype=np.int32)

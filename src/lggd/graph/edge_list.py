@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
@@ -102,6 +103,13 @@ def as_array(value: ArrayLike | Tensor, name: str) -> NDArray[Any]:
         return np.asarray(value)
     except ValueError:
         raise InputError(name, "have rows of equal length", "rows of different lengths") from None
+
+
+def matrix_entries(matrix: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The positions int64 `[2, E]` and the values `[E]` of the entries of a matrix that are not 0."""
+    entries = sp.coo_array(matrix)
+    nonzero = entries.data != 0
+    return np.stack([axis[nonzero] for axis in entries.coords]).astype(np.int64), entries.data[nonzero]
 
 
 def _both_directions(rows: Ids, columns: Ids, weight: Weights | None, num_nodes: int, rule: str) -> CSR:

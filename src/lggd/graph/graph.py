@@ -16,7 +16,7 @@ from torch import Tensor
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import geometry
 from lggd.graph.csr import CPU, CSR, Layout, connected_components, inverse
-from lggd.graph.edge_list import Symmetrize, as_array, read_edge_list, read_weight
+from lggd.graph.edge_list import Symmetrize, as_array, matrix_entries, read_edge_list, read_weight
 from lggd.html import MAX_VALUES, Facts, card, histogram
 
 if TYPE_CHECKING:
@@ -151,10 +151,7 @@ class Graph:
             matrix = np.asarray(matrix)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError("matrix", "be square", f"shape {tuple(matrix.shape)}", "Pass the N x N weights.")
-        entries = sp.coo_array(matrix)
-        nonzero = entries.data != 0
-        edges = np.stack([axis[nonzero] for axis in entries.coords])
-        return cls.from_edges(edges, entries.data[nonzero], num_nodes=matrix.shape[0], **options)
+        return cls.from_edges(*matrix_entries(matrix), num_nodes=matrix.shape[0], **options)
 
     @classmethod
     def from_networkx(cls, graph: nx.Graph[Any], *, weight: str = "weight", **options: Unpack[EdgeOptions]) -> Graph:

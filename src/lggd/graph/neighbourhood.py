@@ -33,7 +33,7 @@ def induced_edges(csr: CSR, nodes: Tensor) -> tuple[Tensor, Tensor | None]:
     place[nodes.numpy()] = np.arange(len(nodes))
     arrays = (csr.indptr.numpy(), csr.indices.numpy(), nodes.numpy(), place)
     with csr.bounded():
-        count = _count_edges(*arrays)
+        count = _list_edges(*arrays, np.empty((2, 0), np.int64), np.empty(0, np.int64))
         edges, position = np.empty((2, count), np.int64), np.empty(count, np.int64)
         _list_edges(*arrays, edges, position)
         weight = None if csr.weight is None else csr.weight[torch.from_numpy(position)]
@@ -71,20 +71,14 @@ def _draw(indptr, indices, frontier, fanout, seed, found):  # type: ignore[no-un
 
 
 @njit(cache=True)
-def _count_edges(indptr, indices, nodes, place):  # type: ignore[no-untyped-def]
-    count = 0
-    for i in nodes:
-        for e in range(indptr[i], indptr[i + 1]):
-            count += place[indices[e]] >= 0
-    return count
-
-
-@njit(cache=True)
 def _list_edges(indptr, indices, nodes, place, edges, position):  # type: ignore[no-untyped-def]
+    """Counts the edges between nodes, and lists them where there is space for them."""
     count = 0
     for i in nodes:
         for e in range(indptr[i], indptr[i + 1]):
             j = place[indices[e]]
             if j >= 0:
-                edges[0, count], edges[1, count], position[count] = place[i], j, e
+                if position.size:
+                    edges[0, count], edges[1, count], position[count] = place[i], j, e
                 count += 1
+    return count

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import mmap
 import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -27,25 +26,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lggd.errors import InputFileError
 from lggd.graph.csr import CSR
-from lggd.system.files import check_folder_writable, replacing_folder
+from lggd.system.files import replacing_folder
+from lggd.system.memory import MappedArrays
 
 MANIFEST, FORMAT, VERSION = "graph.json", "lggd graph", 1
 IDS = "ids.arrow"
 # Checksums are of blocks of this many bytes, so that several threads compute them and an error names its place.
 CHECKED_BYTES = 2**26
-# Solvers that read edges in any order give pages back when so many bytes of them are resident, looked at so often.
-MOST_RESIDENT, SECONDS_PER_LOOK = 2**29, 0.02
-STATM = Path("/proc/self/statm")
 
 Array = NDArray[Any]
 
@@ -112,60 +108,11 @@ class StoredGraph:
         return pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("id").combine_chunks()
 
 
-@dataclass(frozen=True, eq=False)
-class MappedArrays:
-    """Arrays mapped into memory, whose pages can be given back to the system when they have been used."""
-
-    arrays: tuple[np.memmap[Any, Any], ...]
-
-    def release(self) -> None:
-        """Gives back all resident pages. They stay in the system's cache as long as nobody else needs the memory."""
-        for array in self.arrays:
-            mapping = getattr(array, "_mmap", None)
-            if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
-                mapping.madvise(mmap.MADV_DONTNEED)
-
-    @contextmanager
-    def bounded(self) -> Iterator[None]:
-        """Within it, a thread gives back all pages whenever more than `MOST_RESIDENT` bytes of files have been read."""
-        self.release()
-        finished, before = Event(), _resident_file_bytes()
-
-        def watch() -> None:
-            while not finished.wait(SECONDS_PER_LOOK):
-                if not before or _resident_file_bytes() - before > MOST_RESIDENT:
-                    self.release()
-
-        watcher = Thread(target=watch, name="pages of a graph on disk", daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            finished.set()
-            watcher.join()
-            self.release()
-
-
-def _resident_file_bytes() -> int:
-    """The resident bytes of this process that are backed by files; 0 where unknown."""
-    try:
-        return int(STATM.read_text().split()[2]) * mmap.PAGESIZE
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
 class StoredGraphWriter:
-    """Writes the arrays of a graph into a new folder, block by block; see `writing_graph`."""
+    """Writes the arrays of a graph into a new folder; see `writing_graph`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-
-    def create(self, name: str, dtype: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
-        """A new array of zeros, mapped into memory, to be filled."""
-        if 0 in shape:  # cannot be mapped
-            np.save(self.folder / f"{name}.npy", np.zeros(shape, dtype))
-            return np.zeros(shape, dtype)  # type: ignore[return-value]
-        return np.lib.format.open_memmap(self.folder / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
 
     def write(self, name: str, array: Array) -> None:
         """Writes a whole array."""
@@ -203,9 +150,8 @@ def writing_graph(folder: str | Path) -> Iterator[StoredGraphWriter]:
 
 
 def write_csr(
-    folder: str | Path, csr: CSR, degree: Tensor, *, x: Tensor | None = None, y: Tensor | None = None, ids: Any = None,
-    metadata: Mapping[str, Any] | None = None,
-) -> None:  # fmt: skip
+    folder: str | Path, csr: CSR, degree: Tensor, *, x: Tensor | None = None, y: Tensor | None = None, ids: Any = None
+) -> None:
     """Writes a graph that is in memory into a folder."""
     with writing_graph(folder) as writer:
         arrays = {"indptr": csr.indptr, "indices": csr.indices, "degree": degree, "x": x, "y": y}
@@ -216,7 +162,7 @@ def write_csr(
                 writer.write(name, array.detach().cpu().numpy())
         if ids is not None:
             writer.write_ids(ids)
-        writer.finish(directed=not csr.symmetric, metadata=metadata)
+        writer.finish(directed=not csr.symmetric)
 
 
 def fingerprint(folder: str | Path) -> str:
@@ -321,8 +267,3 @@ def _check_arrays(folder: Path, manifest: Mapping[str, Any], arrays: Mapping[str
     if indptr[0] != 0 or indptr[-1] != edges or bool((np.diff(indptr) < 0).any()):
         rule = f"rise from 0 to the number of edges, {edges}"
         raise InputFileError(str(folder / "indptr.npy"), rule, remedy="Build the graph again.")
-
-
-def check_new_folder(folder: str | Path) -> Path:
-    """Returns the path if a graph can be written there: it is new, an empty folder, or a graph."""
-    return check_folder_writable(folder, MANIFEST)

@@ -16,7 +16,8 @@ from lggd.graph.csr import CSR, on_threads_that_pay
 class StreamedMatrix:
     """M = factor · diag(left) (A + diag(loops)) diag(right), for weights A of `csr`; all diagonals are float32 `[N]`.
 
-    `matrix(x)` is the product M x, computed block by block of rows, without autograd.
+    `matrix(x)` is the product M x, computed block by block of rows, without autograd. Rows may be the first of all
+    `[C]` columns: then `right` is `[C]`, and `add_product` takes x `[C, B]`.
     """
 
     csr: CSR
@@ -26,14 +27,15 @@ class StreamedMatrix:
     factor: float = 1.0
 
     @classmethod
-    def normalized_adjacency(cls, csr: CSR, self_loops: bool = True) -> StreamedMatrix:
-        """Â = D̃^-½ (A + I) D̃^-½ as `lggd.graph.sparse.normalized_adjacency`, or without `self_loops` D^-½ A D^-½."""
-        loops = torch.zeros(csr.num_nodes)
-        if self_loops:
-            loops += 1
-        root = (_row_sums(csr, power=1) + loops.double()).rsqrt().float()
+    def normalized_adjacency(cls, csr: CSR, self_loops: bool = True, degree: Tensor | None = None) -> StreamedMatrix:
+        """Â = D̃^-½ (A + I) D̃^-½ as `lggd.graph.sparse.normalized_adjacency`, or without `self_loops` D^-½ A D^-½.
+
+        `degree` is that of every column, if the rows of some are missing.
+        """
+        degree = _row_sums(csr, power=1) if degree is None else degree.double()
+        root = (degree + float(self_loops)).rsqrt().float()
         root.masked_fill_(root == torch.inf, 0)
-        return cls(csr, root, root, loops)
+        return cls(csr, root[: csr.num_nodes], root, torch.full((csr.num_nodes,), float(self_loops)))
 
     @classmethod
     def unit_rows(cls, csr: CSR) -> StreamedMatrix:

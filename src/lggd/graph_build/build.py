@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from lggd.data.edge_columns import AS_DETECTED, EdgeFormat
 from lggd.data.graph_files import length_note
 from lggd.errors import DiskFullError, InputError
-from lggd.graph.csr import SMALLEST_WORTH_ORDERING, is_scattered
-from lggd.graph.stored_graph import StoredGraphWriter, check_new_folder, writing_graph
+from lggd.graph.csr import SCATTERED, SMALLEST_WORTH_ORDERING, gaps, inverse
+from lggd.graph.stored_graph import MANIFEST, StoredGraphWriter, writing_graph
 from lggd.graph_build.database import Database, import_duckdb
 from lggd.graph_build.edge_source import (
     NAMES,
@@ -29,11 +30,11 @@ from lggd.graph_build.edge_source import (
     write_names,
     write_numbered,
 )
-from lggd.graph_build.node_order import LEAST_GAIN, gaps, neighbour_order
+from lggd.graph_build.node_order import LEAST_GAIN, neighbour_order
 from lggd.graph_build.node_source import NodeSource
 from lggd.graph_build.row_files import ArrayFile, RowFiles
 from lggd.graph_build.work_folder import WorkFolder
-from lggd.system.files import locked_folder, write_errors
+from lggd.system.files import check_folder_writable, locked_folder, write_errors
 
 MEMORY, LEAST_MEMORY = 2**32, 2**28
 MOST_NODES = 2**31
@@ -143,7 +144,7 @@ def build_graph(
         raise InputError("memory", f"be at least {LEAST_MEMORY // 2**20} MiB", f"{memory} bytes")
     if nodes is None and label is not None:
         raise InputError("label", "be a column of the node table", "no such table", "Pass `nodes` as well.")
-    out = check_new_folder(out)
+    out = check_folder_writable(out, MANIFEST)
     edge_source = EdgeSource.read(edges, format, unbounded=unbounded)
     node_source = None
     if nodes is not None:
@@ -281,10 +282,10 @@ class _Build:
         csr = RowFiles(self.work.path / "rows").open(symmetric=not self.directed)
         before = gaps(csr)
         facts: dict[str, Any] = {"changed": False, "order": str(self.order), "gap": before[0], "log_gap": before[1]}
-        if self.order == NodeOrder.GIVEN or csr.num_nodes < SMALLEST_WORTH_ORDERING or not is_scattered(csr):
+        if self.order == NodeOrder.GIVEN or csr.num_nodes < SMALLEST_WORTH_ORDERING or before[0] <= SCATTERED:
             return facts
         order = neighbour_order(csr, partial(self.report, "ordering nodes"))
-        after = gaps(csr, _rank(order))
+        after = gaps(csr, inverse(torch.from_numpy(order)).numpy())
         facts |= {"gap_found": after[0], "log_gap_found": after[1]}
         if after[1] <= (1 - LEAST_GAIN) * before[1]:
             np.save(folder / "order.npy", order)
@@ -299,7 +300,7 @@ class _Build:
         """The same rows in the order that was found."""
         given = RowFiles(self.work.path / "rows")
         csr, order = given.open(symmetric=not self.directed), np.load(self.work.path / "order" / "order.npy")
-        rank, lengths = _rank(order), np.diff(csr.indptr.numpy())
+        rank, lengths = inverse(torch.from_numpy(order)).numpy(), np.diff(csr.indptr.numpy())
 
         def chunks() -> Iterator[tuple[Array, Array, Array | None]]:
             for first, last in csr.blocks():
@@ -364,12 +365,6 @@ class _Build:
             how = "" if self.directed else ", in the same direction or the other"
             kept = " The largest weight counts." if self.edges.is_weighted and not self.edges.columns.is_length else ""
             yield f"{repeated:,} of {read['lines']:,} lines repeat an edge{how}.{kept}"
-
-
-def _rank(order: Array) -> Array:
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    return rank
 
 
 def _link(path: Path, new: Path) -> None:

@@ -160,21 +160,21 @@ def read_source(pattern: Any, read: Callable[[Path], Table]) -> TableSource:
     paths = _matching(pattern)
     tables = [read(path) for path in paths]
     for path, table in zip(paths, tables, strict=True):
-        if (table.names, table.width) != (tables[0].names, tables[0].width):
-            found = listed(table.names) if table.names is not None else f"{table.width} columns without names"
+        if (table.names, table.has_header) != (tables[0].names, tables[0].has_header):
+            found = listed(table.names) if table.has_header else f"{len(table.names)} columns without names"
             raise InputError(path, f"have the columns of {paths[0]}", found, "Build a graph of files of one kind.")
-        if table.width == 0:
+        if not table.names:
             raise table.empty_error("row", "Write lines such as a,b or a,b,0.5.")
     if check_extension(paths[0], TABLES) == PARQUET:
         kinds = _parquet_kinds(paths, tables[0])
-        quoted = (name.replace('"', '""') for name in tables[0].column_names)
+        quoted = (name.replace('"', '""') for name in tables[0].names)
         columns = ", ".join(f'"{name}" AS c{k}' for k, name in enumerate(quoted))
         return TableSource(paths, tables[0], f"(SELECT {columns} FROM read_parquet([{_listed(paths)}]))", kinds)
     parts: dict[str, list[Path]] = {}
     for path, table in zip(paths, tables, strict=True):
         parts.setdefault(_text_sql(table), []).append(path)
     union = " UNION ALL ".join(sql.replace("{paths}", _listed(group)) for sql, group in parts.items())
-    return TableSource(paths, tables[0], f"({union})", ("text",) * tables[0].width)
+    return TableSource(paths, tables[0], f"({union})", ("text",) * len(tables[0].names))
 
 
 def _matching(pattern: Any) -> tuple[Path, ...]:
@@ -201,9 +201,9 @@ def _listed(paths: Sequence[Path]) -> str:
 
 def _text_sql(table: Table) -> str:
     """A relation of text files like that of this table, whose `{paths}` are to be inserted."""
-    skipped, width = table.dialect.skipped, table.width
+    skipped, width = table.dialect.skipped, len(table.names)
     separator = table.dialect.delimiter if table.dialect.delimiter != BLANKS else _plain_blank(table.path, skipped)
-    options = f"auto_detect = false, header = {'false' if table.names is None else 'true'}, skip = {skipped}"
+    options = f"auto_detect = false, header = {str(table.has_header).lower()}, skip = {skipped}"
     if separator is None:
         lines = f"read_csv([{{paths}}], {options}, columns = {{'line': 'VARCHAR'}}, delim = E'\\x01', quote = '')"
         cells = f"(SELECT string_split_regex(trim(line, {BLANK_CHARACTERS}), '\\s+') AS cells FROM {lines})"
@@ -240,4 +240,4 @@ def _parquet_kinds(paths: Sequence[Path], table: Table) -> tuple[str, ...]:
             return "integer"
         return "float" if all(pa.types.is_floating(each) for each in found) else "other"
 
-    return tuple(kind(name) for name in table.column_names)
+    return tuple(kind(name) for name in table.names)

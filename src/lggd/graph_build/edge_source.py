@@ -246,7 +246,7 @@ def write_names(folder: Path, edges: EdgeSource, nodes: NodeSource | None, datab
 def _check_repeated_header(names: Path, edges: EdgeSource, database: Database) -> None:
     """Raises if the header is among the edges, as in files that were joined."""
     table = edges.source.table
-    if table.names is None or table.unit != "line":
+    if not table.has_header or table.unit != "line":
         return
     header = [sql_text(table.names[end]) for end in edges.columns.ends]
     ids = f"SELECT count(*) FROM read_parquet({sql_text(names)}) WHERE id IN ({', '.join(header)})"

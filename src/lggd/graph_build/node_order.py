@@ -49,19 +49,6 @@ def neighbour_order(csr: CSR, progress: Callable[[int, int], None]) -> Array:
     return np.asarray(order)
 
 
-def gaps(csr: CSR, rank: Array | None = None, most: int = 1_000_000) -> tuple[float, float]:
-    """Mean of |i - j| / N and of log2(1 + |i - j|) over edges, at most so many; i and j are rows, or their `rank`."""
-    if csr.num_edges == 0:
-        return 0.0, 0.0
-    sample = np.linspace(0, csr.num_edges - 1, min(csr.num_edges, most)).astype(np.int64)
-    rows = np.searchsorted(csr.indptr.numpy(), sample, side="right") - 1
-    columns = csr.indices.numpy()[sample].astype(np.int64)
-    if rank is not None:
-        rows, columns = rank[rows].astype(np.int64), rank[columns].astype(np.int64)
-    gap = np.abs(rows - columns)
-    return float(gap.mean() / csr.num_nodes), float(np.log2(1 + gap).mean())
-
-
 @njit(cache=True)
 def _spread(indptr, indices, label, size, count, first, last, asked, most):  # pragma: no cover
     """One sweep over some rows, in place; returns how many labels changed. `count` is zero before and after."""

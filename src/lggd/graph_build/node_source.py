@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lggd.data.graph_files import LABEL_NAMES
-from lggd.data.nodes import (
-    LabelReader,
-    NodeColumns,
-    find_node_columns,
-    is_node_header,
-    sorted_classes,
-    with_numbered_columns,
-)
-from lggd.data.table import Table, read_table
+from lggd.data.nodes import LabelReader, NodeColumns, find_node_columns, read_named_table, sorted_classes
 from lggd.errors import InputError
 from lggd.graph_build.database import Database, TableSource, read_source
 from lggd.graph_build.row_files import ArrayFile
@@ -45,13 +37,8 @@ class NodeSource:
     ) -> NodeSource:
         """Finds the columns by the rules of all tables of nodes. Columns to ignore may be those of the edges."""
         requested = [name for name in (label, id_column) if name is not None]
-
-        def of_file(each: Path) -> Table:
-            return read_table(each, lambda cells: is_node_header(cells, requested), delimiter=delimiter)
-
-        source = read_source(path, of_file)
-        source = replace(source, table=with_numbered_columns(source.table))
-        known = [name for name in ignore if name in (source.table.names or ())]
+        source = read_source(path, lambda each: read_named_table(each, requested, delimiter))
+        known = [name for name in ignore if name in source.table.names]
         return cls(source, find_node_columns(source.table, label=label, id_column=id_column, ignore=known), label)
 
     @property
@@ -60,7 +47,7 @@ class NodeSource:
 
     @property
     def feature_names(self) -> list[str]:
-        return [(self.source.table.names or [])[k] for k in self.columns.features]
+        return [self.source.table.names[k] for k in self.columns.features]
 
     def integer_ids(self, database: Database) -> Array | None:
         """The ids int64 `[N]`; None if one is no integer."""
@@ -78,7 +65,7 @@ class NodeSource:
         counts = f"SELECT count(*), count({self.id_text}) FROM {self.source.sql}"
         rows, named = database.rows(counts, self.source.place)[0]
         table, column = self.source.table, self.columns.ids
-        place = f"{self.source.place}, column {(table.names or [])[column]!r}"
+        place = f"{self.source.place}, column {table.column_text(column)}"
         if not rows:
             raise table.empty_error("node", "Write one row per node.")
         if named < rows:

@@ -15,7 +15,8 @@ from numba import njit, prange
 from numpy.typing import DTypeLike, NDArray
 
 from lggd.graph.csr import CSR
-from lggd.graph.stored_graph import MappedArrays, map_array
+from lggd.graph.stored_graph import map_array
+from lggd.system.memory import MappedArrays
 
 HEADER_BYTES = 128
 # Edges that are distributed at a time.

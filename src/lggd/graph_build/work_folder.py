@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lggd.errors import InputError
+from lggd.system.files import write_text
 
 STATE = "build.json"
 # Changes when files of a stage mean something else.
@@ -64,9 +65,7 @@ class WorkFolder:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             self.stages[name] = run(folder)
-            new = self.path / f"{STATE}.new"
-            new.write_text(json.dumps({**self.inputs, "stages": self.stages}))
-            new.replace(self.path / STATE)
+            write_text(self.path / STATE, json.dumps({**self.inputs, "stages": self.stages}))
         return self.stages[name]
 
     def drop(self, name: str) -> None:

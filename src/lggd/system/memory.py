@@ -1,4 +1,4 @@
-"""Memory: estimates of computations, an error with a remedy when it runs out, and tensors on disk instead."""
+"""Memory: estimates of computations, an error with a remedy when it runs out, tensors on disk, and mapped files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +24,9 @@ from lggd.system.files import size_in_words, write_errors
 MEMINFO = Path("/proc/meminfo")
 # Smaller tensors stay in memory.
 SMALLEST_ON_DISK = 2**26
+# Solvers that read edges in any order give pages back when so many bytes of them are resident, looked at so often.
+MOST_RESIDENT, SECONDS_PER_LOOK = 2**29, 0.02
+STATM = Path("/proc/self/statm")
 
 
 @dataclass(frozen=True)
@@ -149,3 +154,45 @@ class Scratch:
         """Gives back all resident pages; their content stays in the files."""
         for mapping in self._mappings:
             mapping.madvise(mmap.MADV_DONTNEED)
+
+
+@dataclass(frozen=True, eq=False)
+class MappedArrays:
+    """Arrays mapped into memory, whose pages can be given back to the system when they have been used."""
+
+    arrays: tuple[np.memmap[Any, Any], ...]
+
+    def release(self) -> None:
+        """Gives back all resident pages. They stay in the system's cache as long as nobody else needs the memory."""
+        for array in self.arrays:
+            mapping = getattr(array, "_mmap", None)
+            if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
+                mapping.madvise(mmap.MADV_DONTNEED)
+
+    @contextmanager
+    def bounded(self) -> Iterator[None]:
+        """Within it, a thread gives back all pages whenever more than `MOST_RESIDENT` bytes of files have been read."""
+        self.release()
+        finished, before = Event(), _resident_file_bytes()
+
+        def watch() -> None:
+            while not finished.wait(SECONDS_PER_LOOK):
+                if not before or _resident_file_bytes() - before > MOST_RESIDENT:
+                    self.release()
+
+        watcher = Thread(target=watch, name="pages of a graph on disk", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            finished.set()
+            watcher.join()
+            self.release()
+
+
+def _resident_file_bytes() -> int:
+    """The resident bytes of this process that are backed by files; 0 where unknown."""
+    try:
+        return int(STATM.read_text().split()[2]) * mmap.PAGESIZE
+    except (OSError, IndexError, ValueError):
+        return 0
