@@ -7,10 +7,11 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import islice
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from lggd.studio.snapshot import (
     all_suspicious,
     quality,
 )
-from lggd.studio.store import LabelChange, LabelEdit, LabelStore
+from lggd.studio.store import LabelChange, LabelStore
 from lggd.studio.studio_graph import StudioGraph
 from lggd.validation import suggestion
 
@@ -41,6 +42,8 @@ REST, LONGEST_REST = 3.0, 2.0
 # A longer curve loses every other point.
 MOST_POINTS = 1000
 log = logging.getLogger(__name__)
+Arguments = ParamSpec("Arguments")
+Found = TypeVar("Found", Suggestion, SuspiciousLabel)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,33 +120,19 @@ class Session:
 
     # -- changes --------------------------------------------------------------------------------------------------
 
-    def label(self, edits: Sequence[LabelEdit], author: str, *, new_classes: bool = False) -> Future[Outcome]:
-        """Sets and removes labels, all or none; with `new_classes` unknown classes are added."""
-        return self.submit(lambda store: store.set_labels(edits, author, new_classes=new_classes))
+    def submit(
+        self, change: Callable[Concatenate[LabelStore, Arguments], LabelChange | None],
+        *args: Arguments.args, **kwargs: Arguments.kwargs,
+    ) -> Future[Outcome]:  # fmt: skip
+        """Lets the writer change the store: `submit(LabelStore.undo, author)`.
 
-    def undo(self, author: str) -> Future[Outcome]:
-        """Takes back the author's last change."""
-        return self.submit(lambda store: store.undo(author))
-
-    def redo(self, author: str) -> Future[Outcome]:
-        """Makes the author's last undone change again."""
-        return self.submit(lambda store: store.redo(author))
-
-    def keep(self, node: int, author: str) -> Future[Outcome]:
-        """Confirms a suspicious label."""
-        return self.submit(lambda store: store.keep(node, author))
-
-    def add_class(self, name: str) -> Future[Outcome]:
-        """Adds a class without labels."""
-        return self.submit(lambda store: store.add_class(name))
-
-    def submit(self, task: Task) -> Future[Outcome]:
-        """Lets the writer run a task on the store; the future is done when its change is durable and solved for."""
+        The future is done when the change is durable and solved for.
+        """
         future: Future[Outcome] = Future()
         if self._closing.is_set():
             future.set_exception(RuntimeError("The studio is closing."))
         else:
-            self._tasks.put((task, future))
+            self._tasks.put((lambda store: change(store, *args, **kwargs), future))
         return future
 
     def node_number(self, node: str) -> int:
@@ -161,14 +150,14 @@ class Session:
 
     def suggestions(self, count: int) -> list[Suggestion]:
         """The nodes to label next, without those that were labelled meanwhile."""
-        found: list[Suggestion] = self._latest(all_suggestions)
-        return [each for each in found if self.snapshot.labels[each.node] < 0][:count]
+        snapshot, found = self.snapshot, self._latest(all_suggestions)
+        return _current(snapshot, (each for each in found if snapshot.labels[each.number] < 0), count)
 
     def suspicious(self, count: int) -> list[SuspiciousLabel]:
         """Labels that all others contradict, the most suspicious first, without those changed or kept meanwhile."""
         snapshot, found = self.snapshot, self._latest(all_suspicious)
-        as_found = (each for each in found if snapshot.name_of(snapshot.labels[each.node]) == each.label)
-        return [each for each in as_found if not snapshot.kept[each.node]][:count]
+        as_found = (each for each in found if snapshot.name_of(snapshot.labels[each.number]) == each.label)
+        return _current(snapshot, (each for each in as_found if not snapshot.kept[each.number]), count)
 
     def quality(self) -> Quality:
         """How good the predictions are."""
@@ -332,6 +321,11 @@ class Session:
         for thread in self._threads:
             thread.join()
         self._store.close()
+
+
+def _current(snapshot: Snapshot, found: Iterable[Found], count: int) -> list[Found]:
+    """The first of what was found about nodes, with the present versions of their labels."""
+    return [replace(each, version=int(snapshot.versions[each.number])) for each in islice(found, count)]
 
 
 def describe(snapshot: Snapshot) -> dict[str, Any]:
