@@ -6,9 +6,9 @@ An edge may count as much as its two ends have in common: `EdgeAgreement`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -231,26 +231,33 @@ class Moments:
     def __init__(self, x: Tensor) -> None:
         self._x, self.shape, self.device = x, x.shape, x.device
 
-    @cached_property
+    @functools.cached_property
     def _factors(self) -> tuple[Tensor, Tensor]:
-        """x and its transpose."""
         x = self._x
         return (x, x.t()) if x.layout == torch.strided else (compressed(x), compressed(x.t()))
 
+    def _blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Rows of x that are in memory at a time, here all, and their transpose."""
+        yield self._factors
+
     def gram(self) -> Tensor:
         """xᵀx, `[D, D]`."""
-        dense = self._x.to_dense() if self._x.layout != torch.strided else self._x
-        return dense.t() @ dense
+        dense = (x.to_dense() for x, _ in self._blocks())
+        return _total(rows.t() @ rows for rows in dense)
 
     def product(self, basis: Tensor) -> Tensor:
         """xᵀ(x B), `[D, W]`."""
-        x, transposed = self._factors
-        return transposed @ (x @ basis)
+        return _total(transposed @ (x @ basis) for x, transposed in self._blocks())
 
     def projected_gram(self, basis: Tensor) -> Tensor:
         """(x B)ᵀ x B, `[W, W]`."""
-        projected = self._factors[0] @ basis
-        return projected.t() @ projected
+        projected = (x @ basis for x, _ in self._blocks())
+        return _total(rows.t() @ rows for rows in projected)
+
+
+def _total(products: Iterator[Tensor]) -> Tensor:
+    """The sum over blocks, accumulated in float64."""
+    return functools.reduce(torch.add, (product.double() for product in products)).float()
 
 
 def principal_axes(moments: Any, width: int, generator: torch.Generator) -> Tensor:
