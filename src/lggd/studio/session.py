@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -21,7 +21,6 @@ from lggd.errors import InputError
 from lggd.estimator.inputs import without_labels
 from lggd.studio.snapshot import (
     FEWEST_CLASSES,
-    Integers,
     Quality,
     Snapshot,
     Suggestion,
@@ -65,15 +64,6 @@ class CurvePoint:
     certainty: float
 
 
-@dataclass(frozen=True, eq=False)
-class _Choice:
-    """A model with settings that were chosen for some labels, on its way to the writer."""
-
-    model: KernelRidge
-    labels: Integers
-    adopted: threading.Event = field(default_factory=threading.Event)
-
-
 Task = Callable[[LabelStore], LabelChange | None]
 _Request = tuple[Task, Future[Outcome]]
 Listener = Callable[[str, dict[str, Any]], None]
@@ -98,7 +88,7 @@ class Session:
         self._finding = threading.Lock()
         self.analysed = -1  # the revision of the last suggestions
         self._store, self._listeners = store, list[Listener]()
-        self._tasks: queue.SimpleQueue[_Request | _Choice | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._work = threading.Event()
         self._closing = threading.Event()
         # Only the writer changes these.
@@ -179,29 +169,23 @@ class Session:
             waiting = [self._tasks.get()]
             while not self._tasks.empty():  # what has come in meanwhile is written and solved for together
                 waiting.append(self._tasks.get())
-            requests = [each for each in waiting if isinstance(each, tuple)]
-            choices = [each for each in waiting if isinstance(each, _Choice)]
-            self._process(requests, choices)
+            self._process([each for each in waiting if each is not None])
             if None in waiting:
                 return
 
-    def _process(self, requests: list[_Request], choices: list[_Choice]) -> None:
+    def _process(self, requests: list[_Request]) -> None:
+        before = self._model, len(self._store.classes)
         try:
-            done = self._commit(requests) if requests else []
+            done = self._commit(requests)
         except Exception as error:
             log.exception("The studio could not write.")
             for _, future in requests:
                 future.set_exception(error)
             done = []
-        for choice in choices:
-            self._model, self._chosen_for = choice.model, choice.labels
-        new_classes = len(self._store.classes) != len(self.snapshot.classes)
-        if choices or new_classes or any(change is not None for change, _ in done):
+        if any(change is not None for change, _ in done) or before != (self._model, len(self._store.classes)):
             self._publish()
         for change, future in done:
             future.set_result(Outcome(change, self.snapshot))
-        for choice in choices:
-            choice.adopted.set()
 
     def _commit(self, requests: list[_Request]) -> list[tuple[LabelChange | None, Future[Outcome]]]:
         """Runs all tasks in one transaction. A task that is refused has changed nothing."""
@@ -286,9 +270,12 @@ class Session:
         known, data = self._model or self.graph.model, without_labels(self.graph.data)
         data.y = snapshot.compact()
         model = KernelRidge(growth=math.inf).fit(data) if known is None else rechosen(known, data.y)
-        choice = _Choice(model, snapshot.labels)
-        self._tasks.put(choice)
-        while not choice.adopted.wait(0.1) and not self._closing.is_set():
+
+        def adopt(store: LabelStore) -> None:
+            self._model, self._chosen_for = model, snapshot.labels
+
+        adopted = self.submit(adopt)
+        while not adopted.done() and not self._closing.wait(0.01):
             pass
 
     def _suggest(self) -> None:
