@@ -237,6 +237,7 @@ class InducedSystem(RidgeSystem):
             columns = kernel.between([block[part] for block in points], inducing).t()
             self.features[part] = torch.linalg.solve_triangular(factor, columns, upper=False).t()
         self.nodes = torch.empty(0, dtype=torch.int64, device=self.features.device)
+        self._labelled = self.features[:0]
         self._normal: Tensor | None = None
 
     def _parts(self) -> Iterator[slice]:
