@@ -21,7 +21,7 @@ from lggd.runs.run_input import RunInput
 from lggd.studio.security import Access
 from lggd.studio.server import StudioServer
 from lggd.studio.session import Session
-from lggd.studio.store import LabelEdit
+from lggd.studio.store import LabelEdit, LabelStore
 from lggd.studio.studio_graph import StudioGraph
 
 DOCS = Path(__file__).parent
@@ -98,7 +98,7 @@ def draw_wrong(browser: Any, server: StudioServer) -> None:
     session = server.session
     nodes = [node for node in range(session.graph.num_nodes) if session.snapshot.labels[node] >= 0][::17][:MISTAKES]
     wrong = [LabelEdit(node, str((session.graph.truth[node] + 3) % 10)) for node in nodes]
-    session.label(wrong, "Eve").result()
+    session.submit(LabelStore.set_labels, wrong, "Eve").result()
     with opened(browser, server, viewport=TALL, color_scheme="dark") as page:
         page.wait_for_selector("#suspicious .keep")
         page.keyboard.press("w")

@@ -70,7 +70,7 @@ def test_other_labels_may_be_tried_and_leave_the_model_as_it_is():
     data = blocks()
     model = KernelRidge(pseudo_labels=PseudoLabels((0.5,)), growth=float("inf"), **NEAR).fit(data)
     model.pseudo_fraction_ = 0.5
-    model._solve(model.labels_[model._system.nodes])
+    model._solve(model.labels_)
     before, labels = model.predict_proba().clone(), model.labels_.clone()
     labels[[0, 20, 25]] = torch.tensor([-1, 2, 1])
     tried = model.proba_from(labels)
@@ -87,7 +87,7 @@ def test_predictions_are_the_mean_of_both():
     first = KernelRidge().fit(data).predict_proba()
     settings = model.ridge_, model.inverse_temperature_
     model.pseudo_fraction_ = 0.5
-    model._solve(model.labels_[model._system.nodes])
+    model._solve(model.labels_)
     joined = with_confident(model.labels_, first, 0.5)
     second = model._pseudo_system.fork().probabilities(joined, 3, *settings)
     expected = (first + second) / 2

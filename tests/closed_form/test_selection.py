@@ -26,7 +26,7 @@ from lggd.closed_form.kernels import (
     Member,
     MixtureKernel,
 )
-from lggd.closed_form.ridge import ExactSystem, class_targets, solve_dual
+from lggd.closed_form.ridge import ExactSystem, class_targets, left_out_scores
 from lggd.closed_form.selection import (
     COMPARED_RIDGES,
     DEVIATION,
@@ -279,7 +279,7 @@ def losses_at(kernel, nodes, classes, ridges, prior=None):
     points = kernel.points(nodes)
     gram = kernel.between(points, points).double()
     for ridge in ridges:
-        left_out = solve_dual(gram, class_targets(classes, 3), ridge)[1]
+        left_out = left_out_scores(gram, class_targets(classes, 3), ridge)
         yield min(brute_force(left_out, classes, prior)), ridge
 
 
@@ -295,7 +295,7 @@ def test_the_ridge_is_the_one_with_the_lowest_loss(noise):
     assert ridge == expected[1]
     assert ridge > RIDGES[0]  # or else the first would do
     assert temperature in INVERSE_TEMPERATURES
-    left_out = solve_dual(system._gram, class_targets(data.y[nodes], 3), ridge)[1]
+    left_out = left_out_scores(system._gram(), class_targets(data.y[nodes], 3), ridge)
     calibrated = mean_inverse_temperature(left_out, data.y[nodes])
     assert choose_settings(system, data.y[nodes], 3) == (loss, ridge, pytest.approx(calibrated))
 
@@ -371,10 +371,10 @@ def test_kernels_are_compared_without_a_prior(kernel):
     found = kernel_loss(kernel, nodes, data.y[nodes], 3)
     coarse = min(
         fit_inverse_temperature(
-            solve_dual(
+            left_out_scores(
                 kernel.between(kernel.points(nodes), kernel.points(nodes)).double(),
                 class_targets(data.y[nodes], 3), ridge,
-            )[1],
+            ),
             data.y[nodes],
             INVERSE_TEMPERATURES[::2],
         )[1]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import lggd
-from lggd.closed_form import kernel_ridge, stored_inputs
+from lggd.closed_form import filters, kernel_ridge, ridge, stored_inputs
 from lggd.closed_form.kernels import KERNELS
 from lggd.closed_form.stored_inputs import StoredInputs
 from lggd.graph import csr as rows
@@ -47,8 +47,9 @@ def on_disk(data, folder):
 def streaming(monkeypatch):
     """Small graphs are streamed too, in many blocks."""
     monkeypatch.setattr(kernel_ridge, "MOST_EDGES_IN_MEMORY", 0)
-    monkeypatch.setattr(stored_inputs, "ROWS_PER_BLOCK", 100)
-    monkeypatch.setattr(stored_inputs, "NODES_PER_BLOCK", 70)
+    for module in (filters, stored_inputs):
+        monkeypatch.setattr(module, "ROWS_PER_BLOCK", 100)
+    monkeypatch.setattr(ridge, "NODES_PER_BLOCK", 70)
     monkeypatch.setattr(rows, "EDGES_PER_BLOCK", 1000)
     monkeypatch.setattr("lggd.system.memory.SMALLEST_ON_DISK", 1)
 

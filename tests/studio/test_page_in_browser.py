@@ -16,6 +16,7 @@ import pytest
 
 import browser
 from lggd.studio.server import StudioServer
+from lggd.studio.store import LabelEdit, LabelStore
 from studio_cases import CLASSES, XSS, settle, small_graph, small_studio, wait_for
 
 SCREENSHOTS = Path(__file__).parents[2] / "out" / "screenshots" / "studio"
@@ -131,7 +132,7 @@ def test_the_queue_needs_one_key_a_label(visit: Any, server: StudioServer) -> No
 
 
 def test_what_looks_wrong_is_kept_or_corrected(visit: Any, server: StudioServer) -> None:
-    server.session.label([*_edit(3, "green")], "eve").result()
+    server.session.submit(LabelStore.set_labels, [*_edit(3, "green")], "eve").result()
     settle(server.session)
     page = visit()
     page.wait_for_selector("#suspicious li[data-node='n3']")
@@ -144,8 +145,6 @@ def test_what_looks_wrong_is_kept_or_corrected(visit: Any, server: StudioServer)
 
 
 def _edit(node: int, label: str) -> list[Any]:
-    from lggd.studio.store import LabelEdit
-
     return [LabelEdit(node, label)]
 
 
@@ -237,7 +236,7 @@ def test_refusals_are_shown(chromium: browser.Browser, server: StudioServer, tmp
 
 def test_two_people_one_node(chromium: browser.Browser, server: StudioServer) -> None:
     def eve_was_faster(route: Any) -> None:
-        server.session.label(_edit(13, "green"), "eve").result()
+        server.session.submit(LabelStore.set_labels, _edit(13, "green"), "eve").result()
         route.continue_()
 
     def late() -> None:

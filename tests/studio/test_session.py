@@ -13,14 +13,14 @@ from lggd import KernelRidge
 from lggd.closed_form import kernel_ridge
 from lggd.errors import InputError
 from lggd.studio import session as sessions
-from lggd.studio.store import LabelEdit, StaleEditError
+from lggd.studio.store import LabelEdit, LabelStore, StaleEditError
 from studio_cases import edits, settle, small_graph, small_session, wait_for
 
 
 def test_predictions_follow_labels_with_kept_settings(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
         before = session.snapshot
-        outcome = session.label(edits(n13="green"), "ada").result()
+        outcome = session.submit(LabelStore.set_labels, edits(n13="green"), "ada").result()
         after = outcome.snapshot
         assert after.labels[13] == 1
         assert after.num_labels == before.num_labels + 1
@@ -33,7 +33,7 @@ def test_predictions_follow_labels_with_kept_settings(tmp_path: Path) -> None:
 
 def test_a_restart_shows_the_same(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
-        session.label(edits(n13="green", n14="blue"), "ada").result()
+        session.submit(LabelStore.set_labels, edits(n13="green", n14="blue"), "ada").result()
         labels, history = session.snapshot.labels, session.history
     with small_session(tmp_path) as again:
         assert np.array_equal(again.snapshot.labels, labels)
@@ -44,9 +44,9 @@ def test_settings_are_chosen_again_when_labels_have_grown(tmp_path: Path) -> Non
     with small_session(tmp_path) as session:
         model, heard = session.snapshot.model, []
         session.subscribe(lambda kind, values: heard.append((kind, values.get("choosing"))))
-        outcome = session.label(edits(n13="green"), "ada").result()
+        outcome = session.submit(LabelStore.set_labels, edits(n13="green"), "ada").result()
         assert not outcome.snapshot.choosing
-        outcome = session.label(edits(n14="blue", n15="red"), "ada").result()
+        outcome = session.submit(LabelStore.set_labels, edits(n14="blue", n15="red"), "ada").result()
         assert outcome.snapshot.choosing
         assert outcome.snapshot.model.members_ == model.members_
         settle(session)
@@ -63,28 +63,28 @@ def test_from_nothing_with_new_classes(tmp_path: Path) -> None:
     graph = small_graph(classes=(), model=None, **nothing)
     with small_session(tmp_path, graph) as session:
         assert session.snapshot.model is None
-        session.label(edits(n0="x", n3="x"), "ada", new_classes=True).result()
+        session.submit(LabelStore.set_labels, edits(n0="x", n3="x"), "ada", new_classes=True).result()
         settle(session)
         assert session.snapshot.model is None  # one class
         assert set(session.snapshot.predicted.tolist()) == {-1}
-        session.label(edits(n1="y", n4="y"), "ada", new_classes=True).result()
+        session.submit(LabelStore.set_labels, edits(n1="y", n4="y"), "ada", new_classes=True).result()
         wait_for(lambda: session.snapshot.model is not None)
         settle(session)
         assert set(session.snapshot.predicted.tolist()) == {0, 1}
-        session.label(edits(n2="z"), "ada", new_classes=True).result()
+        session.submit(LabelStore.set_labels, edits(n2="z"), "ada", new_classes=True).result()
         assert session.snapshot.classes == ("x", "y", "z")
         assert set(session.snapshot.predicted.tolist()) <= {0, 1, 2}
         settle(session)
-        session.label(edits(n1=None, n4=None, n2=None), "ada").result()
+        session.submit(LabelStore.set_labels, edits(n1=None, n4=None, n2=None), "ada").result()
         assert session.snapshot.model is None  # back to one class
-        session.undo("ada").result()
+        session.submit(LabelStore.undo, "ada").result()
         assert session.snapshot.model is not None
 
 
 def test_a_class_that_loses_its_labels_is_not_predicted(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
         gone = [LabelEdit(node, None) for node in range(12) if node % 3 == 1]
-        after = session.label(gone, "ada").result().snapshot
+        after = session.submit(LabelStore.set_labels, gone, "ada").result().snapshot
         assert 1 not in after.predicted
         assert after.top_classes(20, 3)[-1][0] in ("red", "blue")
         assert len(after.top_classes(20, 3)) == 2
@@ -100,9 +100,9 @@ def test_many_labels_in_a_moment_are_one_solve(tmp_path: Path, monkeypatch: pyte
             return kernel_ridge.relabelled(model, labels)
 
         monkeypatch.setattr(sessions, "relabelled", counted)
-        first = session.label(edits(n13="green"), "ada")
+        first = session.submit(LabelStore.set_labels, edits(n13="green"), "ada")
         wait_for(lambda: solves)
-        rest = [session.label([LabelEdit(node, "red")], "eve") for node in range(14, 30)]
+        rest = [session.submit(LabelStore.set_labels, [LabelEdit(node, "red")], "eve") for node in range(14, 30)]
         gate.set()
         for future in (first, *rest):
             future.result()
@@ -116,7 +116,7 @@ def test_readers_do_not_wait_for_the_writer(tmp_path: Path, monkeypatch: pytest.
     with small_session(tmp_path) as session:
         gate = threading.Event()
         monkeypatch.setattr(sessions, "relabelled", lambda *a: (gate.wait(30), kernel_ridge.relabelled(*a))[1])
-        future = session.label(edits(n13="green"), "ada")
+        future = session.submit(LabelStore.set_labels, edits(n13="green"), "ada")
         assert session.snapshot.labels[13] == -1
         assert session.snapshot.certainty.mean() > 0
         gate.set()
@@ -125,10 +125,10 @@ def test_readers_do_not_wait_for_the_writer(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_refused_request_leaves_others_alone(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
-        session.label(edits(n13="red"), "eve").result()
-        stale = session.label([LabelEdit(13, "blue", 0)], "ada")
-        unknown = session.label(edits(n14="purple"), "ada")
-        fine = session.label(edits(n15="red"), "ada")
+        session.submit(LabelStore.set_labels, edits(n13="red"), "eve").result()
+        stale = session.submit(LabelStore.set_labels, [LabelEdit(13, "blue", 0)], "ada")
+        unknown = session.submit(LabelStore.set_labels, edits(n14="purple"), "ada")
+        fine = session.submit(LabelStore.set_labels, edits(n15="red"), "ada")
         with pytest.raises(StaleEditError):
             stale.result()
         with pytest.raises(InputError, match="known class"):
@@ -143,7 +143,7 @@ def test_a_solve_that_fails_keeps_the_label(tmp_path: Path, monkeypatch: pytest.
             raise RuntimeError("no solution")
 
         monkeypatch.setattr(sessions, "relabelled", fail)
-        after = session.label(edits(n13="green"), "ada").result().snapshot
+        after = session.submit(LabelStore.set_labels, edits(n13="green"), "ada").result().snapshot
         assert after.labels[13] == 1
         monkeypatch.undo()
         wait_for(lambda: session.snapshot.model is not None)
@@ -152,7 +152,7 @@ def test_a_solve_that_fails_keeps_the_label(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_curve_has_a_point_for_every_state_that_lasts(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
-        session.label(edits(n13="green"), "ada").result()
+        session.submit(LabelStore.set_labels, edits(n13="green"), "ada").result()
         settle(session)
         last = session.curve[-1]
         assert last.labels == 13
@@ -166,16 +166,16 @@ def test_a_closed_session_takes_no_labels(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
         pass
     with pytest.raises(RuntimeError, match="closing"):
-        session.label(edits(n13="red"), "ada").result()
+        session.submit(LabelStore.set_labels, edits(n13="red"), "ada").result()
 
 
 def test_suggestions_do_not_wait_and_skip_what_was_labelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with small_session(tmp_path) as session:
-        before = [each.node for each in session.suggestions(5)]
+        before = [each.number for each in session.suggestions(5)]
         gate = threading.Event()
         monkeypatch.setattr(KernelRidge, "suggest", lambda *_: gate.wait(30))
-        session.label([LabelEdit(before[0], "red")], "ada").result()
-        assert [each.node for each in session.suggestions(4)] == before[1:]
+        session.submit(LabelStore.set_labels, [LabelEdit(before[0], "red")], "ada").result()
+        assert [each.number for each in session.suggestions(4)] == before[1:]
         monkeypatch.undo()
         gate.set()
 
@@ -184,7 +184,7 @@ def test_a_long_curve_loses_every_other_point(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sessions, "MOST_POINTS", 3)
     with small_session(tmp_path) as session:
         for node in range(13, 18):
-            session.label([LabelEdit(node, "red")], "ada").result()
+            session.submit(LabelStore.set_labels, [LabelEdit(node, "red")], "ada").result()
             settle(session)
         assert len(session.curve) <= 4
         assert session.curve[-1].revision == session.snapshot.revision

@@ -8,15 +8,16 @@ import numpy as np
 
 import lggd
 from lggd.studio import snapshot
+from lggd.studio.store import LabelStore
 from studio_cases import edits, settle, small_graph, small_session
 
 
 def test_suggestions_are_those_of_the_model_with_reasons(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
         found = snapshot.all_suggestions(session.snapshot)[:5]
-        assert [one.node for one in found] == session.snapshot.model.suggest(50)[:5].tolist()
+        assert [one.number for one in found] == session.snapshot.model.suggest(50)[:5].tolist()
         assert all(one.reason for one in found)
-        assert all(session.snapshot.labels[one.node] < 0 for one in found)
+        assert all(session.snapshot.labels[one.number] < 0 for one in found)
 
 
 def test_undecided_nodes_say_between_what(tmp_path: Path) -> None:
@@ -31,11 +32,11 @@ def test_undecided_nodes_say_between_what(tmp_path: Path) -> None:
 def test_before_predictions_nodes_are_spread_over_the_graph(tmp_path: Path) -> None:
     graph = small_graph(labels=np.full(36, -1))
     with small_session(tmp_path, graph) as session:
-        found = [one.node for one in snapshot.all_suggestions(session.snapshot)[:6]]
+        found = [one.number for one in snapshot.all_suggestions(session.snapshot)[:6]]
         assert len(set(found)) == 6
         assert set(graph.truth[found[:5]].tolist()) == {0, 1, 2}
-        session.label(edits(**{f"n{found[0]}": "red"}), "ada").result()
-        assert found[0] not in [one.node for one in snapshot.all_suggestions(session.snapshot)[:6]]
+        session.submit(LabelStore.set_labels, edits(**{f"n{found[0]}": "red"}), "ada").result()
+        assert found[0] not in [one.number for one in snapshot.all_suggestions(session.snapshot)[:6]]
 
 
 def test_all_labelled_leaves_nothing_to_suggest(tmp_path: Path) -> None:
@@ -47,15 +48,15 @@ def test_all_labelled_leaves_nothing_to_suggest(tmp_path: Path) -> None:
 
 def test_a_wrong_label_is_suspicious_until_it_is_kept_or_corrected(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
-        session.label(edits(n3="blue"), "ada").result()
+        session.submit(LabelStore.set_labels, edits(n3="blue"), "ada").result()
         settle(session)
         first = snapshot.all_suspicious(session.snapshot)[0]
-        assert (first.node, first.label, first.suggested) == (3, "blue", "red")
+        assert (first.number, first.label, first.suggested) == (3, "blue", "red")
         assert first.probability < first.suggested_probability
-        session.keep(3, "ada").result()
-        assert 3 not in [one.node for one in snapshot.all_suspicious(session.snapshot)[:5]]
-        session.label(edits(n3="green"), "ada").result()
-        assert 3 in [one.node for one in snapshot.all_suspicious(session.snapshot)[:5]]
+        session.submit(LabelStore.keep, 3, "ada").result()
+        assert 3 not in [one.number for one in snapshot.all_suspicious(session.snapshot)[:5]]
+        session.submit(LabelStore.set_labels, edits(n3="green"), "ada").result()
+        assert 3 in [one.number for one in snapshot.all_suspicious(session.snapshot)[:5]]
 
 
 def test_accuracy_is_estimated_where_nothing_is_held_out(tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_accuracy_is_estimated_where_nothing_is_held_out(tmp_path: Path) -> None
 def test_labelled_nodes_are_no_longer_held_out(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
         before = snapshot.quality(session.snapshot).compared
-        session.label(edits(n20="red"), "ada").result()
+        session.submit(LabelStore.set_labels, edits(n20="red"), "ada").result()
         assert snapshot.quality(session.snapshot).compared == before - 1
 
 
@@ -81,5 +82,5 @@ def test_distances_are_those_to_the_labels_of_a_class(tmp_path: Path) -> None:
         sources = np.flatnonzero(session.snapshot.labels == 1).tolist()
         expected = lggd.distance(session.graph.graph, sources).value
         assert np.array_equal(snapshot.distances(session.snapshot, 1), expected.numpy())
-        session.add_class("grey").result()
+        session.submit(LabelStore.add_class, "grey").result()
         assert np.isinf(snapshot.distances(session.snapshot, 3)).all()

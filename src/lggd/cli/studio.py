@@ -57,9 +57,7 @@ def studio_command(
         lggd studio digits --host 0.0.0.0 --token "$(openssl rand -hex 16)"
     """
     with terminal.working("Loading lggd"):
-        from lggd.studio.security import Access
-        from lggd.studio.server import StudioServer
-        from lggd.studio.session import Session
+        from lggd.studio.server import Access, Session, StudioServer
     access = Access(host, port, token, tuple(allow_host))
     access.check()
     with terminal.working("Reading the graph"):

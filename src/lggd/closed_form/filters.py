@@ -16,7 +16,7 @@ from torch import Tensor
 from lggd.estimator.settings import saveable
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency, with_self_loops
 from lggd.graph.streamed_matrix import StreamedMatrix
-from lggd.system.memory import Scratch
+from lggd.system.memory import InMemory
 from lggd.validation import check_instance, check_int, check_real
 
 # Truncation error of series. Entries of a diffusion below it cannot be distinguished from 0.
@@ -28,6 +28,8 @@ FEATURE_TOLERANCE = 1e-5
 MIN_ALPHA, MAX_T = 1e-5, 1e6
 # Filtered features shorter than this, relative to x, are rounding errors of zero: with unit length they would be noise.
 NEGLIGIBLE = 1e-5
+# Rows of node features that are in memory at a time, where the others are in files.
+ROWS_PER_BLOCK = 2**16
 
 
 @saveable
@@ -185,15 +187,19 @@ class Propagation:
         Â with and without self-loops as far as they are known, shared by graphs with the same edges and weights.
     patterns : dict, optional
         Their positions, shared by graphs with the same edges.
+    storage : InMemory, optional
+        Where filtered features are kept.
     """
 
     def __init__(
         self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter],
         matrices: dict[bool, Any] | None = None, patterns: dict[bool, SparsePattern] | None = None,
+        storage: InMemory | None = None,
     ) -> None:  # fmt: skip
         self.x, self.edge_index, self.edge_weight, self.filters = x, edge_index, edge_weight, tuple(filters)
         self._matrices = {} if matrices is None else matrices
         self._patterns = {} if patterns is None else patterns
+        self.storage = InMemory(x) if storage is None else storage
         self._scaled: dict[Filter, Tensor] = {}
         self._roots: dict[bool, Tensor] = {}
 
@@ -203,12 +209,17 @@ class Propagation:
             return self._blocks[filter][0]
         if filter not in self._scaled:
             rows, length = self._blocks[filter]
-            self._scaled[filter] = self._multiply(rows, length / length.square().mean().sqrt())
+            factor, scaled = length / length.square().mean().sqrt(), self.storage.empty(*rows.shape)
+            for part in self.storage.parts(len(rows), ROWS_PER_BLOCK):
+                torch.mul(rows[part], factor[part], out=scaled[part])
+            self._scaled[filter] = scaled
         return self._scaled[filter]
 
     def rows(self, filter: Filter, nodes: Tensor, unit: bool = True) -> Tensor:
         """The rows of these nodes in `block(filter, unit)`, `[n, D]`."""
-        return self.block(filter, unit)[nodes]
+        found = self.block(filter, unit)[nodes]
+        self.storage.release()
+        return found
 
     def extend(self, filters: Sequence[Filter]) -> None:
         """Adds filters that may be asked for."""
@@ -250,18 +261,15 @@ class Propagation:
         for self_loops in (True, False):
             series = series_of(filters, self_loops)
             if series:
-                sums = self._sums(self_loops, list(series.values()))
+                sums = chebyshev_sums(self.matrix(self_loops), self.x, list(series.values()), self.storage)
                 found |= {filter: self._scale_to_unit(total) for filter, total in zip(series, sums, strict=True)}
         return found
 
-    def _sums(self, self_loops: bool, series: Sequence[Sequence[float]]) -> list[Tensor]:
-        return chebyshev_sums(self.matrix(self_loops), self.x, series)
-
     def _scale_to_unit(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return unit_or_zero(x, self.negligible)
-
-    def _multiply(self, rows: Tensor, factor: Tensor) -> Tensor:
-        return rows * factor
+        length = x.new_empty(len(x), 1)
+        for part in self.storage.parts(len(x), ROWS_PER_BLOCK):
+            x[part], length[part] = unit_or_zero(x[part], self.negligible)
+        return x, length
 
     @cached_property
     def negligible(self) -> float:
@@ -288,17 +296,17 @@ def chebyshev_sums(
     matrix: SparseMatrix | StreamedMatrix,
     x: Tensor,
     series: Sequence[Sequence[float]],
-    scratch: Scratch | None = None,
+    storage: InMemory | None = None,
 ) -> list[Tensor]:
     """Σₖ c[k] · Tₖ(M) x for each series c, with the Chebyshev polynomials Tₖ₊₁ = 2M·Tₖ − Tₖ₋₁, `[N, D]` each.
 
-    With `scratch`, the sums are in temporary files.
+    The sums are in `storage`, by default in memory.
     """
-    sums = [torch.empty_like(x) if scratch is None else scratch.empty(*x.shape) for _ in series]
+    storage = InMemory(x) if storage is None else storage
+    sums = [storage.empty(*x.shape) for _ in series]
     for total, coefficients in zip(sums, series, strict=True):
         torch.mul(x, coefficients[0], out=total)
-        if scratch is not None:
-            scratch.release()
+        storage.release()
     orders = max(map(len, series))
     if orders == 1:
         return sums
@@ -311,6 +319,5 @@ def chebyshev_sums(
         for total, coefficients in zip(sums, series, strict=True):
             if order < len(coefficients) and coefficients[order]:
                 total.add_(current, alpha=coefficients[order])
-                if scratch is not None:
-                    scratch.release()
+                storage.release()
     return sums

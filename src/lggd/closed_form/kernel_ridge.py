@@ -170,7 +170,7 @@ class KernelRidge(RidgeUncertainty):
         if self.pseudo_labels is not None:
             settings = self.num_classes_, self.ridge_, self.inverse_temperature_
             self.pseudo_fraction_ = self.pseudo_labels.choose(self._pseudo_system, labels, *settings)
-        self._solve(classes)
+        self._solve(labels)
 
     def _assemble(self, nodes: Tensor) -> None:
         """A system for these labelled nodes, exact or with inducing points."""
@@ -181,14 +181,19 @@ class KernelRidge(RidgeUncertainty):
             # Pseudo-labels come and go by thousands: inducing points are enough for them.
             self._pseudo_system = self._inputs.induced_system(kernel, self._inducing_nodes)
 
-    def _solve(self, classes: Tensor) -> None:
-        scores = self._system.scores(class_targets(classes, self.num_classes_), self.ridge_)
-        self._proba = torch.softmax(self.inverse_temperature_ * scores, dim=1)
+    def _solve(self, labels: Tensor) -> None:
+        settings = self.ridge_, self.inverse_temperature_
+        self._proba = self._system.probabilities(labels, self.num_classes_, *settings)
         if self.pseudo_fraction_:
-            labels = torch.full((len(self._proba),), -1, device=classes.device)
-            labels[self._system.nodes] = classes
-            settings = self.pseudo_fraction_, self.ridge_, self.inverse_temperature_
-            self._proba = self_trained(self._pseudo_system, labels, self._proba, *settings)
+            self._proba = self_trained(self._pseudo_system, labels, self._proba, self.pseudo_fraction_, *settings)
+
+    def _fork(self) -> Self:
+        """A copy that can be solved for other labels on its own."""
+        after = copy.copy(self)
+        after._system = self._system.fork()
+        if self.pseudo_fraction_:
+            after._pseudo_system = self._pseudo_system.fork()
+        return after
 
     def _probabilities(self, data: Any) -> Tensor:
         self._check_data(data)
@@ -200,11 +205,9 @@ class KernelRidge(RidgeUncertainty):
         The model itself keeps its labels.
         """
         self._check_fitted()
-        settings = self.ridge_, self.inverse_temperature_
-        first = self._system.fork().probabilities(labels, self.num_classes_, *settings)
-        if not self.pseudo_fraction_:
-            return first
-        return self_trained(self._pseudo_system.fork(), labels, first, self.pseudo_fraction_, *settings)
+        after = self._fork()
+        after._solve(labels)
+        return after._proba
 
     def _check_data(self, data: Any) -> None:
         if data is not self.data_ and not same_inputs(data, self.data_):
@@ -217,8 +220,7 @@ class KernelRidge(RidgeUncertainty):
         """
         self._check_fitted()
         targets = class_targets(self.labels_[self._system.nodes], self.num_classes_)
-        _, scores = self._system.solve(targets, self.ridge_)
-        return torch.softmax(self.inverse_temperature_ * scores, dim=1).float()
+        return torch.softmax(self.inverse_temperature_ * self._system.left_out(targets, self.ridge_), dim=1).float()
 
     def left_out_proba(self, data: Any = None) -> Tensor:
         """Return the probabilities of all nodes, those of labelled ones without their own label, float32 `[N, K]`."""
@@ -227,14 +229,13 @@ class KernelRidge(RidgeUncertainty):
         return self._proba.index_copy(0, self._system.nodes, left_out)
 
     def _set_labels(self, labels: Tensor) -> None:
-        nodes = (labels >= 0).nonzero().squeeze(1)
-        if len(nodes) >= self.growth * self._chosen_with or len(nodes) * self.growth <= self._chosen_with:
+        count = int((labels >= 0).sum())
+        if count >= self.growth * self._chosen_with or count * self.growth <= self._chosen_with:
             after = copy.copy(self)  # a choice that fails changes nothing
             after._choose(labels)
             self.__dict__.update(after.__dict__)
         elif not torch.equal(labels, self.labels_):
-            self._system.set_nodes(nodes)
-            self._solve(labels[nodes])
+            self._solve(labels)
         self.labels_ = labels
 
     @property
@@ -247,7 +248,7 @@ class KernelRidge(RidgeUncertainty):
         after.data_, after.labels_ = change.data, change.grow_labels(self.labels_)
         update_graphs(self, after, change)
         after._assemble(self._system.nodes)
-        after._solve(self.labels_[self._system.nodes])
+        after._solve(after.labels_)
         self.__dict__.update(after.__dict__)
 
     def _state(self) -> dict[str, Tensor]:
@@ -300,7 +301,7 @@ class KernelRidge(RidgeUncertainty):
         self.members_ = tuple(Member(names[graph], kernels[k], weight) for graph, k, weight in members)
         self._graphs = {name: self._graph(name) for name in ("x", *(member.graph for member in self.members_))}
         self._assemble((self.labels_ >= 0).nonzero().squeeze(1))
-        self._solve(self.labels_[self._system.nodes])
+        self._solve(self.labels_)
 
 
 def relabelled(model: KernelRidge, labels: Tensor) -> KernelRidge:
@@ -315,12 +316,7 @@ def relabelled(model: KernelRidge, labels: Tensor) -> KernelRidge:
     (torch.Size([34, 3]), torch.Size([34, 2]))
     """
     after = _copy_for(model, labels)
-    after._system = model._system.fork()
-    if model.pseudo_fraction_:
-        after._pseudo_system = model._pseudo_system.fork()
-    nodes = (labels >= 0).nonzero().squeeze(1)
-    after._system.set_nodes(nodes)
-    after._solve(labels[nodes])
+    after._solve(labels)
     return after
 
 
@@ -339,7 +335,7 @@ def rechosen(model: KernelRidge, labels: Tensor) -> KernelRidge:
 
 def _copy_for(model: KernelRidge, labels: Tensor) -> KernelRidge:
     checked = Labels.checked(labels, torch.full_like(labels, -1))
-    after = copy.copy(model)
+    after = model._fork()
     after.labels_, after.num_classes_ = checked.train.clone(), checked.num_classes
     after.additions_, after.metadata_ = list(model.additions_), dict(model.metadata_)
     return after

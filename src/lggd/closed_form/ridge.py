@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import torch
@@ -18,9 +18,12 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from lggd.closed_form.kernels import MixtureKernel
+from lggd.system.memory import InMemory
 
 # Beyond this many labels or nodes, inducing points take the place of labelled nodes.
 MOST_EXACT_LABELS, MOST_EXACT_NODES = 2048, 10_000
+# Nodes whose features are computed at a time, where the others are in files.
+NODES_PER_BLOCK = 2**15
 # Rounding makes the kernel of nearly equal points singular. The first of these, relative to the diagonal, that makes
 # it positive definite is added.
 JITTERS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
@@ -31,41 +34,36 @@ def class_targets(classes: Tensor, num_classes: int) -> Tensor:
     return one_hot(classes, num_classes).double() - 1 / num_classes
 
 
-def solve_dual(gram: Tensor, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """The coefficients (K + λ)⁻¹ Y `[n, K]`, and what the others predict for each label `[n, K]`.
-
-    Leaving label i out changes its prediction to yᵢ − αᵢ / [(K + λ)⁻¹]ᵢᵢ, exactly.
-    """
-    factor = _cholesky(gram, ridge)
-    coefficients = torch.cholesky_solve(targets, factor)
-    # (L Lᵀ)⁻¹ has the squared columns of L⁻¹ on its diagonal: seven times faster than all of it, for 1,536 labels.
-    identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
-    inverse_diagonal = torch.linalg.solve_triangular(factor, identity, upper=False).square().sum(0)
-    return coefficients, targets - coefficients / inverse_diagonal[:, None]
-
-
-def solve_primal(
-    normal: Tensor, moments: Tensor, features: Tensor, targets: Tensor, ridge: float
-) -> tuple[Tensor, Tensor]:
-    """The weights (ΦᵀΦ + λ)⁻¹ ΦᵀY `[m, K]`, and what the others predict for each label `[n, K]`.
-
-    From `normal` ΦᵀΦ `[m, m]`, `moments` ΦᵀY `[m, K]` and `features` Φ `[n, m]`. Leaving label i out divides its
-    residual by 1 − hᵢ with hᵢ = φᵢᵀ (ΦᵀΦ + λ)⁻¹ φᵢ.
-    """
-    factor = _cholesky(normal, ridge)
-    weights = torch.cholesky_solve(moments, factor)
-    leverage = torch.linalg.solve_triangular(factor, features.t(), upper=False).square().sum(0)
-    return weights, targets - (targets - features @ weights) / (1 - leverage)[:, None]
-
-
 def ridge_coefficients(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
     """(M + λ)⁻¹ right, `[n, K]`."""
     solution: Tensor = torch.cholesky_solve(right, _cholesky(matrix, ridge))
     return solution
 
 
+def left_out_scores(gram: Tensor, targets: Tensor, ridge: float) -> Tensor:
+    """What the other labels predict for each one, `[n, K]`: yᵢ − αᵢ / [(K + λ)⁻¹]ᵢᵢ with α = (K + λ)⁻¹ Y, exactly."""
+    factor = _cholesky(gram, ridge)
+    # (L Lᵀ)⁻¹ has the squared columns of L⁻¹ on its diagonal: seven times faster than all of it, for 1,536 labels.
+    identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
+    inverse_diagonal = torch.linalg.solve_triangular(factor, identity, upper=False).square().sum(0)
+    left_out: Tensor = targets - torch.cholesky_solve(targets, factor) / inverse_diagonal[:, None]
+    return left_out
+
+
+def primal_left_out_scores(normal: Tensor, features: Tensor, targets: Tensor, ridge: float) -> Tensor:
+    """The same from `normal` ΦᵀΦ `[m, m]` and `features` Φ `[n, m]`.
+
+    Leaving label i out divides its residual by 1 − hᵢ with hᵢ = φᵢᵀ (ΦᵀΦ + λ)⁻¹ φᵢ.
+    """
+    factor = _cholesky(normal, ridge)
+    fitted = features @ torch.cholesky_solve(features.t() @ targets, factor)
+    leverage = torch.linalg.solve_triangular(factor, features.t(), upper=False).square().sum(0)
+    left_out: Tensor = targets - (targets - fitted) / (1 - leverage)[:, None]
+    return left_out
+
+
 def leave_one_out_path(gram: Tensor, targets: Tensor, ridges: Sequence[float]) -> Tensor:
-    """The leave-one-out predictions of `solve_dual` for each ridge `[R, n, K]`, from one eigendecomposition."""
+    """`left_out_scores` for each ridge `[R, n, K]`, from one eigendecomposition."""
     vectors, shrunk = eigenvectors_by_ridge(gram, ridges)
     coefficients = vectors @ (shrunk[:, :, None] * (vectors.t() @ targets))
     inverse_diagonal = shrunk @ vectors.square().t()
@@ -74,7 +72,7 @@ def leave_one_out_path(gram: Tensor, targets: Tensor, ridges: Sequence[float]) -
 
 
 def primal_leave_one_out_path(features: Tensor, moments: Tensor, targets: Tensor, shrunk: Tensor) -> Tensor:
-    """The leave-one-out predictions of `solve_primal` for each ridge, `[R, n, K]`.
+    """`primal_left_out_scores` for each ridge, `[R, n, K]`.
 
     `features` `[n, m]` and `moments` ΦᵀY `[m, K]` are in terms of the eigenvectors of ΦᵀΦ, and `shrunk` `[R, m]` are
     1 / (its eigenvalues + λ).
@@ -156,22 +154,32 @@ class RidgeSystem(ABC):
         return copy.copy(self)
 
     @abstractmethod
-    def scores(self, targets: Tensor, ridge: float) -> Tensor:
-        """The scores of all nodes, float32 `[N, K]`, for targets `[n, K]`."""
+    def _gram(self) -> Tensor:
+        """The kernel between the labelled nodes, float64 `[n, n]`."""
 
     @abstractmethod
-    def solve(self, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-        """The scores of all nodes, and the leave-one-out scores of the labelled ones, float64 `[n, K]`."""
+    def _from_dual(self, coefficients: Tensor) -> Tensor:
+        """The scores of all nodes, float32 `[N, K]`, from the coefficients of the labelled ones `[n, K]`."""
+
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        """The scores of all nodes, float32 `[N, K]`, for targets `[n, K]`."""
+        return self._from_dual(ridge_coefficients(self._gram(), targets, ridge))
+
+    def left_out(self, targets: Tensor, ridge: float) -> Tensor:
+        """The leave-one-out scores of the labelled nodes, float64 `[n, K]`."""
+        return left_out_scores(self._gram(), targets, ridge)
+
+    def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
+        """The leave-one-out scores for each ridge, `[R, n, K]`."""
+        return leave_one_out_path(self._gram(), targets, ridges)
 
     def probabilities(self, labels: Tensor, num_classes: int, ridge: float, inverse_temperature: float) -> Tensor:
         """softmax(β · scores) from these labels, int64 `[N]` with -1 elsewhere, which become the labelled nodes."""
-        self.set_nodes((labels >= 0).nonzero().squeeze(1))
-        scores = self.scores(class_targets(labels[self.nodes], num_classes), ridge)
+        nodes = (labels >= 0).nonzero().squeeze(1)
+        if not torch.equal(nodes, self.nodes):
+            self.set_nodes(nodes)
+        scores = self.scores(class_targets(labels[nodes], num_classes), ridge)
         return torch.softmax(inverse_temperature * scores, dim=1)
-
-    @abstractmethod
-    def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
-        """The leave-one-out scores for each ridge, `[R, n, K]`."""
 
     @abstractmethod
     def variance(self, ridge: float) -> Tensor:
@@ -200,26 +208,18 @@ class ExactSystem(RidgeSystem):
         columns[:, known], columns[:, ~known] = self.columns[:, position], new
         self.nodes, self.columns = nodes, columns
 
-    @property
     def _gram(self) -> Tensor:
         return self.columns[self.nodes].double()
 
-    def scores(self, targets: Tensor, ridge: float) -> Tensor:
-        return self.columns @ ridge_coefficients(self._gram, targets, ridge).float()
-
-    def solve(self, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-        coefficients, left_out = solve_dual(self._gram, targets, ridge)
-        return self.columns @ coefficients.float(), left_out
-
-    def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
-        return leave_one_out_path(self._gram, targets, ridges)
+    def _from_dual(self, coefficients: Tensor) -> Tensor:
+        return self.columns @ coefficients.float()
 
     def variance(self, ridge: float) -> Tensor:
-        return posterior_variance(self._gram, self.columns.double(), self.kernel.diagonal(self._points), ridge)
+        return posterior_variance(self._gram(), self.columns.double(), self.kernel.diagonal(self._points), ridge)
 
     def covariance(self, nodes: Tensor, ridge: float) -> Tensor:
         prior = self.kernel.between([block[nodes] for block in self._points], self._points)
-        return posterior_covariance(self._gram, self.columns.double(), prior, nodes, ridge)
+        return posterior_covariance(self._gram(), self.columns.double(), prior, nodes, ridge)
 
 
 class InducedSystem(RidgeSystem):
@@ -228,24 +228,26 @@ class InducedSystem(RidgeSystem):
     Φ = k(x, Z) R⁻ᵀ with k(Z, Z) = R Rᵀ. Labels are accumulated in ΦᵀΦ and Φᵀ Y.
     """
 
-    def __init__(self, kernel: MixtureKernel, inducing: Sequence[Tensor]) -> None:
-        self.kernel, self.inducing = kernel, inducing
-        self.features = self._compute_features(regular_cholesky(kernel.between(inducing, inducing).double()).float())
+    def __init__(self, kernel: MixtureKernel, inducing: Sequence[Tensor], storage: InMemory | None = None) -> None:
+        self.kernel = kernel
+        self._storage = InMemory(inducing[0]) if storage is None else storage
+        factor = regular_cholesky(kernel.between(inducing, inducing).double()).float()
+        self.features, points = self._storage.empty(kernel.num_nodes, len(factor)), kernel.points()
+        for part in self._parts():
+            columns = kernel.between([block[part] for block in points], inducing).t()
+            self.features[part] = torch.linalg.solve_triangular(factor, columns, upper=False).t()
         self.nodes = torch.empty(0, dtype=torch.int64, device=self.features.device)
+        self._labelled = self.features[:0]
         self._normal: Tensor | None = None
 
-    def _compute_features(self, factor: Tensor) -> Tensor:
-        return self._features_of(self.kernel.points(), factor)
-
-    def _features_of(self, points: Sequence[Tensor], factor: Tensor) -> Tensor:
-        """Φ of these points, with the factor R of k(Z, Z)."""
-        columns = self.kernel.between(points, self.inducing).t()
-        solved: Tensor = torch.linalg.solve_triangular(factor, columns, upper=False)
-        return solved.t().contiguous()
+    def _parts(self) -> Iterator[slice]:
+        return self._storage.parts(len(self.features), NODES_PER_BLOCK)
 
     def _predicted(self, weights: Tensor) -> Tensor:
         """Φ W, float32 `[N, K]`."""
-        predicted: Tensor = self.features @ weights.float()
+        predicted = self.features.new_empty(len(self.features), weights.shape[1])
+        for part in self._parts():
+            torch.mm(self.features[part], weights.float(), out=predicted[part])
         return predicted
 
     def set_nodes(self, nodes: Tensor) -> None:
@@ -254,7 +256,7 @@ class InducedSystem(RidgeSystem):
             self._normal = None
         if self._normal is not None:
             for sign, changed in ((1, new), (-1, gone)):
-                self._normal.add_(_gram(self.features[changed].t()), alpha=sign)
+                self._normal.add_(gram_matrix(self.features[changed].t()), alpha=sign)
         self.nodes, self._labelled = nodes, self.features[nodes]
 
     def fork(self) -> Self:
@@ -269,42 +271,41 @@ class InducedSystem(RidgeSystem):
     def _normal_matrix(self) -> Tensor:
         """ΦᵀΦ, float64 `[m, m]`; accumulated from the first time that it is needed."""
         if self._normal is None:
-            self._normal = _gram(self._labelled.t())
+            self._normal = gram_matrix(self._labelled.t())
         return self._normal
 
-    def scores(self, targets: Tensor, ridge: float) -> Tensor:
-        labelled = self._labelled.double()
-        if self._in_dual:
-            weights = labelled.t() @ ridge_coefficients(_gram(self._labelled), targets, ridge)
-        else:
-            weights = ridge_coefficients(self._normal_matrix(), labelled.t() @ targets, ridge)
-        return self._predicted(weights)
+    def _gram(self) -> Tensor:
+        return gram_matrix(self._labelled)
 
-    def solve(self, targets: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-        labelled = self._labelled.double()
+    def _from_dual(self, coefficients: Tensor) -> Tensor:
+        return self._predicted(self._labelled.double().t() @ coefficients)
+
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
         if self._in_dual:
-            coefficients, left_out = solve_dual(_gram(self._labelled), targets, ridge)
-            weights = labelled.t() @ coefficients
-        else:
-            weights, left_out = solve_primal(self._normal_matrix(), labelled.t() @ targets, labelled, targets, ridge)
-        return self._predicted(weights), left_out
+            return super().scores(targets, ridge)
+        moments = self._labelled.double().t() @ targets
+        return self._predicted(ridge_coefficients(self._normal_matrix(), moments, ridge))
+
+    def left_out(self, targets: Tensor, ridge: float) -> Tensor:
+        if self._in_dual:
+            return super().left_out(targets, ridge)
+        return primal_left_out_scores(self._normal_matrix(), self._labelled.double(), targets, ridge)
 
     def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
         if self._in_dual:
-            return leave_one_out_path(_gram(self._labelled), targets, ridges)
+            return super().path(targets, ridges)
         vectors, shrunk = eigenvectors_by_ridge(self._normal_matrix(), ridges)
         rotated = self._labelled.double() @ vectors
         return primal_leave_one_out_path(rotated, rotated.t() @ targets, targets, shrunk)
 
     def variance(self, ridge: float) -> Tensor:
-        return self._variance_at(self.kernel.points(), self.features, ridge)
-
-    def _variance_at(self, points: Sequence[Tensor], features: Tensor, ridge: float) -> Tensor:
-        features = features.double()
-        scaled = whitened(self._normal_matrix(), features, ridge)
-        # The part of the kernel that the inducing points do not span is not reduced by any label.
-        unexplained = self.kernel.diagonal(points) - features.square().sum(1)
-        variance: Tensor = ridge * scaled.square().sum(0) + unexplained.clamp(min=0)
+        points, variance = self.kernel.points(), self.features.new_empty(len(self.features), dtype=torch.float64)
+        for part in self._parts():
+            features = self.features[part].double()
+            scaled = whitened(self._normal_matrix(), features, ridge)
+            # The part of the kernel that the inducing points do not span is not reduced by any label.
+            unexplained = self.kernel.diagonal([block[part] for block in points]) - features.square().sum(1)
+            variance[part] = ridge * scaled.square().sum(0) + unexplained.clamp(min=0)
         return variance
 
     def covariance(self, nodes: Tensor, ridge: float) -> Tensor:
@@ -325,7 +326,7 @@ def draw_inducing(labelled: Tensor, num_nodes: int, count: int, seed: int) -> Te
     return torch.cat([order[known], order[~known]])[:count]
 
 
-def _gram(rows: Tensor) -> Tensor:
+def gram_matrix(rows: Tensor) -> Tensor:
     """The products of all rows with each other, float64 `[n, n]`.
 
     In float64 on a GPU, where float32 may stand for TF32: with three digits, the result need not be positive definite.

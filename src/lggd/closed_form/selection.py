@@ -20,7 +20,7 @@ from lggd.closed_form.kernels import (
     Member,
     MixtureKernel,
 )
-from lggd.closed_form.ridge import ExactSystem, RidgeSystem, class_targets, is_exact, solve_dual
+from lggd.closed_form.ridge import ExactSystem, RidgeSystem, class_targets, is_exact, left_out_scores
 from lggd.closed_form.ridge_inputs import class_agreement, filters_of
 
 if TYPE_CHECKING:
@@ -147,8 +147,9 @@ class KernelSelection:
         system.set_nodes(self._nodes)
         classes = self._labels[self._nodes]
         _, ridge, beta = choose_ridge(system, classes, self._num_classes)
-        scores, left_out = system.solve(class_targets(classes, self._num_classes), ridge)
-        scores[self._nodes] = left_out.float()
+        targets = class_targets(classes, self._num_classes)
+        scores = system.scores(targets, ridge)
+        scores[self._nodes] = system.left_out(targets, ridge).float()
         return torch.softmax(beta * scores, dim=1)
 
     def best(self) -> tuple[Member, ...]:
@@ -228,7 +229,7 @@ def kernel_loss(kernel: MixtureKernel, nodes: Tensor, classes: Tensor, num_class
     """The leave-one-out loss of a kernel, with the best of a few ridges and temperatures."""
     points = kernel.points(nodes)
     gram, targets = kernel.between(points, points), class_targets(classes, num_classes).float()
-    left_out = (solve_dual(gram, targets, ridge)[1] for ridge in COMPARED_RIDGES)
+    left_out = (left_out_scores(gram, targets, ridge) for ridge in COMPARED_RIDGES)
     return min(fit_inverse_temperature(scores, classes, INVERSE_TEMPERATURES[::2])[1] for scores in left_out)
 
 

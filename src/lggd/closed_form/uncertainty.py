@@ -34,12 +34,15 @@ class SuspiciousLabels:
         The probability of that label by all other labels, float32 `[n]`, in ascending order.
     suggested : Tensor
         The most probable class by all other labels, int64 `[n]`: the label itself where they confirm it.
+    suggested_probability : Tensor
+        Its probability, float32 `[n]`.
     """
 
     nodes: Tensor
     labels: Tensor
     probability: Tensor
     suggested: Tensor
+    suggested_probability: Tensor
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -114,10 +117,9 @@ class RidgeUncertainty(NodeClassifier):
         (15, 0, 1)
         """
         probabilities, labels = self.leave_one_out_proba(), self.labels_[self.labels_ >= 0]
-        own = probabilities.gather(1, labels[:, None]).squeeze(1)
-        order = own.argsort(stable=True)
-        nodes = (self.labels_ >= 0).nonzero().squeeze(1)
-        return SuspiciousLabels(nodes[order], labels[order], own[order], probabilities.argmax(1)[order])
+        own, nodes = probabilities.gather(1, labels[:, None]).squeeze(1), (self.labels_ >= 0).nonzero().squeeze(1)
+        order, (highest, suggested) = own.argsort(stable=True), probabilities.max(1)
+        return SuspiciousLabels(*(column[order] for column in (nodes, labels, own, suggested, highest)))
 
     def suggest(self, k: int = 1) -> Tensor:
         """Return the k unlabelled nodes most worth labelling next.

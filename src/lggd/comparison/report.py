@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lggd.comparison.comparison_page import render_comparison
 from lggd.comparison.label_splits import describe_labels
 from lggd.comparison.runner import machine
 from lggd.comparison.summary import COLUMNS, MethodSummary
 from lggd.html import counted, duration
-from lggd.report.comparison_page import ComparedMethod, ComparisonReport, render_comparison
 from lggd.runs.run import installed_versions
 from lggd.system.files import write_text
 
@@ -36,29 +36,18 @@ def write_report(comparison: Comparison, folder: str | Path, name: str, notes: S
     writer.writeheader()
     writer.writerows(comparison.rows)
     write_text(folder / TABLE, text.getvalue())
-    write_text(folder / PAGE, render_comparison(page_content(comparison, name, notes)))
-    return [TABLE, PAGE]
-
-
-def page_content(comparison: Comparison, name: str, notes: Sequence[str] = ()) -> ComparisonReport:
-    """Returns what the page shows."""
-    device = comparison.lines[0]["device"] if comparison.lines else "cpu"
+    lines = comparison.lines
     counts = {key: f"{value:,}" for key, value in comparison.facts.items()}
-    when = max((line["when"] for line in comparison.lines), default=None)
-    return ComparisonReport(
-        dataset=name,
-        protocol=describe_protocol(comparison),
-        recommendation=comparison.recommendation,
-        recommended=comparison.recommended,
-        methods=[_compared(method) for method in comparison.methods],
-        facts=counts | {"duration": duration(sum(line["seconds"] for line in comparison.lines))},
-        created=when or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        version=installed_versions()["lggd"],
-        machine=", ".join(str(value) for value in machine(device).values()),
-        failed=comparison.failed,
-        skipped=comparison.skipped,
-        notes=notes,
-    )
+    facts = counts | {"duration": duration(sum(line["seconds"] for line in lines))}
+    device = lines[0]["device"] if lines else "cpu"
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    texts = {
+        "dataset": name, "protocol": describe_protocol(comparison), "version": installed_versions()["lggd"],
+        "machine": ", ".join(str(value) for value in machine(device).values()),
+        "created": max((line["when"] for line in lines), default=now),
+    }  # fmt: skip
+    write_text(folder / PAGE, render_comparison(comparison, facts, texts, notes))
+    return [TABLE, PAGE]
 
 
 def describe_protocol(comparison: Comparison) -> str:
@@ -66,20 +55,6 @@ def describe_protocol(comparison: Comparison) -> str:
     trials = max((line["trials"] for line in comparison.lines), default=0)
     settings = f"settings by {counted(trials, 'validation trial')} per split" if trials else "default settings"
     return f"{counted(comparison.splits, 'split')}, {describe_labels(comparison.labels)} for training, {settings}"
-
-
-def _compared(method: MethodSummary) -> ComparedMethod:
-    row = method.row()
-    kept = ("name", "title", "sd", "macro_f1", "calibration_error", "seconds", "memory", "verdict")
-    return ComparedMethod(
-        **{name: getattr(method, name) for name in kept},
-        accuracies=list(method.accuracy.values()),
-        mean=method.mean,
-        difference=row["difference"],
-        corrected_p=row["corrected_p"],
-        curve=[(float(labels), value) for labels, value in method.curve.items()],
-        reliability=method.reliability,
-    )
 
 
 def draw_comparison(comparison: Comparison) -> Figure:

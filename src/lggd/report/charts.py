@@ -113,27 +113,32 @@ def line_chart(lines: Sequence[Line], x_label: str, y_label: str, summary: str, 
     vertical = Axis.for_values(values)
     horizontal = Axis.within(min(float(line.x[0]) for line in lines), max(float(line.x[-1]) for line in lines))
     drawn = "".join(_draw_line(line, horizontal, vertical, dots) for line in lines)
-    grid, ticks = grid_and_ticks(horizontal, vertical)
-    return (
-        f'<div class="chart" role="img" aria-label="{escape_text(summary)}"'
+    data = (
         f' data-x="{horizontal.low:g} {horizontal.high:g}" data-x-label="{escape_text(x_label)}"'
-        f' data-y="{vertical.low:.6g} {vertical.high:.6g} {int(vertical.logarithmic)}">'
-        f'<span class="axis y" aria-hidden="true">{escape_text(y_label)}{vertical.scale}</span>'
-        '<div class="plot" aria-hidden="true"><svg viewBox="0 0 100 100" preserveAspectRatio="none" focusable="false">'
-        f"{grid}{drawn}</svg>{ticks}</div>"
-        f'<span class="axis x" aria-hidden="true">{escape_text(x_label)}</span></div>'
+        f' data-y="{vertical.low:.6g} {vertical.high:.6g} {int(vertical.logarithmic)}"'
     )
+    return draw_chart((horizontal, vertical), (x_label, y_label), summary, drawn, data=data)
 
 
-def grid_and_ticks(horizontal: Axis, vertical: Axis) -> tuple[str, str]:
-    """The grid lines of a chart, inside its drawing, and the ticks of both axes, beside it."""
+def draw_chart(
+    axes: tuple[Axis, Axis], labels: tuple[str, str], summary: str, lines: str = "", points: str = "", data: str = ""
+) -> str:
+    """A grid with the ticks of both axes and their labels, x first; `lines` are SVG within it, `points` HTML above."""
+    horizontal, vertical = axes
     grid = "".join(f'<path class="grid" d="M0 {100 - vertical.percent(tick):.5g}H100"/>' for tick in vertical.ticks)
     ticks = "".join(
         f'<span class="tick {kind}" style="{side}:{axis.percent(tick):.4g}%">{label}</span>'
         for axis, kind, side in ((horizontal, "x", "left"), (vertical, "y", "bottom"))
         for tick, label in zip(axis.ticks, axis.labels(), strict=True)
     )
-    return grid, ticks
+    x_label, y_label = (f"{escape_text(label)}{axis.scale}" for axis, label in zip(axes, labels, strict=True))
+    return (
+        f'<div class="{"chart points" if points else "chart"}" role="img" aria-label="{escape_text(summary)}"{data}>'
+        f'<span class="axis y" aria-hidden="true">{y_label}</span>'
+        '<div class="plot" aria-hidden="true"><svg viewBox="0 0 100 100" preserveAspectRatio="none" focusable="false">'
+        f"{grid}{lines}</svg>{ticks}{points}</div>"
+        f'<span class="axis x" aria-hidden="true">{x_label}</span></div>'
+    )
 
 
 def _legend(lines: Sequence[Line]) -> str:

@@ -4,39 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
+from fastapi import FastAPI, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
 from lggd.errors import InputError
-
-try:
-    from fastapi import FastAPI, Path, Query, Request
-    from fastapi.exceptions import RequestValidationError
-    from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
-    from starlette.concurrency import run_in_threadpool
-    from starlette.exceptions import HTTPException
-except ModuleNotFoundError as error:
-    if error.name not in ("fastapi", "starlette"):
-        raise
-    rule, remedy = "import FastAPI", "Run: pip install 'lggd[studio]'"
-    raise InputError("lggd studio", rule, but="it is not installed", remedy=remedy) from error
-
-from lggd.html import module_names, page_file
 from lggd.studio import answers, schemas
 from lggd.studio.events import EventStreams
 from lggd.studio.schemas import error_answers
-from lggd.studio.security import COOKIE, LOGIN, Access, Guard, RefusedError
+from lggd.studio.security import COOKIE, LOGIN, Access, Guard, RefusedError, error_response
 from lggd.studio.session import Outcome, Session
-from lggd.studio.store import LabelEdit, StaleEditError
+from lggd.studio.snapshot import Suggestion, SuspiciousLabel
+from lggd.studio.store import LabelEdit, LabelStore, StaleEditError
 
 MAX_COUNT = 50
 __version__ = version("lggd")
-CONTENT_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 ABOUT = (
     "Labels live: add a label, and the predictions of the whole graph change. Nodes and classes are named as in the "
     "graph. Changes are durable before they are answered; an error changes nothing."
@@ -65,7 +59,7 @@ def build_app(session: Session, access: Access) -> FastAPI:
     app = FastAPI(
         title="lggd studio", description=ABOUT, version=__version__, lifespan=lifespan,
         openapi_url="/api/openapi.json", docs_url=None, redoc_url=None,  # these would load scripts from elsewhere
-        redirect_slashes=False,
+        redirect_slashes=False, responses=error_answers(400, 401, 403, 422, 429),
     )  # fmt: skip
     app.state.streams = streams
     _add_errors(app, session)
@@ -79,33 +73,29 @@ def build_app(session: Session, access: Access) -> FastAPI:
 # -- errors -------------------------------------------------------------------------------------------------------
 
 
-def _error(status: int, message: str, **more: Any) -> JSONResponse:
-    return JSONResponse({"error": message, **more}, status)
-
-
 def _add_errors(app: FastAPI, session: Session) -> None:
     @app.exception_handler(InputError)
     async def invalid(_: Request, error: InputError) -> JSONResponse:
         named = error.replace(nodes=[session.graph.ids[int(str(node))] for node in error.nodes])
-        return _error(422, str(named))
+        return error_response(422, str(named))
 
     @app.exception_handler(StaleEditError)
     async def stale(_: Request, error: StaleEditError) -> JSONResponse:
-        return _error(409, str(error), labels=answers.label_states(session.snapshot, error.nodes))
+        labels = [state.model_dump() for state in answers.label_states(session.snapshot, error.nodes)]
+        return error_response(409, str(error), labels=labels)
 
     @app.exception_handler(RefusedError)
     async def refused(_: Request, error: RefusedError) -> JSONResponse:
-        return _error(error.status, error.message)
+        return error_response(error.status_code, error.detail, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
         if first["type"] == "json_invalid":
-            return _error(
-                400, 'The body must be JSON. Send an object such as {"labels": [{"node": "17", "label": "3"}]}.'
-            )
-        return _error(422, f"`{place[:200]}` is not valid: {first['msg']}.")
+            example = '{"labels": [{"node": "17", "label": "3"}]}'
+            return error_response(400, f"The body must be JSON. Send an object such as {example}.")
+        return error_response(422, f"`{place[:200]}` is not valid: {first['msg']}.")
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> JSONResponse:
@@ -114,22 +104,21 @@ def _add_errors(app: FastAPI, session: Session) -> None:
             404: "There is nothing at this address.",
             405: "This address does not take that method.",
         }
-        answer = _error(error.status_code, texts.get(error.status_code, str(error.detail)))
-        answer.headers.update(error.headers or {})
-        return answer
+        return error_response(error.status_code, texts.get(error.status_code, error.detail), error.headers)
 
 
 # -- pages --------------------------------------------------------------------------------------------------------
 
 
 def _add_pages(app: FastAPI, access: Access) -> None:
-    # Read once: no name from a request ever reaches the file system.
-    static = dict(_static_files())
+    page, form = ((files("lggd.studio") / "static" / name).read_text() for name in ("studio.html", "login.html"))
+    # The page's own files, and the map of the report.
+    app.mount("/static", StaticFiles(packages=[("lggd.studio", "static"), ("lggd.report", "page")]))
 
     @app.get("/", include_in_schema=False)
     async def index(token: str | None = None) -> Response:
         if token is None:
-            return HTMLResponse(static["studio.html"])
+            return HTMLResponse(page)
         return entered() if access.accepts(token) else RedirectResponse("/", 303)
 
     def entered() -> Response:
@@ -139,131 +128,106 @@ def _add_pages(app: FastAPI, access: Access) -> None:
             answer.set_cookie(COOKIE, access.cookie(), httponly=True, samesite="strict")
         return answer
 
-    @app.get("/static/{name}", include_in_schema=False)
-    async def file(name: str) -> Response:
-        if name not in static:
-            return _error(404, "There is nothing at this address.")
-        kind = CONTENT_TYPES[name[name.rindex(".") :]]
-        return Response(static[name], media_type=kind, headers={"cache-control": "no-cache"})
-
     @app.get(LOGIN, include_in_schema=False)
-    async def form() -> Response:
-        return HTMLResponse(static["login.html"])
+    async def login_form() -> Response:
+        return HTMLResponse(form)
 
     @app.post(LOGIN, include_in_schema=False)
     async def login(request: Request) -> Response:
         given = parse_qs((await request.body()).decode("utf-8", "replace")).get("token", [""])[0]
         if not access.accepts(given):
-            return HTMLResponse(static["login.html"].replace(b"<!-- wrong -->", b"<p role=alert>Wrong token.</p>"), 401)
+            return HTMLResponse(form.replace("<!-- wrong -->", "<p role=alert>Wrong token.</p>"), 401)
         return entered()
 
 
-def _static_files() -> Iterable[tuple[str, bytes]]:
-    for path in (files("lggd.studio") / "static").iterdir():
-        if any(path.name.endswith(ending) for ending in CONTENT_TYPES):
-            yield path.name, path.read_bytes()
-    for name in ("colours.css", "map.css", *module_names("map_panel.js")):  # the map of the report
-        yield name, page_file(name).encode()
-
-
 # -- reading ------------------------------------------------------------------------------------------------------
+# FastAPI runs functions that are not `async` in threads: computing an answer does not stop the event loop.
 
 
 def _json(body: bytes) -> Response:
     return Response(body, media_type="application/json")
 
 
-async def _computed(compute: Callable[..., Any], *arguments: Any) -> Response:
-    """An answer that takes time, computed beside the event loop."""
-    return _json(await run_in_threadpool(lambda: answers.as_json(compute(*arguments))))
-
-
 def _add_reading(app: FastAPI, session: Session, streams: EventStreams) -> None:
     instance = secrets.token_hex(8)
-    graph: dict[int, bytes] = {}  # by the number of classes, the only part that changes
 
-    @app.get("/api/health", response_model=schemas.Health, responses=error_answers())
-    async def health() -> dict[str, str]:
+    @lru_cache(maxsize=1)
+    def graph(classes: tuple[str, ...]) -> bytes:
+        """The largest answer, made once for the same classes: nothing else in it changes."""
+        return answers.graph_answer(session, classes, instance).model_dump_json().encode()
+
+    @app.get("/api/health")
+    async def health() -> schemas.Health:
         """Whether the service runs."""
-        return {"status": "ok", "version": __version__, "instance": instance}
+        return schemas.Health(status="ok", version=__version__, instance=instance)
 
-    @app.get("/api/graph", response_model=schemas.GraphAnswer, responses=error_answers())
-    async def the_graph() -> Response:
+    @app.get("/api/graph", response_model=schemas.GraphAnswer)
+    def the_graph() -> Response:
         """The graph, its places on the map, and the classes."""
-        classes = len(session.snapshot.classes)
-        if classes not in graph:
-            found = await run_in_threadpool(lambda: answers.as_json(answers.graph_answer(session, instance)))
-            graph.clear()
-            graph[classes] = found
-        return _json(graph[classes])
+        return _json(graph(session.snapshot.classes))
 
-    @app.get("/api/predictions", response_model=schemas.PredictionsAnswer, responses=error_answers())
-    async def predictions() -> Response:
+    @app.get("/api/predictions", response_model=schemas.PredictionsAnswer)
+    def predictions() -> Response:
         """Labels and predictions of all nodes, as numbers in the order of the graph."""
-        return _json(await run_in_threadpool(answers.predictions_answer, session.snapshot))
+        return _json(answers.predictions_answer(session.snapshot))
 
-    @app.get("/api/nodes", response_model=list[str], responses=error_answers(422))
-    async def nodes(
+    @app.get("/api/nodes")
+    def nodes(
         query: Annotated[str, Query(min_length=1, max_length=200, examples=["17"])], count: Count = 20
-    ) -> Response:
+    ) -> list[str]:
         """Nodes whose id contains a text, or whose attribute compares, as in "age > 30"."""
-        return await _computed(lambda: [session.graph.ids[k] for k in answers.find_nodes(session, query, count)])
+        return [session.graph.ids[k] for k in answers.find_nodes(session, query, count)]
 
-    @app.get("/api/nodes/{node:path}", response_model=schemas.NodeAnswer, responses=error_answers(404, 422))
-    async def one_node(node: NodePath) -> Response:
+    @app.get("/api/nodes/{node:path}", responses=error_answers(404))
+    def one_node(node: NodePath) -> schemas.NodeAnswer:
         """One node: label, prediction, picture or attributes, neighbours and history."""
-        return await _computed(answers.node_answer, session, _known(session, node))
+        return answers.node_answer(session, _known(session, node))
 
-    @app.get("/api/suggestions", response_model=list[schemas.SuggestionAnswer], responses=error_answers(422))
-    async def suggestions(count: Count = 10) -> Response:
+    @app.get("/api/suggestions")
+    def suggestions(count: Count = 10) -> list[Suggestion]:
         """Nodes worth labelling next, the best first, each with a reason."""
-        return await _computed(lambda: answers.found_nodes(session.snapshot, session.suggestions(count)))
+        return session.suggestions(count)
 
-    @app.get("/api/suspicious", response_model=list[schemas.SuspiciousAnswer], responses=error_answers(422))
-    async def suspicious(count: Count = 10) -> Response:
+    @app.get("/api/suspicious")
+    def suspicious(count: Count = 10) -> list[SuspiciousLabel]:
         """Labels that all others contradict, the most suspicious first."""
-        return await _computed(lambda: answers.found_nodes(session.snapshot, session.suspicious(count)))
+        return session.suspicious(count)
 
-    @app.get("/api/labels", response_model=list[schemas.LabelState], responses=error_answers())
-    async def labels() -> Response:
+    @app.get("/api/labels")
+    def labels() -> list[schemas.LabelState]:
         """All labels."""
         snapshot = session.snapshot
-        return await _computed(lambda: answers.label_states(snapshot, (snapshot.labels >= 0).nonzero()[0].tolist()))
+        return answers.label_states(snapshot, (snapshot.labels >= 0).nonzero()[0].tolist())
 
-    @app.get("/api/history", response_model=list[schemas.HistoryAnswer], responses=error_answers(422))
-    async def history(count: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
+    @app.get("/api/history")
+    def history(count: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[schemas.HistoryAnswer]:
         """The last changes, the newest first."""
-        snapshot = session.snapshot
-        return await _computed(lambda: answers.history_answer(session, snapshot, session.history[-count:][::-1]))
+        return answers.history_answer(session.snapshot, session.history[-count:][::-1])
 
-    @app.get("/api/progress", response_model=schemas.ProgressAnswer, responses=error_answers())
-    async def progress() -> Response:
+    @app.get("/api/progress")
+    def progress() -> schemas.ProgressAnswer:
         """Curves of accuracy and certainty, the confusion, and how many nodes each class has."""
-        return await _computed(answers.progress_answer, session)
+        return answers.progress_answer(session)
 
-    @app.get("/api/distances", response_model=schemas.DistancesAnswer, responses=error_answers(422))
-    async def distances(label: Annotated[str, Query(max_length=100, examples=["3"])]) -> Response:
+    @app.get("/api/distances")
+    def distances(label: Annotated[str, Query(max_length=100, examples=["3"])]) -> schemas.DistancesAnswer:
         """The distance of every node to the labels of a class."""
-        return await _computed(answers.distances_answer, session.snapshot, session.class_number(label))
+        return answers.distances_answer(session.snapshot, session.class_number(label))
 
     @app.get(
         "/api/export",
         response_class=Response,
-        responses=error_answers(422) | {200: {"content": {"text/csv": {}, "application/zip": {}}}},
+        responses={200: {"content": {"text/csv": {}, "application/zip": {}}}},
     )
-    async def export(content: Annotated[Literal["labels", "predictions", "model"], Query()] = "labels") -> Response:
+    def export(content: Annotated[Literal["labels", "predictions", "model"], Query()] = "labels") -> Response:
         """Labels or predictions as CSV, or the model as ZIP."""
         tables = {"labels": answers.labels_table, "predictions": answers.predictions_table}
         make: Any = tables.get(content, answers.model_archive)
         kind, ending = ("text/csv", "csv") if content in tables else ("application/zip", "zip")
         headers = {"content-disposition": f'attachment; filename="{content}.{ending}"'}
-        return Response(await run_in_threadpool(make, session.snapshot), media_type=kind, headers=headers)
+        return Response(make(session.snapshot), media_type=kind, headers=headers)
 
-    @app.get(
-        "/api/events",
-        response_class=StreamingResponse,
-        responses=error_answers() | {200: {"content": {"text/event-stream": {}}}},
-    )
+    @app.get("/api/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
     async def events() -> Response:
         """Server-sent events: `labels` after a change, `curve` when it is measured, `queue` for new suggestions."""
         return StreamingResponse(streams.open(), media_type="text/event-stream")
@@ -278,7 +242,7 @@ def _known(session: Session, node: str) -> int:
 # -- writing ------------------------------------------------------------------------------------------------------
 
 
-async def _changed(future: Future[Outcome], nodes: Iterable[int] | None = None) -> dict[str, Any]:
+async def _changed(future: Future[Outcome], nodes: Iterable[int] | None = None) -> schemas.ChangeAnswer:
     outcome = await asyncio.wrap_future(future)
     if nodes is None:
         nodes = [entry.node for entry in outcome.change.entries] if outcome.change is not None else []
@@ -286,26 +250,24 @@ async def _changed(future: Future[Outcome], nodes: Iterable[int] | None = None) 
 
 
 def _add_writing(app: FastAPI, session: Session) -> None:
-    changes: dict[str, Any] = {"response_model": schemas.ChangeAnswer}
-
-    @app.post("/api/labels", **changes, responses=error_answers(409, 413, 422))
-    async def set_labels(body: schemas.LabelsRequest, author: Author = "") -> dict[str, Any]:
+    @app.post("/api/labels", responses=error_answers(409, 413))
+    async def set_labels(body: schemas.LabelsRequest, author: Author = "") -> schemas.ChangeAnswer:
         """Set and remove labels, all or none."""
         edits = [LabelEdit(session.node_number(each.node), each.label, each.version) for each in body.labels]
-        return await _changed(session.label(edits, author, new_classes=body.new_classes), [edit.node for edit in edits])
+        future = session.submit(LabelStore.set_labels, edits, author, new_classes=body.new_classes)
+        return await _changed(future, [edit.node for edit in edits])
 
-    @app.delete("/api/labels/{node:path}", **changes, responses=error_answers(404, 409, 422))
+    @app.delete("/api/labels/{node:path}", responses=error_answers(404, 409))
     async def remove_label(
         node: NodePath, version: Annotated[int | None, Query(ge=0, le=2**53)] = None, author: Author = ""
-    ) -> dict[str, Any]:
+    ) -> schemas.ChangeAnswer:
         """Remove the label of a node; without one nothing changes."""
-        number = _known(session, node)
-        return await _changed(session.label([LabelEdit(number, None, version)], author), [number])
+        edit = LabelEdit(_known(session, node), None, version)
+        return await _changed(session.submit(LabelStore.set_labels, [edit], author), [edit.node])
 
     @app.post(
         "/api/upload",
-        response_model=schemas.UploadAnswer,
-        responses=error_answers(413, 415, 422),
+        responses=error_answers(413, 415),
         openapi_extra={
             "requestBody": {
                 "required": True,
@@ -313,7 +275,7 @@ def _add_writing(app: FastAPI, session: Session) -> None:
             }
         },
     )
-    async def upload(request: Request, new_classes: bool = False, author: Author = "") -> dict[str, Any]:
+    async def upload(request: Request, new_classes: bool = False, author: Author = "") -> schemas.UploadAnswer:
         """Set the labels of a table in CSV with the columns id and label, all or none."""
         if request.headers.get("content-type", "").split(";")[0].strip().lower() != "text/csv":
             raise RefusedError(415, "The body must be a table: send it as text/csv.")
@@ -322,25 +284,25 @@ def _add_writing(app: FastAPI, session: Session) -> None:
         except UnicodeDecodeError as error:
             raise RefusedError(422, "The table must be text in UTF-8.") from error
         edits = await run_in_threadpool(answers.read_labels, text, session)
-        found = await _changed(session.label(edits, author, new_classes=new_classes))
-        return {**found, "rows": len(edits)}
+        found = await _changed(session.submit(LabelStore.set_labels, edits, author, new_classes=new_classes))
+        return schemas.UploadAnswer(**vars(found), rows=len(edits))
 
-    @app.post("/api/undo", **changes, responses=error_answers(409, 422))
-    async def undo(author: Author = "") -> dict[str, Any]:
+    @app.post("/api/undo", responses=error_answers(409))
+    async def undo(author: Author = "") -> schemas.ChangeAnswer:
         """Take back the author's last change; where there is none, nothing changes."""
-        return await _changed(session.undo(author))
+        return await _changed(session.submit(LabelStore.undo, author))
 
-    @app.post("/api/redo", **changes, responses=error_answers(409, 422))
-    async def redo(author: Author = "") -> dict[str, Any]:
+    @app.post("/api/redo", responses=error_answers(409))
+    async def redo(author: Author = "") -> schemas.ChangeAnswer:
         """Make the author's last undone change again; where there is none, nothing changes."""
-        return await _changed(session.redo(author))
+        return await _changed(session.submit(LabelStore.redo, author))
 
-    @app.post("/api/keep", **changes, responses=error_answers(413, 422))
-    async def keep(body: schemas.KeepRequest, author: Author = "") -> dict[str, Any]:
+    @app.post("/api/keep", responses=error_answers(413))
+    async def keep(body: schemas.KeepRequest, author: Author = "") -> schemas.ChangeAnswer:
         """Confirm a suspicious label."""
-        return await _changed(session.keep(session.node_number(body.node), author))
+        return await _changed(session.submit(LabelStore.keep, session.node_number(body.node), author))
 
-    @app.post("/api/classes", **changes, responses=error_answers(413, 422))
-    async def add_class(body: schemas.ClassRequest) -> dict[str, Any]:
+    @app.post("/api/classes", responses=error_answers(413))
+    async def add_class(body: schemas.ClassRequest) -> schemas.ChangeAnswer:
         """Add a class; one that is known changes nothing."""
-        return await _changed(session.add_class(body.name))
+        return await _changed(session.submit(LabelStore.add_class, body.name))

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from lggd.studio.session import CurvePoint
 
 MAX_EDITS = 10_000
+# Arrays of a snapshot, as lists in JSON.
+Integers = Annotated[list[int], BeforeValidator(np.ndarray.tolist)]
+Fractions = Annotated[list[float], BeforeValidator(lambda array: np.round(array.astype(float), 3).tolist())]
+Milliseconds = Annotated[float, BeforeValidator(lambda value: round(value, 3))]
 NodeId = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 ClassName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 Version = Annotated[int, Field(ge=0, le=2**53, strict=True, description="The version of the label that you have seen.")]
@@ -92,7 +99,7 @@ class ChangeAnswer(BaseModel):
     )  # fmt: skip
     revision: int
     changed: int
-    milliseconds: float
+    milliseconds: Milliseconds
     num_labels: int
     choosing: bool
     labels: list[LabelState]
@@ -118,14 +125,15 @@ class GraphAnswer(BaseModel):
 class PredictionsAnswer(BaseModel):
     """One entry for each node, as numbers of classes, -1 for none; certainty is the probability of the prediction."""
 
+    model_config = ConfigDict(from_attributes=True)  # those of a `Snapshot`
     revision: int
     classes: list[str]
-    predicted: list[int]
-    certainty: list[float]
-    labels: list[int]
-    versions: list[int]
-    changed: list[int]
-    milliseconds: float
+    predicted: Integers
+    certainty: Fractions
+    labels: Integers
+    versions: Integers
+    changed: Integers
+    milliseconds: Milliseconds
     choosing: bool
 
 
@@ -168,44 +176,11 @@ class NodeAnswer(BaseModel):
     history: list[HistoryAnswer]
 
 
-class SuggestionAnswer(BaseModel):
-    """A node worth labelling, and why."""
-
-    node: str
-    number: int
-    version: int
-    reason: str
-    first: str | None
-    second: str | None
-    margin: float | None
-    variance: float | None
-
-
-class SuspiciousAnswer(BaseModel):
-    """A label that all others contradict."""
-
-    node: str
-    number: int
-    version: int
-    label: str
-    probability: float
-    suggested: str
-    suggested_probability: float
-
-
-class CurveAnswer(BaseModel):
-    revision: int
-    labels: int
-    accuracy: float | None
-    held_out: bool
-    certainty: float
-
-
 class ProgressAnswer(BaseModel):
     """Curves, and for each class its labels and predictions; rows of the confusion are true classes."""
 
     revision: int
-    curve: list[CurveAnswer]
+    curve: list[CurvePoint]
     accuracy: float | None
     held_out: bool
     compared: int
@@ -238,8 +213,7 @@ def error_answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
         409: "Somebody else was first", 413: "The request is too large", 415: "The body is of another type",
         422: "A value breaks a rule", 429: "Too many requests",
     }  # fmt: skip
-    always = (400, 401, 403, 429)
     return {
         status: {"model": ConflictAnswer if status == 409 else ErrorAnswer, "description": texts[status]}
-        for status in sorted({*always, *statuses})
+        for status in statuses
     }

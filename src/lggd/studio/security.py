@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-import json
 import socket
 import time
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from http.cookies import SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lggd.errors import InputError
 
@@ -32,6 +36,8 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+# Two of these would leave open which one decides.
+SINGLE_HEADERS = ("host", "origin", "authorization", "content-length")
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -104,59 +110,65 @@ def _own_addresses() -> Iterable[str]:
         return ()
 
 
-class RefusedError(Exception):
-    """A request that is not let in."""
+class RefusedError(HTTPException):
+    """A request that is refused, with a status and a sentence."""
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status, self.message = status, message
+
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None, **more: Any) -> JSONResponse:
+    return JSONResponse({"error": message, **more}, status, headers)
 
 
 class Guard:
     """ASGI middleware that lets in what `Access` allows."""
 
-    def __init__(self, app: Any, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access, self._names = app, access, access.names()
         self._buckets: dict[tuple[str, bool], tuple[float, float]] = {}
+        policy = POLICY.format(notebooks=NOTEBOOKS if access.is_local else "")
+        self._headers = {**HEADERS, "content-security-policy": policy}
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        request, send = Request(scope), self._with_headers(send)
         try:
-            headers = _headers(scope)
-            self._check_host(headers)
-            self._check_origin(scope, headers)
-            self._check_rate(scope)
-            self._check_token(scope, headers)
-            self._check_length(headers)
+            self._check_headers(request)
+            self._check_rate(request)
+            self._check_token(request)
+            self._check_length(request)
         except RefusedError as refused:
-            await self._refuse(scope, send, refused)
+            answer = error_response(refused.status_code, refused.detail, refused.headers)
+            to_login = refused.status_code == 401 and _opens_page(request)  # people get a form instead
+            await (RedirectResponse(LOGIN, 303) if to_login else answer)(scope, receive, send)
             return
-        await self._app(scope, self._limited(receive), self._with_headers(send))
+        await self._app(scope, self._limited(receive), send)
 
-    def _check_host(self, headers: dict[str, str]) -> None:
-        """A page of another site that resolves to this address (DNS rebinding) names another host.
+    def _check_headers(self, request: Request) -> None:
+        """Only the page of this service may send requests.
 
-        Any port will do: browsers at the other end of a tunnel see another one.
+        A page of another site that resolves to this address (DNS rebinding) names another host. Any port will do:
+        browsers at the other end of a tunnel see another one.
         """
+        headers = request.headers
+        for name in SINGLE_HEADERS:
+            if len(headers.getlist(name)) > 1:
+                raise RefusedError(400, f"The request has two {name} headers.")
         if _host_name(headers.get("host", "")) not in self._names:
             raise RefusedError(403, "The Host header does not name this service. Use the address that it printed.")
-
-    def _check_origin(self, scope: MutableMapping[str, Any], headers: dict[str, str]) -> None:
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         same = origin is None or _host_of(origin) == headers.get("host")
-        if not same or (scope["method"] not in SAFE_METHODS and site not in ("none", "same-origin")):
+        if not same or (request.method not in SAFE_METHODS and site not in ("none", "same-origin")):
             raise RefusedError(403, "The request comes from another page. Use the page of this service.")
 
-    def _check_rate(self, scope: MutableMapping[str, Any]) -> None:
+    def _check_rate(self, request: Request) -> None:
         """A token bucket for each address, one for reading and one for writing."""
-        writes = scope["method"] not in SAFE_METHODS
+        writes = request.method not in SAFE_METHODS
         rate = self._access.limits.writes if writes else self._access.limits.reads
-        key, now = ((scope.get("client") or ("",))[0], writes), time.monotonic()
+        key, now = ("" if request.client is None else request.client.host, writes), time.monotonic()
         left, then = self._buckets.get(key, (rate, now))
         left = min(rate, left + rate * (now - then)) - 1
         if len(self._buckets) > 10_000:
@@ -165,38 +177,32 @@ class Guard:
         if left < 0:
             raise RefusedError(429, "Too many requests. Wait a second.")
 
-    def _check_token(self, scope: MutableMapping[str, Any], headers: dict[str, str]) -> None:
-        if self._access.token is None or scope["path"] == LOGIN or scope["path"].startswith("/static/login"):
+    def _check_token(self, request: Request) -> None:
+        access, path = self._access, request.scope["path"]
+        if access.token is None or path == LOGIN or path.startswith("/static/login"):
             return
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self._access.accepts(token.strip()):
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and access.accepts(token.strip()):
             return
-        if scope["path"] == "/" and scope["method"] == "GET":  # the address that the studio prints
-            given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[0]
-            if self._access.accepts(given):
-                return
-        cookies: SimpleCookie = SimpleCookie()
-        try:
-            cookies.load(headers.get("cookie", ""))
-        except Exception:  # whatever somebody has sent
-            cookies.clear()
-        if COOKIE in cookies and hmac.compare_digest(cookies[COOKIE].value.encode(), self._access.cookie().encode()):
+        if _opens_page(request) and access.accepts(request.query_params.get("token", "")):
             return
-        raise RefusedError(401, "The token is missing or wrong. Use the address that the studio printed.")
+        if not hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), access.cookie().encode()):
+            text = "The token is missing or wrong. Use the address that the studio printed."
+            raise RefusedError(401, text, {"www-authenticate": "Bearer"})
 
-    def _check_length(self, headers: dict[str, str]) -> None:
-        length = headers.get("content-length", "0")
+    def _check_length(self, request: Request) -> None:
+        length = request.headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._access.limits.body:
             raise self._too_large()
 
     def _too_large(self) -> RefusedError:
         return RefusedError(413, f"A request may have at most {self._access.limits.body:,} bytes.")
 
-    def _limited(self, receive: Any) -> Any:
+    def _limited(self, receive: Receive) -> Receive:
         """Receives at most as many bytes as a body may have, whatever its headers say."""
         received = 0
 
-        async def limited() -> Any:
+        async def limited() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
@@ -206,39 +212,19 @@ class Guard:
 
         return limited
 
-    def _with_headers(self, send: Any) -> Any:
-        policy = POLICY.format(notebooks=NOTEBOOKS if self._access.is_local else "")
-        extra = [(k.encode(), v.encode()) for k, v in {**HEADERS, "content-security-policy": policy}.items()]
-
-        async def sending(message: Any) -> None:
+    def _with_headers(self, send: Send) -> Send:
+        async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                own = {name for name, _ in message["headers"]}
-                message = {**message, "headers": [*message["headers"], *(pair for pair in extra if pair[0] not in own)]}
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         return sending
 
-    async def _refuse(self, scope: MutableMapping[str, Any], send: Any, refused: RefusedError) -> None:
-        status, body = refused.status, json.dumps({"error": refused.message}).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        if status == 401:
-            headers.append((b"www-authenticate", b"Bearer"))
-        if status == 401 and scope["method"] == "GET" and scope["path"] == "/":  # people get a form instead
-            status, body, headers = 303, b"", [(b"location", LOGIN.encode())]
-        send = self._with_headers(send)
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
-
-def _headers(scope: MutableMapping[str, Any]) -> dict[str, str]:
-    """The headers by name; two of a name are refused where they would decide who gets in."""
-    found: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        key = name.decode("latin-1").lower()
-        if key in found and key in ("host", "origin", "authorization", "content-length"):
-            raise RefusedError(400, f"The request has two {key} headers.")
-        found[key] = f"{found[key]}; {value.decode('latin-1')}" if key in found else value.decode("latin-1")
-    return found
+def _opens_page(request: Request) -> bool:
+    return request.method == "GET" and request.scope["path"] == "/"
 
 
 def _host_name(host: str) -> str | None:

@@ -14,19 +14,21 @@ from lggd.errors import InputError
 
 try:
     import uvicorn
-except ModuleNotFoundError as error:
-    if error.name != "uvicorn":
-        raise
-    rule, remedy = "import uvicorn", "Run: pip install 'lggd[studio]'"
-    raise InputError("lggd studio", rule, but="it is not installed", remedy=remedy) from error
 
-from lggd.studio.app import build_app
+    from lggd.studio.app import build_app
+    from lggd.studio.events import EventStreams
+    from lggd.studio.security import Access
+except ModuleNotFoundError as error:
+    if error.name not in ("fastapi", "starlette", "uvicorn"):
+        raise
+    remedy = "Run: pip install 'lggd[studio]'"
+    raise InputError("lggd studio", f"import {error.name}", but="it is not installed", remedy=remedy) from error
+
 from lggd.studio.client import Client
-from lggd.studio.events import EventStreams
-from lggd.studio.security import Access
 from lggd.studio.session import Session
 from lggd.studio.studio_graph import StudioGraph
 
+__all__ = ["Access", "Session", "StudioServer", "open_studio"]
 GRACE_SECONDS = 2
 
 

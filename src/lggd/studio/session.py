@@ -7,10 +7,11 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from lggd.errors import InputError
 from lggd.estimator.inputs import without_labels
 from lggd.studio.snapshot import (
     FEWEST_CLASSES,
-    Integers,
     Quality,
     Snapshot,
     Suggestion,
@@ -30,7 +30,7 @@ from lggd.studio.snapshot import (
     all_suspicious,
     quality,
 )
-from lggd.studio.store import LabelChange, LabelEdit, LabelStore
+from lggd.studio.store import LabelChange, LabelStore
 from lggd.studio.studio_graph import StudioGraph
 from lggd.validation import suggestion
 
@@ -41,6 +41,8 @@ REST, LONGEST_REST = 3.0, 2.0
 # A longer curve loses every other point.
 MOST_POINTS = 1000
 log = logging.getLogger(__name__)
+Arguments = ParamSpec("Arguments")
+Found = TypeVar("Found", Suggestion, SuspiciousLabel)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,15 +62,6 @@ class CurvePoint:
     accuracy: float | None
     held_out: bool
     certainty: float
-
-
-@dataclass(frozen=True, eq=False)
-class _Choice:
-    """A model with settings that were chosen for some labels, on its way to the writer."""
-
-    model: KernelRidge
-    labels: Integers
-    adopted: threading.Event = field(default_factory=threading.Event)
 
 
 Task = Callable[[LabelStore], LabelChange | None]
@@ -95,7 +88,7 @@ class Session:
         self._finding = threading.Lock()
         self.analysed = -1  # the revision of the last suggestions
         self._store, self._listeners = store, list[Listener]()
-        self._tasks: queue.SimpleQueue[_Request | _Choice | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._work = threading.Event()
         self._closing = threading.Event()
         # Only the writer changes these.
@@ -117,33 +110,19 @@ class Session:
 
     # -- changes --------------------------------------------------------------------------------------------------
 
-    def label(self, edits: Sequence[LabelEdit], author: str, *, new_classes: bool = False) -> Future[Outcome]:
-        """Sets and removes labels, all or none; with `new_classes` unknown classes are added."""
-        return self.submit(lambda store: store.set_labels(edits, author, new_classes=new_classes))
+    def submit(
+        self, change: Callable[Concatenate[LabelStore, Arguments], LabelChange | None],
+        *args: Arguments.args, **kwargs: Arguments.kwargs,
+    ) -> Future[Outcome]:  # fmt: skip
+        """Lets the writer change the store: `submit(LabelStore.undo, author)`.
 
-    def undo(self, author: str) -> Future[Outcome]:
-        """Takes back the author's last change."""
-        return self.submit(lambda store: store.undo(author))
-
-    def redo(self, author: str) -> Future[Outcome]:
-        """Makes the author's last undone change again."""
-        return self.submit(lambda store: store.redo(author))
-
-    def keep(self, node: int, author: str) -> Future[Outcome]:
-        """Confirms a suspicious label."""
-        return self.submit(lambda store: store.keep(node, author))
-
-    def add_class(self, name: str) -> Future[Outcome]:
-        """Adds a class without labels."""
-        return self.submit(lambda store: store.add_class(name))
-
-    def submit(self, task: Task) -> Future[Outcome]:
-        """Lets the writer run a task on the store; the future is done when its change is durable and solved for."""
+        The future is done when the change is durable and solved for.
+        """
         future: Future[Outcome] = Future()
         if self._closing.is_set():
             future.set_exception(RuntimeError("The studio is closing."))
         else:
-            self._tasks.put((task, future))
+            self._tasks.put((lambda store: change(store, *args, **kwargs), future))
         return future
 
     def node_number(self, node: str) -> int:
@@ -161,14 +140,14 @@ class Session:
 
     def suggestions(self, count: int) -> list[Suggestion]:
         """The nodes to label next, without those that were labelled meanwhile."""
-        found: list[Suggestion] = self._latest(all_suggestions)
-        return [each for each in found if self.snapshot.labels[each.node] < 0][:count]
+        snapshot, found = self.snapshot, self._latest(all_suggestions)
+        return _current(snapshot, (each for each in found if snapshot.labels[each.number] < 0), count)
 
     def suspicious(self, count: int) -> list[SuspiciousLabel]:
         """Labels that all others contradict, the most suspicious first, without those changed or kept meanwhile."""
         snapshot, found = self.snapshot, self._latest(all_suspicious)
-        as_found = (each for each in found if snapshot.name_of(snapshot.labels[each.node]) == each.label)
-        return [each for each in as_found if not snapshot.kept[each.node]][:count]
+        as_found = (each for each in found if snapshot.name_of(snapshot.labels[each.number]) == each.label)
+        return _current(snapshot, (each for each in as_found if not snapshot.kept[each.number]), count)
 
     def quality(self) -> Quality:
         """How good the predictions are."""
@@ -190,29 +169,23 @@ class Session:
             waiting = [self._tasks.get()]
             while not self._tasks.empty():  # what has come in meanwhile is written and solved for together
                 waiting.append(self._tasks.get())
-            requests = [each for each in waiting if isinstance(each, tuple)]
-            choices = [each for each in waiting if isinstance(each, _Choice)]
-            self._process(requests, choices)
+            self._process([each for each in waiting if each is not None])
             if None in waiting:
                 return
 
-    def _process(self, requests: list[_Request], choices: list[_Choice]) -> None:
+    def _process(self, requests: list[_Request]) -> None:
+        before = self._model, len(self._store.classes)
         try:
-            done = self._commit(requests) if requests else []
+            done = self._commit(requests)
         except Exception as error:
             log.exception("The studio could not write.")
             for _, future in requests:
                 future.set_exception(error)
             done = []
-        for choice in choices:
-            self._model, self._chosen_for = choice.model, choice.labels
-        new_classes = len(self._store.classes) != len(self.snapshot.classes)
-        if choices or new_classes or any(change is not None for change, _ in done):
+        if any(change is not None for change, _ in done) or before != (self._model, len(self._store.classes)):
             self._publish()
         for change, future in done:
             future.set_result(Outcome(change, self.snapshot))
-        for choice in choices:
-            choice.adopted.set()
 
     def _commit(self, requests: list[_Request]) -> list[tuple[LabelChange | None, Future[Outcome]]]:
         """Runs all tasks in one transaction. A task that is refused has changed nothing."""
@@ -297,9 +270,12 @@ class Session:
         known, data = self._model or self.graph.model, without_labels(self.graph.data)
         data.y = snapshot.compact()
         model = KernelRidge(growth=math.inf).fit(data) if known is None else rechosen(known, data.y)
-        choice = _Choice(model, snapshot.labels)
-        self._tasks.put(choice)
-        while not choice.adopted.wait(0.1) and not self._closing.is_set():
+
+        def adopt(store: LabelStore) -> None:
+            self._model, self._chosen_for = model, snapshot.labels
+
+        adopted = self.submit(adopt)
+        while not adopted.done() and not self._closing.wait(0.01):
             pass
 
     def _suggest(self) -> None:
@@ -332,6 +308,11 @@ class Session:
         for thread in self._threads:
             thread.join()
         self._store.close()
+
+
+def _current(snapshot: Snapshot, found: Iterable[Found], count: int) -> list[Found]:
+    """The first of what was found about nodes, with the present versions of their labels."""
+    return [replace(each, version=int(snapshot.versions[each.number])) for each in islice(found, count)]
 
 
 def describe(snapshot: Snapshot) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from scipy.stats import rankdata
 from lggd.closed_form import FilterKernel, Hops, KernelRidge, Linear
 from lggd.closed_form.kernels import Member, MixtureKernel
 from lggd.closed_form.ridge_inputs import RidgeInputs
-from lggd.closed_form.uncertainty import greedy_choice, margins
+from lggd.closed_form.uncertainty import SuspiciousLabels, greedy_choice, margins
 from lggd.distances import distance
 from lggd.studio.studio_graph import StudioGraph
 
@@ -80,6 +80,9 @@ class Snapshot:
         """The labels as numbers of active classes, int64 `[N]`."""
         return compact_labels(self.labels, self.active)
 
+    def active_names(self) -> list[str]:
+        return [self.classes[k] for k in self.active]
+
     def name_of(self, label: int) -> str | None:
         """The name of a class; None for -1, which is none."""
         return None if label < 0 else self.classes[label]
@@ -101,6 +104,10 @@ class Snapshot:
     def certainty(self) -> NDArray[np.float32]:
         """The probability of the predicted class, 0 without predictions."""
         return np.asarray(self.probabilities().max(1, initial=0))
+
+    def identify(self, node: int) -> tuple[str, int, int]:
+        """The id and the number of a node, and the version of its label."""
+        return self.graph.ids[node], int(node), int(self.versions[node])
 
     def top_classes(self, node: int, count: int = 3) -> list[tuple[str, float]]:
         """The most probable classes of a node and their probabilities."""
@@ -124,9 +131,11 @@ def compact_labels(labels: Integers, active: Integers) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A node to label next. `first` and `second` are its most probable classes, if there are predictions."""
+    """A node worth labelling, and why: its id, its number, the version of its label, and its most probable classes."""
 
-    node: int
+    node: str
+    number: int
+    version: int
     reason: str
     first: str | None = None
     second: str | None = None
@@ -140,7 +149,7 @@ def all_suggestions(snapshot: Snapshot) -> list[Suggestion]:
     if model is None:
         order = first_nodes(snapshot.graph)
         nodes = order[snapshot.labels[order] < 0][:MAX_SUGGESTIONS]
-        return [Suggestion(node, "stands for many nodes like it") for node in nodes.tolist()]
+        return [Suggestion(*snapshot.identify(node), "stands for many nodes like it") for node in nodes]
     if not (snapshot.labels < 0).any():
         return []
     nodes = model.suggest(MAX_SUGGESTIONS).numpy()
@@ -157,7 +166,7 @@ def _with_reason(snapshot: Snapshot, node: int, margin: float, variance: float, 
         reason = f"less like the labelled nodes than {math.floor(100 * rank)}\u00a0% of all nodes"
     else:
         reason = "its label would tell about many uncertain nodes"
-    return Suggestion(int(node), reason, first, second, margin, variance)
+    return Suggestion(*snapshot.identify(node), reason, first, second, margin, variance)
 
 
 def _percent(share: float) -> str:
@@ -184,7 +193,9 @@ def first_nodes(graph: StudioGraph) -> Integers:
 class SuspiciousLabel:
     """A label that all others contradict: its probability by them, and the class that they suggest instead."""
 
-    node: int
+    node: str
+    number: int
+    version: int
     label: str
     probability: float
     suggested: str
@@ -193,25 +204,22 @@ class SuspiciousLabel:
 
 def all_suspicious(snapshot: Snapshot) -> list[SuspiciousLabel]:
     """Labels whose leave-one-out answer disagrees, the most suspicious first, without those that somebody kept."""
-    if snapshot.model is None:
+    found = _left_out(snapshot)
+    if found is None:
         return []
-    nodes, left_out = _left_out(snapshot)
-    labels = np.searchsorted(snapshot.active, snapshot.labels[nodes])
-    own, suggested = left_out[np.arange(len(nodes)), labels], left_out.argmax(1)
-    wrong = np.flatnonzero((suggested != labels) & ~snapshot.kept[nodes])
-    names = [snapshot.classes[k] for k in snapshot.active]
+    names = snapshot.active_names()
+    rows = zip(*(column.tolist() for column in vars(found).values()), strict=True)
     return [
-        SuspiciousLabel(int(nodes[k]), names[labels[k]], float(own[k]), names[suggested[k]], float(left_out[k].max()))
-        for k in wrong[np.argsort(own[wrong], kind="stable")]
+        SuspiciousLabel(*snapshot.identify(node), names[label], own, names[suggested], probability)
+        for node, label, own, suggested, probability in rows
+        if suggested != label and not snapshot.kept[node]
     ]
 
 
-def _left_out(snapshot: Snapshot) -> tuple[Integers, NDArray[np.float32]]:
-    """The labelled nodes, and the probabilities of their classes by all other labels."""
-    model, nodes = snapshot.model, np.flatnonzero(snapshot.labels >= 0)
-    if model is None:
-        return nodes[:0], np.empty((0, 0), np.float32)
-    return nodes, snapshot.cached("left out", lambda: np.asarray(model.leave_one_out_proba().numpy()))
+def _left_out(snapshot: Snapshot) -> SuspiciousLabels | None:
+    """What all other labels say about each label; None without predictions."""
+    model = snapshot.model
+    return None if model is None else snapshot.cached("left out", model.suspicious_labels)
 
 
 # -- accuracy and distances ---------------------------------------------------------------------------------------
@@ -234,18 +242,13 @@ class Quality:
 
 def quality(snapshot: Snapshot) -> Quality:
     """The accuracy of a snapshot, on held-out nodes where there are any that nobody has labelled."""
-    return snapshot.cached("quality", lambda: _quality(snapshot))
-
-
-def _quality(snapshot: Snapshot) -> Quality:
     held_out = np.flatnonzero(snapshot.graph.held_out & (snapshot.labels < 0))
     true, predicted = snapshot.graph.truth[held_out], snapshot.predicted[held_out]
-    if not len(held_out):
-        nodes, left_out = _left_out(snapshot)
-        true = snapshot.labels[nodes]
-        predicted = snapshot.active[left_out.argmax(1)] if len(nodes) else true
+    left_out = None if len(held_out) else _left_out(snapshot)
     if snapshot.model is None:
         true = predicted = true[:0]
+    elif left_out is not None:
+        true, predicted = (snapshot.active[each.numpy()] for each in (left_out.labels, left_out.suggested))
     count = len(snapshot.classes)
     confusion = np.bincount(true * count + predicted, minlength=count * count).reshape(count, count)
     accuracy = float((true == predicted).mean()) if len(true) else None

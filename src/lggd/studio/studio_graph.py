@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -73,17 +73,11 @@ class StudioGraph:
     @classmethod
     def from_run_input(cls, given: RunInput, *, unlabelled: bool = False) -> StudioGraph:
         """The graph of a dataset or of tables; with `unlabelled` its labels are not used to start with."""
-        truth = given.data.y.numpy().astype(np.int64)
-        held_out = given.data.test_mask.numpy()
-        train = np.zeros_like(held_out) if unlabelled else given.data.train_mask.numpy()
+        graph = cls.from_data(given.data, list(given.ids), list(given.classes), given.name)
         if unlabelled:
-            held_out = truth >= 0
-        return cls(
-            name=given.name, data=without_labels(given.data), ids=list(given.ids), classes=tuple(given.classes),
-            labels=np.where(train, truth, UNLABELLED), truth=truth, held_out=held_out & (truth >= 0),
-            pictures=_digit_pictures() if given.name == "digits" and given.columns is None else None,
-            columns=given.columns,
-        )  # fmt: skip
+            graph = replace(graph, labels=np.full_like(graph.truth, UNLABELLED), held_out=graph.truth >= 0)
+        pictures = _digit_pictures() if given.name == "digits" and given.columns is None else None
+        return replace(graph, pictures=pictures, columns=given.columns)
 
     @classmethod
     def from_model(cls, folder: str | Path) -> StudioGraph:

@@ -123,7 +123,25 @@ def release_memory() -> None:
         torch.cuda.empty_cache()
 
 
-class Scratch:
+class InMemory:
+    """Where a computation keeps tensors like another one, all rows at once; `Scratch` keeps them in files."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._like = like
+
+    def empty(self, *shape: int) -> Tensor:
+        """A tensor to be filled."""
+        return self._like.new_empty(shape)
+
+    def parts(self, rows: int, size: int) -> Iterator[slice]:
+        """The rows to compute at a time: all, or where tensors are in files `size`."""
+        yield slice(0, rows)
+
+    def release(self) -> None:
+        """Gives back the memory of tensors that are in files."""
+
+
+class Scratch(InMemory):
     """Creates float32 tensors in temporary files (in TMPDIR), whose pages can be given back to the system.
 
     A file is deleted as soon as it is mapped: its space is free when the tensor is, even if the process is killed.
@@ -136,19 +154,25 @@ class Scratch:
     """
 
     def __init__(self) -> None:
+        super().__init__(torch.empty(0))
         self._mappings: list[mmap.mmap] = []
 
     def empty(self, *shape: int) -> Tensor:
         """A tensor to be filled: in a file, or in memory where it is small."""
         size = 4 * int(np.prod(shape))
         if size < SMALLEST_ON_DISK:
-            return torch.empty(shape)
+            return super().empty(*shape)
         folder = tempfile.gettempdir()
         with write_errors(folder), tempfile.TemporaryFile(dir=folder, prefix="lggd-") as file:
             os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, and would be a crash later
             mapping = mmap.mmap(file.fileno(), size)
         self._mappings.append(mapping)
         return torch.from_numpy(np.frombuffer(mapping, np.float32).reshape(shape))
+
+    def parts(self, rows: int, size: int) -> Iterator[slice]:
+        for start in range(0, rows, size):
+            yield slice(start, min(rows, start + size))
+            self.release()
 
     def release(self) -> None:
         """Gives back all resident pages; their content stays in the files."""

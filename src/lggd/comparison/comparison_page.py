@@ -6,10 +6,11 @@ A section without content is an empty string. Every method has one colour.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lggd.comparison.summary import MethodSummary
 from lggd.html import (
     class_colour,
     columns,
@@ -23,77 +24,38 @@ from lggd.html import (
     signed,
     table,
 )
-from lggd.report.charts import Axis, Line, grid_and_ticks, line_chart
+from lggd.report.charts import Axis, Line, draw_chart, line_chart
 from lggd.system.files import size_in_words
+
+if TYPE_CHECKING:
+    from lggd.comparison.comparison import Comparison
 
 STYLES = ("colours.css", "page.css", "comparison.css")
 Points = Sequence[tuple[float, float]]
 
 
-@dataclass(frozen=True)
-class ComparedMethod:
-    """A method over all splits: accuracies in %, times in seconds, memory in bytes, None where unknown.
+def render_comparison(
+    comparison: Comparison, facts: Mapping[str, str], texts: Mapping[str, str], notes: Sequence[str] = ()
+) -> str:
+    """Returns the page; the same comparison gives the same text.
 
-    `curve` are pairs of a number of training labels and the mean accuracy, `reliability` pairs of the probability of
-    the predicted class and the accuracy, both in %.
+    `facts` are counts by name; `texts` are dataset, protocol, version, machine, and created, a time in ISO format.
     """
-
-    name: str
-    title: str
-    accuracies: Sequence[float]
-    mean: float
-    sd: float | None
-    macro_f1: float
-    calibration_error: float | None
-    seconds: float
-    memory: int | None
-    difference: float | None
-    corrected_p: float | None
-    verdict: str
-    curve: Points = ()
-    reliability: Points = ()
+    of_methods = (_methods, _accuracy, _times, _curves, _calibration) if comparison.methods else ()
+    sections = [part(comparison) for part in (_recommendation, *of_methods, _missing)]
+    return render_page("comparison", STYLES, [*sections, notes_section(notes)], facts, texts)
 
 
-@dataclass(frozen=True)
-class ComparisonReport:
-    """A comparison as a page shows it. `created` is a time in ISO format; `facts` are counts by name.
-
-    `failed` and `skipped` give a reason for each method that is not among `methods`, the most accurate of which is
-    first.
-    """
-
-    dataset: str
-    protocol: str
-    recommendation: str
-    recommended: str | None
-    methods: Sequence[ComparedMethod]
-    facts: Mapping[str, str]
-    created: str
-    version: str
-    machine: str
-    failed: Mapping[str, str] = field(default_factory=dict)
-    skipped: Mapping[str, str] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-
-
-def render_comparison(report: ComparisonReport) -> str:
-    """Returns the page; the same report gives the same text."""
-    of_methods = (_methods, _accuracy, _times, _curves, _calibration) if report.methods else ()
-    sections = [part(report) for part in (_recommendation, *of_methods, _missing)]
-    texts = {name: getattr(report, name) for name in ("dataset", "protocol", "created", "version", "machine")}
-    return render_page("comparison", STYLES, [*sections, notes_section(report.notes)], report.facts, texts)
-
-
-def _recommendation(report: ComparisonReport) -> str:
-    text = f'<p class="card recommendation">{escape_text(report.recommendation)}</p>'
+def _recommendation(comparison: Comparison) -> str:
+    text = f'<p class="card recommendation">{escape_text(comparison.recommendation)}</p>'
     return section("recommendation", "Recommendation", text)
 
 
-def _methods(report: ComparisonReport) -> str:
+def _methods(comparison: Comparison) -> str:
     names = columns(
         "method", "accuracy (%)", "difference", "corrected p", "macro F1 (%)", "calibration error", "seconds", "memory"
     )
-    rows = (_row(method, k, method.name == report.recommended) for k, method in enumerate(report.methods))
+    rows = (_row(method, k, method.name == comparison.recommended) for k, method in enumerate(comparison.methods))
     lead = (
         "Means over all splits, ± standard deviation. Differences are from the first method, split by split, with the "
         "p-value of Wilcoxon's signed-rank test after Holm's correction; seconds and memory are those of one fit and "
@@ -103,13 +65,14 @@ def _methods(report: ComparisonReport) -> str:
     return section("methods", "Methods", f'<div class="card">{shown}</div>', lead)
 
 
-def _row(method: ComparedMethod, k: int, is_recommended: bool) -> str:
+def _row(method: MethodSummary, k: int, is_recommended: bool) -> str:
     sd = "" if method.sd is None else f'<small class="quiet"> ± {method.sd:.2f}</small>'
-    difference = "" if method.difference is None else signed(method.difference, 2)
+    values = method.row()
+    difference = "" if values["difference"] is None else signed(values["difference"], 2)
     cells = (
         f"{method.mean:.2f}{sd}",
         f'{difference} <small class="quiet">{escape_text(method.verdict)}</small>',
-        "" if method.corrected_p is None else number(method.corrected_p),
+        "" if values["corrected_p"] is None else number(values["corrected_p"]),
         f"{method.macro_f1:.2f}",
         "–" if method.calibration_error is None else f"{method.calibration_error:.1f}",
         number(method.seconds),
@@ -120,11 +83,11 @@ def _row(method: ComparedMethod, k: int, is_recommended: bool) -> str:
     return f"<tr>{name}{mark}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
-def _accuracy(report: ComparisonReport) -> str:
+def _accuracy(comparison: Comparison) -> str:
     """One row per method with a dot per split, and a bar from mean − sd to mean + sd, on one scale."""
-    values = [value for method in report.methods for value in method.accuracies]
+    values = [value for method in comparison.methods for value in method.accuracy.values()]
     axis = Axis.around(min(values), max(values))
-    rows = "".join(_accuracy_row(method, k, axis) for k, method in enumerate(report.methods))
+    rows = "".join(_accuracy_row(method, k, axis) for k, method in enumerate(comparison.methods))
     ticks = "".join(
         f'<span style="left:{axis.percent(tick):.4g}%">{label}</span>'
         for tick, label in zip(axis.ticks, axis.labels(), strict=True)
@@ -134,10 +97,12 @@ def _accuracy(report: ComparisonReport) -> str:
     return section("accuracy", "Accuracy", f'<div class="card"><div class="strips">{rows}{scale}</div></div>', lead)
 
 
-def _accuracy_row(method: ComparedMethod, k: int, axis: Axis) -> str:
+def _accuracy_row(method: MethodSummary, k: int, axis: Axis) -> str:
     sd = method.sd or 0.0
     low, high = (min(max(axis.percent(method.mean + side * sd), 0), 100) for side in (-1, 1))
-    dots = "".join(f'<i class="split" style="left:{axis.percent(value):.4g}%"></i>' for value in method.accuracies)
+    dots = "".join(
+        f'<i class="split" style="left:{axis.percent(value):.4g}%"></i>' for value in method.accuracy.values()
+    )
     label = f"{escape_name(method.name)}: {percent(method.mean)}, standard deviation {number(sd)}"
     return (
         f'<div class="strip" style="--colour:{class_colour(k)}"><b>{escape_name(method.name)}</b>'
@@ -147,17 +112,17 @@ def _accuracy_row(method: ComparedMethod, k: int, axis: Axis) -> str:
     )
 
 
-def _times(report: ComparisonReport) -> str:
-    content = _time_chart(report.methods, report.recommended) + _legend(report, range(len(report.methods)))
+def _times(comparison: Comparison) -> str:
+    methods = comparison.methods
+    content = _time_chart(methods, comparison.recommended) + _legend(comparison, range(len(methods)))
     return section("times", "Time and accuracy", f'<div class="card">{content}</div>', "Up and to the left is better.")
 
 
-def _time_chart(methods: Sequence[ComparedMethod], marked: str | None) -> str:
+def _time_chart(methods: Sequence[MethodSummary], marked: str | None) -> str:
     """Seconds per fit against mean accuracy, with the name of the marked method and of the most accurate one."""
     seconds = np.array([max(method.seconds, 1e-6) for method in methods])
     means = np.array([method.mean for method in methods])
     horizontal, vertical = Axis.for_values(seconds), Axis.for_values(means)
-    grid, ticks = grid_and_ticks(horizontal, vertical)
     points = []
     for k, (method, x, y) in enumerate(zip(methods, seconds.tolist(), means.tolist(), strict=True)):
         left, bottom = horizontal.percent(x), vertical.percent(y)
@@ -167,43 +132,38 @@ def _time_chart(methods: Sequence[ComparedMethod], marked: str | None) -> str:
         place = f"left:{left:.4g}%;bottom:{bottom:.4g}%;--colour:{class_colour(k)}"
         points.append(f'<span class="point" title="{title}" style="{place}">{name}</span>')
     summary = "; ".join(f"{method.name}: {method.mean:.1f} %, {number(method.seconds)} s" for method in methods)
-    return (
-        f'<div class="chart points" role="img" aria-label="{escape_text(summary)}">'
-        '<span class="axis y" aria-hidden="true">accuracy (%)</span>'
-        '<div class="plot"><svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true" focusable="false">'
-        f"{grid}</svg>{ticks}{''.join(points)}</div>"
-        f'<span class="axis x" aria-hidden="true">seconds per fit{horizontal.scale}</span></div>'
-    )
+    labels = "seconds per fit", "accuracy (%)"
+    return draw_chart((horizontal, vertical), labels, summary, points="".join(points))
 
 
-def _curves(report: ComparisonReport) -> str:
+def _curves(comparison: Comparison) -> str:
     lead = "Mean accuracy with fewer training labels, on the first splits."
-    points = {k: method.curve for k, method in enumerate(report.methods) if len(method.curve) > 1}
-    return _lines(report, "curves", "Learning curve", lead, points, "training labels")
+    points = {k: list(method.curve.items()) for k, method in enumerate(comparison.methods) if len(method.curve) > 1}
+    return _lines(comparison, "curves", "Learning curve", lead, points, "training labels")
 
 
-def _calibration(report: ComparisonReport) -> str:
+def _calibration(comparison: Comparison) -> str:
     lead = "Accuracy of predictions by their probability. Below the dotted line, a method is too sure of itself."
-    points = {k: method.reliability for k, method in enumerate(report.methods) if method.reliability}
+    points = {k: method.reliability for k, method in enumerate(comparison.methods) if method.reliability}
     diagonal = Line("calibrated", np.array([0.0, 100.0]), np.array([0.0, 100.0]), "var(--quiet)", dashed=True)
-    return _lines(report, "calibration", "Calibration", lead, points, "probability (%)", diagonal)
+    return _lines(comparison, "calibration", "Calibration", lead, points, "probability (%)", diagonal)
 
 
 def _lines(
-    report: ComparisonReport, key: str, title: str, lead: str, points: Mapping[int, Points], x_label: str, *more: Line
+    comparison: Comparison, key: str, title: str, lead: str, points: Mapping[int, Points], x_label: str, *more: Line
 ) -> str:
     """A section with one line of (x, accuracy) for each of these methods."""
     if not points:
         return ""
     xy = {k: np.array(pairs, np.float64).T for k, pairs in points.items()}
-    lines = [Line(report.methods[k].name, x, y, class_colour(k)) for k, (x, y) in xy.items()]
+    lines = [Line(comparison.methods[k].name, x, y, class_colour(k)) for k, (x, y) in xy.items()]
     ends = "; ".join(f"{line.name} from {line.y[0]:.1f} to {line.y[-1]:.1f} %" for line in lines)
     chart = line_chart([*lines, *more], x_label, "accuracy (%)", f"{title}: {ends}.", dots=True)
-    return section(key, title, f'<div class="card">{chart}{_legend(report, points)}</div>', lead)
+    return section(key, title, f'<div class="card">{chart}{_legend(comparison, points)}</div>', lead)
 
 
-def _legend(report: ComparisonReport, shown: Iterable[int]) -> str:
-    items = "".join(f"<li>{_swatch(k)}{escape_name(report.methods[k].name)}</li>" for k in shown)
+def _legend(comparison: Comparison, shown: Iterable[int]) -> str:
+    items = "".join(f"<li>{_swatch(k)}{escape_name(comparison.methods[k].name)}</li>" for k in shown)
     return f'<ul class="legend">{items}</ul>'
 
 
@@ -211,9 +171,9 @@ def _swatch(k: int) -> str:
     return f'<i class="swatch" style="--colour:{class_colour(k)}"></i>'
 
 
-def _missing(report: ComparisonReport) -> str:
+def _missing(comparison: Comparison) -> str:
     """Methods without numbers, and why."""
-    groups = (("failed", report.failed), ("skipped", report.skipped))
+    groups = (("failed", comparison.failed), ("skipped", comparison.skipped))
     rows = [
         f'<tr><th scope="row">{escape_name(name)}</th><td>{kind}</td><td>{escape_text(reason)}</td></tr>'
         for kind, reasons in groups
