@@ -12,19 +12,14 @@ from importlib.resources import files
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 
-from lggd.errors import InputError
+from lggd.errors import InputError, optional_package
 
-try:
+with optional_package("lggd studio", "lggd[studio]"):
     from fastapi import FastAPI, Path, Query, Request
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
     from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
-except ModuleNotFoundError as error:
-    if error.name not in ("fastapi", "starlette"):
-        raise
-    rule, remedy = "import FastAPI", "Run: pip install 'lggd[studio]'"
-    raise InputError("lggd studio", rule, but="it is not installed", remedy=remedy) from error
 
 from lggd.html import module_names, page_file
 from lggd.studio import answers, schemas

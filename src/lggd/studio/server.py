@@ -10,15 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from lggd.errors import InputError
+from lggd.errors import InputError, optional_package
 
-try:
+with optional_package("lggd studio", "lggd[studio]"):
     import uvicorn
-except ModuleNotFoundError as error:
-    if error.name != "uvicorn":
-        raise
-    rule, remedy = "import uvicorn", "Run: pip install 'lggd[studio]'"
-    raise InputError("lggd studio", rule, but="it is not installed", remedy=remedy) from error
 
 from lggd.studio.app import build_app
 from lggd.studio.client import Client
