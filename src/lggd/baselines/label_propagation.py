@@ -17,7 +17,7 @@ from lggd.estimator.inputs import stored_graph
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import FitSteps, FitTask
 from lggd.estimator.settings import saveable
-from lggd.graph.sparse import SparseMatrix
+from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.training.engine import without_prefix
 from lggd.validation import check_fraction, check_instance, check_int, check_positive
@@ -64,7 +64,7 @@ class LabelPropagation(UntrainedBaseline):
         return to_probabilities(spread(start, matrix, self.alpha, self.iterations), self.labels_)
 
     def _scores(self, edge_index: Tensor, edge_weight: Tensor | None, labels: Tensor) -> Tensor:
-        matrix = symmetric_normalized(edge_index, edge_weight, len(labels))
+        matrix = propagation_matrix(edge_index, edge_weight, len(labels))
         return spread(one_hot(labels, self.num_classes_), matrix, self.alpha, self.iterations)
 
 
@@ -83,14 +83,10 @@ def spread(
     return values
 
 
-def symmetric_normalized(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> SparseMatrix:
-    """S = D^-½ A D^-½ in float64, without self-loops; the row of an isolated node is 0."""
-    count = edge_index.shape[1]
-    weight = torch.ones(count, device=edge_index.device) if edge_weight is None else edge_weight.detach()
-    adjacency = SparseMatrix.from_edges(edge_index, weight.double(), num_nodes)
-    degree = adjacency.pattern.row_sum(adjacency.values.unsqueeze(1)).squeeze(1)
-    root = torch.where(degree > 0, degree, torch.inf).rsqrt()
-    return adjacency.with_values(adjacency.values * root[adjacency.pattern.rows] * root[adjacency.pattern.columns])
+def propagation_matrix(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> SparseMatrix:
+    """S = D^-½ A D^-½ in float64."""
+    weight = None if edge_weight is None else edge_weight.detach()
+    return normalized_adjacency(edge_index, weight, num_nodes, torch.float64, self_loops=False)
 
 
 # Spreads errors `[N, K]` over the graph; the function is applied after every iteration.
@@ -212,7 +208,7 @@ class CorrectAndSmooth(NodeClassifier):
 
     def _probabilities(self, data: Any) -> Tensor:
         edges = read_edges_of_same_size(data, len(self.labels_))
-        matrix = symmetric_normalized(*edges, len(self.labels_))
+        matrix = propagation_matrix(*edges, len(self.labels_))
         truth, labelled = one_hot(self.labels_, self.num_classes_), self.labels_ >= 0
         predicted = self.model_._probabilities(data).double()
         errors = torch.where(labelled.unsqueeze(1), truth - predicted, 0.0)

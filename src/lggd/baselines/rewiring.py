@@ -127,10 +127,11 @@ class GDC(Baseline):
     k: int = 64
     dim: int = 0
     backbone: Backbone = GCN()
+    _may_be_zero = ("dim",)
 
     def transform(self, data: Any) -> Any:
         """Return a shallow copy of PyG data with the new `edge_index` and `edge_weight`."""
-        self._check()
+        self.check_settings()
         return self._diffusion.transform(data)
 
     @property
