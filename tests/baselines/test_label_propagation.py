@@ -20,7 +20,7 @@ from small_data import blocks
 
 def spread_of(data, alpha=0.8, iterations=20, **settings):
     matrix = propagation_matrix(data.edge_index, data.get("edge_weight"), data.num_nodes)
-    return spread(one_hot(Labels.read(data).train, 3), matrix, alpha, iterations, **settings)
+    return spread(matrix, alpha, iterations, one_hot(Labels.read(data).train, 3), **settings)
 
 
 def check_against_pyg(data, alpha=0.8, expected_alpha=0.8):

@@ -112,8 +112,8 @@ class Baseline(NodeClassifier):
 
     def check_settings(self) -> None:
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
-        self._check()
         check_sizes_and_dropout(self, self._may_be_zero)
+        self._check()
 
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         x = check_node_features(task.data).to_dense()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -61,18 +62,18 @@ class LabelPropagation(UntrainedBaseline):
         # In float32, whose states take half the memory.
         start = one_hot(self.labels_, self.num_classes_).float()
         matrix = StreamedMatrix.normalized_adjacency(graph.csr, self_loops=False)
-        return to_probabilities(spread(start, matrix, self.alpha, self.iterations), self.labels_)
+        return to_probabilities(spread(matrix, self.alpha, self.iterations, start), self.labels_)
 
     def _scores(self, edge_index: Tensor, edge_weight: Tensor | None, labels: Tensor) -> Tensor:
         matrix = propagation_matrix(edge_index, edge_weight, len(labels))
-        return spread(one_hot(labels, self.num_classes_), matrix, self.alpha, self.iterations)
+        return spread(matrix, self.alpha, self.iterations, one_hot(labels, self.num_classes_))
 
 
 def spread(
-    start: Tensor,
     matrix: SparseMatrix | StreamedMatrix,
     alpha: float,
     iterations: int,
+    start: Tensor,
     after_step: Callable[[Tensor], Tensor] = lambda values: values,
 ) -> Tensor:
     """Iterates F ← `after_step`(α S F + (1 - α) F₀) from F = F₀ = `start`, `[N, K]`."""
@@ -213,12 +214,10 @@ class CorrectAndSmooth(NodeClassifier):
         predicted = self.model_._probabilities(data).double()
         errors = torch.where(labelled.unsqueeze(1), truth - predicted, 0.0)
 
-        def spread_errors(start: Tensor, after_step: Callable[[Tensor], Tensor]) -> Tensor:
-            return spread(start, matrix, self.correct_alpha, self.iterations, after_step)
-
+        spread_errors = partial(spread, matrix, self.correct_alpha, self.iterations)
         corrected = predicted + self.scaling.corrections(errors, labelled, spread_errors)
         start = torch.where(labelled.unsqueeze(1), truth, corrected)
-        smoothed = spread(start, matrix, self.smooth_alpha, self.iterations, lambda values: values.clamp(0, 1))
+        smoothed = spread(matrix, self.smooth_alpha, self.iterations, start, lambda values: values.clamp(0, 1))
         return to_probabilities(smoothed, self.labels_)
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:

@@ -12,7 +12,6 @@ from torch import Tensor
 from lggd.backbones import GCN, Backbone, ChebNet, JKNet
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
 from lggd.diffusion import PPR, DiffusionGraph, Heat
-from lggd.errors import InputError
 from lggd.graph.sparse import SparseMatrix, SparsePattern, multiply_each
 from lggd.training.engine import Callback
 from lggd.training.optimization import Targets
@@ -136,10 +135,7 @@ class GDC(Baseline):
 
     @property
     def _diffusion(self) -> DiffusionGraph:
-        try:
-            return DiffusionGraph(self.kernel, self.k, self.dim)
-        except InputError as error:
-            raise error.replace(argument="k" if error.argument == "neighbours" else error.argument) from None
+        return DiffusionGraph(self.kernel, self.k, self.dim)
 
     def _check(self) -> None:
         check_backbone_kind(self.backbone)
