@@ -119,12 +119,11 @@ class MissingPackageError(InputError, ImportError):
 def optional_package(needed_by: str, install: str) -> Iterator[None]:
     """Around imports of an optional package: where it is missing, the error says what to install.
 
-    >>> with optional_package("example", install="lggd[extra]"):
-    ...     import no_such_package
+    >>> with optional_package("table", install="tables"):
+    ...     import missing
     Traceback (most recent call last):
     ...
-    lggd.errors.MissingPackageError: `example` must import no_such_package, but it is not installed. \
-Run: pip install 'lggd[extra]'
+    lggd.errors.MissingPackageError: `table` must import missing, but it is not installed. Run: pip install tables
     """
     try:
         yield
