@@ -24,8 +24,9 @@ from lggd.baselines import (
     MixUp,
     MLPClassifier,
 )
-from lggd.baselines.baseline import BaselineData, BaselineProblem
+from lggd.baselines.baseline import BaselineData, BaselineRequest
 from lggd.estimator.labels import Labels
+from lggd.estimator.passes import FitTask
 from lggd.training.cuda_graph import WARM_UP
 from lggd.training.optimization import Targets
 from small_data import CLASSES, blocks, changed, garbled, random, same, snapshot, splits
@@ -234,8 +235,8 @@ def networks(model, data, seeds=(0,)):
     """The networks of a baseline before their first epoch, and their training targets."""
     labels = Labels.read(data)
     inputs = BaselineData(data.x, data.edge_index, data.get("edge_weight"), labels.num_classes)
-    problems = [BaselineProblem(labels.train, labels.validation, seed, f"of {seed}") for seed in seeds]
-    model._check()
+    problems = [BaselineRequest(model, inputs, labels, seed, FitTask.read(data, f"of {seed}")) for seed in seeds]
+    model.check_settings()
     return model._networks(inputs, problems, None), Targets(torch.stack([labels.train] * len(seeds)), "target")
 
 

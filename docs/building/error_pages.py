@@ -75,7 +75,7 @@ def _parts(call: ast.Call, scope: Scope) -> tuple[str, str] | None:
     elif name in OTHERS:
         text = _text(call.args[0], scope) if call.args else ""
         return (text, "") if " " in text else None
-    elif re.fullmatch(r"(Input\w*|NotSymmetric|LabelConflict|LastLabel|DiskFull)Error", name):
+    elif re.fullmatch(r"(Input\w*|NotSymmetric|LabelConflict|LastLabel|DiskFull|MissingPackage)Error", name):
         given |= dict(zip(PARTS, call.args, strict=False))
     else:
         return None

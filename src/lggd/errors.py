@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
@@ -107,6 +109,27 @@ class InputFileError(InputError, OSError):
 
 class DiskFullError(InputFileError):
     """A file does not fit on its disk, or into the user's quota there. What was there before is unchanged."""
+
+
+class MissingPackageError(InputError, ImportError):
+    """An optional package is not installed."""
+
+
+@contextmanager
+def optional_package(needed_by: str, install: str) -> Iterator[None]:
+    """Around imports of an optional package: where it is missing, the error says what to install.
+
+    >>> with optional_package("table", install="tables"):
+    ...     import missing
+    Traceback (most recent call last):
+    ...
+    lggd.errors.MissingPackageError: `table` must import missing, but it is not installed. Run: pip install tables
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        rule, remedy = f"import {error.name}", f"Run: pip install {shlex.quote(install)}"
+        raise MissingPackageError(needed_by, rule, but="it is not installed", remedy=remedy) from error
 
 
 class InputWarning(UserWarning):

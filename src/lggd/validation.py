@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import fields
 from difflib import get_close_matches
 from math import inf, isnan
 from numbers import Integral, Real
@@ -55,6 +56,16 @@ def check_real(
 def check_fraction(name: str, value: Any, remedy: str = "") -> float:
     """Checks for a fraction in [0, 1), such as a dropout rate."""
     return check_real(name, value, 0, 1, closed="left", remedy=remedy or f"Use {name}=0 for none.")
+
+
+def check_sizes_and_dropout(settings: Any, may_be_zero: Collection[str] = ()) -> None:
+    """Checks fields of a dataclass: those of type int from 1, or from 0 where named, and dropout rates in [0, 1)."""
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if field.type in (int, "int"):
+            check_int(field.name, value, minimum=0 if field.name in may_be_zero else 1)
+        elif field.name.endswith("dropout"):
+            check_fraction(field.name, value)
 
 
 def check_positive(name: str, value: Any, remedy: str = "") -> float:

@@ -50,7 +50,7 @@ def gcn():
     spread = normalized_adjacency(edge_index, weight, NODES, torch.float64)
 
     def ours(x, p):
-        return convolutions.gcn_conv(x, p["lin.weight"], p["bias"], spread)
+        return convolutions.gcn_conv(x, p, spread)
 
     return modules, lambda module, x: module(x, edge_index, weight), ours
 
@@ -60,7 +60,7 @@ def chebyshev(terms):
     spread = convolutions.scaled_laplacian(edge_index, weight, NODES, torch.float64)
 
     def ours(x, p):
-        return convolutions.cheb_conv(x, [p[f"lins.{k}.weight"] for k in range(terms)], p["bias"], spread)
+        return convolutions.cheb_conv(x, p, spread)
 
     return modules, lambda module, x: module(x, edge_index, weight), ours
 
@@ -70,7 +70,7 @@ def attentive(heads):
     edges = convolutions.edges_with_loops(edge_index, None, NODES, torch.float64)
 
     def ours(x, p):
-        each = convolutions.gat_conv(x, p["lin.weight"], p["att_src"], p["att_dst"], edges, 0.2, lambda share: share)
+        each = convolutions.gat_conv(x, p, edges, lambda share: share)
         return each.transpose(1, 2).flatten(2) + p["bias"][:, None]
 
     return modules, lambda module, x: module(x, edge_index), ours

@@ -30,7 +30,8 @@ class TestCuda:
     @every_kind
     def test_problems_are_trained_as_if_alone(self, backbone, monkeypatch):
         recordings, record = [], cuda_graph.CUDAGraphStep._capture
-        monkeypatch.setattr(cuda_graph.CUDAGraphStep, "_capture", lambda self: recordings.append(self) or record(self))
+        counted = lambda self, generators: recordings.append(self) or record(self, generators)  # noqa: E731
+        monkeypatch.setattr(cuda_graph.CUDAGraphStep, "_capture", counted)
         monkeypatch.setattr(engine, "EPOCHS_WITHOUT_VALIDATION", 9)
         together, history = check_alone(backbone, "cuda", CLOSE_ON_GPU)
         assert len(history["train_loss one"]) > cuda_graph.WARM_UP + 2

@@ -32,6 +32,7 @@ from lggd.baselines import Baseline, DropEdge, decoupled
 from lggd.baselines.baseline import BaselineNetworks
 from lggd.estimator.estimator import VALIDATION
 from lggd.estimator.labels import Labels
+from lggd.training.optimization import GroupedAdam
 from small_data import CLASSES, blocks, changed, permuted, random, splits, unmasked
 
 # What all baselines inherit is tried on one of a single stage and on one of several.
@@ -249,7 +250,7 @@ def check_all_parameters_change(make):
     """After three steps every parameter of every problem has changed."""
     made, targets = networks(make(), graph(), (0, 1, 2, 3))
     before = {one.name: one.value.detach().clone() for one in made.parameters()}
-    adam = made.optimizer([FEW] * 4)
+    adam = GroupedAdam(made.parameters(), [FEW] * 4)
     for _ in range(3):
         adam.zero_grad()
         made.training_step(targets, [True] * 4)

@@ -12,6 +12,7 @@ from baseline_cases import EXACT, dense_adjacency, dense_matrix, graph, identity
 from lggd import Optimization
 from lggd.backbones.polynomial import mlp_scores, pagerank_coefficients
 from lggd.baselines import APPNP, GPRGNN, SGC, MLPClassifier, decoupled
+from lggd.training.optimization import GroupedAdam
 from lggd.training.randomness import LEVELS
 from small_data import blocks, changed
 
@@ -155,7 +156,7 @@ def test_gradients_are_those_of_autograd_without_dropout():
 
 def test_only_the_first_weights_decay():
     made, _ = networks(APPNP(), graph())
-    adam = made.optimizer([Optimization(weight_decay=0.1)])
+    adam = GroupedAdam(made.parameters(), [Optimization(weight_decay=0.1)])
     before = {name: value.detach().clone() for name, value in made.stacked.items()}
     for value in made.stacked.values():
         value.grad = torch.zeros_like(value)
@@ -210,7 +211,7 @@ def test_single_powers(weighted):
 def check_decay(data):
     """Without a gradient the layers shrink and γ stays."""
     made, _ = networks(GPRGNN(), data)
-    adam = made.optimizer([Optimization(weight_decay=0.1)])
+    adam = GroupedAdam(made.parameters(), [Optimization(weight_decay=0.1)])
     before = {name: value.detach().clone() for name, value in made.stacked.items()}
     for value in made.stacked.values():
         value.grad = torch.zeros_like(value)

@@ -13,14 +13,14 @@ from baseline_cases import dense_matrix, graph, weighted_or_not
 from lggd import GCN, LGGDClassifier, Optimization
 from lggd.baselines import AutoScale, CorrectAndSmooth, FixedScale, LabelPropagation, MLPClassifier
 from lggd.baselines.baseline import one_hot, to_probabilities
-from lggd.baselines.label_propagation import spread, symmetric_normalized
+from lggd.baselines.label_propagation import propagation_matrix, spread
 from lggd.estimator.labels import Labels
 from small_data import blocks
 
 
 def spread_of(data, alpha=0.8, iterations=20, **settings):
-    matrix = symmetric_normalized(data.edge_index, data.get("edge_weight"), data.num_nodes)
-    return spread(one_hot(Labels.read(data).train, 3), matrix, alpha, iterations, **settings)
+    matrix = propagation_matrix(data.edge_index, data.get("edge_weight"), data.num_nodes)
+    return spread(matrix, alpha, iterations, one_hot(Labels.read(data).train, 3), **settings)
 
 
 def check_against_pyg(data, alpha=0.8, expected_alpha=0.8):

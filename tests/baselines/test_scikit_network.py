@@ -100,7 +100,7 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sknetwork", None)
     model = ScikitNetwork()
     model.check_settings()
-    message = "`ScikitNetwork` must import scikit-network, but it is not installed. Run: pip install scikit-network"
+    message = "`ScikitNetwork` must import sknetwork, but it is not installed. Run: pip install scikit-network"
     with pytest.raises(InputError, match=message):
         model.fit(blocks())
 

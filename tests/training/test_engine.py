@@ -30,6 +30,9 @@ class Counter:
     def restore(self, state):
         self.count = state["count"].clone()
 
+    def load_best(self):
+        pass
+
 
 def interrupt_at(epoch):
     def callback(progress):

@@ -1,12 +1,12 @@
 """Networks of two graph convolutions, GCN, GAT and ChebNet, and their layers for many networks at once.
 
-The layers equal PyG's up to rounding, but are faster. Parameters are PyG's, stacked over Q networks: `[Q, …]`. Values
-are `[Q, N, F]`; the inputs of a first layer may also be `[N, F]`, shared by all networks.
+The layers equal PyG's up to rounding, but are faster. The parameters of a `layer` are PyG's by name, stacked over Q
+networks: `[Q, …]`. Values are `[Q, N, F]`; the inputs of a first layer may also be `[N, F]`, shared by all networks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,15 @@ from torch.nn import functional
 from lggd.backbones.network import BackboneChoice, Drop, Network, Propagate
 from lggd.estimator.settings import saveable
 from lggd.graph.sparse import SparseMatrix, SparsePattern, multiply_each, normalized_adjacency
+from lggd.training.engine import without_prefix
+
+# PyG's slope of LeakyReLU below 0.
+NEGATIVE_SLOPE = 0.2
+
+
+def layers(parameters: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The parameters of the layers `first` and `second` of a network, by their names in the layer."""
+    return without_prefix("first.", parameters), without_prefix("second.", parameters)
 
 
 def batched_linear(x: Tensor, weight: Tensor) -> Tensor:
@@ -40,18 +49,18 @@ def sparse_linear(x: SparseMatrix, weight: Tensor, drop: Drop) -> Tensor:
     return torch.stack([x.with_values(own)(columns.contiguous()) for own, columns in pairs])
 
 
-def gcn_conv(x: Tensor, weight: Tensor, bias: Tensor, adjacency: Propagate) -> Tensor:
+def gcn_conv(x: Tensor, layer: Mapping[str, Tensor], adjacency: Propagate) -> Tensor:
     """ÂXW + b, as PyG's GCNConv: `[Q, N, F]` → `[Q, N, C]`."""
-    return adjacency(batched_linear(x, weight)) + bias.unsqueeze(1)
+    return adjacency(batched_linear(x, layer["lin.weight"])) + layer["bias"].unsqueeze(1)
 
 
-def cheb_conv(x: Tensor, weights: Sequence[Tensor], bias: Tensor, laplacian: Propagate) -> Tensor:
+def cheb_conv(x: Tensor, layer: Mapping[str, Tensor], laplacian: Propagate) -> Tensor:
     """Σ_k T_k(L̂)XΘ_k + b, as PyG's ChebConv: `[Q, N, F]` → `[Q, N, C]`.
 
     Uses Clenshaw's recurrence, which applies L̂ to the C output channels; PyG applies it to all F input channels.
     """
-    terms = [batched_linear(x, weight) for weight in weights]
-    first = terms[0] + bias.unsqueeze(1)
+    terms = [batched_linear(x, layer[f"lins.{k}.weight"]) for k in range(len(layer) - 1)]
+    first = terms[0] + layer["bias"].unsqueeze(1)
     if len(terms) == 1:
         return first
     if len(terms) == 2:
@@ -62,19 +71,14 @@ def cheb_conv(x: Tensor, weights: Sequence[Tensor], bias: Tensor, laplacian: Pro
     return first + laplacian(current) - previous
 
 
-def gat_conv(
-    x: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor, edges: SparsePattern, slope: float, drop: Drop
-) -> Tensor:
-    """Attention over neighbours, as PyG's GATConv, without its bias.
-
-    `weight` is `[Q, H·C, F]`, `att_src` and `att_dst` `[Q, 1, H, C]`; returns `[Q, H, N, C]`.
-    """
-    problems, _, heads, channels = att_src.shape
-    value = batched_linear(x, weight)
+def gat_conv(x: Tensor, layer: Mapping[str, Tensor], edges: SparsePattern, drop: Drop) -> Tensor:
+    """Attention over neighbours, as PyG's GATConv, without its bias: `[Q, N, F]` → `[Q, H, N, C]` with H heads."""
+    problems, _, heads, channels = layer["att_src"].shape
+    value = batched_linear(x, layer["lin.weight"])
     value = value.view(problems, -1, heads, channels).transpose(1, 2).flatten(0, 1)
-    att = torch.stack([att_src, att_dst], dim=-1).flatten(0, 2)
+    att = torch.stack([layer["att_src"], layer["att_dst"]], dim=-1).flatten(0, 2)
     source_score, target_score = torch.bmm(value, att).permute(2, 1, 0).contiguous()
-    alpha = drop(attention(source_score, target_score, edges, slope).view(problems, heads, -1))
+    alpha = drop(attention(source_score, target_score, edges, NEGATIVE_SLOPE).view(problems, heads, -1))
     return multiply_each(value, alpha.flatten(0, 1), edges).view(problems, heads, -1, channels)
 
 
@@ -141,8 +145,8 @@ class _GCNNetwork(Network):
         self.first, self.second = GCNConv(in_channels, choice.hidden), GCNConv(choice.hidden, num_classes)
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagate, drop: Drop) -> Tensor:
-        hidden = functional.relu(gcn_conv(x, parameters["first.lin.weight"], parameters["first.bias"], graph))
-        return gcn_conv(drop(hidden), parameters["second.lin.weight"], parameters["second.bias"], graph)
+        first, second = layers(parameters)
+        return gcn_conv(drop(functional.relu(gcn_conv(x, first, graph))), second, graph)
 
 
 @saveable
@@ -185,12 +189,9 @@ class _GATNetwork(Network):
         return super().forward(x, edge_index)
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SparsePattern, drop: Drop) -> Tensor:
-        def layer(name: str, x: Tensor) -> Tensor:
-            weight, att_src, att_dst = (parameters[f"{name}.{key}"] for key in ("lin.weight", "att_src", "att_dst"))
-            return gat_conv(x, weight, att_src, att_dst, graph, getattr(self, name).negative_slope, drop)
-
-        hidden = layer("first", drop(x)).transpose(1, 2).flatten(2) + parameters["first.bias"].unsqueeze(1)
-        return layer("second", drop(functional.elu(hidden))).mean(1) + parameters["second.bias"].unsqueeze(1)
+        first, second = layers(parameters)
+        hidden = gat_conv(drop(x), first, graph, drop).transpose(1, 2).flatten(2) + first["bias"].unsqueeze(1)
+        return gat_conv(drop(functional.elu(hidden)), second, graph, drop).mean(1) + second["bias"].unsqueeze(1)
 
 
 @saveable
@@ -231,14 +232,10 @@ class _ChebNetwork(Network):
         super().__init__(choice.dropout, scaled_laplacian)
         self.first = ChebConv(in_channels, choice.hidden, choice.terms)
         self.second = ChebConv(choice.hidden, num_classes, choice.terms)
-        self.terms = choice.terms
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagate, drop: Drop) -> Tensor:
-        def layer(name: str, x: Tensor) -> Tensor:
-            weights = [parameters[f"{name}.lins.{term}.weight"] for term in range(self.terms)]
-            return cheb_conv(x, weights, parameters[f"{name}.bias"], graph)
-
-        return layer("second", drop(functional.relu(layer("first", x))))
+        first, second = layers(parameters)
+        return cheb_conv(drop(functional.relu(cheb_conv(x, first, graph))), second, graph)
 
 
 @saveable

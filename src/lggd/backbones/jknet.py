@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lggd.backbones.convolutions import gcn_conv
+from lggd.backbones.convolutions import batched_linear, gcn_conv, layers
 from lggd.backbones.network import BackboneChoice, Drop, Network, Propagate
 from lggd.errors import InputError
 from lggd.estimator.settings import saveable
 from lggd.graph.sparse import normalized_adjacency
+from lggd.training.engine import without_prefix
 
 # The suffixes of torch's LSTM parameters in the two directions.
 DIRECTIONS = ("_l0", "_l0_reverse")
@@ -29,15 +30,12 @@ class _JKNetwork(Network):
         self.last = nn.Linear(choice.hidden, num_classes)
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagate, drop: Drop) -> Tensor:
-        def layer(name: str, x: Tensor) -> Tensor:
-            hidden = gcn_conv(x, parameters[f"{name}.lin.weight"], parameters[f"{name}.bias"], graph)
-            return drop(functional.relu(hidden))
-
-        near = layer("first", x)
-        far = layer("second", near)
-        jump = {name.removeprefix("jump."): value for name, value in parameters.items() if name.startswith("jump.")}
-        # The propagation and the linear map commute: together they are a graph convolution.
-        return gcn_conv(jumping_knowledge([near, far], jump), parameters["last.weight"], parameters["last.bias"], graph)
+        first, second = layers(parameters)
+        near = drop(functional.relu(gcn_conv(x, first, graph)))
+        far = drop(functional.relu(gcn_conv(near, second, graph)))
+        attended = jumping_knowledge([near, far], without_prefix("jump.", parameters))
+        # The propagation and the linear map commute, and the map has fewer outputs.
+        return graph(batched_linear(attended, parameters["last.weight"])) + parameters["last.bias"].unsqueeze(1)
 
 
 @saveable
@@ -85,7 +83,7 @@ def jumping_knowledge(layers: Sequence[Tensor], parameters: Mapping[str, Tensor]
 
     Equivalent to PyG's JumpingKnowledge in mode "lstm", whose parameters are stacked in `parameters`.
     """
-    states = bidirectional_lstm(layers, {name.removeprefix("lstm."): value for name, value in parameters.items()})
+    states = bidirectional_lstm(layers, without_prefix("lstm.", parameters))
     weight, bias = parameters["att.weight"].transpose(1, 2), parameters["att.bias"].unsqueeze(1)
     scores = [torch.baddbmm(bias, state, weight) for state in states]
     alpha = torch.cat(scores, dim=2).softmax(2)

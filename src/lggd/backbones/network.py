@@ -17,7 +17,7 @@ from lggd.errors import InputError
 from lggd.estimator.inputs import Cache, identity_key
 from lggd.graph.edge_list import check_edges
 from lggd.training.randomness import RandomState
-from lggd.validation import check_fraction, check_int
+from lggd.validation import check_int, check_sizes_and_dropout
 
 # Dropout of values [Q, …] or [N, F], independent for each network; the identity in evaluation.
 Drop = Callable[[Tensor], Tensor]
@@ -71,11 +71,7 @@ class BackboneChoice:
     dropout: float
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if name == "dropout":
-                check_fraction(name, value)
-            else:
-                check_int(name, value, minimum=0 if name in self.may_be_zero else 1)
+        check_sizes_and_dropout(self, self.may_be_zero)
 
     def build(self, in_channels: int, num_classes: int) -> Network:
         """Return a new module, initialized from torch's global random state."""

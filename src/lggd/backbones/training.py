@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from lggd.backbones.convolutions import GAT, GCN, ChebNet
 from lggd.backbones.jknet import JKNet
@@ -19,12 +18,14 @@ from lggd.errors import InputError
 from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of
 from lggd.graph.edge_list import check_edges
 from lggd.training.engine import Callback, Checkpoint, Engine, History, train
-from lggd.training.optimization import GroupedAdam, Optimization, SeededModules, StackedParameter, Targets
-from lggd.training.randomness import RandomState, SeededGenerators, dropout, keep_level, read_seed
+from lggd.training.optimization import Optimization, SeededModules, StackedParameter, Targets
+from lggd.training.randomness import RandomState, SeededGenerators, derived_seeds, dropout, keep_level, read_seed
 
 
 class SeparateModules(SeededModules):
     """Q modules, each called with the graph and its own features. The Trainable of user-defined backbones."""
+
+    fused = False  # parameters may be of any dtype and layout
 
     def __init__(
         self, modules: Sequence[nn.Module], x: Tensor, edges: tuple[Tensor, Tensor | None], seeds: Sequence[int]
@@ -44,10 +45,6 @@ class SeparateModules(SeededModules):
     def logits(self) -> Tensor:
         """The logits of all nodes without dropout, `[Q, N, K]`."""
         return torch.cat([self._logits(q, training=False) for q in range(len(self.modules))])
-
-    def optimizer(self, optimizations: Sequence[Optimization]) -> GroupedAdam:
-        # Not fused, so that parameters may be of any dtype and layout.
-        return GroupedAdam(self.parameters(), optimizations, fused=False)
 
     def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
         losses = torch.zeros(len(running), dtype=torch.float64, device=targets.labels.device)
@@ -76,6 +73,10 @@ class StackedBackbones(SeededGenerators):
     that it can be captured as a CUDA graph.
     """
 
+    fused = True
+    # Names of stacked parameters without weight decay.
+    without_decay: ClassVar[tuple[str, ...]] = ()
+
     def __init__(
         self, modules: Sequence[Network], x: Tensor, edges: tuple[Tensor, Tensor | None], seeds: Sequence[int]
     ) -> None:
@@ -85,17 +86,12 @@ class StackedBackbones(SeededGenerators):
         self.graph: Any = modules[0].read_graph(x if x.dim() == 2 else x[0], edge_index, weight)
         self.generators = [torch.Generator(x.device).manual_seed(seed) for seed in seeds]
         self.keep_level = keep_level(modules[0].dropout)
-        parameters = [dict(module.named_parameters()) for module in self.modules]
-        self.stacked = {
-            name: torch.stack([own[name].detach() for own in parameters]).requires_grad_(parameter.requires_grad)
-            for name, parameter in parameters[0].items()
-        }
+        self.stacked: dict[str, Tensor] = torch.func.stack_module_state(self.modules)[0]
 
     def parameters(self) -> list[StackedParameter]:
-        return [StackedParameter(name, value) for name, value in self.stacked.items()]
-
-    def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
-        return GroupedAdam(self.parameters(), optimizations)
+        return [
+            StackedParameter(name, value, decays=name not in self.without_decay) for name, value in self.stacked.items()
+        ]
 
     def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
         losses = self._training_losses(targets)
@@ -181,7 +177,7 @@ def trainable_backbones(
     check_edges(edge_index, edge_weight, x.shape[-2])
     modules, edges = [module.to(x.device) for module in modules], (edge_index, edge_weight)
     # Derived seeds: dropout must not repeat the random numbers that initialized the parameters.
-    dropout_seeds = [read_seed(torch.Generator().manual_seed(read_seed(seed))) for seed in seeds]
+    dropout_seeds = [derived_seeds(seed, 1)[0] for seed in seeds]
     networks = [module for module in modules if isinstance(module, Network)]
     if networks:
         return StackedBackbones(networks, x, edges, dropout_seeds)
@@ -243,7 +239,6 @@ class BackboneRequest(TrainingRequest):
         names = [name for request in requests for name in request.names]
         engine = Engine(trainable, targets, validation, first.optimization, names)
         history = train(engine, stage, callback, checkpoint)
-        engine.load_best()
         trained = trainable.export()
         curves = [member_curves([curves_of(history, name) for name in request.names]) for request in requests]
         return [(trained[k * members : (k + 1) * members], own) for k, own in enumerate(curves)]

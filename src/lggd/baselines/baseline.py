@@ -10,7 +10,6 @@ from typing import Any, ClassVar, get_args
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.optim import Adam, Optimizer
 
 from lggd.backbones import Backbone
 from lggd.backbones.network import Network
@@ -23,24 +22,11 @@ from lggd.estimator.passes import UNLIMITED, FitSteps, FitTask, TrainingRequest,
 from lggd.graph.edge_list import check_node_features, read_edges
 from lggd.training.engine import Callback, Checkpoint, Engine, History, train
 from lggd.training.optimization import Optimization
-from lggd.training.randomness import RandomState, read_seed
-from lggd.validation import check_instance
+from lggd.training.randomness import RandomState, derived_seeds, read_seed
+from lggd.validation import check_instance, check_sizes_and_dropout
 
 # Maximum number of entries of the copies of x in a pass.
 DROPOUT_ENTRIES = 2**29
-
-
-@dataclass(frozen=True, eq=False)
-class BaselineProblem:
-    """The training and validation labels of one model, int64 `[N]` with -1 elsewhere, and its seed."""
-
-    train: Tensor
-    validation: Tensor
-    seed: int
-    name: str
-
-
-Problems = Sequence[BaselineProblem]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +46,6 @@ class BaselineData:
 class BaselineNetworks(StackedBackbones):
     """One network per problem, initialized from its seed by `build(in_channels, num_classes)`."""
 
-    # Names of stacked parameters without weight decay.
-    without_decay: ClassVar[tuple[str, ...]] = ()
-
     def __init__(self, build: Callable[[int, int], Network], data: BaselineData, problems: Problems) -> None:
         self.problems, modules = problems, []
         for problem in problems:
@@ -73,27 +56,16 @@ class BaselineNetworks(StackedBackbones):
 
     def labels(self, name: str) -> Tensor:
         """The "train" or "validation" labels of all problems, int64 `[Q, N]`."""
-        return torch.stack([getattr(problem, name) for problem in self.problems])
+        return torch.stack([getattr(problem.labels, name) for problem in self.problems])
 
     def train(
         self, optimization: Optimization, stage: str, callback: Callback | None, checkpoint: Checkpoint | None = None
     ) -> tuple[Tensor, History]:
         """Trains; returns the logits `[Q, N, K]` in the best states, and the training curves."""
-        names = [problem.name for problem in self.problems]
+        names = [problem.task.name for problem in self.problems]
         engine = Engine(self, self.labels("train"), self.labels("validation"), optimization, names)
         history = train(engine, stage, callback, checkpoint)
-        engine.load_best()
         return self.logits(), history
-
-    def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
-        if not self.without_decay:
-            return super().optimizer(optimizations)
-        decayed = {name: value for name, value in self.stacked.items() if name not in self.without_decay}
-        groups = [
-            {"params": list(decayed.values()), "weight_decay": optimizations[0].weight_decay},
-            {"params": [self.stacked[name] for name in self.without_decay], "weight_decay": 0.0},
-        ]
-        return Adam(groups, lr=optimizations[0].lr, fused=True, capturable=self.x.is_cuda)
 
 
 @dataclass(eq=False, repr=False)
@@ -114,6 +86,8 @@ class Baseline(NodeClassifier):
 
     # Whether the networks drop entries of x, a copy of which is then made for every problem.
     _drops_inputs: ClassVar[bool] = False
+    # Settings of type int that may be 0.
+    _may_be_zero: ClassVar[tuple[str, ...]] = ()
     _: KW_ONLY
     optimization: Optimization = Optimization()
     seed: int | torch.Generator = 0
@@ -121,9 +95,8 @@ class Baseline(NodeClassifier):
     def __post_init__(self) -> None:
         self.probabilities_: Tensor  # set by fit
 
-    @abstractmethod
     def _check(self) -> None:
-        """Raises an `InputError` if a setting of the method is invalid."""
+        """Raises an `InputError` if a setting is invalid, other than the sizes and dropout rates of all baselines."""
 
     @abstractmethod
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
@@ -139,14 +112,14 @@ class Baseline(NodeClassifier):
 
     def check_settings(self) -> None:
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
+        check_sizes_and_dropout(self, self._may_be_zero)
         self._check()
 
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         x = check_node_features(task.data).to_dense()
         data = BaselineData(x, *read_edges(task.data, len(x)), labels.num_classes)
-        problem = BaselineProblem(labels.train, labels.validation, read_seed(seed), task.name)
         self._start(task.data, labels.num_classes)
-        request = BaselineRequest(self, data, problem, task)
+        request = BaselineRequest(self, data, labels, read_seed(seed), task)
         ((self.probabilities_, self.history_[request.stage]),) = yield [request]
 
     def _probabilities(self, data: Any) -> Tensor:
@@ -166,14 +139,15 @@ class Baseline(NodeClassifier):
 
 @dataclass(frozen=True, eq=False)
 class BaselineRequest(TrainingRequest):
-    """The request of one baseline to be trained."""
+    """The request of one baseline to be trained: a problem of a pass."""
 
     order: ClassVar[int] = 1
     kind: ClassVar[str] = "training"
 
     model: Baseline
     data: BaselineData
-    problem: BaselineProblem
+    labels: Labels
+    seed: int
     task: FitTask
 
     def key(self) -> tuple[Any, ...]:
@@ -189,25 +163,23 @@ class BaselineRequest(TrainingRequest):
         cls, requests: Sequence[BaselineRequest], stage: str, callback: Callback | None, checkpoint: Checkpoint | None
     ) -> list[tuple[Tensor, History]]:
         """Returns the probabilities and curves of each request."""
-        model, problems = requests[0].model, [request.problem for request in requests]
-        networks = model._networks(requests[0].data, problems, callback)
+        model = requests[0].model
+        networks = model._networks(requests[0].data, requests, callback)
         logits, history = networks.train(model.optimization, stage, callback, checkpoint)
         return [
-            (torch.softmax(own, dim=1).float(), curves_of(history, problem.name))
-            for own, problem in zip(logits, problems, strict=True)
+            (torch.softmax(own, dim=1).float(), curves_of(history, request.task.name))
+            for own, request in zip(logits, requests, strict=True)
         ]
+
+
+# The problems of a pass.
+Problems = Sequence[BaselineRequest]
 
 
 def check_backbone_kind(backbone: object, kinds: tuple[type, ...] = get_args(Backbone), remedy: str = "") -> None:
     """Raises an `InputError` unless `backbone` is an object of one of these classes."""
     *others, last = (f"{kind.__name__}()" for kind in kinds)
     check_instance("backbone", backbone, kinds, f"{', '.join(others)} or {last}" if others else last, remedy)
-
-
-def derived_seeds(seed: int, count: int) -> list[int]:
-    """Returns seeds derived from a seed, so that no stage repeats the random numbers of another."""
-    generator = torch.Generator().manual_seed(seed)
-    return [read_seed(generator) for _ in range(count)]
 
 
 @dataclass(eq=False, repr=False)

@@ -16,7 +16,7 @@ from lggd.estimator.settings import saveable
 from lggd.training.cuda_graph import CUDAGraphStep
 from lggd.training.engine import Callback, Progress
 from lggd.training.randomness import read_seed
-from lggd.validation import check_int, check_positive, check_real
+from lggd.validation import check_positive, check_real, check_sizes_and_dropout
 
 # Maximum number of training nodes that are compared pairwise: memory grows with its square.
 MAX_COMPARED = 1000
@@ -56,8 +56,7 @@ class Complement:
     candidates: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "layers", "epochs"):
-            check_int(name, getattr(self, name), 1)
+        check_sizes_and_dropout(self)
         check_positive("lr", self.lr)
         check_real("candidates", self.candidates, 0, 1, closed="right", remedy="Use 1 for all nodes.")
 

@@ -17,7 +17,7 @@ from lggd.graph.sparse import SparseMatrix, multiply_each, normalized_adjacency
 from lggd.training.engine import Callback
 from lggd.training.optimization import Optimization, Targets
 from lggd.training.randomness import LEVELS, dropout, keep_level
-from lggd.validation import check_fraction, check_int, check_real
+from lggd.validation import check_real
 
 
 @dataclass(eq=False, repr=False)
@@ -43,10 +43,6 @@ class MLPClassifier(Baseline):
     dropout: float = 0.5
     optimization: Optimization = field(default=Optimization(weight_decay=5e-4), kw_only=True)
     _drops_inputs = True
-
-    def _check(self) -> None:
-        check_int("hidden", self.hidden, 1)
-        check_fraction("dropout", self.dropout)
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         return BaselineNetworks(partial(_Perceptron, self.hidden, self.dropout), data, problems)
@@ -79,9 +75,6 @@ class SGC(Baseline):
 
     hops: int = 2
     optimization: Optimization = field(default=Optimization(lr=0.2, weight_decay=1.3e-5), kw_only=True)
-
-    def _check(self) -> None:
-        check_int("hops", self.hops, 1)
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         adjacency = normalized_adjacency(data.edge_index, data.edge_weight, data.num_nodes, data.x.dtype)
@@ -137,9 +130,6 @@ class APPNP(Baseline):
 
     def _check(self) -> None:
         check_real("alpha", self.alpha, 0, 1, remedy="It is the restart probability.")
-        for name in ("hops", "hidden"):
-            check_int(name, getattr(self, name), 1)
-        check_fraction("dropout", self.dropout)
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         return _EdgeDropoutTraining(partial(_PageRankNetwork, self), data, problems)
@@ -205,10 +195,6 @@ class GPRGNN(Baseline):
 
     def _check(self) -> None:
         check_real("alpha", self.alpha, 0, 1, remedy="It is the restart probability.")
-        for name in ("hops", "hidden"):
-            check_int(name, getattr(self, name), 1)
-        for name in ("dropout", "propagation_dropout"):
-            check_fraction(name, getattr(self, name))
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         return _PolynomialTraining(self, data, problems)

@@ -13,14 +13,7 @@ from torch.optim import Adam
 
 from lggd.backbones import GCN, Backbone
 from lggd.backbones.convolutions import batched_linear
-from lggd.baselines.baseline import (
-    Baseline,
-    BaselineData,
-    BaselineNetworks,
-    Problems,
-    check_backbone_kind,
-    derived_seeds,
-)
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
 from lggd.baselines.edge_prediction import (
     BLOCK_ENTRIES,
     ReconstructionLoss,
@@ -35,8 +28,9 @@ from lggd.estimator.inputs import Cache, content_key
 from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges, with_edges
 from lggd.system.memory import free_memory
 from lggd.training.engine import Callback
-from lggd.training.optimization import Targets
-from lggd.validation import check_int, check_positive, check_real
+from lggd.training.optimization import GroupedAdam, Targets
+from lggd.training.randomness import derived_seeds
+from lggd.validation import check_positive, check_real
 
 # Fraction of the free memory that the sampled graphs of a pass may use.
 MEMORY_FRACTION = 0.3
@@ -77,10 +71,11 @@ class GAugM(Baseline):
     predictor_epochs: int = 200
     predictor_seed: int = 7
     backbone: Backbone = GCN()
+    _may_be_zero = ("predictor_seed",)
 
     def transform(self, data: Any) -> Any:
         """Return a shallow copy of PyG data with the modified edges, and with `edge_weight` if it had weights."""
-        self._check()
+        self.check_settings()
         x = check_node_features(data).to_dense()
         edges, weight = self._modified(x, *read_edges(data, len(x)), None)
         # Copies, so that users cannot modify the cache.
@@ -89,8 +84,6 @@ class GAugM(Baseline):
     def _check(self) -> None:
         check_real("remove", self.remove, 0, 1, remedy="It is a fraction of the edges.")
         check_real("add", self.add, 0, closed="left", rule="be 0 or above", remedy="It is a multiple of the edges.")
-        check_int("predictor_epochs", self.predictor_epochs, 1, "Use 200.")
-        check_int("predictor_seed", self.predictor_seed, 0, "Use 7.")
         check_backbone_kind(self.backbone)
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
@@ -200,15 +193,12 @@ class GAugO(Baseline):
     predictor_hidden: int = 128
     predictor_size: int = 32
     backbone: GCN = GCN()
+    _may_be_zero = ("pretrain_predictor", "pretrain_classifier")
 
     def _check(self) -> None:
         check_real("alpha", self.alpha, 0, 1)
         check_real("beta", self.beta, 0, closed="left", rule="be 0 or above")
         check_positive("temperature", self.temperature, "Towards 0 the gradients of the samples vanish.")
-        for name in ("pretrain_predictor", "pretrain_classifier"):
-            check_int(name, getattr(self, name), 0)
-        for name in ("predictor_hidden", "predictor_size"):
-            check_int(name, getattr(self, name), 1)
         check_backbone_kind(self.backbone, (GCN,), "Only GCN supports dense graphs.")
 
     def _capacity(self, data: BaselineData) -> int:
@@ -271,7 +261,7 @@ class _JointTraining(BaselineNetworks):
 
         adam = Adam([self.stacked[FIRST], self.stacked[SECOND]], lr=model.optimization.lr, fused=True)
         minimize(reconstruction_loss, adam, model.pretrain_predictor, "pretraining of the edge predictor", callback)
-        optimizer = self.optimizer([model.optimization])
+        optimizer = GroupedAdam(self.parameters(), [model.optimization] * len(self.modules))
         minimize(classification_loss, optimizer, model.pretrain_classifier, "pretraining of the classifier", callback)
 
 

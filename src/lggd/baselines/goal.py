@@ -12,20 +12,19 @@ from torch import Tensor, nn
 from lggd.backbones import GAT
 from lggd.backbones.convolutions import batched_linear, edges_with_loops, gat_conv
 from lggd.backbones.network import Drop, Network
-from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, derived_seeds
+from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.complement_graph import Complement, complement_graphs
 from lggd.errors import InputError
 from lggd.estimator.passes import UNLIMITED
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
 from lggd.system.memory import free_memory
-from lggd.training.engine import Callback
+from lggd.training.engine import Callback, without_prefix
 from lggd.training.optimization import Optimization
-from lggd.validation import check_instance, check_int, check_real
+from lggd.training.randomness import derived_seeds
+from lggd.validation import check_instance, check_real
 
 # Width and number of heads of the first attention layer, and the dropout rate of attention weights.
 ATTENTION = GAT(hidden=16, heads=8, dropout=0.6)
-# PyG's slope of LeakyReLU below 0.
-NEGATIVE_SLOPE = 0.2
 # Rows with a smaller squared norm are treated as zero: their direction would be a rounding error.
 MIN_SQUARED_NORM = 1e-30
 # Fraction of the free memory that a pass may use; bytes per edge of a complement graph, including its transpose and
@@ -86,8 +85,6 @@ class GOAL(Baseline):
     optimization: Optimization = Optimization(lr=0.01, weight_decay=5e-4)
 
     def _check(self) -> None:
-        for name in ("k", "hidden"):
-            check_int(name, getattr(self, name), 1)
         for name in ("alpha", "beta", "gamma", "delta"):
             remedy = "The formula contains the sign already."
             check_real(name, getattr(self, name), 0, closed="left", rule="be 0 or above", remedy=remedy)
@@ -205,9 +202,6 @@ class AttentionNetwork(Network):
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: SparsePattern, drop: Drop) -> Tensor:
         for layer in range(len(self.layers)):
-            weight, source, target, bias = (
-                parameters[f"layers.{layer}.{name}"] for name in ("lin.weight", "att_src", "att_dst", "bias")
-            )
-            heads = gat_conv(x, weight, source, target, graph, NEGATIVE_SLOPE, drop)
-            x = heads.transpose(1, 2).flatten(2) + bias.unsqueeze(1)
+            own = without_prefix(f"layers.{layer}.", parameters)
+            x = gat_conv(x, own, graph, drop).transpose(1, 2).flatten(2) + own["bias"].unsqueeze(1)
         return x

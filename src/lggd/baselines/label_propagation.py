@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from lggd.estimator.inputs import stored_graph
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import FitSteps, FitTask
 from lggd.estimator.settings import saveable
-from lggd.graph.sparse import SparseMatrix
+from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.training.engine import without_prefix
 from lggd.validation import check_fraction, check_instance, check_int, check_positive
@@ -61,18 +62,18 @@ class LabelPropagation(UntrainedBaseline):
         # In float32, whose states take half the memory.
         start = one_hot(self.labels_, self.num_classes_).float()
         matrix = StreamedMatrix.normalized_adjacency(graph.csr, self_loops=False)
-        return to_probabilities(spread(start, matrix, self.alpha, self.iterations), self.labels_)
+        return to_probabilities(spread(matrix, self.alpha, self.iterations, start), self.labels_)
 
     def _scores(self, edge_index: Tensor, edge_weight: Tensor | None, labels: Tensor) -> Tensor:
-        matrix = symmetric_normalized(edge_index, edge_weight, len(labels))
-        return spread(one_hot(labels, self.num_classes_), matrix, self.alpha, self.iterations)
+        matrix = propagation_matrix(edge_index, edge_weight, len(labels))
+        return spread(matrix, self.alpha, self.iterations, one_hot(labels, self.num_classes_))
 
 
 def spread(
-    start: Tensor,
     matrix: SparseMatrix | StreamedMatrix,
     alpha: float,
     iterations: int,
+    start: Tensor,
     after_step: Callable[[Tensor], Tensor] = lambda values: values,
 ) -> Tensor:
     """Iterates F ← `after_step`(α S F + (1 - α) F₀) from F = F₀ = `start`, `[N, K]`."""
@@ -83,14 +84,10 @@ def spread(
     return values
 
 
-def symmetric_normalized(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> SparseMatrix:
-    """S = D^-½ A D^-½ in float64, without self-loops; the row of an isolated node is 0."""
-    count = edge_index.shape[1]
-    weight = torch.ones(count, device=edge_index.device) if edge_weight is None else edge_weight.detach()
-    adjacency = SparseMatrix.from_edges(edge_index, weight.double(), num_nodes)
-    degree = adjacency.pattern.row_sum(adjacency.values.unsqueeze(1)).squeeze(1)
-    root = torch.where(degree > 0, degree, torch.inf).rsqrt()
-    return adjacency.with_values(adjacency.values * root[adjacency.pattern.rows] * root[adjacency.pattern.columns])
+def propagation_matrix(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> SparseMatrix:
+    """S = D^-½ A D^-½ in float64."""
+    weight = None if edge_weight is None else edge_weight.detach()
+    return normalized_adjacency(edge_index, weight, num_nodes, torch.float64, self_loops=False)
 
 
 # Spreads errors `[N, K]` over the graph; the function is applied after every iteration.
@@ -212,17 +209,15 @@ class CorrectAndSmooth(NodeClassifier):
 
     def _probabilities(self, data: Any) -> Tensor:
         edges = read_edges_of_same_size(data, len(self.labels_))
-        matrix = symmetric_normalized(*edges, len(self.labels_))
+        matrix = propagation_matrix(*edges, len(self.labels_))
         truth, labelled = one_hot(self.labels_, self.num_classes_), self.labels_ >= 0
         predicted = self.model_._probabilities(data).double()
         errors = torch.where(labelled.unsqueeze(1), truth - predicted, 0.0)
 
-        def spread_errors(start: Tensor, after_step: Callable[[Tensor], Tensor]) -> Tensor:
-            return spread(start, matrix, self.correct_alpha, self.iterations, after_step)
-
+        spread_errors = partial(spread, matrix, self.correct_alpha, self.iterations)
         corrected = predicted + self.scaling.corrections(errors, labelled, spread_errors)
         start = torch.where(labelled.unsqueeze(1), truth, corrected)
-        smoothed = spread(start, matrix, self.smooth_alpha, self.iterations, lambda values: values.clamp(0, 1))
+        smoothed = spread(matrix, self.smooth_alpha, self.iterations, start, lambda values: values.clamp(0, 1))
         return to_probabilities(smoothed, self.labels_)
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:

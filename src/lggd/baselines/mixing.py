@@ -18,7 +18,7 @@ from lggd.errors import InputError
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.training.engine import Callback
 from lggd.training.optimization import Optimization, StackedParameter, Targets
-from lggd.validation import check_fraction, check_int, check_positive, check_real
+from lggd.validation import check_int, check_positive, check_real
 
 
 @dataclass(eq=False, repr=False)
@@ -65,7 +65,7 @@ class _MixtureTraining(BaselineNetworks):
 
     def __init__(self, model: MixUp, data: BaselineData, problems: Problems) -> None:
         super().__init__(model.backbone.build, data, problems)
-        self.train_nodes = [(problem.train >= 0).nonzero().squeeze(1) for problem in problems]
+        self.train_nodes = [(problem.labels.train >= 0).nonzero().squeeze(1) for problem in problems]
         self.nodes = torch.arange(data.num_nodes, device=self.x.device).repeat(len(problems), 1)
         self.alphas = torch.full((2,), float(model.alpha), dtype=torch.float64, device=self.x.device)
         pattern, values = self.graph.pattern, self.graph.values
@@ -167,9 +167,6 @@ class GraphMix(Baseline):
     _drops_inputs = True
 
     def _check(self) -> None:
-        for name in ("hidden", "predictions"):
-            check_int(name, getattr(self, name), 1)
-        check_fraction("dropout", self.dropout)
         check_positive("temperature", self.temperature, "Use 1 for no sharpening.")
         remedy = "Use 0 to ignore unlabelled nodes."
         check_real("unlabelled_weight", self.unlabelled_weight, 0, closed="left", rule="be 0 or above", remedy=remedy)

@@ -12,7 +12,6 @@ from torch import Tensor
 from lggd.backbones import GCN, Backbone, ChebNet, JKNet
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
 from lggd.diffusion import PPR, DiffusionGraph, Heat
-from lggd.errors import InputError
 from lggd.graph.sparse import SparseMatrix, SparsePattern, multiply_each
 from lggd.training.engine import Callback
 from lggd.training.optimization import Targets
@@ -127,18 +126,16 @@ class GDC(Baseline):
     k: int = 64
     dim: int = 0
     backbone: Backbone = GCN()
+    _may_be_zero = ("dim",)
 
     def transform(self, data: Any) -> Any:
         """Return a shallow copy of PyG data with the new `edge_index` and `edge_weight`."""
-        self._check()
+        self.check_settings()
         return self._diffusion.transform(data)
 
     @property
     def _diffusion(self) -> DiffusionGraph:
-        try:
-            return DiffusionGraph(self.kernel, self.k, self.dim)
-        except InputError as error:
-            raise error.replace(argument="k" if error.argument == "neighbours" else error.argument) from None
+        return DiffusionGraph(self.kernel, self.k, self.dim)
 
     def _check(self) -> None:
         check_backbone_kind(self.backbone)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lggd.baselines.baseline import UntrainedBaseline
-from lggd.errors import InputError
+from lggd.errors import optional_package
 from lggd.estimator.labels import Labels
 from lggd.estimator.passes import FitSteps, FitTask
 from lggd.estimator.settings import saveable
@@ -188,7 +188,7 @@ class ScikitNetwork(UntrainedBaseline):
 
     Raises
     ------
-    InputError
+    MissingPackageError
         By `fit`, if the package scikit-network is not installed.
 
     Examples
@@ -204,7 +204,8 @@ class ScikitNetwork(UntrainedBaseline):
         check_instance("algorithm", self.algorithm, Algorithm, kinds)
 
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-        _check_installed()
+        with optional_package("ScikitNetwork", "scikit-network"):
+            import sknetwork  # noqa: F401
         yield from super()._fit_to(task, labels, seed)
 
     def _scores(self, edge_index: Tensor, edge_weight: Tensor | None, labels: Tensor) -> Tensor:
@@ -218,11 +219,3 @@ class ScikitNetwork(UntrainedBaseline):
         adjacency = csr_matrix((weight.double().numpy(), ends), shape=(size, size))
         scores = self.algorithm.scores(adjacency, labels.cpu().numpy())
         return torch.from_numpy(np.ascontiguousarray(scores)).to(labels.device)
-
-
-def _check_installed() -> None:
-    try:
-        import sknetwork  # noqa: F401
-    except ModuleNotFoundError as error:
-        rule, remedy = "import scikit-network", "Run: pip install scikit-network"
-        raise InputError("ScikitNetwork", rule, but="it is not installed", remedy=remedy) from error

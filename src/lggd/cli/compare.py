@@ -18,7 +18,7 @@ from lggd.cli.cluster import TrialsOn
 from lggd.cli.options import folder, option
 from lggd.cli.run import METHODS as RUN_METHODS
 from lggd.cli.terminal import FAILED, Terminal, flags, table
-from lggd.errors import InputError
+from lggd.errors import InputError, optional_package
 from lggd.html import counted, number, signed
 from lggd.validation import check_name
 
@@ -245,13 +245,8 @@ def sweep_command(
 
 
 def _check_optuna() -> None:
-    try:
+    with optional_package("lggd sweep", "lggd[sweep]"):
         import optuna
-    except ModuleNotFoundError as error:
-        if error.name != "optuna":
-            raise
-        remedy = "Run: pip install 'lggd[sweep]'"
-        raise InputError("lggd sweep", "import Optuna", but="it is not installed", remedy=remedy) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from lggd.errors import InputError, InputFileError
+from lggd.errors import InputError, InputFileError, optional_package
 from lggd.graph.stored_graph import MANIFEST
 
 # Seconds to wait for the head of a cluster to answer.
@@ -25,13 +25,8 @@ START = "Start one with `ray start --head`, check the address, or omit it to use
 
 def import_ray() -> Any:
     """The package Ray."""
-    try:
+    with optional_package("lggd.cluster", "lggd[cluster]"):
         return import_module("ray")
-    except ModuleNotFoundError as error:
-        if error.name != "ray":
-            raise
-        remedy = "Run: pip install 'lggd[cluster]'"
-        raise InputError("lggd.cluster", "import Ray", but="it is not installed", remedy=remedy) from error
 
 
 @contextmanager

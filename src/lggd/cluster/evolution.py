@@ -21,9 +21,9 @@ from lggd.graph import Graph
 from lggd.kernels import PaddedState, cpu
 from lggd.solvers.adjoint import Stepper
 from lggd.solvers.cauchy import FAR, CauchyProblem, read_start
-from lggd.solvers.scheme import RK4, FixedStep, Tableau, check_scheme, check_times, make_plan, step_within
+from lggd.solvers.scheme import RK4, FixedStep, Tableau, check_times, choose_step, make_plan
 from lggd.solvers.solution import Solution, Statistics, Status
-from lggd.validation import check_int, check_real
+from lggd.validation import check_instance, check_int, check_real
 
 # Called with the number of finished steps and their total.
 ProgressCallback = Callable[[int, int], None]
@@ -185,7 +185,8 @@ def evolve(
         initial = read_start(opened, boundary, start, far)
         columns, dtype = initial.shape[1], initial.dtype
     rho = None if potential is None else read_potential(potential, opened, columns, dtype)
-    p, ends, tableau = check_p(p), check_times(times), check_scheme(scheme).tableau
+    p, ends = check_p(p), check_times(times)
+    tableau = check_instance("scheme", scheme, FixedStep, "a stepping scheme such as RK4()").tableau
     groups = _split(columns, check_int("column_blocks", column_blocks, 1))
     bounds = make_bounds(opened, blocks, len(groups))
 
@@ -200,7 +201,7 @@ def evolve(
     options: dict[str, Any] = {"checkpoint_every": checkpoint_every, "checkpoints": checkpoints, "verify": verify}
     with Team(folder, bounds, groups=len(groups), threads=threads, **options) as team:
         team.prepare(program_of)
-        size, may_overshoot = step_within(scheme, p, max(team.call("cfl_bound")))
+        size, may_overshoot = choose_step(scheme, p, max(team.call("cfl_bound")))
         plan = make_plan(scheme, ends, size)
         value = torch.empty(len(ends), opened.num_nodes, columns, dtype=dtype)
         done = 0

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from lggd.comparison.fit_job import ERROR, FitJob
 from lggd.comparison.jobs import Job, JobOptions, run_jobs, run_jobs_in_processes, run_jobs_on_cluster
 from lggd.comparison.results import Line, Results
 from lggd.comparison.summary import MethodSummary
-from lggd.errors import InputError, InputTypeError
+from lggd.errors import InputTypeError, optional_package
 from lggd.html import Facts, bars, card, card_table
 from lggd.validation import check_int
 
@@ -82,10 +81,9 @@ class Comparison:
 
     @property
     def table(self) -> DataFrame:
-        """The table as a pandas DataFrame: one row per method, most accurate first."""
-        if find_spec("pandas") is None:
-            raise ImportError("`table` needs pandas. Install it with: pip install pandas. `rows` has the same numbers.")
-        from pandas import DataFrame
+        """The table as a pandas DataFrame: one row per method, most accurate first. Without pandas, see `rows`."""
+        with optional_package("table", "pandas"):
+            from pandas import DataFrame
 
         return DataFrame(self.rows, columns=summary.COLUMNS).set_index("method")
 
@@ -205,8 +203,9 @@ def compare(
     labels = label_splits.check_labels(label_splits.default_labels(data) if labels is None else labels)
     for name, value, minimum in (("splits", splits, 1), ("trials", trials, 0), ("jobs", jobs, 1), ("seed", seed, 0)):
         check_int(name, value, minimum)
-    if trials and find_spec("optuna") is None:
-        raise InputError("trials", "be 0 without the package optuna", trials, "Install it with: pip install optuna.")
+    if trials:
+        with optional_package("trials", "lggd[sweep]"):
+            import optuna  # noqa: F401
     candidates, datas = read_candidates(methods), label_splits.draw_splits(_check_data(data), labels, splits)
     reasons = {each.name: each.reason_to_skip(getattr(data, "x", None) is not None) for each in candidates}
     skipped = {name: reason for name, reason in reasons.items() if reason is not None}

@@ -22,7 +22,7 @@ from lggd.learning.networks import MLP, FromModule, Networks, PropagatedMLP
 from lggd.solvers.scheme import check_times
 from lggd.system.memory import explaining_shortage
 from lggd.training.engine import Callback, Checkpoint, Engine, History, train
-from lggd.training.optimization import GroupedAdam, Optimization, StackedParameter, Targets
+from lggd.training.optimization import StackedParameter, Targets
 
 if TYPE_CHECKING:
     from lggd.features.lggd import LGGD
@@ -64,6 +64,8 @@ class DistanceTraining:
     In validation the training nodes are the boundary of their class, where f = 0 (Pipeline 2).
     """
 
+    fused = True
+
     def __init__(self, networks: Networks, x: Any, flow: Flow, num_classes: int) -> None:
         self.networks, self.x, self.flow, self.num_classes = networks, x, flow, num_classes
         self.generators, self.random_state = networks.generators, networks.random_state
@@ -72,9 +74,6 @@ class DistanceTraining:
 
     def parameters(self) -> list[StackedParameter]:
         return [*self.networks.parameters(), *self.flow.equation.parameters()]
-
-    def optimizer(self, optimizations: Sequence[Optimization]) -> GroupedAdam:
-        return GroupedAdam(self.parameters(), optimizations)
 
     def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
         if self._boundary is None or self._boundary[0] is not targets:
@@ -160,7 +159,6 @@ class DistanceRequest(TrainingRequest):
                 lowest_loss=True,
             )
             history = train(engine, stage, callback, checkpoint)
-            engine.load_best()
         return [(problems.part(k), curves_of(history, request.task.name)) for k, request in enumerate(requests)]
 
 

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from lggd.data.dialect import BLANKS
 from lggd.data.table import PARQUET, TABLES, Table
-from lggd.errors import DiskFullError, InputError, InputFileError, NotEnoughMemoryError
+from lggd.errors import DiskFullError, InputError, InputFileError, NotEnoughMemoryError, optional_package
 from lggd.system.files import check_extension, check_readable, size_in_words
 from lggd.validation import listed
 
@@ -29,12 +30,8 @@ LINES_SEEN = 200
 
 
 def import_duckdb() -> Any:
-    try:
-        import duckdb
-    except ImportError as error:
-        rule, remedy = "import DuckDB", "Run: pip install 'lggd[disk]'"
-        raise InputError("lggd graph build", rule, but="it is not installed", remedy=remedy) from error
-    return duckdb
+    with optional_package("lggd graph build", "lggd[disk]"):
+        return import_module("duckdb")
 
 
 class Database:

@@ -168,7 +168,7 @@ class Flow:
         self.symmetric = equation.theta_edges is None and not self.graph.is_directed
         self._schedules: dict[int, ColumnSchedule] = {}
         largest = Field(self.layout.csr, self.p, *self._by_row(*equation.limits()))
-        self.step, self.may_overshoot = choose_step(scheme, largest)
+        self.step, self.may_overshoot = choose_step(scheme, self.p, largest.cfl_bound)
         self.plan = make_plan(scheme, check_times(times), self.step)
 
     def __call__(self, start: Tensor, boundary_mask: Tensor | None = None) -> Tensor:

@@ -72,6 +72,12 @@ class EikonalProblem:
             return Incoming(indptr.numpy(), indices.numpy(), np.ones(1, np.float64), 0)
         return Incoming(indptr.numpy(), indices.numpy(), csr.incoming_weight.numpy(), 1)
 
+    @property
+    def outgoing(self) -> tuple[NDArray[np.int64], NDArray[np.integer], NDArray[np.floating]]:
+        """The neighbours that each node depends on: row pointers, indices, and weights read with the same stride."""
+        csr = self.layout.csr
+        return csr.indptr.numpy(), csr.indices.numpy(), np.ones(1) if csr.weight is None else csr.weight.numpy()
+
     def solve_columns(self, solve: SolveColumn) -> tuple[Tensor, int]:
         """Values by row `[N, K]` and the largest number of sweeps of a column.
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lggd.equation import Potential, Sources
-from lggd.errors import InputError
+from lggd.errors import InputError, optional_package
 from lggd.graph import Graph
 from lggd.kernels import reference
 from lggd.solvers.adjoint import Stepper, integrate
@@ -82,7 +82,7 @@ def evolve(
         outputs, evaluations = _odeint(problem, ends, scheme)
         step = scheme.step
     else:
-        size, may_overshoot = choose_step(scheme, problem.field)
+        size, may_overshoot = choose_step(scheme, problem.field.p, problem.field.cfl_bound)
         status = Status.MAY_OVERSHOOT if may_overshoot else status
         plan = make_plan(scheme, ends, size, checkpoints)
         if not checkpoints:
@@ -134,10 +134,12 @@ class Evolution:
         potential: Potential | None = None, weight: Tensor | None = None, scheme: FixedStep = RK4(), far: float = FAR,
     ) -> None:  # fmt: skip
         self.problem = CauchyProblem(graph, sources, start, p, potential, weight, far)
-        self.step_size, self.may_overshoot = choose_step(scheme, self.problem.field)
+        field = self.problem.field
+        self.step_size, self.may_overshoot = choose_step(scheme, field.p, field.cfl_bound)
         self.time, self.steps = 0.0, 0
         self._rows = self.problem.start.detach().clone()
-        self._stepper = Stepper(self.problem.field.detached(), scheme.tableau, self._rows)
+        self._stepper = Stepper(field.detached(), scheme.tableau, self._rows)
+        self._may_diverge = scheme.force  # other steps are within the stable limit
 
     @property
     def state(self) -> Tensor:
@@ -159,9 +161,10 @@ class Evolution:
         return self
 
     def _advance(self, size: float) -> None:
-        before = self._rows.clone()
+        before = self._rows.clone() if self._may_diverge else self._rows
         self._stepper.step(self._rows, size)
-        self.problem.check_finite(before, self._rows, self.steps + 1, size)
+        if self._may_diverge:
+            self.problem.check_finite(before, self._rows, self.steps + 1, size)
         self.steps += 1
         self.time += size
 
@@ -205,36 +208,29 @@ def evolve_to_steady_state(
     [0.0, 1.0, 2.0]
     """
     began = clock.perf_counter()
-    problem = CauchyProblem(graph, sources, start, p, potential, weight, far)
+    evolution = Evolution(graph, sources, start=start, p=p, potential=potential, weight=weight, scheme=scheme, far=far)
+    problem, rows = evolution.problem, evolution._rows
     if problem.boundary is None:
         raise InputError("sources", "be passed: without a boundary f grows without bound")
     check_positive("tol", tol)
     check_int("max_steps", max_steps, 1)
-    size, _ = choose_step(scheme, problem.field)
-    if math.isinf(size):
-        size = 1.0
-    rows = problem.start.detach().clone()
-    stepper = Stepper(problem.field.detached(), scheme.tableau, rows)
+    size = 1.0 if math.isinf(evolution.step_size) else evolution.step_size
     # The residual sums up to `cfl_bound` times f, so rounding alone keeps it from falling below this fraction of f.
     rounding = 4 * torch.finfo(rows.dtype).eps * problem.field.cfl_bound
-    steps, residual = 0, problem.residual(rows)
+    residual = evolution.residual
 
     def is_steady() -> bool:
         # Rows that cannot reach the boundary grow without bound.
         largest = float(rows[:, : problem.columns].masked_fill(~problem.reachable, 0).max())
         return residual <= max(tol, rounding * largest)
 
-    while not (steady := is_steady()) and steps < max_steps:
-        for _ in range(min(STEPS_PER_CHECK, max_steps - steps)):
-            before = rows.clone() if scheme.force else rows
-            stepper.step(rows, size)
-            steps += 1
-            if scheme.force:
-                problem.check_finite(before, rows, steps, size)
-        residual = problem.residual(rows)
+    while not (steady := is_steady()) and evolution.steps < max_steps:
+        for _ in range(min(STEPS_PER_CHECK, max_steps - evolution.steps)):
+            evolution._advance(size)
+        residual = evolution.residual
     value = problem.to_nodes(rows).masked_fill(~problem.layout.to_nodes(problem.reachable), math.inf)
-    seconds, evaluations = clock.perf_counter() - began, steps * len(scheme.tableau.weights)
-    statistics = Statistics(type(scheme).__name__, seconds, steps, evaluations, size, _residual=lambda: residual)
+    seconds, evaluations = clock.perf_counter() - began, evolution.steps * len(scheme.tableau.weights)
+    statistics = Statistics(type(scheme).__name__, seconds, evolution.steps, evaluations, size, lambda: residual)
     return Solution(value.unsqueeze(0), Status.STEADY if steady else Status.NOT_STEADY, statistics)
 
 
@@ -251,10 +247,8 @@ def _raise_divergence(problem: CauchyProblem, plan: Plan, outputs: Tensor) -> No
 
 def _odeint(problem: CauchyProblem, ends: tuple[float, ...], scheme: TorchDiffEq) -> tuple[Tensor, int]:
     """Outputs `[T, N, K]` at the times `ends`, and the number of evaluations: the paper's code, for comparison."""
-    try:
+    with optional_package("scheme=TorchDiffEq()", "torchdiffeq"):
         import torchdiffeq
-    except ImportError as error:
-        raise ImportError("`scheme=TorchDiffEq()` needs the package torchdiffeq: pip install torchdiffeq") from error
     field, evaluations = problem.field, 0
 
     def rate(t: Tensor, f: Tensor) -> Tensor:

@@ -44,10 +44,8 @@ class FastIterative:
         check_int("max_sweeps", self.max_sweeps, 1)
 
     def solve(self, problem: EikonalProblem) -> Solution:
-        csr, incoming = problem.layout.csr, problem.incoming
-        own_weight = np.ones(1) if csr.weight is None else csr.weight.numpy()
-        own = (csr.indptr.numpy(), csr.indices.numpy(), own_weight)
-        edges = (incoming.indptr, incoming.indices, incoming.stride, *own)
+        indptr, indices, _, stride = problem.incoming
+        edges = (indptr, indices, stride, *problem.outgoing)
         sweep = partial(_sweep, problem.p, self.tolerance, self.max_sweeps, *edges)
         by_row, sweeps = problem.solve_columns(sweep)
         return problem.solution(by_row, self, sweeps, converged=sweeps <= self.max_sweeps)

@@ -44,11 +44,9 @@ class FastMarching:
     def solve(self, problem: EikonalProblem) -> Solution:
         if math.isinf(problem.p):
             return problem.solution(shortest(problem), self)
-        csr = problem.layout.csr
-        own_weight = np.ones(1) if csr.weight is None else csr.weight.numpy()
-        edges = (*problem.incoming, csr.indptr.numpy(), csr.indices.numpy(), own_weight)
         march = compiled(SUM if problem.p == 1 else SQUARES if problem.p == 2 else POWERS)
-        return problem.solution(problem.solve_columns(partial(march, problem.p, *edges))[0], self)
+        march = partial(march, problem.p, *problem.incoming, *problem.outgoing)
+        return problem.solution(problem.solve_columns(march)[0], self)
 
 
 @njit(inline="always")

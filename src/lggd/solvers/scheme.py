@@ -22,13 +22,12 @@ from typing import ClassVar
 
 import torch
 
-from lggd.equation import Field
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
 from lggd.graph.csr import Layout
 from lggd.kernels import idle_columns
 from lggd.system.memory import Memory
-from lggd.validation import check_positive
+from lggd.validation import check_instance, check_positive
 
 MONOTONE = 1.0
 # An evolution reads the edges some hundred times: more than enough for reordering to pay off.
@@ -51,9 +50,12 @@ class Tableau:
 
 
 @dataclass(frozen=True)
-class _FixedStep:
+class FixedStep:
+    """A Runge-Kutta scheme with equal steps: its tableau, and the largest stable z for p = 1."""
+
     step: float | None = None
     force: bool = False
+    tableau: ClassVar[Tableau]
     stable: ClassVar[float]
 
     def __post_init__(self) -> None:
@@ -66,7 +68,7 @@ class _FixedStep:
 
 
 @dataclass(frozen=True)
-class Euler(_FixedStep):
+class Euler(FixedStep):
     """Forward Euler, first order: f + h·F(f).
 
     Parameters
@@ -89,7 +91,7 @@ class Euler(_FixedStep):
 
 
 @dataclass(frozen=True)
-class SSPRK3(_FixedStep):
+class SSPRK3(FixedStep):
     """Shu and Osher's strong-stability-preserving scheme, third order: as robust at kinks as Euler, more accurate.
 
     Parameters
@@ -111,7 +113,7 @@ class SSPRK3(_FixedStep):
 
 
 @dataclass(frozen=True)
-class RK4(_FixedStep):
+class RK4(FixedStep):
     """The 3/8 rule, fourth order: torchdiffeq's rk4, which the paper used.
 
     Parameters
@@ -132,24 +134,12 @@ class RK4(_FixedStep):
     tableau: ClassVar[Tableau] = Tableau(((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)), (1 / 8, 3 / 8, 3 / 8, 1 / 8))
 
 
-FixedStep = Euler | SSPRK3 | RK4
+def choose_step(scheme: FixedStep, p: float, bound: float) -> tuple[float, bool]:
+    """The step to take, infinite without edges, and whether it lies above the monotone limit.
 
-
-def choose_step(scheme: FixedStep, field: Field) -> tuple[float, bool]:
-    """The step to take, infinite without edges, and whether it lies above the monotone limit."""
-    check_scheme(scheme)
-    return step_within(scheme, field.p, field.cfl_bound)
-
-
-def check_scheme(scheme: FixedStep) -> FixedStep:
-    """Returns the scheme if it is one."""
-    if not isinstance(scheme, FixedStep):
-        raise InputTypeError("scheme", "be a stepping scheme such as RK4()", repr(scheme))
-    return scheme
-
-
-def step_within(scheme: FixedStep, p: float, bound: float) -> tuple[float, bool]:
-    """`choose_step` for the largest ρ(i)‖√w(i,·)‖_p of a graph."""
+    `bound` is the largest ρ(i)‖√w(i,·)‖_p, as `Field.cfl_bound`.
+    """
+    check_instance("scheme", scheme, FixedStep, "a stepping scheme such as RK4()")
     stable = scheme.stable_at(p)
     monotone = MONOTONE / bound if bound else math.inf
     if scheme.step is None:

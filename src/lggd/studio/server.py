@@ -10,19 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from lggd.errors import InputError
+from lggd.errors import InputError, optional_package
 
-try:
+with optional_package("lggd studio", "lggd[studio]"):
     import uvicorn
 
     from lggd.studio.app import build_app
     from lggd.studio.events import EventStreams
     from lggd.studio.security import Access
-except ModuleNotFoundError as error:
-    if error.name not in ("fastapi", "starlette", "uvicorn"):
-        raise
-    remedy = "Run: pip install 'lggd[studio]'"
-    raise InputError("lggd studio", f"import {error.name}", but="it is not installed", remedy=remedy) from error
 
 from lggd.studio.client import Client
 from lggd.studio.session import Session

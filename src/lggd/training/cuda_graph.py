@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -18,13 +18,13 @@ class CUDAGraphStep:
     """Calls `compute` repeatedly and returns its tensor; on a GPU, a captured CUDA graph of it is replayed.
 
     `compute` takes no arguments, reads and writes tensors in place, and copies nothing to the host. It draws random
-    numbers from `generators` only. On a CPU, and while warming up, it is simply called.
+    numbers from `generators` only. Where these are None, on a CPU, and while warming up, it is simply called.
     """
 
     def __init__(
-        self, compute: Callable[[], Tensor], device: torch.device, generators: Iterable[torch.Generator]
+        self, compute: Callable[[], Tensor], device: torch.device, generators: Sequence[torch.Generator] | None
     ) -> None:
-        self.compute, self.device, self.generators = compute, device, list(generators)
+        self.compute, self.device, self.generators = compute, device, generators
         self.reset()
 
     def reset(self) -> None:
@@ -33,14 +33,14 @@ class CUDAGraphStep:
         self._captured: tuple[torch.cuda.CUDAGraph, Tensor] | None = None
 
     def __call__(self) -> Tensor:
-        if self.device.type != "cuda":
+        if self.device.type != "cuda" or self.generators is None:
             return self.compute()
         with torch.cuda.device(self.device):
             if self._runs < WARM_UP:
                 self._runs += 1
                 return self._warm_up()
             if self._captured is None:
-                self._captured = self._capture()
+                self._captured = self._capture(self.generators)
             graph, result = self._captured
             graph.replay()
             return result
@@ -54,9 +54,9 @@ class CUDAGraphStep:
         current.wait_stream(side)
         return result
 
-    def _capture(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+    def _capture(self, generators: Sequence[torch.Generator]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
         graph = torch.cuda.CUDAGraph()
-        for generator in self.generators:
+        for generator in generators:
             graph.register_generator_state(generator)
         # A stream of our own: torch's default capture stream is on the device of the first capture.
         stream = _side_stream(self.device)

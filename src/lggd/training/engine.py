@@ -14,12 +14,11 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from lggd.errors import InputError
 from lggd.system.files import replacing, save_tensors, write_errors
 from lggd.training.cuda_graph import CUDAGraphStep
-from lggd.training.optimization import Optimization, StackedParameter, Targets, load_values
+from lggd.training.optimization import GroupedAdam, Optimization, StackedParameter, Targets, load_values
 from lggd.validation import check_same_length
 
 # Without validation nodes nothing stops training early; by this epoch the paper's GCN fits its training nodes.
@@ -35,17 +34,17 @@ class Trainable(Protocol):
     """Q networks, or anything else that has losses and parameters, trained side by side.
 
     `generators` are all those that training and validation draw random numbers from; None where they are unknown or
-    where tensors are read on the host: then the step is not captured as a CUDA graph.
+    where tensors are read on the host: then the step is not captured as a CUDA graph. `fused` selects Adam's fused
+    kernel, which requires dense floating-point parameters.
     """
+
+    fused: bool
 
     @property
     def generators(self) -> Sequence[torch.Generator] | None: ...
 
     def parameters(self) -> list[StackedParameter]:
         """All tensors that training changes, buffers included."""
-
-    def optimizer(self, optimizations: Sequence[Optimization]) -> Optimizer:
-        """An optimizer with the settings of each problem."""
 
     def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
         """Backpropagates the losses and returns them, `[Q]`. Problems not `running` may be skipped."""
@@ -100,7 +99,7 @@ class Engine:
             for own, count in zip(self._optimizations, self._num_validation, strict=True)
         ]
         self.epochs = max(max_epochs)
-        self._optimizer = trainable.optimizer(self._optimizations)
+        self._optimizer = GroupedAdam(parameters, self._optimizations, trainable.fused)
         self._best = {parameter.name: parameter.value.detach().clone() for parameter in parameters}
         # The best state is selected on the device, so that an epoch need not wait for its metrics to be read.
         self._without_validation = torch.tensor(self._num_validation, device=device) == 0
@@ -111,9 +110,7 @@ class Engine:
         self._best_score = torch.full((problems,), -torch.inf, dtype=torch.float64, device=device)
         # The same on the host, as of the last epoch.
         self.best_epoch, self._running = [0] * problems, [True] * problems
-        self._run_epoch: Callable[[], Tensor] = self._compute_epoch
-        if device.type == "cuda" and trainable.generators is not None:
-            self._run_epoch = CUDAGraphStep(self._compute_epoch, device, trainable.generators)
+        self._run_epoch = CUDAGraphStep(self._compute_epoch, device, trainable.generators)
 
     @property
     def finished(self) -> bool:
@@ -196,7 +193,7 @@ class Engine:
     def load_best(self) -> None:
         """Loads the best state of each problem into the trainable."""
         self._optimizer.zero_grad()
-        self._reset_graph()
+        self._run_epoch.reset()
         load_values(self.trainable.parameters(), self._best)
 
     def state(self) -> dict[str, Tensor]:
@@ -225,14 +222,10 @@ class Engine:
             moments.setdefault(int(index), {})[moment] = value.clone()
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": moments})
         self.best_epoch, self._running = self._best_epoch.tolist(), (~self._ended()).tolist()
-        self._reset_graph()
+        self._run_epoch.reset()
 
     def _counters(self) -> dict[str, Tensor]:
         return {"epoch": self._epoch, "best_epoch": self._best_epoch, "best_score": self._best_score}
-
-    def _reset_graph(self) -> None:
-        if isinstance(self._run_epoch, CUDAGraphStep):
-            self._run_epoch.reset()
 
 
 def _read_targets(name: str, labels: Tensor, train: Tensor, device: torch.device) -> Targets:
@@ -344,7 +337,7 @@ class Checkpoint:
 def train(
     engine: Engine, stage: str, callback: Callback | None = None, checkpoint: Checkpoint | None = None
 ) -> History:
-    """Trains until all problems have ended; returns the metrics of all epochs.
+    """Trains until all problems have ended, and loads their best states; returns the metrics of all epochs.
 
     With a checkpoint, training continues where an interrupted run was saved.
     """
@@ -370,4 +363,5 @@ def train(
         if checkpoint is not None and checkpoint.is_due():
             save()
     save()
+    engine.load_best()
     return history

@@ -111,12 +111,14 @@ class Targets:
 class StackedParameter:
     """A tensor that training changes: a parameter `[Q, …]` of all problems, or a buffer.
 
-    `owner` is the index of the problem that the whole tensor belongs to; None where the first dimension is Q.
+    `owner` is the index of the problem that the whole tensor belongs to; None where the first dimension is Q. `decays`
+    says whether weight decay applies to it.
     """
 
     name: str
     value: Tensor
     owner: int | None = None
+    decays: bool = True
 
     def expand(self, mask: Tensor) -> Tensor:
         """A mask of problems `[Q]` in a shape that broadcasts against the value."""
@@ -135,10 +137,10 @@ class GroupedAdam(torch.optim.Adam):
         trained = [parameter for parameter in parameters if parameter.value.requires_grad]
         self._values = [parameter.value for parameter in trained]
         self._slices: list[tuple[Tensor, Tensor, slice]] = []
-        settings = [(optimization.lr, optimization.weight_decay) for optimization in optimizations]
-        starts = [q for q, setting in enumerate(settings) if q == 0 or setting != settings[q - 1]]
         groups: dict[tuple[float, float], list[Tensor]] = {}
         for parameter in trained:
+            settings = [(own.lr, own.weight_decay if parameter.decays else 0.0) for own in optimizations]
+            starts = [q for q, setting in enumerate(settings) if q == 0 or setting != settings[q - 1]]
             if parameter.owner is not None:
                 groups.setdefault(settings[parameter.owner], []).append(parameter.value)
                 continue

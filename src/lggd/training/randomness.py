@@ -25,6 +25,12 @@ def read_seed(seed: int | torch.Generator) -> int:
     return seed
 
 
+def derived_seeds(seed: int | torch.Generator, count: int) -> list[int]:
+    """Returns seeds derived from a seed, so that no stage repeats the random numbers of another."""
+    generator = torch.Generator().manual_seed(read_seed(seed))
+    return [read_seed(generator) for _ in range(count)]
+
+
 def parameter_generators(generators: Sequence[torch.Generator]) -> list[torch.Generator]:
     """Generators for initial parameters: on the CPU, so that these are equal on every device."""
     # Not the seed itself: dropout must not draw the numbers that parameters were initialised with.
