@@ -23,7 +23,7 @@ from lggd.errors import InputError, InputTypeError
 from lggd.estimator import storage
 from lggd.estimator.labels import LabelConflictError, LastLabelError
 from lggd.estimator.settings import changed_params, from_plain, get_params, to_plain
-from lggd.features import GGD, LGGD
+from lggd.features import DistanceFeatures, SolvedLGGD
 from lggd.models.classifier import LGGDClassifier
 from lggd.samples import (
     SAMPLES,
@@ -41,18 +41,13 @@ from lggd.training.engine import Callback, Checkpoint
 from lggd.training.optimization import Optimization
 from lggd.validation import check_instance, check_int, suggestion
 
-Features = GGD | LGGD | type[GGD] | type[LGGD] | Callable[[], GGD | LGGD]
+Features = DistanceFeatures | type[DistanceFeatures] | Callable[[], DistanceFeatures]
 Network = Backbone | nn.Module | type[Backbone]
 
 # Not with precomputed distances: features are learned from the samples.
 METRICS = sorted({*VALID_METRICS["brute"], *VALID_METRICS["ball_tree"]} - {"precomputed", "pyfunc"})
 # The files of a saved model: next to its settings, its samples and the model of their graph.
 SAMPLES_FILE, MODEL_FOLDER = "samples.safetensors", "model"
-
-
-def solved() -> LGGD:
-    """Return distances that are solved, not trained: `lggd.LGGD.solved()`."""
-    return LGGD.solved()
 
 
 class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -68,8 +63,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Neighbours of each sample in the graph, and of new samples; at most the number of samples minus 1.
     metric : str or callable
         The distance between samples: a name that `NearestNeighbors` knows, or a function of two samples.
-    features : LGGD, GGD or None
-        As for `lggd.LGGDClassifier`. A class or a function is called without arguments; `solved` trains nothing.
+    features : SolvedLGGD, LGGD, GGD or None
+        As for `lggd.LGGDClassifier`. A class or a function is called without arguments.
     backbone : GCN, GAT, ChebNet, JKNet, GPR, torch.nn.Module or None
         As for `lggd.LGGDClassifier`.
     optimization : Optimization
@@ -90,6 +85,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> import numpy as np
+    >>> from lggd import GGD
     >>> X, y = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]]), np.array([0, -1, -1, 1, -1, -1])
     >>> model = KNNGraphClassifier(n_neighbors=2, features=GGD(times=(1, 2)), backbone=None).fit(X, y)
     >>> model.transduction_
@@ -103,7 +99,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_neighbors: int = 10,
         *,
         metric: str | Callable[[Array, Array], float] = "euclidean",
-        features: Features | None = solved,
+        features: Features | None = SolvedLGGD,
         backbone: Network | None = None,
         optimization: Optimization | type[Optimization] = Optimization,
         random_state: int | np.random.RandomState | None = None,
@@ -233,6 +229,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
+        >>> from lggd import GGD
         >>> X, y = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]]), np.array([0, -1, 1, 1, -1, -1])
         >>> model = KNNGraphClassifier(n_neighbors=2, features=GGD(times=(1, 2)), backbone=None).fit(X, y)
         >>> model.change_labels([2], [0]).transduction_
@@ -254,6 +251,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
+        >>> from lggd import GGD
         >>> X, y = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]]), np.array([0, -1, 1, 1, -1, -1])
         >>> model = KNNGraphClassifier(n_neighbors=2, features=GGD(times=(1, 2)), backbone=None).fit(X, y)
         >>> model.remove_labels([2]).transduction_
@@ -323,7 +321,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _new_model(self, seed: int) -> LGGDClassifier:
         features: Any = _with_defaults(self.features)
         if features is not None:
-            check_instance("features", features, GGD | LGGD, "LGGD(), GGD() or None")
+            check_instance("features", features, DistanceFeatures, "SolvedLGGD(), LGGD(), GGD() or None")
             features = replace(features, seed=seed)
         return LGGDClassifier(features, _with_defaults(self.backbone), _with_defaults(self.optimization), seed)
 

@@ -48,7 +48,8 @@ def read_initial(initial: object) -> MLP | PropagatedMLP | FromModule:
         return FromModule(initial)
     if isinstance(initial, (MLP, PropagatedMLP)):
         return initial
-    raise InputTypeError("initial", "be MLP(), PropagatedMLP() or a torch module", repr(initial))
+    remedy = "LGGD.solved() starts at a KernelRidge()."
+    raise InputTypeError("initial", "be MLP(), PropagatedMLP() or a torch module", repr(initial), remedy)
 
 
 def horizons(model: LGGD) -> list[list[int]]:

@@ -15,7 +15,7 @@ from lggd.backbones.training import member_curves
 from lggd.closed_form import KernelRidge, PseudoLabels
 from lggd.diffusion import DiffusionGraph, Heat
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, in_parallel, with_prefix, without_prefix
-from lggd.features import LGGD, DistanceFeatures
+from lggd.features import LGGD, DistanceFeatures, SolvedLGGD
 from lggd.learning.networks import PropagatedMLP
 from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass, Readout, WeightedReadout
 from lggd.training.optimization import Optimization
@@ -201,8 +201,8 @@ class SelfTraining(_MetaModel):
         self.model_ = self._restored(self.model, data, without_prefix("model.", state))
 
 
-def _solved_features() -> LGGD:
-    return LGGD.solved(initial=KernelRidge(pseudo_labels=PseudoLabels()))
+def _solved_features() -> SolvedLGGD:
+    return SolvedLGGD(initial=KernelRidge(pseudo_labels=PseudoLabels()))
 
 
 def _weighted_readout() -> WeightedReadout:
@@ -225,7 +225,7 @@ class LGGDPlus(NodeClassifier):
 
     Parameters
     ----------
-    features : SelfTraining, Ensemble, LGGD or GGD
+    features : SolvedLGGD, SelfTraining, Ensemble, LGGD or GGD
     readout : MeanReadout, WeightedReadout, NearestClass or BackboneReadout
         How to predict classes from the distances.
     seed : int or torch.Generator
