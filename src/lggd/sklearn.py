@@ -33,7 +33,6 @@ from lggd.samples import (
     is_unlabelled,
     read_labels,
     row_keys,
-    row_numbers,
     unpack_samples,
 )
 from lggd.system.files import replacing_folder, save_tensors
@@ -262,10 +261,9 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _use(self, change: str, indices: ArrayLike, labels: ArrayLike | None = None, remedy: str = "") -> Self:
         """Calls a method of the model with rows and class numbers; errors are about rows of X and names of classes."""
         check_is_fitted(self)
-        samples = row_numbers(indices, len(self.transduction_))
-        codes = () if labels is None else (class_numbers(labels, self.classes_, len(samples)),)
+        codes = () if labels is None else (class_numbers(labels, self.classes_),)
         try:
-            getattr(self.model_, change)(samples, *codes)
+            getattr(self.model_, change)(indices, *codes)
         except LabelConflictError as error:
             new, known = self.classes_[[error.label, error.known]].tolist()
             clause = f"sample {error.node} would be both {new!r} and {known!r}"
@@ -321,7 +319,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _new_model(self, seed: int) -> LGGDClassifier:
         features: Any = _with_defaults(self.features)
         if features is not None:
-            check_instance("features", features, DistanceFeatures, "SolvedLGGD(), LGGD(), GGD() or None")
+            check_instance("features", features, DistanceFeatures, "LGGD(), GGD() or None")
             features = replace(features, seed=seed)
         return LGGDClassifier(features, _with_defaults(self.backbone), _with_defaults(self.optimization), seed)
 
@@ -346,8 +344,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def restored(folder: Path, settings: Mapping[str, Any], modules: Mapping[str, Any]) -> KNNGraphClassifier:
     """Returns the classifier that `save` wrote, for `lggd.load_model`."""
     model = storage.load_model(folder / MODEL_FOLDER, **modules)
-    expected = storage.expected_tensors(folder, settings, SAMPLES_FILE)
-    packed = storage.read_tensors(folder / SAMPLES_FILE, expected=expected)
+    packed = storage.read_tensors(folder, settings, SAMPLES_FILE)
     try:
         params, neighbours = (
             {name: from_plain(value, name, modules) for name, value in settings[part].items() if name != "kind"}

@@ -129,7 +129,7 @@ def test_evolve_and_fit_explain_running_out_of_memory(monkeypatch):
     monkeypatch.setattr("lggd.solvers.adjoint.run", no_memory)
     with pytest.raises(MemoryError, match=r"The evolution takes about .* Use fewer columns"):
         evolve(grid(), [0])
-    monkeypatch.setattr("lggd.features.distance_training.DistanceTraining.training_step", no_memory)
+    monkeypatch.setattr("lggd.features.distance_training.DistanceProblems.training_step", no_memory)
     model = LGGD(optimization=Optimization(epochs=2))
     with pytest.raises(MemoryError, match=r"takes about .*networks.* Fit fewer models"):
         model.fit(blocks())

@@ -157,7 +157,7 @@ class LGGD(DistanceFeatures):
         return {**super()._state(), **learned}
 
     def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
-        self._problems = DistanceProblems([self], data, graph, self.num_classes_, seeds=[0])
+        self._problems = DistanceProblems.of_models([self], data, graph, self.num_classes_, seeds=[0])
         with torch.no_grad():
             for parameter in self._problems.parameters():
                 parameter.value.copy_(check_shape(parameter.name, state[parameter.name], parameter.value))
