@@ -16,7 +16,7 @@ from lggd import (
     PropagatedMLP,
     evolve,
 )
-from lggd.features.distance_training import DistanceTraining
+from lggd.features.distance_training import DistanceProblems
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.learning import stacked_mlps
 from lggd.learning.flow import Equation, Flow
@@ -237,8 +237,8 @@ def learner_of(
     names = [f"problem {q}" for q in which]
     if isinstance(optimization, list):
         optimization = [optimization[q] for q in which]
-    training = DistanceTraining(networks, features, flow, CLASSES)
-    return Engine(training, train[which], validation[which], optimization, names, lowest_loss=True)
+    problems = DistanceProblems(initial, features, networks, flow, CLASSES)
+    return Engine(problems, train[which], validation[which], optimization, names, lowest_loss=True)
 
 
 LOOSE = {"rtol": 2e-3, "atol": 5e-4}

@@ -20,9 +20,9 @@ from torch_geometric.data import Data
 
 import lggd
 from few_labels import DISTANCES, EACH, LEARNED, SOLVED, accuracy, few, moons
-from lggd import GCN, GGD, LGGD, Checkpoint, Optimization
+from lggd import GCN, GGD, LGGD, Checkpoint, Optimization, SolvedLGGD
 from lggd.errors import InputError
-from lggd.sklearn import KNNGraphClassifier, solved
+from lggd.sklearn import KNNGraphClassifier
 from small_models import stop_at
 
 
@@ -192,7 +192,7 @@ def test_parameters_and_clones():
     assert KNNGraphClassifier().get_params(deep=False) == {
         "n_neighbors": 10,
         "metric": "euclidean",
-        "features": solved,
+        "features": SolvedLGGD,
         "backbone": None,
         "optimization": Optimization,
         "random_state": None,

@@ -141,7 +141,7 @@ def test_labels_that_cannot_be_corrected_or_removed():
         model.remove_labels(lower)
     with pytest.raises(ValueError, match=r"`indices` must leave at least one label of every class, got .*'lower'"):
         model.change_labels(lower, ["upper"] * len(lower))
-    with pytest.raises(ValueError, match="`indices` must name samples"):
+    with pytest.raises(ValueError, match="`indices` must lie in"):
         model.remove_labels([len(y)])
     np.testing.assert_array_equal(model.label_distributions_, before)
 
@@ -205,12 +205,12 @@ def test_one_sample_is_not_enough():
 @pytest.mark.parametrize(
     ("indices", "labels", "error", "message"),
     [
-        ([500], ["a"], ValueError, r"`indices` must name samples 0..299 of fit, got 500"),
-        ([-1], ["a"], ValueError, r"`indices` must name samples 0..299 of fit, got -1"),
-        ([0.5], ["a"], TypeError, "`indices` must be row numbers"),
+        ([500], ["a"], ValueError, r"`indices` must lie in 0..299, got 500"),
+        ([-1], ["a"], ValueError, r"`indices` must lie in 0..299, got -1"),
+        ([0.5], ["a"], TypeError, "`indices` must be whole numbers"),
         ([True, False], ["a"], ValueError, r"`indices` must have shape \[300\] as a mask"),
-        ([0, 1, 2], ["a", "b"], ValueError, "`labels` must contain one class for each of the 3 samples, got 2"),
-        ([0, 1], "a", ValueError, "`labels` must contain one class for each of the 2 samples, got 1"),
+        ([0, 1, 2], ["a", "b"], ValueError, "`labels` must have 3 entries, one class each, got 2"),
+        ([0, 1], "a", ValueError, "`labels` must have 2 entries, one class each, got 1"),
         ([0], ["c"], ValueError, "`labels` must be among the classes 'a', 'b', got 'c'. A new class needs a new fit"),
         ([0], [-1], ValueError, "`labels` must be among the classes 'a', 'b', got -1"),
         ([0, 0], ["a", "b"], ValueError, "sample 0 would be both 'a' and 'b'"),

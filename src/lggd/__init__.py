@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lggd.equation import DegreePotential
     from lggd.errors import InputError
     from lggd.estimator import NodeClassifier
-    from lggd.features import GGD, LGGD
+    from lggd.features import GGD, LGGD, SolvedLGGD
     from lggd.features.distance_features import MaxScale, SoftmaxScale, Standardize, Unscaled
     from lggd.graph import Graph, Symmetrize
     from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
@@ -76,7 +76,7 @@ _EXPORTS = {
     "equation": ("DegreePotential",),
     "errors": ("InputError",),
     "estimator": ("NodeClassifier",),
-    "features": ("GGD", "LGGD"),
+    "features": ("GGD", "LGGD", "SolvedLGGD"),
     "features.distance_features": ("MaxScale", "SoftmaxScale", "Standardize", "Unscaled"),
     "graph": ("Graph", "Symmetrize"),
     "learning.flow": ("LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale"),
@@ -111,8 +111,8 @@ __all__ = [
     "InputError", "JKNet", "KernelRidge", "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential",
     "LearnedTimeScale", "Linear", "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier",
     "Optimization", "Progress", "PropagatedMLP", "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution",
-    "Standardize", "Statistics", "Status", "Symmetrize", "TorchDiffEq", "Unscaled", "WeightedReadout", "compare",
-    "depth", "distance", "estimate_memory", "evolve", "evolve_to_steady_state", "fit_together", "load",
+    "SolvedLGGD", "Standardize", "Statistics", "Status", "Symmetrize", "TorchDiffEq", "Unscaled", "WeightedReadout",
+    "compare", "depth", "distance", "estimate_memory", "evolve", "evolve_to_steady_state", "fit_together", "load",
     "load_model", "shortest_path",
 ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import check_classification_targets
 
-from lggd.errors import InputError, InputTypeError
+from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.graph.sparse import without_sparse_warnings
 
@@ -44,34 +44,15 @@ def read_labels(y: Array) -> tuple[Array, Array]:
     return classes, codes
 
 
-def class_numbers(labels: ArrayLike, classes: Array, count: int) -> Array:
-    """The indices in `classes` of `count` labels, int64 `[count]`."""
+def class_numbers(labels: ArrayLike, classes: Array) -> Array:
+    """The indices of labels in `classes`, int64."""
     number = {label: code for code, label in enumerate(classes.tolist())}
     names = np.ravel(labels).tolist()
     unknown = [name for name in names if name not in number]
     if unknown:
         rule = f"be among the classes {', '.join(map(repr, number))}"
         raise InputError("labels", rule, repr(unknown[0]), "A new class needs a new fit.")
-    if len(names) != count:
-        raise InputError("labels", f"contain one class for each of the {count} samples", len(names))
     return np.array([number[name] for name in names], np.int64)
-
-
-def row_numbers(indices: ArrayLike, count: int) -> Array:
-    """Row numbers, int64 `[M]`, from row numbers or a mask."""
-    rows = np.atleast_1d(np.asarray(indices))
-    if rows.size == 0:
-        return np.empty(0, np.int64)
-    if rows.dtype.kind == "b":
-        if rows.shape != (count,):
-            raise InputError("indices", f"have shape [{count}] as a mask", list(rows.shape))
-        return np.flatnonzero(rows)
-    if rows.dtype.kind not in "ui" or rows.ndim != 1:
-        raise InputTypeError("indices", "be row numbers [M] or a mask", f"{rows.dtype} of shape {list(rows.shape)}")
-    outside = rows[(rows < 0) | (rows >= count)]
-    if len(outside):
-        raise InputError("indices", f"name samples 0..{count - 1} of fit", outside[0], "Others need a new fit.")
-    return rows.astype(np.int64)
 
 
 def row_keys(X: Any) -> list[bytes]:

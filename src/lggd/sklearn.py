@@ -23,7 +23,7 @@ from lggd.errors import InputError, InputTypeError
 from lggd.estimator import storage
 from lggd.estimator.labels import LabelConflictError, LastLabelError
 from lggd.estimator.settings import changed_params, from_plain, get_params, to_plain
-from lggd.features import GGD, LGGD
+from lggd.features import DistanceFeatures, SolvedLGGD
 from lggd.models.classifier import LGGDClassifier
 from lggd.samples import (
     SAMPLES,
@@ -33,7 +33,6 @@ from lggd.samples import (
     is_unlabelled,
     read_labels,
     row_keys,
-    row_numbers,
     unpack_samples,
 )
 from lggd.system.files import replacing_folder, save_tensors
@@ -41,18 +40,13 @@ from lggd.training.engine import Callback, Checkpoint
 from lggd.training.optimization import Optimization
 from lggd.validation import check_instance, check_int, suggestion
 
-Features = GGD | LGGD | type[GGD] | type[LGGD] | Callable[[], GGD | LGGD]
+Features = DistanceFeatures | type[DistanceFeatures] | Callable[[], DistanceFeatures]
 Network = Backbone | nn.Module | type[Backbone]
 
 # Not with precomputed distances: features are learned from the samples.
 METRICS = sorted({*VALID_METRICS["brute"], *VALID_METRICS["ball_tree"]} - {"precomputed", "pyfunc"})
 # The files of a saved model: next to its settings, its samples and the model of their graph.
 SAMPLES_FILE, MODEL_FOLDER = "samples.safetensors", "model"
-
-
-def solved() -> LGGD:
-    """Return distances that are solved, not trained: `lggd.LGGD.solved()`."""
-    return LGGD.solved()
 
 
 class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -68,8 +62,8 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Neighbours of each sample in the graph, and of new samples; at most the number of samples minus 1.
     metric : str or callable
         The distance between samples: a name that `NearestNeighbors` knows, or a function of two samples.
-    features : LGGD, GGD or None
-        As for `lggd.LGGDClassifier`. A class or a function is called without arguments; `solved` trains nothing.
+    features : SolvedLGGD, LGGD, GGD or None
+        As for `lggd.LGGDClassifier`. A class or a function is called without arguments.
     backbone : GCN, GAT, ChebNet, JKNet, GPR, torch.nn.Module or None
         As for `lggd.LGGDClassifier`.
     optimization : Optimization
@@ -90,6 +84,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> import numpy as np
+    >>> from lggd import GGD
     >>> X, y = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]]), np.array([0, -1, -1, 1, -1, -1])
     >>> model = KNNGraphClassifier(n_neighbors=2, features=GGD(times=(1, 2)), backbone=None).fit(X, y)
     >>> model.transduction_
@@ -103,7 +98,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_neighbors: int = 10,
         *,
         metric: str | Callable[[Array, Array], float] = "euclidean",
-        features: Features | None = solved,
+        features: Features | None = SolvedLGGD,
         backbone: Network | None = None,
         optimization: Optimization | type[Optimization] = Optimization,
         random_state: int | np.random.RandomState | None = None,
@@ -233,6 +228,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
+        >>> from lggd import GGD
         >>> X, y = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]]), np.array([0, -1, 1, 1, -1, -1])
         >>> model = KNNGraphClassifier(n_neighbors=2, features=GGD(times=(1, 2)), backbone=None).fit(X, y)
         >>> model.change_labels([2], [0]).transduction_
@@ -254,6 +250,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
+        >>> from lggd import GGD
         >>> X, y = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]]), np.array([0, -1, 1, 1, -1, -1])
         >>> model = KNNGraphClassifier(n_neighbors=2, features=GGD(times=(1, 2)), backbone=None).fit(X, y)
         >>> model.remove_labels([2]).transduction_
@@ -264,10 +261,9 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _use(self, change: str, indices: ArrayLike, labels: ArrayLike | None = None, remedy: str = "") -> Self:
         """Calls a method of the model with rows and class numbers; errors are about rows of X and names of classes."""
         check_is_fitted(self)
-        samples = row_numbers(indices, len(self.transduction_))
-        codes = () if labels is None else (class_numbers(labels, self.classes_, len(samples)),)
+        codes = () if labels is None else (class_numbers(labels, self.classes_),)
         try:
-            getattr(self.model_, change)(samples, *codes)
+            getattr(self.model_, change)(indices, *codes)
         except LabelConflictError as error:
             new, known = self.classes_[[error.label, error.known]].tolist()
             clause = f"sample {error.node} would be both {new!r} and {known!r}"
@@ -323,7 +319,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _new_model(self, seed: int) -> LGGDClassifier:
         features: Any = _with_defaults(self.features)
         if features is not None:
-            check_instance("features", features, GGD | LGGD, "LGGD(), GGD() or None")
+            check_instance("features", features, DistanceFeatures, "LGGD(), GGD() or None")
             features = replace(features, seed=seed)
         return LGGDClassifier(features, _with_defaults(self.backbone), _with_defaults(self.optimization), seed)
 
@@ -348,8 +344,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def restored(folder: Path, settings: Mapping[str, Any], modules: Mapping[str, Any]) -> KNNGraphClassifier:
     """Returns the classifier that `save` wrote, for `lggd.load_model`."""
     model = storage.load_model(folder / MODEL_FOLDER, **modules)
-    expected = storage.expected_tensors(folder, settings, SAMPLES_FILE)
-    packed = storage.read_tensors(folder / SAMPLES_FILE, expected=expected)
+    packed = storage.read_tensors(folder, settings, SAMPLES_FILE)
     try:
         params, neighbours = (
             {name: from_plain(value, name, modules) for name, value in settings[part].items() if name != "kind"}

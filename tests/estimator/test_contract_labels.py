@@ -127,7 +127,7 @@ WRONG_CHANGES = [
     ([30], [0], "nodes", "node 30 has no label. Use add_labels"),
     ([0, 0], [1, 2], "labels", "node 0 has two labels"),
     ([0], [CLASSES], "labels", r"0\.\.2"),
-    ([0, 1], [0], "labels", "one class for each of the 2 nodes"),
+    ([0, 1], [0], "labels", "have 2 entries, one class each"),
     ([NODES], [0], "nodes", r"0\.\.35"),
     ([0.5], [0], "nodes", "whole numbers"),
     ([0, 3, 6, 9], [1, 1, 1, 1], "nodes", "none of class 0. Add another label of that class first"),

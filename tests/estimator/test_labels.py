@@ -271,9 +271,9 @@ def test_known_labels_may_be_repeated():
         ([1], [-1], r"`labels`.*0\.\.2, got -1"),
         ([6], [0], r"`nodes`.*0\.\.5, got 6"),
         ([-1], [0], r"`nodes`.*0\.\.5, got -1"),
-        ([1, 3], [0, 1, 2], "`labels` must contain one class for each of the 2 nodes, got 3"),
-        ([1, 3], 1, "`labels` must contain one class for each of the 2 nodes, got 1"),
-        (torch.zeros(6, dtype=torch.bool), 1, "`labels` must contain one class for each of the 0 nodes, got 1"),
+        ([1, 3], [0, 1, 2], "`labels` must have 2 entries, one class each, got 3"),
+        ([1, 3], 1, "`labels` must have 2 entries, one class each, got 1"),
+        (torch.zeros(6, dtype=torch.bool), 1, "`labels` must have 0 entries, one class each, got 1"),
         ([True, False], [0], r"`nodes`.*\[6\].*\[2\]"),
     ],
 )

@@ -252,11 +252,9 @@ def test_unknown_tensors_are_refused_by_name(folder):
         load_model(folder)
 
 
-def test_models_saved_without_a_description_of_tensors_are_loaded_and_checked(folder):
+def test_models_saved_without_a_description_of_tensors_are_refused(folder):
     edit(folder, lambda content: content.pop("tensors"))
-    load_model(folder).predict_proba()
-    change_entry("weights.safetensors", "backbone.second.bias", float("nan"))(folder)
-    with pytest.raises(InputError, match=r"must contain finite numbers in the tensor 'backbone.second.bias'"):
+    with pytest.raises(InputError, match="must describe the tensors of"):
         load_model(folder)
 
 

@@ -63,4 +63,4 @@ def test_other_objects_than_data_are_refused(thing):
 def test_nothing_is_learned(fitted):
     assert fitted("GGD").history_ == {}
     assert fitted("GGD")._state().keys() == {"priority", "scale.mean", "scale.spread"}
-    assert make("GGD").validation == 0
+    assert make("GGD")._held_out == 0

@@ -15,7 +15,7 @@ from torch_geometric.utils import to_scipy_sparse_matrix
 
 import lggd
 from lggd.data.datasets import split_by_count
-from lggd.features.lggd import MIXTURE_ITERATIONS, DistanceShare, class_distances, mixture_weights
+from lggd.features.solved_lggd import MIXTURE_ITERATIONS, DistanceShare, class_distances, mixture_weights
 from lggd.samples import graph_data
 from small_data import random
 

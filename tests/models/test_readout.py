@@ -18,7 +18,7 @@ from lggd import (
 )
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError, InputTypeError
-from lggd.features.lggd import mixture_weights
+from lggd.features.solved_lggd import mixture_weights
 from small_data import CLASSES, blocks, changed, same
 from small_models import SOME, distances, learned, readout
 

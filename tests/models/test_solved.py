@@ -14,6 +14,7 @@ from lggd import (
     LGGDClassifier,
     LGGDPlus,
     NearestClass,
+    SolvedLGGD,
     WeightedReadout,
     load_model,
 )
@@ -102,7 +103,7 @@ def test_nodes_and_edges_arrive_through_outer_models(make, data, tmp_path):
     assert model.data_.num_nodes == len(model.labels_) == 37
     model.remove_edges(EDGES[:, :1]).add_labels([36], [int(data.y[0])])
     assert int(model.labels_[36]) == int(data.y[0])
-    if isinstance(model, LGGD):
+    if isinstance(model, SolvedLGGD):
         inner.add_nodes(x, EDGES).remove_edges(EDGES[:, :1]).add_labels([36], [int(data.y[0])])
         assert torch.allclose(model.initial_.predict_proba(), inner.predict_proba(), atol=1e-5)
         assert model.distances(model.data_)[36, :, int(data.y[0])].max() == 0

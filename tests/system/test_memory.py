@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import lggd
-from lggd import GCN, GGD, LGGD, Euler, Graph, LGGDClassifier, Optimization, estimate_memory, evolve
+from lggd import GCN, GGD, LGGD, Euler, Graph, LGGDClassifier, Optimization, SolvedLGGD, estimate_memory, evolve
 from lggd.system.files import size_in_words
 from lggd.system.memory import Memory, explaining_shortage, free_memory
 from small_data import blocks, random
@@ -58,6 +58,7 @@ def test_more_work_is_never_estimated_to_take_less():
     assert sizes[0] < estimate_memory(data, LGGD.release()).total
     assert estimate_memory(data, LGGDClassifier.trained()).total == sizes[0]
     assert estimate_memory(data, GGD()).total < sizes[0]
+    assert estimate_memory(data, GGD()).total < estimate_memory(data, SolvedLGGD(GGD().times)).total
 
 
 def test_node_features_are_required_for_learning():
@@ -66,6 +67,7 @@ def test_node_features_are_required_for_learning():
     with pytest.raises(TypeError, match=r"`data\.x`"):
         estimate_memory(data, LGGD())
     assert estimate_memory(data, GGD()).total > 0
+    assert estimate_memory(data, SolvedLGGD()).total > 0  # rows of the adjacency instead
 
 
 def test_checkpoints_bound_what_gradients_keep():
@@ -127,7 +129,7 @@ def test_evolve_and_fit_explain_running_out_of_memory(monkeypatch):
     monkeypatch.setattr("lggd.solvers.adjoint.run", no_memory)
     with pytest.raises(MemoryError, match=r"The evolution takes about .* Use fewer columns"):
         evolve(grid(), [0])
-    monkeypatch.setattr("lggd.features.distance_training.DistanceTraining.training_step", no_memory)
+    monkeypatch.setattr("lggd.features.distance_training.DistanceProblems.training_step", no_memory)
     model = LGGD(optimization=Optimization(epochs=2))
     with pytest.raises(MemoryError, match=r"takes about .*networks.* Fit fewer models"):
         model.fit(blocks())

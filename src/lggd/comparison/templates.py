@@ -15,7 +15,7 @@ from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.equation import DegreePotential
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
-from lggd.features import GGD, LGGD
+from lggd.features import GGD, LGGD, SolvedLGGD
 from lggd.features.distance_features import MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.learning.networks import MLP, PropagatedMLP
@@ -246,7 +246,7 @@ TEMPLATES: dict[str, Template] = {
         {**_CLASSIFIER, **_learned("features"), "mlp_input_dropout": _field("features.initial.input_dropout")},
     ),
     "KernelRidge": Template(KernelRidge(), {"members": _field("members")}, None),
-    "SolvedLGGD": Template(LGGD.solved(), {"members": _field("initial.members")}, None),
+    "SolvedLGGD": Template(SolvedLGGD(), {"members": _field("initial.members")}, None),
     "SolvedLGGD+": Template(LGGDPlus(), {"members": _field("features.initial.members")}, None),
     "LGGD+": Template(LGGDPlus.trained(), _PLUS, f"{_NETWORKS}.backbone"),
     "MixUp": _baseline(baselines.MixUp()),

@@ -167,7 +167,7 @@ def _read_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> tu
     """The ids of nodes, int64 `[n]`, and the class of each, int64 `[n]`."""
     ids, classes = _read_nodes(known, nodes), _as_tensor("labels", labels).to(known.device).reshape(-1)
     if len(ids) != len(classes):
-        raise InputError("labels", f"contain one class for each of the {len(ids)} nodes", len(classes))
+        raise InputError("labels", f"have {len(ids)} entries, one class each", len(classes))
     classes = _whole_numbers("labels", classes)
     outside = (classes < 0) | (classes >= num_classes)
     if bool(outside.any()):
@@ -186,7 +186,7 @@ def _read_nodes(known: Tensor, nodes: Any) -> Tensor:
     ids = _whole_numbers("nodes", ids.reshape(-1))
     outside = (ids < 0) | (ids >= len(known))
     if bool(outside.any()):
-        raise InputError("nodes", f"name nodes 0..{len(known) - 1}", int(ids[outside][0]))
+        raise InputError("nodes", f"lie in 0..{len(known) - 1}", int(ids[outside][0]))
     return ids
 
 
@@ -196,7 +196,7 @@ def _as_tensor(name: str, values: Any) -> Tensor:
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise InputTypeError(name, "be whole numbers", array.dtype)
-    return torch.as_tensor(array)
+    return torch.as_tensor(np.ascontiguousarray(array))  # torch has no negative strides
 
 
 def _whole_numbers(name: str, values: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,7 +116,7 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
         model.data_ = unpack_graph(graph, open_graph(path, settings["graph"]) if "graph" in settings else None)
     except InputFileError:
         raise
-    except (ValueError, RuntimeError) as error:
+    except (KeyError, ValueError, RuntimeError) as error:
         rule = "be the graph of a saved model"
         raise InputError(str(folder / GRAPH_FILE), rule, but=str(error).rstrip(".")) from error
     try:
@@ -148,11 +148,7 @@ def _read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor] | None,
             kind = settings["model"].get("kind") if isinstance(settings.get("model"), dict) else None
             if isinstance(kind, str) and kind in _LOADED_BY:
                 return settings, None, {}
-            edges = [] if "graph" in settings else ["edge_index"]
-            graph, weights = (
-                read_tensors(folder / file, needed, expected_tensors(folder, settings, file))
-                for file, needed in ((GRAPH_FILE, [*edges, "num_nodes"]), (WEIGHTS_FILE, ["labels"]))
-            )
+            graph, weights = (read_tensors(folder, settings, file) for file in (GRAPH_FILE, WEIGHTS_FILE))
         except InputError:
             if attempt + 1 == ATTEMPTS or _identity(folder) == before:
                 raise
@@ -168,20 +164,6 @@ def _identity(folder: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_ctime_ns
-
-
-def expected_tensors(folder: Path, settings: Mapping[str, Any], file: str) -> dict[str, Any] | None:
-    """The description of the tensors in a file; None if the model was saved without one."""
-    if "tensors" not in settings:
-        return None
-    try:
-        return {
-            name: {"dtype": str(saved["dtype"]), "shape": list(saved["shape"]), "finite": bool(saved["finite"])}
-            for name, saved in settings["tensors"][file].items()
-        }
-    except (KeyError, TypeError, AttributeError) as error:
-        path = folder / SETTINGS_FILE
-        raise InputError(path, f"describe the tensors of {file}", but="it does not", remedy=REPLACED) from error
 
 
 def graph_reference(stored: StoredGraph) -> dict[str, Any]:
@@ -279,44 +261,46 @@ def describe_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def read_tensors(
-    path: Path, needed: Sequence[str] = (), expected: Mapping[str, Any] | None = None
-) -> dict[str, Tensor]:
-    """Returns all tensors of a file, which must include the needed ones, and be as `expected` if that is known.
+def read_tensors(folder: Path, settings: Mapping[str, Any], file: str) -> dict[str, Tensor]:
+    """Returns the tensors of a file, which must be as `describe_tensors` described them in the settings.
 
     NaN is refused, and so are infinite numbers, unless the model was saved with some.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    path = folder / file
     if not path.is_file():
-        raise InputFileError(str(path.parent), "be a complete saved model", but=f"{path.name} is missing")
+        raise InputFileError(str(folder), "be a complete saved model", but=f"{file} is missing")
     try:
         tensors: dict[str, Tensor] = load_file(path)
     except SafetensorError as error:
         raise InputError(str(path), "be the tensors of a saved model", but=f"it is damaged: {error}") from error
-    missing = [name for name in [*needed, *(expected or ())] if name not in tensors]
+    try:
+        described = {
+            name: (f"{saved['dtype']} {list(saved['shape'])}", bool(saved["finite"]))
+            for name, saved in settings["tensors"][file].items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        rule = f"describe the tensors of {file}"
+        raise InputError(folder / SETTINGS_FILE, rule, but="it does not", remedy=REPLACED) from error
+    missing = sorted(described.keys() - tensors.keys())
     if missing:
         raise InputError(str(path), f"contain the tensor {missing[0]!r}", but="it is missing", remedy="Save it again.")
     for name, value in tensors.items():
-        _check_tensor(path, name, value, expected)
-    # Rounding in matrix products depends on memory alignment: copies are aligned as the saved tensors were.
-    return {name: value.clone() for name, value in tensors.items()}
-
-
-def _check_tensor(path: Path, name: str, value: Tensor, expected: Mapping[str, Any] | None) -> None:
-    found = f"{_dtype(value)} {list(value.shape)}"
-    if expected is not None:
-        if name not in expected:
+        if name not in described:
             raise InputError(str(path), "contain the saved tensors only", f"also {name!r}", REPLACED)
-        saved = f"{expected[name]['dtype']} {expected[name]['shape']}"
+        found, (saved, finite) = f"{_dtype(value)} {list(value.shape)}", described[name]
         if found != saved:
             raise InputError(str(path), f"contain the tensor {name!r} as {saved}", found, REPLACED)
-    wrong = ~_is_finite(value) if expected is None or expected[name]["finite"] else value.isnan()
-    if bool(wrong.any()):
-        place = tuple(wrong.nonzero()[0].tolist())
-        clause = f"{int(wrong.sum())} of its {value.numel()} are not, such as {float(value[place])} at {list(place)}"
-        raise InputError(str(path), f"contain finite numbers in the tensor {name!r}", but=clause, remedy=REPLACED)
+        wrong = ~_is_finite(value) if finite else value.isnan()
+        if bool(wrong.any()):
+            place = tuple(wrong.nonzero()[0].tolist())
+            entry = f"such as {float(value[place])} at {list(place)}"
+            clause = f"{int(wrong.sum())} of its {value.numel()} are not, {entry}"
+            raise InputError(str(path), f"contain finite numbers in the tensor {name!r}", but=clause, remedy=REPLACED)
+    # Rounding in matrix products depends on memory alignment: copies are aligned as the saved tensors were.
+    return {name: value.clone() for name, value in tensors.items()}
 
 
 def _dtype(value: Tensor) -> str:

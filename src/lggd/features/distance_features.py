@@ -1,4 +1,4 @@
-"""The common part of GGD and LGGD (the paper's Pipeline 2): distances for any set of labels, and features of them."""
+"""What GGD, LGGD and SolvedLGGD share (the paper's Pipeline 2): distances for any labels, and features of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lggd.estimator.inputs import Cache, identity_key, input_tensors, read_graph
 from lggd.estimator.settings import saveable
 from lggd.graph import Graph
 from lggd.graph.edge_list import check_node_features
-from lggd.learning.flow import BoundarySolver, Equation, Flow
+from lggd.learning.flow import BoundarySolver, Equation, Flow, LearnedCoefficients
 from lggd.solvers.scheme import FixedStep, check_times
 from lggd.training.engine import Callback, Checkpoint
 from lggd.training.randomness import read_seed
@@ -45,8 +45,6 @@ class DistanceFeatures(NodeClassifier):
     _solved: Cache[tuple[Tensor, Tensor]]
 
     needs_edge_index = False
-    # The fraction of labels to hold out for validation; distances that learn nothing need none.
-    validation: float = 0.0
 
     def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
         """Trains the model, where there is anything to learn."""
@@ -68,8 +66,6 @@ class DistanceFeatures(NodeClassifier):
             raise InputError("cross_fit", "be 0 (none) or at least 2 folds", 1)
         if not self.cap > 0:
             raise InputError("cap", "be positive", self.cap, "Use math.inf for none.")
-        if not 0 <= self.validation < 1:
-            raise InputError("validation", "be a fraction in [0, 1)", self.validation)
 
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         graph, seed = task.graph, read_seed(seed)
@@ -84,7 +80,7 @@ class DistanceFeatures(NodeClassifier):
 
     @property
     def _held_out(self) -> float:
-        return self.validation
+        return 0.0  # without training there is nothing to validate
 
     def transform(self, data: Any) -> Any:
         """Return a shallow copy of the data with the features in `x`, or in `attr_name` where that is set.
@@ -166,7 +162,7 @@ class DistanceFeatures(NodeClassifier):
         pass
 
     def _state(self) -> dict[str, Tensor]:
-        return {"priority": self.priority_, **with_prefix("scale.", self.scale_)}
+        return {**super()._state(), "priority": self.priority_, **with_prefix("scale.", self.scale_)}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         graph = read_graph(data)
@@ -177,6 +173,13 @@ class DistanceFeatures(NodeClassifier):
         self.priority_, self.scale_ = saved["priority"], without_prefix("scale.", saved)
         self._restore_learned(data, graph, state)
         self._solvers(identity_key(*input_tensors(data)), lambda: self._solver(data, graph))
+
+
+def check_fixed(potential: object) -> None:
+    """Raises an error for learned coefficients, where nothing is trained."""
+    if isinstance(potential, LearnedCoefficients):
+        remedy = "Use a DegreePotential, or LGGD(), which is trained."
+        raise InputError("potential", "be fixed where nothing is trained", potential, remedy)
 
 
 def fixed_solver(model: Any, graph: Graph, start: Tensor) -> BoundarySolver:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -48,48 +47,14 @@ def read_initial(initial: object) -> MLP | PropagatedMLP | FromModule:
         return FromModule(initial)
     if isinstance(initial, (MLP, PropagatedMLP)):
         return initial
-    raise InputTypeError("initial", "be MLP(), PropagatedMLP() or a torch module", repr(initial))
+    remedy = "LGGD.solved() starts at a KernelRidge()."
+    raise InputTypeError("initial", "be MLP(), PropagatedMLP() or a torch module", repr(initial), remedy)
 
 
 def horizons(model: LGGD) -> list[list[int]]:
     """The times at which each problem of a model is read, as indices into its `times`."""
     times = range(len(check_times(model.times)))
     return [[k] for k in times] if model.per_time else [list(times)]
-
-
-class DistanceTraining:
-    """Distances of Q problems as a Trainable: cross-entropy with logits −f, where f(0) = φ₀ = |network(x)|.
-
-    In training f evolves without a boundary, and the loss is smallest where training nodes are nearest to their class.
-    In validation the training nodes are the boundary of their class, where f = 0 (Pipeline 2).
-    """
-
-    fused = True
-
-    def __init__(self, networks: Networks, x: Any, flow: Flow, num_classes: int) -> None:
-        self.networks, self.x, self.flow, self.num_classes = networks, x, flow, num_classes
-        self.generators, self.random_state = networks.generators, networks.random_state
-        self.load_random_state = networks.load_random_state
-        self._boundary: tuple[Targets, Tensor] | None = None
-
-    def parameters(self) -> list[StackedParameter]:
-        return [*self.networks.parameters(), *self.flow.equation.parameters()]
-
-    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
-        if self._boundary is None or self._boundary[0] is not targets:
-            self._boundary = targets, boundary_mask(targets.labels.t(), self.num_classes)
-        start = self.networks(self.x, training=True).abs()
-        losses = targets.losses(-self.flow(start), nodes_first=True)
-        losses.sum().backward()  # type: ignore[no-untyped-call]
-        return losses.detach()
-
-    def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, None]:
-        return targets.losses(-self.distances(), nodes_first=True), None
-
-    def distances(self) -> Tensor:
-        """The distances in the current state, `[M, N, Q, K]`, 0 on the nodes of the last training step."""
-        start = self.networks(self.x, training=False, training_follows=True).abs()
-        return self.flow(start, None if self._boundary is None else self._boundary[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,9 +114,9 @@ class DistanceRequest(TrainingRequest):
         labels = [request.labels for request in requests for _ in range(each)]
         names = [f"t={t:g}" for t in first.times] if first.model.per_time else ["all times"]
         with explaining_shortage(title, lambda: training_memory(data, graph, first.model, classes, count), REMEDY):
-            problems = DistanceProblems(models, data, graph, classes, seeds)
+            problems = DistanceProblems.of_models(models, data, graph, classes, seeds)
             engine = Engine(
-                DistanceTraining(problems.networks, problems.x, problems.flow, classes),
+                problems,
                 torch.stack([own.train for own in labels]),
                 torch.stack([own.validation for own in labels]),
                 [model.optimization for model in models for _ in range(each)],
@@ -159,51 +124,75 @@ class DistanceRequest(TrainingRequest):
                 lowest_loss=True,
             )
             history = train(engine, stage, callback, checkpoint)
-        return [(problems.part(k), curves_of(history, request.task.name)) for k, request in enumerate(requests)]
+        parts = [problems.part(slice(start, start + each)) for start in range(0, count, each)]
+        return [(part, curves_of(history, own.task.name)) for part, own in zip(parts, requests, strict=True)]
 
 
 class DistanceProblems:
-    """Node features, networks and flow for all problems of some models.
+    """Distances of Q problems: x, networks and flow. A Trainable with cross-entropy of logits −f, f(0) = |network(x)|.
 
-    The problems of a model are adjacent, the same number for every model. Each has its own generator.
+    In training f evolves without a boundary, and the loss is smallest where training nodes are nearest to their class.
+    In validation the training nodes are the boundary of their class, where f = 0 (Pipeline 2).
     """
 
-    def __init__(self, models: Sequence[LGGD], data: Any, graph: Graph, num_classes: int, seeds: Sequence[int]) -> None:
-        first = models[0]
-        self.models, self.initial, self.per_model = list(models), read_initial(first.initial), len(horizons(first))
-        generators = [generator for seed in seeds for generator in _generators(seed, self.per_model, graph.device)]
-        self.x = self.initial.node_features(data, graph)
-        rates: list[Any] = []
-        if not isinstance(self.initial, FromModule):
-            rates = [[model.initial.dropout for model in models for _ in range(self.per_model)]]  # type: ignore[union-attr]
-        self.networks: Any = self.initial.networks(self.x, num_classes, generators, *rates)  # type: ignore[arg-type]
-        self.flow = self._flow(Equation(graph, first.potential, generators))
+    fused = True
 
-    def _flow(self, equation: Equation) -> Flow:
-        first = self.models[0]
-        by_problem = horizons(first) * len(self.models)
-        return Flow(equation, check_times(first.times), by_problem, first.p, first.scheme)
+    def __init__(self, initial: Any, x: Any, networks: Networks, flow: Flow, num_classes: int) -> None:
+        self.initial, self.x, self.networks, self.flow, self.num_classes = initial, x, networks, flow, num_classes
+        self.generators, self.random_state = networks.generators, networks.random_state
+        self.load_random_state = networks.load_random_state
+        self._boundary: tuple[Targets, Tensor] | None = None
+
+    @classmethod
+    def of_models(
+        cls, models: Sequence[LGGD], data: Any, graph: Graph, num_classes: int, seeds: Sequence[int]
+    ) -> DistanceProblems:
+        """The problems of models with equal equations and networks; those of a model are adjacent, in equal numbers."""
+        first, each = models[0], len(horizons(models[0]))
+        initial = read_initial(first.initial)
+        generators = [generator for seed in seeds for generator in _generators(seed, each, graph.device)]
+        x = initial.node_features(data, graph)
+        rates: list[Any] = []
+        if not isinstance(initial, FromModule):
+            rates = [[model.initial.dropout for model in models for _ in range(each)]]  # type: ignore[union-attr]
+        networks = initial.networks(x, num_classes, generators, *rates)  # type: ignore[arg-type]
+        equation, by_problem = Equation(graph, first.potential, generators), horizons(first) * len(models)
+        flow = Flow(equation, check_times(first.times), by_problem, first.p, first.scheme)
+        return cls(initial, x, networks, flow, num_classes)
+
+    def part(self, problems: slice) -> DistanceProblems:
+        """Some of the problems; they share no parameters with the others."""
+        networks, flow = self.networks.part(problems), self.flow.part(problems)
+        return DistanceProblems(self.initial, self.x, networks, flow, self.num_classes)
 
     def parameters(self) -> list[StackedParameter]:
-        """All learned tensors."""
         return [*self.networks.parameters(), *self.flow.equation.parameters()]
 
-    def part(self, index: int) -> DistanceProblems:
-        """The problems of one of the models; they share no parameters with the others."""
-        own, part = slice(index * self.per_model, (index + 1) * self.per_model), copy.copy(self)
-        part.models, part.networks = [self.models[index]], self.networks.part(own)
-        part.flow = part._flow(self.flow.equation.part(own))
-        return part
+    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
+        if self._boundary is None or self._boundary[0] is not targets:
+            self._boundary = targets, boundary_mask(targets.labels.t(), self.num_classes)
+        start = self.networks(self.x, training=True).abs()
+        losses = targets.losses(-self.flow(start), nodes_first=True)
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        return losses.detach()
+
+    def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, None]:
+        return targets.losses(-self.distances(), nodes_first=True), None
+
+    def distances(self) -> Tensor:
+        """The distances in the current state, `[M, N, Q, K]`, 0 on the nodes of the last training step."""
+        start = self.networks(self.x, training=False, training_follows=True).abs()
+        return self.flow(start, None if self._boundary is None else self._boundary[1])
 
     def solver(self, data: Any, graph: Graph) -> BoundarySolver:
-        """The solver of one model's problems on these data, which may differ from the training data."""
+        """The solver on these data, which may differ from the training data."""
         flow, x = self.flow, self.x
         if graph is not flow.graph:
             x = self.initial.node_features(data, graph)
             if x.shape[1] != self.x.shape[1]:
                 rule = "have as many columns as the model was trained on"
                 raise InputError("data.x", rule, data.x.shape[1], "Fit on the new data.")
-            flow = self._flow(flow.equation.on(graph))
+            flow = flow.on(graph)
         with torch.no_grad():
             start = self.networks(x, training=False).abs().detach()
         return BoundarySolver(flow, start)

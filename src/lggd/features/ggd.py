@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from lggd.equation import DegreePotential, Potential
-from lggd.features.distance_features import DistanceFeatures, Scale, Standardize, fixed_solver
+from lggd.features.distance_features import DistanceFeatures, Scale, Standardize, check_fixed, fixed_solver
 from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver
 from lggd.solvers.cauchy import FAR
@@ -58,6 +58,7 @@ class GGD(DistanceFeatures):
     def check_settings(self) -> None:
         super().check_settings()
         check_real("far", self.far, 0, math.inf, closed="left", rule="be non-negative and finite")
+        check_fixed(self.potential)
 
     def __call__(self, data: Any) -> Any:
         """`transform`; as there is nothing to learn, an unfitted model is first fitted to the data."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from lggd.closed_form import KernelRidge
 from lggd.graph import Graph
 from lggd.graph.edge_list import check_node_features
 from lggd.learning.flow import Equation, Flow
@@ -48,9 +47,6 @@ def training_memory(data: Any, graph: Graph, model: LGGD, num_classes: int, prob
     blocks, node_features, input_dropout = 1, x.numel() * FLOAT, 0
     if isinstance(initial, nn.Module):
         parameters = sum(p.numel() for p in initial.parameters() if not nn.parameter.is_lazy(p))
-    elif isinstance(initial, KernelRidge):
-        # About forty filtered copies of the projected features; nothing is trained.
-        parameters, node_features = 0, 40 * x.shape[0] * min(x.shape[1], max(initial.widths)) * FLOAT
     else:
         hidden, propagated = initial.hidden, isinstance(initial, PropagatedMLP)
         blocks = initial.num_blocks if isinstance(initial, PropagatedMLP) else 1

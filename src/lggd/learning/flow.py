@@ -164,12 +164,21 @@ class Flow:
         self, equation: Equation, times: Sequence[float], horizons: Sequence[Sequence[int]], p: float, scheme: FixedStep
     ) -> None:
         self.equation, self.graph, self.p = equation, equation.graph, check_p(p)
+        self.times, self.scheme = check_times(times), scheme
         self.layout, self.horizons = evolution_layout(self.graph), [list(h) for h in horizons]
         self.symmetric = equation.theta_edges is None and not self.graph.is_directed
         self._schedules: dict[int, ColumnSchedule] = {}
         largest = Field(self.layout.csr, self.p, *self._by_row(*equation.limits()))
         self.step, self.may_overshoot = choose_step(scheme, self.p, largest.cfl_bound)
-        self.plan = make_plan(scheme, check_times(times), self.step)
+        self.plan = make_plan(scheme, self.times, self.step)
+
+    def on(self, graph: Graph) -> Flow:
+        """The flow on another graph; see `Equation.on`."""
+        return Flow(self.equation.on(graph), self.times, self.horizons, self.p, self.scheme)
+
+    def part(self, problems: slice) -> Flow:
+        """The flow of some of the problems, with copies of their learned values; one of them has the last time."""
+        return Flow(self.equation.part(problems), self.times, self.horizons[problems], self.p, self.scheme)
 
     def __call__(self, start: Tensor, boundary_mask: Tensor | None = None) -> Tensor:
         """From `start [N, R·Q, K]`, with f = 0 on the `boundary_mask` of that shape, to `[M, N, R·Q, K]`, M horizons.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator import FitTask, NodeClassifier, check_data, first_equal, fit_tasks, same_inputs
+from lggd.estimator import FitTask, NodeClassifier, first_equal, fit_tasks, same_inputs
 from lggd.estimator.passes import error_context
 from lggd.training.engine import Callback
 
@@ -58,8 +58,7 @@ def fit_together(models: Sequence[Model], data: Any, *, callback: Callback | Non
     tasks: list[FitTask] = []
     for number, (own, first) in enumerate(zip(datas, first_equal(datas, same_inputs), strict=True)):
         with error_context(f"models[{number}]"):
-            check_data(own)
-        task = FitTask.read(own, f"models[{number}]")
+            task = FitTask.read(own, f"models[{number}]")
         tasks.append(task if first == number else replace(task, inputs=tasks[first].inputs))
     fit_tasks(models, tasks, callback)
     return models

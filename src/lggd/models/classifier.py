@@ -16,7 +16,7 @@ from lggd.backbones.training import BackboneRequest
 from lggd.errors import InputError
 from lggd.estimator import VALIDATION, FitSteps, FitTask, Labels, NodeClassifier, with_prefix, without_prefix
 from lggd.estimator.inputs import stored_graph
-from lggd.features import GGD, LGGD, DistanceFeatures
+from lggd.features import GGD, LGGD, DistanceFeatures, SolvedLGGD
 from lggd.graph import read_weight
 from lggd.graph.edge_list import check_node_features
 from lggd.models.plus import Ensemble
@@ -35,7 +35,7 @@ class LGGDClassifier(NodeClassifier):
 
     Parameters
     ----------
-    features : LGGD, GGD, Ensemble or None
+    features : SolvedLGGD, LGGD, GGD, Ensemble or None
         The distances to the labelled nodes of each class; None trains the backbone on the node features `x` alone.
     backbone : GCN, GAT, ChebNet, JKNet, GPR, torch.nn.Module or None
         The network that predicts classes from distances as features. A module of your own is called as
@@ -63,7 +63,7 @@ class LGGDClassifier(NodeClassifier):
     ['backbone']
     """
 
-    features: DistanceFeatures | Ensemble | None = field(default_factory=LGGD.solved)
+    features: DistanceFeatures | Ensemble | None = field(default_factory=SolvedLGGD)
     backbone: Backbone | nn.Module | None = None
     optimization: Optimization = Optimization()
     seed: int | torch.Generator = 0

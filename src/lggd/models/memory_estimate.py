@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from lggd.errors import InputTypeError
 from lggd.estimator import Labels
-from lggd.features import GGD, LGGD
+from lggd.features import LGGD, DistanceFeatures, SolvedLGGD
 from lggd.features.distance_training import horizons
-from lggd.features.training_memory import training_memory
+from lggd.features.training_memory import FLOAT, training_memory
 from lggd.graph import Graph
 from lggd.models.classifier import LGGDClassifier
 from lggd.solvers.scheme import RK4, FixedStep, evolution_memory
 from lggd.system.memory import Memory
 from lggd.validation import check_instance, check_int
 
+# Filtered copies of the projected node features that `KernelRidge` compares, about.
+FILTERED_COPIES = 40
+
 
 def estimate_memory(
-    graph: Graph | Any, model: LGGDClassifier | LGGD | GGD | None = None, *, models: int = 1, columns: int = 1,
+    graph: Graph | Any, model: LGGDClassifier | DistanceFeatures | None = None, *, models: int = 1, columns: int = 1,
     outputs: int = 1, gradient_steps: int = 0, scheme: FixedStep = RK4(), dtype: torch.dtype = torch.float32,
 ) -> Memory:  # fmt: skip
     """Estimate the peak memory of an evolution, or of learning distances.
@@ -30,7 +34,7 @@ def estimate_memory(
     ----------
     graph : Graph or torch_geometric.data.Data
         The graph of an evolution; or, with a `model`, the data with `y` and `x` to fit it to.
-    model : LGGD, GGD or LGGDClassifier, optional
+    model : LGGD, SolvedLGGD, GGD or LGGDClassifier, optional
     models : int
         Number of such models fitted together.
     columns, outputs : int
@@ -62,11 +66,16 @@ def estimate_memory(
         check_instance("graph", graph, Graph, "a lggd.Graph if model is None")
         return evolution_memory(graph, columns, scheme, outputs, gradient_steps, dtype)
     features: Any = model.features if isinstance(model, LGGDClassifier) else model
-    check_instance("model", features, (LGGD, GGD), "LGGD(), GGD() or a classifier with such features")
+    check_instance("model", features, DistanceFeatures, "LGGD(), GGD() or a classifier with such features")
     if isinstance(graph, Graph) or not hasattr(graph, "edge_index"):
         raise InputTypeError("graph", "be PyG data with labels if model is not None", type(graph).__name__)
     data, classes = graph, Labels.read(graph).num_classes
     graph = Graph.from_pyg(data, dtype=torch.float32)
-    if isinstance(features, GGD):
-        return evolution_memory(graph, models * classes, features.scheme, len(features.times), 0, torch.float32)
-    return training_memory(data, graph, features, classes, models * len(horizons(features)))
+    if isinstance(features, LGGD):
+        return training_memory(data, graph, features, classes, models * len(horizons(features)))
+    memory = evolution_memory(graph, models * classes, features.scheme, len(features.times), 0, torch.float32)
+    if isinstance(features, SolvedLGGD):
+        columns = min(data.num_features or data.num_nodes, max(features.initial.widths))
+        copies = FILTERED_COPIES * data.num_nodes * columns * FLOAT
+        return replace(memory, parts={**memory.parts, "node features": copies})
+    return memory

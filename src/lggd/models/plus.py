@@ -15,7 +15,7 @@ from lggd.backbones.training import member_curves
 from lggd.closed_form import KernelRidge, PseudoLabels
 from lggd.diffusion import DiffusionGraph, Heat
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, in_parallel, with_prefix, without_prefix
-from lggd.features import LGGD, DistanceFeatures
+from lggd.features import LGGD, DistanceFeatures, SolvedLGGD
 from lggd.learning.networks import PropagatedMLP
 from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass, Readout, WeightedReadout
 from lggd.training.optimization import Optimization
@@ -26,12 +26,9 @@ DECAY = Optimization(weight_decay=5e-4)  # of the networks of `LGGDPlus`
 
 
 class _MetaModel(NodeClassifier):
-    """What models that fit copies of another `model` have in common."""
+    """What models that fit copies of another `model` have in common: the means over the copies, their parts."""
 
     model: NodeClassifier
-    # The copies, set by fit.
-    model_: Any
-    members_: list[Any]
 
     def check_settings(self) -> None:
         check_instance("model", self.model, NodeClassifier, "a model such as LGGD()")
@@ -48,6 +45,21 @@ class _MetaModel(NodeClassifier):
     def input_width(self, data: Any, num_classes: int) -> tuple[int, str]:
         """Return the number of columns of `inputs`, known before the fit, and what they are."""
         return self.model.input_width(data, num_classes)  # type: ignore[attr-defined, no-any-return]
+
+    def features(self, data: Any) -> Tensor:
+        """Return the features of the copies, averaged, float32 `[N, F]`."""
+        return self._average(lambda part: part.features(data))
+
+    def inputs(self, data: Any) -> Tensor:
+        """Return the inputs of a backbone, averaged over the copies, float32 `[N, F]`."""
+        return self._average(lambda part: part.inputs(data))
+
+    def _probabilities(self, data: Any) -> Tensor:
+        return self._average(lambda part: part._probabilities(data))
+
+    def _average(self, values: Callable[[Any], Tensor]) -> Tensor:
+        self._check_fitted()
+        return torch.stack([values(part) for part in self._parts().values()]).mean(0)
 
 
 @dataclass(eq=False, repr=False)
@@ -82,6 +94,9 @@ class Ensemble(_MetaModel):
     members: int = 3
     seed: int | torch.Generator = 0
 
+    def __post_init__(self) -> None:
+        self.members_: list[Any]  # set by fit
+
     def check_settings(self) -> None:
         check_int("members", self.members, minimum=1)
         super().check_settings()
@@ -100,14 +115,6 @@ class Ensemble(_MetaModel):
     def _parts(self) -> dict[str, NodeClassifier]:
         return {f"members.{k}.": member for k, member in enumerate(self.members_)}
 
-    def features(self, data: Any) -> Tensor:
-        """Return the features averaged over the members, float32 `[N, F]`."""
-        return self._average(lambda member: member.features(data))
-
-    def inputs(self, data: Any) -> Tensor:
-        """Return the inputs of a backbone averaged over the members, float32 `[N, F]`."""
-        return self._average(lambda member: member.inputs(data))
-
     def nearness(self, data: Any) -> Tensor:
         """Return softmax(−f) over the classes at each time, averaged over the members, `[N, T, K]`."""
         return self._average(lambda member: member.nearness(data))
@@ -115,11 +122,7 @@ class Ensemble(_MetaModel):
     def _probabilities(self, data: Any) -> Tensor:
         if isinstance(self.model, DistanceFeatures):
             return self.nearness(data).mean(1)
-        return self._average(lambda member: member._probabilities(data))
-
-    def _average(self, values: Callable[[Any], Tensor]) -> Tensor:
-        self._check_fitted()
-        return torch.stack([values(member) for member in self.members_]).mean(0)
+        return super()._probabilities(data)
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         parts = [without_prefix(f"members.{k}.", state) for k in range(self.members)]
@@ -161,6 +164,9 @@ class SelfTraining(_MetaModel):
     rounds: int = 1
     seed: int | torch.Generator = 0
 
+    def __post_init__(self) -> None:
+        self.model_: Any  # set by fit
+
     def check_settings(self) -> None:
         check_real("fraction", self.fraction, 0, 1, remedy="0 adds no predictions.")
         check_int("rounds", self.rounds, minimum=1)
@@ -184,25 +190,12 @@ class SelfTraining(_MetaModel):
     def _parts(self) -> dict[str, NodeClassifier]:
         return {"model.": self.model_}
 
-    def features(self, data: Any) -> Tensor:
-        """Return the features of the fitted model, if it has any, float32 `[N, F]`."""
-        self._check_fitted()
-        return self.model_.features(data)  # type: ignore[no-any-return]
-
-    def inputs(self, data: Any) -> Tensor:
-        """Return the inputs of a backbone, float32 `[N, F]`."""
-        self._check_fitted()
-        return self.model_.inputs(data)  # type: ignore[no-any-return]
-
-    def _probabilities(self, data: Any) -> Tensor:
-        return self.model_._probabilities(data)  # type: ignore[no-any-return]
-
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         self.model_ = self._restored(self.model, data, without_prefix("model.", state))
 
 
-def _solved_features() -> LGGD:
-    return LGGD.solved(initial=KernelRidge(pseudo_labels=PseudoLabels()))
+def _solved_features() -> SolvedLGGD:
+    return SolvedLGGD(initial=KernelRidge(pseudo_labels=PseudoLabels()))
 
 
 def _weighted_readout() -> WeightedReadout:
@@ -225,7 +218,7 @@ class LGGDPlus(NodeClassifier):
 
     Parameters
     ----------
-    features : SelfTraining, Ensemble, LGGD or GGD
+    features : SolvedLGGD, SelfTraining, Ensemble, LGGD or GGD
     readout : MeanReadout, WeightedReadout, NearestClass or BackboneReadout
         How to predict classes from the distances.
     seed : int or torch.Generator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,17 +18,11 @@ from lggd.graph.streamed_matrix import StreamedMatrix
 MOST_LABELS, FANOUTS = 4096, (10, 10)
 
 
-class SampledNeighbourhood(NamedTuple):
-    """Some `nodes`, ascending, the edges between them in PyG's format, and their labels."""
+def sample_labels(graph: Graph, labels: Labels, seed: int) -> tuple[Tensor, Tensor, Tensor | None, Labels]:
+    """A neighbourhood of labelled nodes of every class, in proportion.
 
-    nodes: Tensor
-    edge_index: Tensor
-    edge_weight: Tensor | None
-    labels: Labels
-
-
-def sample_labels(graph: Graph, labels: Labels, seed: int) -> SampledNeighbourhood:
-    """A neighbourhood of labelled nodes of every class, in proportion."""
+    Returns the nodes, ascending, the edges between them and their weights in PyG's format, and their labels.
+    """
     generator = torch.Generator().manual_seed(seed)
     seeds = []
     for part in (labels.train, labels.validation):
@@ -39,7 +33,7 @@ def sample_labels(graph: Graph, labels: Labels, seed: int) -> SampledNeighbourho
             seeds.append(members[torch.randperm(len(members), generator=generator)[:count]])
     nodes = sample_neighbourhood(graph.csr, torch.cat(seeds), FANOUTS, seed)
     own = Labels(labels.train[nodes], labels.validation[nodes], labels.num_classes, labels.held_out)
-    return SampledNeighbourhood(nodes, *induced_edges(graph.csr, nodes), own)
+    return nodes, *induced_edges(graph.csr, nodes), own
 
 
 def streamed_logits(module: Any, graph: Graph, x: Tensor) -> Tensor:

@@ -1,13 +1,14 @@
-"""LGGD in closed form: φ₀ = −log p by kernel ridge regression, solved again for new labels."""
+"""SolvedLGGD: φ₀ = −log p by kernel ridge regression, solved again for new labels."""
 
+import json
 import math
 
 import pytest
 import torch
 
-from lggd import LGGD, KernelRidge, LearnedPotential, load_model
+from lggd import GGD, LGGD, MLP, KernelRidge, LearnedPotential, LGGDClassifier, SolvedLGGD, load_model
 from lggd.errors import InputError
-from lggd.features.lggd import DistanceShare
+from lggd.features.solved_lggd import DistanceShare
 from small_data import blocks, changed, splits
 
 TIMES = (0.5, 1.0)
@@ -87,9 +88,34 @@ def test_saved_and_loaded(model, data, tmp_path):
     assert torch.equal(loaded.distances(data), model.distances(data))
 
 
-def test_coefficients_must_be_fixed():
+@pytest.mark.parametrize("features", [SolvedLGGD, GGD])
+def test_coefficients_must_be_fixed(features):
     with pytest.raises(InputError, match="`potential` must be fixed"):
-        LGGD.solved(potential=LearnedPotential()).check_settings()
+        features(potential=LearnedPotential()).check_settings()
+
+
+def test_trained_and_solved_are_different_classes():
+    assert isinstance(LGGD.solved(times=TIMES), SolvedLGGD)
+    with pytest.raises(TypeError, match=r"LGGD\.solved\(\) starts at a KernelRidge"):
+        LGGD(initial=KernelRidge()).check_settings()
+    with pytest.raises(TypeError, match=r"`initial` must be a KernelRidge\(\); LGGD\(\) trains networks"):
+        SolvedLGGD(initial=MLP()).check_settings()
+
+
+def test_nested_settings():
+    model = LGGDClassifier().set_params(features__initial__members=2, features__times=TIMES)
+    assert model.get_params()["features__initial__members"] == 2
+    assert repr(model) == "LGGDClassifier(features=SolvedLGGD(times=(0.5, 1.0), initial=KernelRidge(members=2)))"
+
+
+def test_a_model_saved_before_it_was_a_class_is_refused(model, tmp_path):
+    model.save(tmp_path / "model")
+    file = tmp_path / "model" / "model.json"
+    settings = json.loads(file.read_text())
+    settings["model"] |= {"kind": "LGGD", "per_time": True, "validation": 0.2}
+    file.write_text(json.dumps(settings))
+    with pytest.raises(InputError, match=r"`initial` must be MLP\(\).*LGGD\.solved\(\) starts at a KernelRidge"):
+        load_model(tmp_path / "model")
 
 
 def test_without_node_features(data):

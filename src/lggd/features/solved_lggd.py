@@ -1,0 +1,244 @@
+"""LGGD in closed form: distances that start at −log p of kernel ridge regression; nothing is trained."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from lggd.closed_form import KernelRidge
+from lggd.closed_form.selection import fit_inverse_temperature
+from lggd.distances import distance
+from lggd.equation import DegreePotential, Potential
+from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, without_prefix
+from lggd.estimator.graph_change import GraphChange
+from lggd.estimator.inputs import Cache, identity_key, input_tensors, read_graph
+from lggd.features.distance_features import (
+    DistanceFeatures,
+    Scale,
+    SoftmaxScale,
+    assign_folds,
+    check_fixed,
+    fixed_solver,
+)
+from lggd.graph import Graph
+from lggd.learning.flow import BoundarySolver
+from lggd.solvers.cauchy import FAR
+from lggd.solvers.scheme import RK4, FixedStep, check_times
+from lggd.validation import check_instance
+
+# A prediction that is certain and wrong counts as this probable: it must not decide alone.
+LEAST_LIKELIHOOD = 1e-4
+# The mean log likelihood is then within −log(the smallest weight of the prior) / MIXTURE_ITERATIONS of the highest: the
+# weights of parts that predict nearly the same may be farther from theirs, which matters little.
+MIXTURE_ITERATIONS = 200
+# The plain distance takes part only if it raises the log likelihood of left-out labels by this much: on graphs where
+# unlike nodes are neighbours, it misleads.
+LEAST_GAIN = 0.5
+# Folds by which the time, and the share of the plain distance, are chosen.
+FOLDS = 5
+
+
+@dataclass(eq=False, repr=False)
+class SolvedLGGD(DistanceFeatures):
+    """Generalized geodesic distances that start at a solution in closed form; nothing is trained.
+
+    The features of a node are f^k(·, t) for every class k and every time t, where the evolution starts at φ₀ = −log p,
+    p the probabilities of `KernelRidge`. New labels are solved for at once. Predictions are those of the time that
+    cross-validation of the labels chooses, 0 where no evolution helps. They are mixed with softmax(−β·d), d the
+    distance to the labels of each class (ρ = 1), which pays on thin curves of points. Its weight, too, is chosen by
+    cross-validation, and 0 where it helps little.
+
+    Parameters
+    ----------
+    initial : KernelRidge
+        The model behind φ₀.
+    potential : DegreePotential, Tensor, callable or None
+        The potential ρ; None is 1.
+    times, p, cross_fit, scale, reachable, cap, concat, attr_name, scheme, seed
+        As for `LGGD`.
+
+    Attributes
+    ----------
+    initial_ : KernelRidge
+        The fitted model behind φ₀.
+    time_ : float
+        The time of the predictions.
+    share_ : DistanceShare
+        The `weight` of the plain distance d in the predictions, and its `sharpness` β. See `NodeClassifier` for others.
+
+    Examples
+    --------
+    >>> import lggd
+    >>> data = lggd.load("karate")
+    >>> model = lggd.SolvedLGGD(times=(1, 2)).fit(data)
+    >>> model.transform(data).x.shape, model.time_ in (0, 1, 2)  # 2 times, 2 classes
+    (torch.Size([34, 4]), True)
+    """
+
+    times: Sequence[float] = (0.3, 1.0, 3.0)
+    p: float = 1.0
+    potential: Potential | None = DegreePotential(-1.0)
+    initial: KernelRidge = field(default_factory=KernelRidge)
+    cross_fit: int = 0
+    scale: Scale = SoftmaxScale()
+    reachable: bool = False
+    cap: float = FAR
+    concat: bool = False
+    attr_name: str | None = None
+    scheme: FixedStep = RK4()
+    seed: int | torch.Generator = 0
+
+    def __post_init__(self) -> None:
+        self.initial_: KernelRidge  # set by fit
+        self.time_: float
+        self.share_: DistanceShare
+        self._plain: Cache[Tensor]
+
+    def check_settings(self) -> None:
+        super().check_settings()
+        check_instance("initial", self.initial, KernelRidge, "a KernelRidge(); LGGD() trains networks")
+        self.initial.check_settings()
+        check_fixed(self.potential)
+
+    def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
+        self.initial_, self._plain = copy.copy(self.initial), Cache(capacity=1)
+        yield from self.initial_._fit_to(task, labels, seed)
+        self.time_, self.share_ = self._cross_validate(task, labels.train)
+
+    def _cross_validate(self, task: FitTask, labels: Tensor) -> tuple[float, DistanceShare]:
+        """The time at which distances predict the labels of other folds best, and the share of the plain distance.
+
+        The time is 0 where φ₀ alone predicts them better. φ₀ is solved again without each fold: elsewhere it would
+        still know the labels of the fold.
+        """
+        fold, times = assign_folds(labels, self.priority_, FOLDS), (0.0, *check_times(self.times))
+        evolved: list[Tensor] = []
+        plain: list[Tensor] = []
+        classes: list[Tensor] = []
+        for number in range(FOLDS):
+            left_out, known = fold == number, torch.where(fold == number, -1, labels)
+            if not bool(left_out.any()) or len(torch.unique(known[known >= 0])) < self.num_classes_:
+                continue  # a class without labels has no boundary
+            start = _minus_log(self.initial_.proba_from(known))
+            (distances,) = fixed_solver(self, task.graph, start).distances([known])
+            evolved.append(torch.cat([start.unsqueeze(1), distances], dim=1)[left_out])
+            plain.append(class_distances(task.graph, known, self.num_classes_, self.p)[left_out])
+            classes.append(labels[left_out])
+        if not classes:
+            return 0.0, DistanceShare()
+        values, truth = torch.cat(evolved), torch.cat(classes)
+        losses = [float(cross_entropy(-values[:, k], truth)) for k in range(len(times))]
+        best = min(range(len(times)), key=losses.__getitem__)
+        return times[best], DistanceShare.choose(torch.softmax(-values[:, best], dim=1), torch.cat(plain), truth)
+
+    def _probabilities(self, data: Any) -> Tensor:
+        if self.time_ == 0:
+            probabilities = self.initial_._probabilities(data)
+        else:
+            distances = self._solve(data, folds=0)[0]
+            probabilities = torch.softmax(-distances[:, check_times(self.times).index(self.time_)], dim=1)
+        return self.share_.mix(probabilities, self._plain_distances(data)) if self.share_.weight else probabilities
+
+    def _plain_distances(self, data: Any) -> Tensor:
+        key = identity_key(self.labels_, *input_tensors(data))
+        return self._plain(key, lambda: class_distances(read_graph(data), self.labels_, self.num_classes_, self.p))
+
+    def _parts(self) -> dict[str, NodeClassifier]:
+        return {"initial.": self.initial_}
+
+    def _set_labels(self, labels: Tensor) -> None:
+        super()._set_labels(labels)
+        self._solvers.clear()  # they start at the old φ₀
+
+    @property
+    def accepts_nodes(self) -> bool:
+        return True
+
+    def _change_graph(self, change: GraphChange) -> None:
+        super()._change_graph(change)
+        new = torch.arange(len(self.priority_), change.num_nodes, device=self.priority_.device)
+        self.priority_ = torch.cat([self.priority_, new])
+        self._solvers.clear()
+
+    def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
+        return fixed_solver(self, graph, _minus_log(self.initial_.left_out_proba(data)))
+
+    def _state(self) -> dict[str, Tensor]:
+        chosen = torch.tensor([self.time_, self.share_.weight, self.share_.sharpness], dtype=torch.float64)
+        return {**super()._state(), "time and share": chosen}
+
+    def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
+        self.initial_ = self._restored(self.initial, data, without_prefix("initial.", state))
+        self.time_, *share = check_shape("time and share", state["time and share"], torch.empty(3)).tolist()
+        self.share_, self._plain = DistanceShare(*share), Cache(capacity=1)
+
+
+def mixture_weights(likelihoods: Tensor, prior: Sequence[float]) -> list[float]:
+    """The weights w of highest Σᵢ log Σₖ wₖ · likelihoods[i, k] + Σₖ prior[k] · log wₖ, by expectation maximization.
+
+    >>> [round(weight, 3) for weight in mixture_weights(torch.tensor([[0.9, 0.1], [0.8, 0.2]]), (1.0, 1.0))]
+    [0.717, 0.283]
+    """
+    counts = torch.tensor(prior, dtype=likelihoods.dtype)
+    weights = counts / counts.sum()
+    likelihoods = likelihoods.clamp(min=LEAST_LIKELIHOOD)
+    for _ in range(MIXTURE_ITERATIONS):
+        shares = weights * likelihoods
+        shares = (shares / shares.sum(1, keepdim=True)).sum(0) + counts
+        weights = shares / shares.sum()
+    return weights.tolist()  # type: ignore[no-any-return]
+
+
+def class_distances(graph: Graph, labels: Tensor, num_classes: int, p: float) -> Tensor:
+    """The distance of every node to the labelled nodes of each class, ρ = 1, float32 `[N, K]`.
+
+    Where none can be reached, twice the largest distance.
+    """
+    mask = labels.unsqueeze(1) == torch.arange(num_classes, device=labels.device)
+    value = torch.full(mask.shape, torch.inf, dtype=torch.float64, device=graph.device)
+    known = mask.any(0).nonzero().squeeze(1)
+    value[:, known] = distance(graph, mask[:, known], p=p).value
+    reached = value.isfinite()
+    return torch.where(reached, value, 2 * value[reached].max()).float()
+
+
+@dataclass(frozen=True)
+class DistanceShare:
+    """The weight of softmax(−`sharpness` · distance) in a mixture with other predictions."""
+
+    weight: float = 0.0
+    sharpness: float = 1.0
+
+    @classmethod
+    def choose(cls, probabilities: Tensor, distances: Tensor, classes: Tensor) -> DistanceShare:
+        """The share that predicts labels best, 0 where that gains little.
+
+        The predictions `[n, K]` and the distances `[n, K]` of labelled nodes must not know their own `classes [n]`.
+        """
+        probabilities, distances = probabilities.double().cpu(), distances.double().cpu()
+        rows, classes = torch.arange(len(classes)), classes.cpu()
+        spread = float((distances - distances.mean(1, keepdim=True)).square().mean().sqrt())
+        if spread == 0:
+            return cls()
+        sharpness = fit_inverse_temperature(-distances / spread, classes)[0] / spread
+        near = torch.softmax(-sharpness * distances, dim=1)
+        likelihoods = torch.stack([each[rows, classes] for each in (probabilities, near)], dim=1)
+        likelihoods = likelihoods.clamp(min=LEAST_LIKELIHOOD)
+        weights = torch.tensor(mixture_weights(likelihoods, (1.0, 1.0)), dtype=torch.float64)
+        gain = float(((likelihoods @ weights) / likelihoods[:, 0]).log().sum())
+        return cls(float(weights[1]), sharpness) if gain >= LEAST_GAIN else cls()
+
+    def mix(self, probabilities: Tensor, distances: Tensor) -> Tensor:
+        """The mixture of predictions `[N, K]` with those of distances `[N, K]`."""
+        return torch.lerp(probabilities, torch.softmax(-self.sharpness * distances, dim=1), self.weight)
+
+
+def _minus_log(probabilities: Tensor) -> Tensor:
+    """−log p, finite."""
+    return -probabilities.clamp(min=torch.finfo(torch.float32).tiny).log()
