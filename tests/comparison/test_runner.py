@@ -9,11 +9,11 @@ import torch
 
 import lggd
 from lggd.comparison import runner
-from lggd.comparison.methods import Method
+from lggd.comparison.rows import Row
 from lggd.comparison.runner import load_splits, measure, normalize_rows
 from lggd.errors import InputError
 
-GCN = Method("01", "GCN", "Backbone", "gcn", {"max_epochs": 4})
+GCN = Row("01", "GCN", "Backbone", "gcn", {"max_epochs": 4})
 
 
 def test_splits_side_by_side_are_fitted_as_alone() -> None:
