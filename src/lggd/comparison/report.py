@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import datetime
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ from lggd.comparison.runner import machine
 from lggd.comparison.summary import COLUMNS, MethodSummary
 from lggd.html import counted, duration
 from lggd.report.comparison_page import ComparedMethod, ComparisonReport, render_comparison
-from lggd.runs.run import installed_versions
+from lggd.runs.methods import installed_versions
+from lggd.runs.run import now
 from lggd.system.files import write_text
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def page_content(comparison: Comparison, name: str, notes: Sequence[str] = ()) -
         recommended=comparison.recommended,
         methods=[_compared(method) for method in comparison.methods],
         facts=counts | {"duration": duration(sum(line["seconds"] for line in comparison.lines))},
-        created=when or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=when or now(),
         version=installed_versions()["lggd"],
         machine=", ".join(str(value) for value in machine(device).values()),
         failed=comparison.failed,

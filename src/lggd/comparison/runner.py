@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import datetime
 import os
 import platform
 import time
@@ -25,7 +24,8 @@ from lggd.comparison.short_names import NORMALIZATION, NORMALIZATIONS, build, co
 from lggd.data.datasets import LABELS_PER_CLASS, load, split_by_count
 from lggd.estimator import NodeClassifier
 from lggd.models.batching import fit_together
-from lggd.runs.run import installed_versions
+from lggd.runs.methods import installed_versions
+from lggd.runs.run import now
 from lggd.training.engine import Callback
 from lggd.validation import check_name
 
@@ -135,8 +135,7 @@ def run_metadata(device: str, seconds: float) -> dict[str, Any]:
     versions = installed_versions()
     with suppress(PackageNotFoundError):
         versions["triton"] = version("triton")
-    when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"seconds": seconds, "device": device, "machine": machine(device), "versions": versions, "when": when}
+    return {"seconds": seconds, "device": device, "machine": machine(device), "versions": versions, "when": now()}
 
 
 def machine(device: str) -> dict[str, str | int]:

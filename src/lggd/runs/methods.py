@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
@@ -216,3 +218,19 @@ class RunSettings:
             return None
         data = copy.copy(run_input.data).to(self.device)  # PyG moves a Data in place
         return estimate_memory(data, features, models=models)  # type: ignore[arg-type]
+
+    def record(self, run_input: RunInput) -> dict[str, Any]:
+        """Returns everything that the result depends on, by name; an interrupted run is resumed if all are equal."""
+        versions = {f"version of {name}": value for name, value in installed_versions().items()}
+        return run_input.origin | asdict(self) | {"fingerprint of the data": run_input.fingerprint()} | versions
+
+
+def installed_versions() -> dict[str, str]:
+    """Returns the versions of the packages that numbers may depend on."""
+    versions = {"python": platform.python_version()}
+    for name in ("lggd", "torch", "torch-geometric", "numpy", "numba"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:  # a source tree that was never installed
+            versions[name] = "unknown"
+    return versions
