@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -31,14 +31,14 @@ from lggd.data.datasets import PAPER, split_fingerprint
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
 from lggd.estimator.passes import error_context
-from lggd.paper.figures import draw_geodesic, draw_robustness, save
+from lggd.paper.figures import BACKBONE_ROWS, draw_geodesic, draw_robustness, save
 from lggd.paper.geodesic import DRAGON, geodesic, read_image
 from lggd.paper.measurements import ADDITIONS, RETRAINED
 from lggd.paper.robustness import robustness
 from lggd.training.engine import Callback, Progress
 from lggd.validation import check_name
 
-BACKBONE_ROWS, BACKBONES = ("01", "09", "14"), ("gat", "chebnet", "jknet")
+BACKBONES = ("gat", "chebnet", "jknet")
 # The nearest class does not depend on the backbone; LGGD+ always uses both readouts here.
 BACKBONE_SETTINGS = {"LGGD+": {"readout": "both"}}
 DYNAMIC_DATASETS, DYNAMIC_ROWS, RETRAINED_ROWS = ("cora", "citeseer", "pubmed"), ("09", "14"), ("01", "09")
@@ -207,7 +207,7 @@ class Selection:
     quick: bool = False
     skip_unsupported: bool = False
 
-    def load_rows(self, default: Sequence[str] = ()) -> list[Row]:
+    def load_rows(self, default: Collection[str] = ()) -> list[Row]:
         rows = load_rows(self.configs)
         usual = [row for row in rows if not default or row.number in default]
         return select_rows(rows, self.rows) if self.rows else usual

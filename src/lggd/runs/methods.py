@@ -38,7 +38,7 @@ from lggd.features import GGD, LGGD
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.memory_estimate import estimate_memory
 from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
-from lggd.runs.run_input import RunInput
+from lggd.runs.run_input import RunInput, data_fingerprint
 from lggd.system.memory import Memory
 from lggd.validation import check_choice
 
@@ -222,7 +222,9 @@ class RunSettings:
     def record(self, run_input: RunInput) -> dict[str, Any]:
         """Returns everything that the result depends on, by name; an interrupted run is resumed if all are equal."""
         versions = {f"version of {name}": value for name, value in installed_versions().items()}
-        return run_input.origin | asdict(self) | {"fingerprint of the data": run_input.fingerprint()} | versions
+        return (
+            run_input.origin | asdict(self) | {"fingerprint of the data": data_fingerprint(run_input.data)} | versions
+        )
 
 
 def installed_versions() -> dict[str, str]:

@@ -32,7 +32,7 @@ from lggd.report.graph_layout import layout_graph
 from lggd.report.page import render
 from lggd.report.run_report import LabelAddition, McNemarTest, RunReport
 from lggd.runs.methods import RunSettings, build_model, installed_versions
-from lggd.runs.run_input import FEWEST_HELD_OUT, RunInput
+from lggd.runs.run_input import FEWEST_HELD_OUT, RunInput, data_fingerprint
 from lggd.system.files import check_folder_writable, locked_folder, replacing_folder, write_errors, write_text
 from lggd.training.engine import Checkpoint, History, Progress
 
@@ -355,7 +355,7 @@ def settings_record(result: RunResult, command: str) -> dict[str, Any]:
     settings = result.settings
     return {
         "command": command, "data": result.input.origin, "split_fingerprint": split_fingerprint(result.input.data),
-        "data_fingerprint": result.input.fingerprint(), "seed": settings.seed, "device": settings.device,
+        "data_fingerprint": data_fingerprint(result.input.data), "seed": settings.seed, "device": settings.device,
         "method": settings.method, "preset": settings.preset, "model": to_plain(result.model, "model"),
         "reference": None if result.seconds["reference"] is None else settings.reference_method,
         "versions": installed_versions(),
