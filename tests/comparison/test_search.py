@@ -213,7 +213,7 @@ def trained_search(folder: Path) -> tuple[bytes, list[Any]]:
 
 def test_permuting_every_test_label_changes_no_trial_and_no_chosen_setting(tmp_path, monkeypatch):
     before = trained_search(tmp_path / "before")
-    assert measure(ROW, ROW.settings, "moons", [0]).test != []
+    assert measure(ROW.method, ROW.settings, "moons", [0]).test != []
     permute_test_labels(monkeypatch)
     assert trained_search(tmp_path / "after") == before
     assert len({value for _, _, value, _ in before[1]}) > 1  # there was something to choose from
@@ -242,7 +242,7 @@ def test_hidden_test_labels_are_nowhere(monkeypatch):
 
     monkeypatch.setattr("lggd.comparison.runner.fit_together", fit)
     with pytest.raises(InterruptedError):
-        measure(ROW, ROW.settings, "digits", [0, 1], hide_test=True)
+        measure(ROW.method, ROW.settings, "digits", [0, 1], hide_test=True)
     for data in seen:
         known = data.train_mask | data.val_mask
         assert (data.y[~known] == -1).all()

@@ -163,7 +163,7 @@ def test_a_failure_while_writing_keeps_the_earlier_result(
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lggd.runs.run.write_text", fail)
+    monkeypatch.setattr("lggd.runs.run.render", fail)
     result = command("run", "karate", "--backbone", "none", "--out", out)
     assert result.exit_code == 1
     assert f"`{out}` must fit on its disk" in result.stderr

@@ -249,7 +249,7 @@ def _write_model(saved: SavedModel, probabilities: Tensor, out: Path | None, *, 
     if not changed:
         saved.write(to, probabilities)
         return facts
-    refreshed, _ = saved.save(out)
+    refreshed = saved.save(out)
     beside = {"refreshed": refreshed.files, "outdated": refreshed.marked}
     return (
         facts

@@ -276,11 +276,11 @@ class SavedModel:
         ]
         return sorted(found, key=lambda row: -row["probability"])
 
-    def save(self, out: str | Path | None = None) -> tuple[Refreshed, Tensor]:
+    def save(self, out: str | Path | None = None) -> Refreshed:
         """Replaces the saved model and refreshes what lies beside it, all or nothing.
 
-        Predictions are written to `out`, too; for a model that belongs to no run, only there. Returns what was written,
-        and the probabilities of the saved model, which are those of lggd predict to the last bit.
+        Predictions are written to `out`, too; for a model that belongs to no run, only there. They are those of
+        lggd predict to the last bit.
         """
         with nullcontext() if out is None else replacing(out) as copied:
             with replacing_folder(self.folder, storage.SETTINGS_FILE) as temporary:
@@ -294,7 +294,7 @@ class SavedModel:
                 if copied is not None:
                     self.write(copied, saved.predict_proba())
             move_beside(self.folder)
-        return refreshed, saved.predict_proba()
+        return refreshed
 
 
 def model_folder(path: Path) -> Path:
