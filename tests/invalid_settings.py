@@ -1,4 +1,4 @@
-"""Settings of methods that must be refused: the template, the setting, a value, and a part of the message."""
+"""Settings of methods that must be refused: the method, the setting, a value, and a part of the message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 # The message follows "`name` must be".
 OF_ANOTHER_TYPE: list[tuple[str, str, Any, str]] = [
     ("GGD", "time", "1", "a finite number, got '1'. Write for example time = 1.0."),
-    ("GGD", "reachable", "no", "true or false, got 'no'. Write for example reachable = false."),
+    ("GGD", "reachable", "no", "true or false, got 'no'. Write for example reachable = true."),
     ("GGD", "reachable", 1, "true or false, got 1."),
     ("GGD", "p", "big", "a finite number or inf, got 'big'."),
     ("GGD", "p", "2", "a finite number or inf, got '2'."),
@@ -17,7 +17,7 @@ OF_ANOTHER_TYPE: list[tuple[str, str, Any, str]] = [
     ("LGGD", "alpha", math.nan, "a finite number, got nan."),
     ("LGGD", "alpha", False, "a finite number, got False."),
     ("LGGD", "mlp_input_dropout", "a", "a finite number, got 'a'."),
-    ("LGGD", "mlp_hidden", 64, 'a text, got 64. Write for example mlp_hidden = "512-128".'),
+    ("LGGD", "mlp_hidden", 64, 'a text, got 64. Write for example mlp_hidden = "128".'),
     ("LGGD+", "self_training", "x", "a finite number, got 'x'."),
     ("LGGD+", "members", "3", "a whole number, got '3'."),
     ("Backbone", "lr", "fast", "a finite number, got 'fast'."),

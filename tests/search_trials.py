@@ -1,4 +1,4 @@
-"""A small method to search, a substitute for training, and a look into its journal; for tests of searches."""
+"""A small row to search, a substitute for training, and a look into its journal; for tests of searches."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pytest
 from optuna.trial import TrialState
 
 from lggd.comparison import search
-from lggd.comparison.methods import Categorical, Method, Range
+from lggd.comparison.rows import Categorical, Range, Row
 from lggd.comparison.runner import Scores
 from lggd.comparison.search import SearchConfig
 from lggd.comparison.study import REASON, open_journal
 
 SEARCH = {"dropout": Range(0.1, 0.9, 0.1), "lr": Range(1e-3, 1e-1, log=True), "hidden": Categorical((4, 8))}
-METHOD = Method("01", "GCN", "Backbone", "gcn", {"max_epochs": 15, "weight_decay": 0.001}, SEARCH)
+ROW = Row("01", "GCN", "Backbone", "gcn", {"max_epochs": 15, "weight_decay": 0.001}, SEARCH)
 
 
-def study_in(folder: Path, method: Method = METHOD, dataset: str = "karate") -> optuna.Study:
-    journal = open_journal(SearchConfig(results=folder).journal(method))
-    return optuna.load_study(storage=journal, study_name=f"{method.slug}/{dataset}/gcn")
+def study_in(folder: Path, row: Row = ROW, dataset: str = "karate") -> optuna.Study:
+    journal = open_journal(SearchConfig(results=folder).journal(row))
+    return optuna.load_study(storage=journal, study_name=f"{row.slug}/{dataset}/gcn")
 
 
 def finished(folder: Path, **which: Any) -> list[Any]:
@@ -40,7 +40,7 @@ def replace_training(
     """Lets `accuracy(settings, split)` replace training; returns the list of calls, which grows."""
     calls: list[dict[str, Any]] = []
 
-    def measure(method: Method, settings: Any, dataset: str, splits: list[int], *where: Any, **rest: Any) -> Scores:
+    def measure(method: str, settings: Any, dataset: str, splits: list[int], *where: Any, **rest: Any) -> Scores:
         calls.append({"settings": dict(settings), "splits": splits, **rest})
         return Scores([accuracy(settings, split) for split in splits], [], 0.0)
 

@@ -17,7 +17,7 @@ import pytest
 from command_line import answer, command, environment, program, refused, rows_of
 from lggd.cli.compare import _training_labels
 from lggd.cli.options import GraphOptions
-from lggd.comparison.methods import load_methods
+from lggd.comparison.rows import load_rows
 from lggd.errors import InputError
 from lggd.paper.measurements import DATASETS
 from tables import two_rings
@@ -155,7 +155,7 @@ def test_the_command_searches_and_chooses(configs):
     found = answer(*arguments(configs, "--rows", "1,wide", "--trials", 3, "--splits", 2, "--choose"))
     assert [(one["slug"], one["trials"]) for one in found["choices"]] == [("gcn", 3), ("wide", 3)]
     assert found["files"] == [str(configs / f"chosen/{name}.toml") for name in ("gcn", "wide")]
-    chosen = load_methods(configs)[0].chosen["karate"]
+    chosen = load_rows(configs)[0].chosen["karate"]
     assert (chosen.settings, chosen.trials) == (found["choices"][0]["settings"], 3)
     before = (configs / "chosen/gcn.toml").read_bytes()
     again = command(*arguments(configs, "--rows", "01", "--trials", 0, "--splits", 2, "--choose"))

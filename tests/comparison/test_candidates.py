@@ -20,10 +20,12 @@ from lggd.comparison import candidates
 from lggd.comparison.candidates import describe_model, read_candidates, read_model
 from lggd.errors import InputError
 from lggd.models.classifier import LGGDClassifier
+from lggd.runs import methods
+from lggd.runs.methods import Method
 from small_data import Averages, blocks, changed
 
 
-def names(found: list[candidates.Candidate]) -> list[str]:
+def names(found: list[Method]) -> list[str]:
     return [each.name for each in found]
 
 
@@ -37,13 +39,13 @@ def test_default_names_exist_and_take_part(monkeypatch: pytest.MonkeyPatch) -> N
     installed = (
         [name for name in comparison.PEERS if name != "scikit-network"] if no_scikit_network() else comparison.PEERS
     )
-    assert names(read_candidates()) == [*comparison.METHODS, *installed]
+    assert names(read_candidates()) == [*comparison.DEFAULTS, *installed]
     assert all(each.model(0) is not None for each in read_candidates())
     assert set(comparison.ALIASES.values()) <= set(candidates.known_candidates())
 
 
 def no_scikit_network() -> bool:
-    return candidates.find_spec("sknetwork") is None
+    return methods.find_spec("sknetwork") is None
 
 
 def test_the_command_line_knows_all_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +147,7 @@ def test_reasons_to_skip() -> None:
     assert gcn.reason_to_skip(has_features=True) is None
     assert gcn.reason_to_skip(has_features=False) == "needs node features, and there are none"
     assert spreading.reason_to_skip(has_features=False) is None
-    missing = candidates.Candidate("x", "X", LabelPropagation, package="no_such_package")
+    missing = Method("x", "X", LabelPropagation, package="no_such_package")
     assert missing.reason_to_skip(True) == "needs the package no_such_package, which is not installed"
 
 

@@ -13,7 +13,6 @@ from sklearn.metrics import accuracy_score, f1_score
 from comparison_models import Oracle, Tunable
 from lggd.closed_form import KernelRidge
 from lggd.comparison import fit_job
-from lggd.comparison.candidates import Candidate
 from lggd.comparison.fit_job import (
     ERROR,
     FitJob,
@@ -28,6 +27,7 @@ from lggd.comparison.jobs import JobOptions, run_jobs
 from lggd.comparison.label_splits import draw_splits, visible_to_methods
 from lggd.comparison.results import Results
 from lggd.errors import InputError
+from lggd.runs.methods import Method
 from small_data import blocks, changed
 
 CPU = torch.device("cpu")
@@ -35,7 +35,7 @@ CPU = torch.device("cpu")
 
 def job(make: Any, data: Any = None, **more: Any) -> FitJob:
     data = draw_splits(blocks() if data is None else data, 3, 1)[0]
-    return FitJob(Candidate("mine", "Mine", make), data, "problem", 3, 0, **more)
+    return FitJob(Method("mine", "Mine", make), data, "problem", 3, 0, **more)
 
 
 def measured(planned: FitJob, folder: Path) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def test_settings_are_chosen_by_validation_and_not_by_test_accuracy(tmp_path: Pa
 
 def test_methods_that_choose_themselves_are_not_searched(tmp_path: Path) -> None:
     data = visible_to_methods(draw_splits(blocks(), 3, 1)[0])
-    candidate = Candidate("k", "K", KernelRidge)
+    candidate = Method("k", "K", KernelRidge)
     assert choose_settings(candidate, 0, data, 5, tmp_path / "journal", "k") == ({}, None)
     assert not (tmp_path / "journal").exists()
 
@@ -150,7 +150,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_the_best_by_validation_is_chosen_and_a_killed_search_continues(tmp_path: Path, fits: list[float]) -> None:
     data = visible_to_methods(draw_splits(blocks(), 3, 1)[0])
-    candidate, journal = Candidate("t", "T", Tunable), tmp_path / "journal"
+    candidate, journal = Method("t", "T", Tunable), tmp_path / "journal"
     settings, value = choose_settings(candidate, 0, data, 12, journal, "t")
     assert (settings["optimization__weight_decay"], value) == (5e-3, 100)
     assert fits[0] == 1e-6, "the first trial has the default settings"
@@ -165,7 +165,7 @@ def test_the_best_by_validation_is_chosen_and_a_killed_search_continues(tmp_path
 
 def test_a_trial_left_running_by_a_killed_process_is_run_again(tmp_path: Path, fits: list[float]) -> None:
     data = visible_to_methods(draw_splits(blocks(), 3, 1)[0])
-    candidate, journal = Candidate("t", "T", Tunable), tmp_path / "journal"
+    candidate, journal = Method("t", "T", Tunable), tmp_path / "journal"
 
     class Killed(BaseException):
         pass
@@ -187,7 +187,7 @@ def test_settings_do_not_depend_on_test_labels(tmp_path: Path) -> None:
     split = draw_splits(blocks(), 3, 1)[0]
     garbled = visible_to_methods(split)
     garbled.y = torch.where(split.test_mask, (split.y + 2) % 3, garbled.y)
-    candidate = Candidate("t", "T", Tunable)
+    candidate = Method("t", "T", Tunable)
     chosen = [
         choose_settings(candidate, 0, data, 6, tmp_path / name, "t")
         for name, data in (("a", visible_to_methods(split)), ("b", garbled))

@@ -16,17 +16,17 @@ from lggd.closed_form import KernelRidge
 from lggd.comparison import runner
 from lggd.comparison import search as search_module
 from lggd.comparison.candidates import read_candidates
-from lggd.comparison.methods import Categorical, Method, write_chosen
+from lggd.comparison.rows import Categorical, Row, write_chosen
 from lggd.comparison.runner import Scores, measure
 from lggd.comparison.search import SearchConfig, search_settings, search_space
 from lggd.comparison.study import REASON
 from lggd.errors import InputError
-from search_trials import METHOD, SEARCH, finished, replace_training, study_in
+from search_trials import ROW, SEARCH, finished, replace_training, study_in
 from small_data import Averages
 
 
-def search(folder: Path, methods: list[Method] | None = None, datasets: list[str] | None = None, **config: Any) -> Any:
-    return search_settings(SearchConfig(results=folder, **config), methods or [METHOD], datasets or ["karate"])
+def search(folder: Path, methods: list[Row] | None = None, datasets: list[str] | None = None, **config: Any) -> Any:
+    return search_settings(SearchConfig(results=folder, **config), methods or [ROW], datasets or ["karate"])
 
 
 # -- trials -----------------------------------------------------------------------------------------------------------
@@ -34,8 +34,8 @@ def search(folder: Path, methods: list[Method] | None = None, datasets: list[str
 
 def test_every_method_and_dataset_gets_the_same_number_of_trials(tmp_path, monkeypatch):
     replace_training(monkeypatch, lambda settings, split: 50 + split)
-    other = Method("02", "Other", "Backbone", "other", {}, {"hidden": Categorical((4, 8, 16))})
-    found = search(tmp_path, [METHOD, other], ["karate", "moons"], trials=4)
+    other = Row("02", "Other", "Backbone", "other", {}, {"hidden": Categorical((4, 8, 16))})
+    found = search(tmp_path, [ROW, other], ["karate", "moons"], trials=4)
     assert [(one.slug, one.dataset, one.trials) for one in found] == [
         ("gcn", "karate", 4), ("gcn", "moons", 4), ("other", "karate", 4), ("other", "moons", 4)
     ]  # fmt: skip
@@ -44,12 +44,12 @@ def test_every_method_and_dataset_gets_the_same_number_of_trials(tmp_path, monke
 
 def test_the_ranges_of_papers_are_searched_in_studies_of_their_own(tmp_path, monkeypatch):
     calls = replace_training(monkeypatch, lambda settings, split: settings["dropout"])
-    method = replace(METHOD, search={"dropout": Categorical((0.1,))}, paper_search={"dropout": Categorical((0.7,))})
-    ours, papers = (search(tmp_path, [method], trials=1, paper_ranges=paper) for paper in (False, True))
+    row = replace(ROW, search={"dropout": Categorical((0.1,))}, paper_search={"dropout": Categorical((0.7,))})
+    ours, papers = (search(tmp_path, [row], trials=1, paper_ranges=paper) for paper in (False, True))
     assert [one["settings"]["dropout"] for one in calls] == [0.1, 0.7]
     assert (ours[0].settings, papers[0].settings) == ({"dropout": 0.1}, {"dropout": 0.7})
     # Where they are the same, so are the studies.
-    search(tmp_path, [replace(method, paper_search={})], trials=2, paper_ranges=True)
+    search(tmp_path, [replace(row, paper_search={})], trials=2, paper_ranges=True)
     assert len(finished(tmp_path)) == 2
 
 
@@ -57,7 +57,7 @@ def test_the_first_trial_has_the_default_settings(tmp_path, monkeypatch):
     calls = replace_training(monkeypatch, lambda settings, split: 1.0)
     search(tmp_path, trials=3)
     defaults = {"dropout": 0.5, "lr": 0.01, "hidden": 4}  # 32, the default, may not be tried
-    assert calls[0]["settings"] == {**METHOD.settings, **defaults}
+    assert calls[0]["settings"] == {**ROW.settings, **defaults}
     assert calls[1]["settings"] != calls[0]["settings"]
     assert all(one["hide_test"] is True and one["splits"] == [0, 1, 2] for one in calls)
 
@@ -97,8 +97,8 @@ def test_more_trials_continue_and_fewer_are_the_first(tmp_path, monkeypatch):
 
 def test_repeated_settings_are_not_trained_again_but_count(tmp_path, monkeypatch):
     calls = replace_training(monkeypatch, lambda settings, split: float(settings["hidden"]))
-    method = Method("01", "GCN", "Backbone", "gcn", {}, {"hidden": Categorical((4, 8))})
-    found = search(tmp_path, [method], trials=6)[0]
+    row = Row("01", "GCN", "Backbone", "gcn", {}, {"hidden": Categorical((4, 8))})
+    found = search(tmp_path, [row], trials=6)[0]
     assert sorted(one["settings"]["hidden"] for one in calls) == [4, 8]
     assert (found.trials, found.settings, found.validation) == (6, {"hidden": 8}, 8.0)
     assert [trial.value == trial.params["hidden"] for trial in finished(tmp_path)] == [True] * 6
@@ -178,7 +178,7 @@ def test_another_search_space_does_not_continue_the_study(tmp_path, monkeypatch)
     replace_training(monkeypatch, lambda settings, split: 1.0)
     search(tmp_path, trials=1)
     with pytest.raises(InputError, match="`search` must be"):
-        search(tmp_path, [replace(METHOD, search={**SEARCH, "hidden": Categorical((4, 8, 16))})], trials=2)
+        search(tmp_path, [replace(ROW, search={**SEARCH, "hidden": Categorical((4, 8, 16))})], trials=2)
 
 
 # -- what a search may see --------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def trained_search(folder: Path) -> tuple[bytes, list[Any]]:
 
 def test_permuting_every_test_label_changes_no_trial_and_no_chosen_setting(tmp_path, monkeypatch):
     before = trained_search(tmp_path / "before")
-    assert measure(METHOD, METHOD.settings, "moons", [0]).test != []
+    assert measure(ROW.method, ROW.settings, "moons", [0]).test != []
     permute_test_labels(monkeypatch)
     assert trained_search(tmp_path / "after") == before
     assert len({value for _, _, value, _ in before[1]}) > 1  # there was something to choose from
@@ -242,7 +242,7 @@ def test_hidden_test_labels_are_nowhere(monkeypatch):
 
     monkeypatch.setattr("lggd.comparison.runner.fit_together", fit)
     with pytest.raises(InterruptedError):
-        measure(METHOD, METHOD.settings, "digits", [0, 1], hide_test=True)
+        measure(ROW.method, ROW.settings, "digits", [0, 1], hide_test=True)
     for data in seen:
         known = data.train_mask | data.val_mask
         assert (data.y[~known] == -1).all()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import string
 import tomllib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,15 +16,12 @@ from lggd.comparison.settings import (
     Modification,
     ObjectChoice,
     apply_settings,
-    configs_folder,
     default_of,
-    get_at,
-    has,
     renamed_arguments,
-    replace_at,
     toml_line,
 )
-from lggd.errors import InputError, InputFileError
+from lggd.errors import InputError
+from lggd.estimator.settings import get_at, has_at, replace_at
 from lggd.validation import check_positive
 
 NAMES = st.text(string.ascii_letters + '_-. é"\\', min_size=1)
@@ -74,7 +70,7 @@ def test_values_are_read_and_replaced_by_path() -> None:
 
 @pytest.mark.parametrize("path", ["nothing", "shape.side", "sizes.2", "shape.radius.more", "__class__"])
 def test_only_fields_are_found(path: str) -> None:
-    assert not has(Box(), path)
+    assert not has_at(Box(), path)
     with pytest.raises(LookupError):
         get_at(Box(), path)
 
@@ -115,8 +111,3 @@ def test_what_is_written_as_toml_is_read_back(settings: dict[str, Any]) -> None:
     assert {name: type(value) for name, value in read.items()} == {
         name: type(value) for name, value in settings.items()
     }
-
-
-def test_a_folder_without_methods_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputFileError, match="rows/"):
-        configs_folder(tmp_path)

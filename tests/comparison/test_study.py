@@ -13,22 +13,22 @@ from pathlib import Path
 from optuna.trial import TrialState
 
 from command_line import ONE_THREAD
-from lggd.comparison.methods import Method, Range
+from lggd.comparison.rows import Range, Row
 from lggd.comparison.search import SearchConfig, search_settings
 from lggd.comparison.study import SharedStudy, open_journal
-from search_trials import METHOD, finished, replace_training
+from search_trials import ROW, finished, replace_training
 
 TIMEOUT = 60.0
-WORKERS_METHOD = Method("01", "GCN", "Backbone", "gcn", {}, {"dropout": Range(0.1, 0.9)})
+WORKERS_ROW = Row("01", "GCN", "Backbone", "gcn", {}, {"dropout": Range(0.1, 0.9)})
 
 # A worker in a process of its own, which sleeps instead of training.
 WORKER = """
 import sys, time
 from pathlib import Path
 from lggd.comparison import search
-from lggd.comparison.methods import Method
+from lggd.comparison.rows import Row
 from lggd.comparison.runner import Scores
-from lggd.comparison.methods import Range
+from lggd.comparison.rows import Range
 
 folder, name, seconds, trials = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
 
@@ -42,8 +42,8 @@ search.measure = measure
 (folder / f"{name}.ready").touch()
 while not (folder / f"{name}.go").exists():
     time.sleep(0.01)
-method = Method("01", "GCN", "Backbone", "gcn", {}, {"dropout": Range(0.1, 0.9)})
-found = search.search_settings(search.SearchConfig(trials=trials, results=folder, grace=1.0), [method], ["karate"])
+row = Row("01", "GCN", "Backbone", "gcn", {}, {"dropout": Range(0.1, 0.9)})
+found = search.search_settings(search.SearchConfig(trials=trials, results=folder, grace=1.0), [row], ["karate"])
 print(found[0].trials)
 """
 
@@ -101,7 +101,7 @@ def test_the_trial_of_a_killed_process_is_run_again(tmp_path, monkeypatch):
     killed.communicate()
     calls = replace_training(monkeypatch, lambda settings, split: 100 * settings["dropout"])
     config = SearchConfig(trials=3, results=tmp_path, grace=1.0)
-    assert search_settings(config, [WORKERS_METHOD], ["karate"])[0].trials == 3
+    assert search_settings(config, [WORKERS_ROW], ["karate"])[0].trials == 3
     assert log_of(tmp_path, "killed") == [0.5]
     tried = [one["settings"]["dropout"] for one in calls]
     assert len(tried) == 3
@@ -136,8 +136,8 @@ def test_a_slow_trial_that_sends_heartbeats_is_left_alone(tmp_path):
 
 def test_an_unfinished_entry_of_the_journal_is_removed(tmp_path, monkeypatch):
     calls = replace_training(monkeypatch, lambda settings, split: 1.0)
-    search_settings(SearchConfig(trials=2, results=tmp_path), [METHOD], ["karate"])
-    with SearchConfig(results=tmp_path).journal(METHOD).open("ab") as file:
+    search_settings(SearchConfig(trials=2, results=tmp_path), [ROW], ["karate"])
+    with SearchConfig(results=tmp_path).journal(ROW).open("ab") as file:
         file.write(b'{"op_code":4,"wor')
-    assert search_settings(SearchConfig(trials=3, results=tmp_path), [METHOD], ["karate"])[0].trials == 3
+    assert search_settings(SearchConfig(trials=3, results=tmp_path), [ROW], ["karate"])[0].trials == 3
     assert len(calls) == 3

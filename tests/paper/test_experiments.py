@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from command_line import answer, refused
-from lggd.comparison import templates
+from lggd.comparison import short_names
 from lggd.comparison.jobs import JobOptions, run_jobs
-from lggd.comparison.methods import load_methods
 from lggd.comparison.results import Results
+from lggd.comparison.rows import load_rows
 from lggd.comparison.runner import load_splits
 from lggd.errors import InputError
 from lggd.paper import experiments
@@ -125,7 +125,7 @@ def dynamic_karate(dataset: str, splits: Any, *, device: str, root: Any = None, 
 
 def test_new_labels_are_added_or_trained_with(configs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "load_splits", dynamic_karate)
-    gcn, _, learned, _ = load_methods(configs)
+    gcn, _, learned, _ = load_rows(configs)
     options = JobOptions(Results(tmp_path / "results"), splits=2)
     planned = [
         NewLabelsJob("dynamic", learned, learned.settings, "karate", retrained=False),
@@ -140,19 +140,19 @@ def test_new_labels_are_added_or_trained_with(configs: Path, tmp_path: Path, mon
     assert run_jobs(planned, options).reused == 8
     # The same as fitting each split alone.
     for split, data in enumerate(dynamic_karate("karate", range(2), device="cpu")):
-        model = templates.build("LGGD", learned.settings, "gcn", split).fit(data)
+        model = short_names.build("LGGD", learned.settings, "gcn", split).fit(data)
         for additions in range(4):
             if additions:
                 new = data.new_mask[:, additions - 1]
                 model.add_labels(new, data.y[new])  # type: ignore[union-attr]
             assert result.lines[additions]["test"][split] == pytest.approx(100 * model.score(data))
         data.train_mask = data.train_mask | data.new_mask[:, :2].any(1)
-        model = templates.build("Backbone", gcn.settings, "gcn", split).fit(data)
+        model = short_names.build("Backbone", gcn.settings, "gcn", split).fit(data)
         assert result.lines[4 + 2]["test"][split] == pytest.approx(100 * model.score(data))
 
 
 def test_a_model_that_does_not_accept_labels_is_refused(configs: Path) -> None:
-    gcn = load_methods(configs)[0]
+    gcn = load_rows(configs)[0]
     job = NewLabelsJob("dynamic", gcn, gcn.settings, "cora", retrained=False)
     with pytest.raises(InputError, match="`rows` must accept labels"):
         job.identities(JobOptions(Results(".")))

@@ -11,9 +11,9 @@ import pytest
 from command_line import command, refused
 from invalid_settings import OF_ANOTHER_TYPE, OUT_OF_RANGE
 from lggd.comparison.jobs import JobOptions
-from lggd.comparison.methods import Method, load_methods
 from lggd.comparison.results import Results
-from lggd.comparison.templates import complete_settings
+from lggd.comparison.rows import Row, load_rows
+from lggd.comparison.short_names import complete_settings
 from lggd.errors import InputError
 from lggd.paper import experiments
 from lggd.paper.experiments import CellJob, NewLabelsJob, Selection, plan
@@ -79,7 +79,7 @@ def test_errors_name_every_file_that_settings_come_from(configs: Path, tmp_path:
     (configs / "chosen").mkdir()
     chosen = configs / "chosen/m.toml"
     chosen.write_text("[cora]\nk = 0\n")
-    options, row = JobOptions(Results(tmp_path / "results")), load_methods(configs)[1]
+    options, row = JobOptions(Results(tmp_path / "results")), load_rows(configs)[1]
     settings, ablation = row.settings_for("cora"), configs / "ablation.toml"
     invalid = {
         f"M on cora ({path}, {chosen}): `k` must": CellJob("table1", row, settings, "cora"),
@@ -89,7 +89,7 @@ def test_errors_name_every_file_that_settings_come_from(configs: Path, tmp_path:
             "ablation", row, {"k": 0}, "photo", variant="no edges", file=ablation
         ),
         f"M, retrained on cora ({path}, {chosen}): `k` must": NewLabelsJob("dynamic", row, settings, "cora", True),
-        "N on cora: `k` must": CellJob("table1", Method("02", "N", "GDC", "nowhere"), {"k": 0}, "cora"),
+        "N on cora: `k` must": CellJob("table1", Row("02", "N", "GDC", "nowhere"), {"k": 0}, "cora"),
     }
     for start, job in invalid.items():
         with pytest.raises(InputError, match="`k` must be a whole number") as error:
@@ -111,7 +111,7 @@ def test_nothing_that_comes_with_the_package_is_refused(experiment: str, quick: 
 
 @pytest.mark.parametrize("experiment", ["table1", "backbones", "dynamic", "ablation"])
 def test_published_lines_hold_settings_as_they_would_be_written_now(experiment: str) -> None:
-    template_of = {row.number: row.template for row in load_methods()}
+    template_of = {row.number: row.method for row in load_rows()}
     lines = Results(RESULTS).lines(experiment)[0]
     for line in lines:
         template = template_of[line["row"].split()[0]]

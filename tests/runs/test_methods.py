@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lggd.errors import InputError
+from lggd.estimator.settings import get_at
 from lggd.runs.methods import METHODS, RunSettings, build_model
 
 
@@ -37,7 +38,8 @@ def test_settings_reach_the_model(method: str) -> None:
     model = build_model(method, epochs=7 if trained else None, seed=5)
     assert {value for name, value in model.get_params().items() if name.split("__")[-1] == "seed"} == {5}
     if trained:
-        assert all(network.optimization.epochs == 7 for network in METHODS[method].networks(model))
+        epochs = [get_at(model, f"{network}optimization.epochs") for network in METHODS[method].networks]
+        assert set(epochs) == {7}
     else:
         with pytest.raises(InputError, match=f"`epochs` must be omitted for {method}, which is not trained, got 7"):
             build_model(method, epochs=7)

@@ -23,7 +23,7 @@ from lggd.html import counted, number, signed
 from lggd.validation import check_name
 
 if TYPE_CHECKING:
-    from lggd.comparison.methods import Choice, Method
+    from lggd.comparison.rows import Choice, Row
 
 DEFAULT_PARENT = Path("out")
 FLAGS = options.GRAPH_FLAGS | flags(
@@ -40,7 +40,7 @@ METHODS = (
     f"Methods to compare, such as gcn,appnp. Can be repeated. Those of lggd run, and {', '.join(OTHERS)}; closed-form "
     "is kernel-ridge. Plug-ins have the names of their entry points."
 )
-DEFAULT = f"{', '.join((*comparison.METHODS, *comparison.PEERS))}, plug-ins"
+DEFAULT = f"{', '.join((*comparison.DEFAULTS, *comparison.PEERS))}, plug-ins"
 LABELS = "Labels to train on: a share of all, or a number per class. As many are for validation, the rest for tests."
 OWN = f"{100 * comparison.TRAINING:g}% of own tables; of datasets as in the paper's table"
 SWEEP_FLAGS = flags(
@@ -222,26 +222,25 @@ def sweep_command(
     """
     with terminal.working("Loading lggd"):
         _check_optuna()
-        from lggd.comparison.methods import load_methods, select_methods
+        from lggd.comparison.rows import load_rows, select_rows
         from lggd.comparison.search import SearchConfig, search_settings
         from lggd.data.datasets import DATASETS, PAPER
     paper, chosen = ranges == "paper", options.chosen_device(device)
     config = SearchConfig(trials, splits, batch_size, chosen, seed=seed, results=results, root=data, paper_ranges=paper)
     options.use_fast_products(config.device)
     names = [check_name("datasets", name.lower(), DATASETS) for name in options.named(datasets)] or list(PAPER)
-    known = load_methods(configs)
-    methods = []
-    for method in select_methods(known, options.named(rows)) if rows else known:
-        if method.search:
-            methods.append(method)
+    known, searched = load_rows(configs), []
+    for row in select_rows(known, options.named(rows)) if rows else known:
+        if row.search:
+            searched.append(row)
         else:
-            terminal.say(f"Skipped {method.name}: its file has no [search].", "yellow")
+            terminal.say(f"Skipped {row.name}: its file has no [search].", "yellow")
     with terminal.counting("Running trials") as count:
-        choices = search_settings(config, methods, list(dict.fromkeys(names)), count, cluster)
+        choices = search_settings(config, searched, list(dict.fromkeys(names)), count, cluster)
     _check_equal_effort(terminal, choices, choose)
-    files = _write_chosen(methods, choices) if choose else []
+    files = _write_chosen(searched, choices) if choose else []
     found = {"trials": trials, "choices": list(map(_as_json, choices)), "files": list(map(str, files))}
-    terminal.answer(found, [_choices_table(methods, choices), *(f"Wrote {file}" for file in files)])
+    terminal.answer(found, [_choices_table(searched, choices), *(f"Wrote {file}" for file in files)])
 
 
 def _check_optuna() -> None:
@@ -250,10 +249,10 @@ def _check_optuna() -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
-def _write_chosen(methods: Sequence[Method], choices: Sequence[Choice]) -> list[Path]:
-    from lggd.comparison.methods import write_chosen
+def _write_chosen(rows: Sequence[Row], choices: Sequence[Choice]) -> list[Path]:
+    from lggd.comparison.rows import write_chosen
 
-    found = {m.chosen_file: [choice for choice in choices if choice.slug == m.slug and choice.trials] for m in methods}
+    found = {row.chosen_file: [each for each in choices if each.slug == row.slug and each.trials] for row in rows}
     found = {path: chosen for path, chosen in found.items() if chosen}
     for path, chosen in found.items():
         write_chosen(path, chosen)
@@ -273,8 +272,8 @@ def _check_equal_effort(terminal: Terminal, choices: Sequence[Choice], choose: b
     terminal.say(f"The comparison is not fair, because the numbers of trials differ: {numbers}.", "yellow")
 
 
-def _choices_table(methods: Sequence[Method], choices: Sequence[Choice]) -> Table:
-    names = {method.slug: f"{method.number} {method.name}" for method in methods}
+def _choices_table(searched: Sequence[Row], choices: Sequence[Choice]) -> Table:
+    names = {row.slug: f"{row.number} {row.name}" for row in searched}
     rows = []
     for choice in choices:
         best = "–" if choice.validation is None else f"{choice.validation:.2f}"

@@ -124,9 +124,12 @@ def add_labels_command(
     with _open_model(terminal, model, out) as saved:
         with terminal.working(f"Adding {', '.join(labels)}"):
             added, probabilities = saved.add_labels(*labels, correct=correct)
-            written = _write_model(saved, probabilities, out, changed=bool(added.new or added.corrected))
+            written = _write_model(saved, probabilities, out, changed=not added.is_empty)
         facts = {
-            "dataset": saved.dataset, "nodes": len(saved.ids), **asdict(added), "labelled": saved.num_labelled,
+            "dataset": saved.dataset, "nodes": len(saved.ids),
+            "labels": added.new_labels + added.known_labels + added.corrected, "new": added.new_labels,
+            "corrected": added.corrected, "changed": added.changed, "milliseconds": added.milliseconds,
+            "conflicts": added.conflicts, "corrections": added.corrections, "labelled": saved.num_labelled,
             "additions": len(saved.model.additions_), **written,
         }  # fmt: skip
     terminal.answer(facts, _added(facts))
@@ -246,7 +249,7 @@ def _write_model(saved: SavedModel, probabilities: Tensor, out: Path | None, *, 
     if not changed:
         saved.write(to, probabilities)
         return facts
-    refreshed, _ = saved.save(out)
+    refreshed = saved.save(out)
     beside = {"refreshed": refreshed.files, "outdated": refreshed.marked}
     return (
         facts

@@ -115,12 +115,12 @@ def run_command(
         return
     graph.check(test_share)
     with terminal.working("Loading lggd"):
-        from lggd.runs.folder import UnfinishedTraining
         from lggd.runs.methods import RunSettings
-        from lggd.runs.run import check_run_folder, run, settings_of_run, write_run
+        from lggd.runs.run import SUMMARY, UnfinishedTraining, run, write_run
+        from lggd.system.files import check_folder_writable
     settings = RunSettings(method, backbone, preset, seed, epochs, options.chosen_device(device), reference)
     if out is not None:
-        check_run_folder(out)
+        check_folder_writable(out, SUMMARY)
     with terminal.working(f"Reading {graph}"):
         run_input = graph.read(test_share, on_disk=True)
     terminal.node_names = run_input.ids
@@ -130,9 +130,9 @@ def run_command(
         out = DEFAULT_PARENT / run_input.name
         with write_errors(DEFAULT_PARENT):
             DEFAULT_PARENT.mkdir(exist_ok=True)
-        check_run_folder(out)
+        check_folder_writable(out, SUMMARY)
     _report_memory(terminal, memory)
-    unfinished = UnfinishedTraining(out, settings_of_run(run_input, settings))
+    unfinished = UnfinishedTraining(out, settings.record(run_input))
     try:
         with terminal.training(settings.titles()) as callback:
             result = run(run_input, settings, callback=callback, training=unfinished, resume=resume)

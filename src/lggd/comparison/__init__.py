@@ -4,7 +4,7 @@ Imports nothing, so that the command line can show the defaults in its help.
 """
 
 # Names of lggd.runs.methods: from none to all of labels, features and training.
-METHODS = (
+DEFAULTS = (
     "label-propagation", "sgc", "gcn", "gdc-ppr", "appnp", "correct-and-smooth", "kernel-ridge", "lggd", "lggd-plus",
 )  # fmt: skip
 # Names of lggd.comparison.candidates, which take part where their packages are installed.

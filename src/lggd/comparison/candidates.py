@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import Any
 
@@ -19,46 +18,16 @@ from torch import Tensor, nn
 
 from lggd.baselines import MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
 from lggd.baselines.baseline import UntrainedBaseline
-from lggd.comparison import ALIASES, METHODS, PEERS
+from lggd.comparison import ALIASES, DEFAULTS, PEERS
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator.labels import Labels
 from lggd.graph.edge_list import check_node_features
 from lggd.models.classifier import LGGDClassifier
-from lggd.runs import methods as own
+from lggd.runs.methods import METHODS, Method
 from lggd.validation import check_int, check_real, suggestion
 
 GROUP = "lggd.methods"  # the group of entry points of plug-ins
-SEEDS = ("seed", "random_state")  # settings that every split has its own value of
-SCIKIT_NETWORK = "sknetwork"
 KNN = {"kernel": "knn", "n_neighbors": 10}
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A method that takes part: `make` returns a model, or what `read_model` makes a model of.
-
-    `package` is the module of another package that it needs.
-    """
-
-    name: str
-    title: str
-    make: Callable[[], Any]
-    needs_features: bool = False
-    package: str | None = None
-
-    def model(self, seed: int) -> Any:
-        """Returns a new model with this seed."""
-        model = read_model(self.name, self.make())
-        settings = model.get_params() if hasattr(model, "get_params") else {}
-        seeds = {name: seed for name in settings if name.rpartition("__")[2] in SEEDS}
-        return model.set_params(**seeds) if seeds else model
-
-    def reason_to_skip(self, has_features: bool) -> str | None:
-        if self.needs_features and not has_features:
-            return "needs node features, and there are none"
-        if self.package is not None and find_spec(self.package) is None:
-            return f"needs the package {self.package}, which is not installed"
-        return None
 
 
 @dataclass(eq=False, repr=False)
@@ -134,21 +103,25 @@ def _without_warnings() -> Iterator[None]:
         yield
 
 
-def _on_features(name: str, kind: str, **settings: Any) -> Candidate:
+def _on_features(name: str, kind: str, **settings: Any) -> Method:
     """A classifier of scikit-learn, which is imported only where it takes part."""
     title = name.removesuffix("-x").replace("-", " ").capitalize() + " on x (scikit-learn)"
-    return Candidate(name, title, lambda: resolve_name(f"sklearn.{kind}")(**settings), needs_features=True)
+    return Method(name, title, lambda: FeatureClassifier(resolve_name(f"sklearn.{kind}")(**settings)))
 
 
-def _by_scikit_network(name: str, algorithm: Any) -> Candidate:
-    title = f"scikit-network, {name}"
-    return Candidate(f"scikit-network-{name}", title, lambda: ScikitNetwork(algorithm), package=SCIKIT_NETWORK)
+def _by_scikit_network(name: str, algorithm: Any) -> Method:
+    return replace(
+        METHODS["scikit-network"],
+        name=f"scikit-network-{name}",
+        title=f"scikit-network, {name}",
+        build=lambda: ScikitNetwork(algorithm),
+    )
 
 
 OTHERS = {
-    candidate.name: candidate
-    for candidate in (
-        Candidate("label-spreading", "Label spreading (scikit-learn)", GraphLabelSpreading),
+    method.name: method
+    for method in (
+        Method("label-spreading", "Label spreading (scikit-learn)", GraphLabelSpreading, needs_features=False),
         _on_features("label-spreading-x", "semi_supervised:LabelSpreading", **KNN, max_iter=100),
         _on_features("label-propagation-x", "semi_supervised:LabelPropagation", **KNN, max_iter=1000),
         _on_features("logistic-regression", "linear_model:LogisticRegression", max_iter=1000),
@@ -159,29 +132,25 @@ OTHERS = {
 }
 
 
-def known_candidates() -> dict[str, Candidate]:
+def known_candidates() -> dict[str, Method]:
     """Returns all methods by name: those of `lggd run`, those of other packages, and plug-ins."""
-    known = {}
-    for name, factory in own.METHODS.items():
-        package = SCIKIT_NETWORK if name == "scikit-network" else None
-        known[name] = Candidate(name, factory.title, factory.build, factory.needs_features, package)
-    plug_ins = {point.name: Candidate(point.name, point.name, point.load) for point in entry_points(group=GROUP)}
-    return known | OTHERS | plug_ins
+    plug_ins = {point.name: _of_object(point.name, point.load) for point in entry_points(group=GROUP)}
+    return {**METHODS, **OTHERS, **plug_ins}
 
 
-def read_candidates(methods: Any = None) -> list[Candidate]:
+def read_candidates(methods: Any = None) -> list[Method]:
     """Returns the candidates of names, of a mapping from names to objects, or of a list of both; None: the default.
 
-    By default the methods of `lggd.comparison.METHODS` take part, other packages' that are installed, and all plug-ins.
+    By default those of `lggd.comparison.DEFAULTS` take part, other packages' that are installed, and all plug-ins.
     """
     known = known_candidates()
     if methods is None:
         installed = [name for name in PEERS if known[name].reason_to_skip(has_features=True) is None]
-        methods = [*METHODS, *installed, *(point.name for point in entry_points(group=GROUP))]
+        methods = [*DEFAULTS, *installed, *(point.name for point in entry_points(group=GROUP))]
     entries = [methods] if isinstance(methods, (str, Mapping)) else methods
     if not isinstance(entries, Sequence):
         raise InputTypeError("methods", "be names, or a mapping from names to models", type(methods).__name__)
-    found: dict[str, Candidate] = {}
+    found: dict[str, Method] = {}
     for entry in entries:
         named = entry.items() if isinstance(entry, Mapping) else [(entry, entry)]
         for name, value in named:
@@ -192,11 +161,11 @@ def read_candidates(methods: Any = None) -> list[Candidate]:
                 raise InputError("methods", "have distinct names", but=f"{candidate.name!r} comes twice")
             found[candidate.name] = candidate
     if not found:
-        raise InputError("methods", "name at least one method", "none", f"Try {', '.join(METHODS[:3])}.")
+        raise InputError("methods", "name at least one method", "none", f"Try {', '.join(DEFAULTS[:3])}.")
     return list(found.values())
 
 
-def _by_name(name: str, known: Mapping[str, Candidate]) -> Candidate:
+def _by_name(name: str, known: Mapping[str, Method]) -> Method:
     name = ALIASES.get(name, name)
     if name not in known:
         remedy = suggestion(name, list(known), "Or pass a mapping from a name to a model.")
@@ -204,13 +173,18 @@ def _by_name(name: str, known: Mapping[str, Candidate]) -> Candidate:
     return known[name]
 
 
-def _by_object(name: Any, value: Any) -> Candidate:
+def _by_object(name: Any, value: Any) -> Method:
     if not isinstance(name, str) or not name:
         remedy = 'Pass {"my method": model}.'
         raise InputTypeError("methods", "be names, or a mapping from names to models", repr(name), remedy)
     if not _is_factory(value):
         read_model(name, value)  # raises now for what cannot take part
-    return Candidate(name, name, lambda: copy.deepcopy(value))
+    return _of_object(name, lambda: copy.deepcopy(value))
+
+
+def _of_object(name: str, make: Callable[[], Any]) -> Method:
+    """A method whose models are what `read_model` makes of `make()`."""
+    return Method(name, name, lambda: read_model(name, make()), needs_features=False)
 
 
 def _is_factory(value: Any) -> bool:

@@ -15,13 +15,14 @@ import torch
 
 from lggd.cluster.connection import connect
 from lggd.comparison import CURVE_SPLITS, SHARES, SPLITS, label_splits, summary
-from lggd.comparison.candidates import Candidate, read_candidates
+from lggd.comparison.candidates import read_candidates
 from lggd.comparison.fit_job import ERROR, FitJob
 from lggd.comparison.jobs import Job, JobOptions, run_jobs, run_jobs_in_processes, run_jobs_on_cluster
 from lggd.comparison.results import Line, Results
 from lggd.comparison.summary import MethodSummary
 from lggd.errors import InputTypeError, optional_package
 from lggd.html import Facts, bars, card, card_table
+from lggd.runs.methods import Method
 from lggd.validation import check_int
 
 if TYPE_CHECKING:
@@ -232,19 +233,19 @@ def _check_data(data: Any) -> Any:
 
 
 def _plan(
-    candidates: Sequence[Candidate], data: Any, datas: Sequence[Any], labels: Any, trials: int, shares: Sequence[float]
+    methods: Sequence[Method], data: Any, datas: Sequence[Any], labels: Any, trials: int, shares: Sequence[float]
 ) -> list[FitJob]:
     """Returns all jobs, split by split, so that methods can be compared early; the learning curve is last."""
     problem = label_splits.problem_fingerprint(data)
     planned = [
-        FitJob(candidate, own, problem, labels, split, trials=trials)
+        FitJob(method, own, problem, labels, split, trials=trials)
         for split, own in enumerate(datas)
-        for candidate in candidates
+        for method in methods
     ]
     for share in label_splits.curve_shares(datas[0], shares):
         for split, own in enumerate(datas[:CURVE_SPLITS]):
             fewer = label_splits.with_fewer_labels(own, share, split)
-            planned += [FitJob(each, fewer, problem, labels, split, share, trials) for each in candidates]
+            planned += [FitJob(each, fewer, problem, labels, split, share, trials) for each in methods]
     return planned
 
 

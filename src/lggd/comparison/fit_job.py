@@ -19,13 +19,14 @@ import torch
 from torch import Tensor
 
 from lggd.comparison import runner
-from lggd.comparison.candidates import Candidate, describe_model
+from lggd.comparison.candidates import describe_model
 from lggd.comparison.jobs import Job, JobOptions
 from lggd.comparison.label_splits import visible_to_methods
 from lggd.comparison.results import Line
 from lggd.comparison.settings import Setting
 from lggd.data.datasets import split_fingerprint
 from lggd.errors import InputError
+from lggd.runs.methods import Method
 from lggd.system.memory import release_memory
 from lggd.training.engine import Callback
 from lggd.validation import check_finite
@@ -45,7 +46,7 @@ class FitJob(Job):
     A method that fails yields a line with the reason, which counts until the next command.
     """
 
-    candidate: Candidate
+    method: Method
     data: Any
     problem: str
     labels: int | float
@@ -62,21 +63,21 @@ class FitJob(Job):
     @property
     def title(self) -> str:
         share = "" if self.share == 1 else f", {self.share:.0%} of the labels"
-        return f"{self.candidate.title}, split {self.split}{share}"
+        return f"{self.method.title}, split {self.split}{share}"
 
     @property
     def group(self) -> str:
         amount = f"{self.labels!r}/{self.share:g}/{self.trials}"
-        return f"{self.problem}/{self.candidate.name}/{amount}/{self.split}"
+        return f"{self.problem}/{self.method.name}/{amount}/{self.split}"
 
     def identities(self, options: JobOptions) -> list[Line]:
         try:
-            settings = describe_model(self.candidate.model(options.seed + self.split))
+            settings = describe_model(self.method.model(options.seed + self.split))
         except Exception as error:  # of a plug-in, which must not stop the others; the job reports it
             settings = f"{type(error).__name__}: {error}"
         return [
             {
-                "problem": self.problem, "method": self.candidate.name, "title": self.candidate.title,
+                "problem": self.problem, "method": self.method.name, "title": self.method.title,
                 "settings": settings, "labels": self.labels, "split": self.split,
                 "split_hash": split_fingerprint(self.data), "share": self.share, "trials": self.trials,
                 "seed": options.seed, "device": options.device, "train": int(self.data.train_mask.sum()),
@@ -105,32 +106,32 @@ class FitJob(Job):
         chosen: dict[str, Setting] = {}
         more: Line = {}
         if self.trials:
-            file = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in self.candidate.name)
+            file = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in self.method.name)
             journal = options.results.folder / SEARCHES / f"{file}.journal"
             name = f"{self.group}/{options.device}/{seed}"
-            chosen, validation = choose_settings(self.candidate, seed, seen, self.trials, journal, name)
+            chosen, validation = choose_settings(self.method, seed, seen, self.trials, journal, name)
             more = {"chosen": chosen, "chosen_by": validation}
-        model = self.candidate.model(seed)
+        model = self.method.model(seed)
         if chosen:
             model.set_params(**chosen)
         with meter:
             found = model.fit(seen).predict_proba()
-        probabilities = read_probabilities(self.candidate.name, found, self.data)
+        probabilities = read_probabilities(self.method.name, found, self.data)
         costs = {"cpu_seconds": meter.cpu_seconds, "memory": meter.memory}
         return evaluate(probabilities, self.data.y, self.data.test_mask) | costs | more
 
 
 def choose_settings(
-    candidate: Candidate, seed: int, data: Any, trials: int, journal: Path, name: str
+    method: Method, seed: int, data: Any, trials: int, journal: Path, name: str
 ) -> tuple[dict[str, Setting], float | None]:
     """Returns the settings with the highest validation accuracy of `trials` fits, and it; `data` has no test labels."""
     from lggd.comparison import search  # needs Optuna
 
     def validation(settings: dict[str, Setting], _: Any) -> list[float]:
-        found = candidate.model(seed).set_params(**settings).fit(data).predict_proba()
-        return [evaluate(read_probabilities(candidate.name, found, data), data.y, data.val_mask)["accuracy"]]
+        found = method.model(seed).set_params(**settings).fit(data).predict_proba()
+        return [evaluate(read_probabilities(method.name, found, data), data.y, data.val_mask)["accuracy"]]
 
-    return search.choose_settings(candidate.model(seed), validation, trials, journal, name, seed)
+    return search.choose_settings(method.model(seed), validation, trials, journal, name, seed)
 
 
 def read_probabilities(name: str, found: Any, data: Any) -> Tensor:

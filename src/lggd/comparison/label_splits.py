@@ -20,10 +20,10 @@ from lggd.data.datasets import (
     split_by_count,
     split_by_fraction,
 )
+from lggd.data.pyg_data import MASKS
 from lggd.errors import InputError, InputTypeError
-from lggd.runs.run_input import RunInput
+from lggd.runs.run_input import data_fingerprint
 
-MASKS = ("train_mask", "val_mask", "test_mask")
 FEWEST = 3  # one label of each class to train with, one to validate with, one to test with
 
 
@@ -118,7 +118,4 @@ def visible_to_methods(data: Any) -> Any:
 
 def problem_fingerprint(data: Any) -> str:
     """Returns a digest of the graph, its features and labels, whatever its masks."""
-    plain = copy.copy(data)
-    for name in set(MASKS) & set(plain.keys()):
-        del plain[name]
-    return RunInput("", plain, [], [], {}).fingerprint()
+    return data_fingerprint(data, ("y",))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import datetime
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ from lggd.comparison.label_splits import describe_labels
 from lggd.comparison.runner import machine
 from lggd.comparison.summary import COLUMNS, MethodSummary
 from lggd.html import counted, duration
-from lggd.runs.run import installed_versions
+from lggd.runs.methods import installed_versions
+from lggd.runs.run import now
 from lggd.system.files import write_text
 
 if TYPE_CHECKING:
@@ -40,11 +40,10 @@ def write_report(comparison: Comparison, folder: str | Path, name: str, notes: S
     counts = {key: f"{value:,}" for key, value in comparison.facts.items()}
     facts = counts | {"duration": duration(sum(line["seconds"] for line in lines))}
     device = lines[0]["device"] if lines else "cpu"
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     texts = {
         "dataset": name, "protocol": describe_protocol(comparison), "version": installed_versions()["lggd"],
         "machine": ", ".join(str(value) for value in machine(device).values()),
-        "created": max((line["when"] for line in lines), default=now),
+        "created": max((line["when"] for line in lines), default=None) or now(),
     }  # fmt: skip
     write_text(folder / PAGE, render_comparison(comparison, facts, texts, notes))
     return [TABLE, PAGE]

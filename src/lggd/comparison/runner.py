@@ -1,9 +1,8 @@
-"""Runs methods defined by files: fits them to all splits of a dataset, scores them, and builds lines of results."""
+"""Runs rows of a table: fits a method to all splits of a dataset, scores it, and builds lines of results."""
 
 from __future__ import annotations
 
 import copy
-import datetime
 import os
 import platform
 import time
@@ -20,17 +19,17 @@ import torch
 from torch import Tensor
 
 from lggd.comparison.label_splits import visible_to_methods
-from lggd.comparison.methods import Method
 from lggd.comparison.settings import Settings
-from lggd.comparison.templates import NORMALIZATION, NORMALIZATIONS, build, complete_settings
+from lggd.comparison.short_names import NORMALIZATION, NORMALIZATIONS, build, complete_settings
 from lggd.data.datasets import LABELS_PER_CLASS, load, split_by_count
 from lggd.estimator import NodeClassifier
 from lggd.models.batching import fit_together
-from lggd.runs.run import installed_versions
+from lggd.runs.methods import installed_versions
+from lggd.runs.run import now
 from lggd.training.engine import Callback
 from lggd.validation import check_name
 
-CACHED = 8  # number of datasets cached in memory, so that they are read once for all methods of a table
+CACHED = 8  # number of datasets cached in memory, so that they are read once for all rows of a table
 CPU_INFO = Path("/proc/cpuinfo")
 
 
@@ -67,7 +66,7 @@ def _loaded(dataset: str, splits: tuple[int, ...], device: str, root: str | Path
 
 
 def measure(
-    method: Method,
+    method: str,
     settings: Settings,
     dataset: str,
     splits: Sequence[int],
@@ -92,11 +91,11 @@ def measure(
 
 
 def fit_method(
-    method: Method, settings: Settings, datas: list[Any], seeds: list[int], backbone: str, callback: Callback | None
+    method: str, settings: Settings, datas: list[Any], seeds: list[int], backbone: str, callback: Callback | None
 ) -> list[NodeClassifier]:
-    normalization = str(complete_settings(method.template, settings, backbone)[NORMALIZATION])
+    normalization = str(complete_settings(method, settings, backbone)[NORMALIZATION])
     x = normalize_rows(datas[0].x, normalization)  # one for all splits
-    models = [build(method.template, settings, backbone, seed) for seed in seeds]
+    models = [build(method, settings, backbone, seed) for seed in seeds]
     return fit_together(models, [copy.copy(data).update({"x": x}) for data in datas], callback=callback)
 
 
@@ -136,8 +135,7 @@ def run_metadata(device: str, seconds: float) -> dict[str, Any]:
     versions = installed_versions()
     with suppress(PackageNotFoundError):
         versions["triton"] = version("triton")
-    when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"seconds": seconds, "device": device, "machine": machine(device), "versions": versions, "when": when}
+    return {"seconds": seconds, "device": device, "machine": machine(device), "versions": versions, "when": now()}
 
 
 def machine(device: str) -> dict[str, str | int]:

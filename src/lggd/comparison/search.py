@@ -1,6 +1,6 @@
-"""Searches for settings by validation accuracy: of methods in files, and of any model on one split.
+"""Searches for settings by validation accuracy: of rows, and of any model on one split.
 
-Every method gets the same number of trials.
+Every row gets the same number of trials.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.cluster.connection import alive_nodes, check_nodes, connect
 from lggd.cluster.tasks import run_task
 from lggd.comparison.candidates import GraphLabelSpreading
-from lggd.comparison.methods import Categorical, Choice, Method, SearchSpace
+from lggd.comparison.rows import Categorical, Choice, Row, SearchSpace
 from lggd.comparison.runner import measure
 from lggd.comparison.settings import Setting
+from lggd.comparison.short_names import build, complete_settings
 from lggd.comparison.study import GRACE, Evaluate, Search, SharedStudy, open_journal
-from lggd.comparison.templates import build, complete_settings
 from lggd.estimator.passes import error_context
 from lggd.features.distance_training import reuse_distances
 from lggd.models.plus import SelfTraining
@@ -38,12 +38,12 @@ PAUSE = 0.5  # seconds between two checks for the trials of other workers
 # Called with the number of finished trials, of all processes, and the total number.
 ProgressCallback = Callable[[int, int], None]
 
-# -- methods in files -------------------------------------------------------------------------------------------------
+# -- rows -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """The configuration of a search: `trials` per method and dataset, each judged by the first `splits` splits.
+    """The configuration of a search: `trials` per row and dataset, each judged by the first `splits` splits.
 
     If `splits` is None, a study uses as many as its earlier trials, or three for its first trial. `batch_size` splits
     are trained side by side (default: all); after each batch, a trial below the median is pruned. With `paper_ranges`,
@@ -66,15 +66,15 @@ class SearchConfig:
             if (value := getattr(self, name)) is not None:
                 check_int(name, value, minimum)
 
-    def journal(self, method: Method) -> Path:
-        return self.results / JOURNALS / f"{method.slug}.journal"
+    def journal(self, row: Row) -> Path:
+        return self.results / JOURNALS / f"{row.slug}.journal"
 
 
 def search_settings(
-    config: SearchConfig, methods: Sequence[Method], datasets: Sequence[str], callback: ProgressCallback | None = None,
+    config: SearchConfig, rows: Sequence[Row], datasets: Sequence[str], callback: ProgressCallback | None = None,
     cluster: str | None = None,
 ) -> list[Choice]:  # fmt: skip
-    """Runs trials until every method has `config.trials` on every dataset; returns the best trial of each.
+    """Runs trials until every row has `config.trials` on every dataset; returns the best trial of each.
 
     Processes with the same `results` share the work, and any of them may be killed: the others, or a later call, run
     the remaining trials. With `config.trials = 0` no trial is run, and all earlier trials are evaluated.
@@ -82,32 +82,38 @@ def search_settings(
     With `cluster`, the address of a Ray cluster, trials run on its nodes: several searches at once, the trials of one
     in turn, since each depends on those before it. The results are those of one process.
     """
-    if cluster is not None and config.trials:
+    searches = [search for row in rows for search in _searches(config, row, datasets)]
+
+    def report() -> None:
+        if callback is not None:
+            callback(sum(search.done for search in searches), config.trials * len(searches))
+
+    if config.trials and cluster is not None:
         with connect(cluster):
-            return _search_on_cluster(config, methods, datasets, callback)
-    searches = [search for method in methods for search in _searches(config, method, datasets)]
-    unfinished = searches if config.trials else []
-    with reuse_distances():  # trials often differ only in settings that do not affect the distances
-        while unfinished:
-            if callback is not None:
-                callback(sum(search.done for search in searches), config.trials * len(searches))
-            progressed = any(search.step() for search in unfinished)  # one trial of the first search that has any left
-            unfinished = [search for search in unfinished if search.done < config.trials]
-            if unfinished and not progressed:
-                time.sleep(PAUSE)
+            _run_on_cluster(searches, report)
+    elif config.trials:
+        _run_in_turn(searches, report)
     return [search.choice() for search in searches]
 
 
-def _search_on_cluster(
-    config: SearchConfig, methods: Sequence[Method], datasets: Sequence[str], callback: ProgressCallback | None
-) -> list[Choice]:
+def _run_in_turn(searches: Sequence[Search], report: Callable[[], None]) -> None:
+    unfinished = searches
+    with reuse_distances():  # trials often differ only in settings that do not affect the distances
+        while unfinished:
+            report()
+            progressed = any(search.step() for search in unfinished)  # one trial of the first search that has any left
+            unfinished = [search for search in unfinished if not search.is_finished]
+            if unfinished and not progressed:
+                time.sleep(PAUSE)
+
+
+def _run_on_cluster(searches: Sequence[Search], report: Callable[[], None]) -> None:
     check_nodes(alive_nodes())
-    searches = [search for method in methods for search in _searches(config, method, datasets)]
     stopped = threading.Event()
 
     def finish(search: Search) -> None:
         search.evaluate = partial(run_task, search.evaluate)
-        while search.done < config.trials and not stopped.is_set():
+        while not (search.is_finished or stopped.is_set()):
             if not search.step():
                 time.sleep(PAUSE)
 
@@ -118,56 +124,54 @@ def _search_on_cluster(
             while running:
                 done, waiting = wait(work, PAUSE, return_when=FIRST_EXCEPTION)
                 running = bool(waiting) and not any(each.exception() for each in done)
-                if callback is not None:
-                    callback(sum(search.done for search in searches), config.trials * len(searches))
+                report()
             for each in work:
                 if each.done():
                     each.result()
         finally:
             stopped.set()
-    return [search.choice() for search in searches]
 
 
-def first_settings(method: Method, backbone: str) -> dict[str, Setting]:
-    """Returns the settings of the first trial: those of the method if they are in the search space, else its middle."""
-    complete = complete_settings(method.template, method.settings, backbone)
-    middle = {name: space.middle for name, space in method.search.items()}
-    return middle | {name: value for name, value in complete.items() if name in middle and value in method.search[name]}
+def first_settings(row: Row, backbone: str) -> dict[str, Setting]:
+    """Returns the settings of the first trial: those of the row if they are in the search space, else its middle."""
+    complete = complete_settings(row.method, row.settings, backbone)
+    middle = {name: space.middle for name, space in row.search.items()}
+    return middle | {name: value for name, value in complete.items() if name in middle and value in row.search[name]}
 
 
-def _searches(config: SearchConfig, method: Method, datasets: Sequence[str]) -> list[Search]:
-    is_paper = config.paper_ranges and bool(method.paper_search)
+def _searches(config: SearchConfig, row: Row, datasets: Sequence[str]) -> list[Search]:
+    is_paper = config.paper_ranges and bool(row.paper_search)
     if is_paper:
-        method = replace(method, search=method.paper_search)
-    search = method.search
+        row = replace(row, search=row.paper_search)
+    search = row.search
     about = {
-        "splits": config.splits, "seed": config.seed, "method": method.template,
-        "settings": {name: value for name, value in method.settings.items() if name not in search},
+        "splits": config.splits, "seed": config.seed, "method": row.method,
+        "settings": {name: value for name, value in row.settings.items() if name not in search},
         "search": {key: list(x.values) if isinstance(x, Categorical) else vars(x) for key, x in search.items()},
     }  # fmt: skip
-    with error_context(f"{method.name} ({method.file})"):
-        first = first_settings(method, config.backbone)
+    with error_context(f"{row.name} ({row.file})"):
+        first = first_settings(row, config.backbone)
         # Raises for unknown settings and invalid values before the first trial.
         for name, space in search.items():
             for value in space.ends:
-                build(method.template, {**method.settings, **first, name: value}, config.backbone, seed=0)
-    journal, searches = open_journal(config.journal(method)), []
+                build(row.method, {**row.settings, **first, name: value}, config.backbone, seed=0)
+    journal, searches = open_journal(config.journal(row)), []
     for dataset in datasets:
         study = SharedStudy(
-            journal, f"{method.slug}/{dataset}/{config.backbone}{'/paper' if is_paper else ''}", space=search,
+            journal, f"{row.slug}/{dataset}/{config.backbone}{'/paper' if is_paper else ''}", space=search,
             first=first, about=about, defaults={"splits": DEFAULT_SPLITS}, seed=config.seed, grace=config.grace,
         )  # fmt: skip
-        evaluate = partial(_validation_accuracies, config, method, dataset)
-        searches.append(Search(study, evaluate, config.trials, config.batch_size, slug=method.slug, dataset=dataset))
+        evaluate = partial(_validation_accuracies, config, row, dataset)
+        searches.append(Search(study, evaluate, config.trials, config.batch_size, slug=row.slug, dataset=dataset))
     return searches
 
 
 def _validation_accuracies(
-    config: SearchConfig, method: Method, dataset: str, settings: dict[str, Setting], splits: Sequence[int]
+    config: SearchConfig, row: Row, dataset: str, settings: dict[str, Setting], splits: Sequence[int]
 ) -> list[float]:
-    settings = {**method.settings, **settings}
+    settings = {**row.settings, **settings}
     where = config.device, config.backbone, config.seed, config.root
-    return measure(method, settings, dataset, splits, *where, hide_test=True).val
+    return measure(row.method, settings, dataset, splits, *where, hide_test=True).val
 
 
 # -- any model on one split -------------------------------------------------------------------------------------------
@@ -228,7 +232,7 @@ def choose_settings(
     study = SharedStudy(open_journal(journal), full_name, space=space, first=first, about=about, seed=seed)
     study.abandon_running()  # by processes that were killed
     search = Search(study, evaluate, trials)
-    while search.done < trials:
+    while not search.is_finished:
         if not search.step():
             raise RuntimeError(f"Another process runs trials of {name}, although this one has the claim on them.")
     choice = search.choice()

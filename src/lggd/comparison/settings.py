@@ -1,7 +1,7 @@
-"""Settings of models by name: as TOML in files, and as fields of nested dataclasses.
+"""Settings of models by short names: their paths in nested dataclasses, their types, and their text in files.
 
-A setting is a path such as "features.initial.hidden"; its default and its type are those of the field in a template's
-base object. `FieldPath`, `ObjectChoice` and `Modification` define short names for paths.
+A setting is a path such as "features.initial.hidden"; its default and its type are those of the field in the model of
+a method. `FieldPath`, `ObjectChoice` and `Modification` define short names for paths.
 """
 
 from __future__ import annotations
@@ -9,108 +9,21 @@ from __future__ import annotations
 import json
 import math
 import re
-import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from lggd.errors import InputError, InputFileError, InputTypeError
-from lggd.system.files import check_readable
-from lggd.validation import check_name, suggestion
+from lggd.errors import InputError, InputTypeError
+from lggd.estimator.settings import get_at, has_at, replace_at
+from lggd.validation import check_name
 
 Setting = bool | int | float | str
 Settings = Mapping[str, Setting]
 
-METHODS, CHOSEN = "rows", "chosen"
-# A wheel contains the files next to this module; a source tree has them at its root.
-INSTALLED, SOURCE_TREE = Path(__file__).parent / "configs", Path(__file__).parents[3] / "configs"
 KINDS = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a text"}
 # These settings may be infinite. Result lines write "inf", as JSON has no infinity.
 EXPONENTS = ("p",)
-
-# -- in files ---------------------------------------------------------------------------------------------------------
-
-
-def configs_folder(folder: str | Path | None = None) -> Path:
-    """Returns a folder that contains `rows/` and `chosen/`; by default that of the package."""
-    if folder is None:
-        folder = INSTALLED if INSTALLED.is_dir() else SOURCE_TREE
-    if not (Path(folder) / METHODS).is_dir():
-        rule = f"be a folder that contains {METHODS}/"
-        raise InputFileError(str(folder), rule, but="there is none", remedy="Check --configs.")
-    return Path(folder)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Reads a TOML file; errors name the file."""
-    try:
-        return tomllib.loads(check_readable(path).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(str(path), "be a TOML file", but=f"it cannot be read: {error}") from error
-
-
-def check_keys(path: Path, where: str, table: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raises if the table `where` of a file ("" for the file itself) has unknown keys."""
-    for key in table:
-        if key not in known:
-            rule = f"have only these keys{f' in [{where}]' if where else ''}: {', '.join(known)}"
-            raise InputError(str(path), rule, repr(key), suggestion(key, list(known), "Remove it."))
-
-
-def read_text(path: Path, table: Mapping[str, Any], key: str) -> str:
-    value = table.get(key)
-    if not isinstance(value, str) or not value:
-        raise InputError(str(path), f'define {key} = "…"', "none" if value is None else repr(value), "Add it.")
-    return value
-
-
-def read_table(path: Path, table: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Returns the table below a key, or an empty one if the key is missing."""
-    value = table.get(key, {})
-    if not isinstance(value, dict):
-        raise InputError(str(path), f"have a table [{key}]", repr(value), f"Write its entries below [{key}].")
-    return value
-
-
-def read_settings(path: Path, table: Mapping[str, Any], key: str, where: str = "") -> dict[str, Setting]:
-    """Returns the table of settings below a key, which errors call `where`."""
-    settings = read_table(path, table, key)
-    for name, value in settings.items():
-        if not isinstance(value, Setting):
-            rule = f"give a number, a text, true or false for {name} in [{where or key}]"
-            raise InputError(str(path), rule, repr(value), "Search spaces belong below [search].")
-    return settings
-
-
-def toml_line(name: str, value: Setting) -> str:
-    """Returns a setting as a line of TOML that parses to the same value of the same type.
-
-    >>> toml_line("mlp_hidden", "512-128"), toml_line("lr", 1e-06), toml_line("reachable", True)
-    ('mlp_hidden = "512-128"', 'lr = 1e-06', 'reachable = true')
-    """
-    if not isinstance(value, Setting):
-        raise InputTypeError("value", "be a number, a text, True or False", repr(value))
-    return f"{toml_key(name)} = {value if isinstance(value, float) else _literal(value)}"
-
-
-def toml_key(name: str) -> str:
-    """Returns a TOML key, quoted if necessary."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _literal(name)
-
-
-def _literal(value: Setting) -> str:
-    """JSON has the escapes of TOML, except for DEL, and for characters beyond 16 bits, which need no escape."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
-
-
-def json_setting(value: Setting) -> Setting:
-    """Returns a setting for JSON, which has no infinity."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-# -- in models --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -132,7 +45,7 @@ class FieldPath:
     def apply(self, model: Any, name: str, value: Setting) -> Any:
         for path in self.paths:
             owner, _, field = path.rpartition(".")
-            if has(model, path):
+            if has_at(model, path):
                 model = replace_at(model, path, self.decode(value))
             elif value and not self.conditional:
                 kind = type(get_at(model, owner)).__name__
@@ -213,35 +126,6 @@ def renamed_arguments(rules: Mapping[str, Rule]) -> Iterator[None]:
         raise error.replace(argument=names.get(error.argument, error.argument)) from error
 
 
-def get_at(model: Any, path: str) -> Any:
-    """Returns the value at a path of fields and tuple indices."""
-    for name in path.split("."):
-        if isinstance(model, tuple):
-            model = model[int(name)]
-        elif name in getattr(model, "__dataclass_fields__", ()):
-            model = getattr(model, name)
-        else:
-            raise LookupError(f"{type(model).__name__} has no field {name}")
-    return model
-
-
-def has(model: Any, path: str) -> bool:
-    with suppress(LookupError):
-        get_at(model, path)
-        return True
-    return False
-
-
-def replace_at(model: Any, path: str, value: Any) -> Any:
-    """Returns a copy of the model with another value at a path; every dataclass along the path is validated again."""
-    name, _, rest = path.partition(".")
-    if rest:
-        value = replace_at(get_at(model, name), rest, value)
-    if isinstance(model, tuple):
-        return (*model[: int(name)], value, *model[int(name) + 1 :])
-    return replace(model, **{name: value})
-
-
 def check_kind(name: str, value: Setting, default: Setting) -> None:
     """Raises if the type of a value is not that of the default: 5 * "1" would be "11111", and "no" is truthy."""
     kind, infinite = type(default), name in EXPONENTS and value in (math.inf, "inf")
@@ -250,3 +134,29 @@ def check_kind(name: str, value: Setting, default: Setting) -> None:
     if not (infinite or (finite if kind is float else same)):
         rule = f"be {KINDS[kind]}" + " or inf" * (name in EXPONENTS)
         raise InputError(name, rule, repr(value), f"Write for example {toml_line(name, default)}.")
+
+
+def toml_line(name: str, value: Setting) -> str:
+    """Returns a setting as a line of TOML that parses to the same value of the same type.
+
+    >>> toml_line("mlp_hidden", "512-128"), toml_line("lr", 1e-06), toml_line("reachable", True)
+    ('mlp_hidden = "512-128"', 'lr = 1e-06', 'reachable = true')
+    """
+    if not isinstance(value, Setting):
+        raise InputTypeError("value", "be a number, a text, True or False", repr(value))
+    return f"{toml_key(name)} = {value if isinstance(value, float) else _literal(value)}"
+
+
+def toml_key(name: str) -> str:
+    """Returns a TOML key, quoted if necessary."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _literal(name)
+
+
+def _literal(value: Setting) -> str:
+    """JSON has the escapes of TOML, except for DEL, and for characters beyond 16 bits, which need no escape."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def json_setting(value: Setting) -> Setting:
+    """Returns a setting for JSON, which has no infinity."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""A study: the trials of one method on one dataset, in a journal that several processes and machines may share.
+"""A study: the trials of one row on one dataset, in a journal that several processes and machines may share.
 
 All readers see its entries, and thus the trials, in the same order: a trial with enough others before it is withdrawn.
 """
@@ -23,7 +23,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from lggd.comparison.jobs import repeating
-from lggd.comparison.methods import Choice, SearchSpace
+from lggd.comparison.rows import Choice, SearchSpace
 from lggd.comparison.settings import Setting
 from lggd.errors import InputError
 from lggd.system.memory import release_memory
@@ -205,7 +205,7 @@ Evaluate = Callable[[dict[str, Setting], Sequence[int]], list[float]]
 
 
 class Search:
-    """The search for the settings of one method on one dataset: `trials` trials, judged by `evaluate`."""
+    """The search for the settings of one row on one dataset: `trials` trials, judged by `evaluate`."""
 
     def __init__(
         self,
@@ -223,6 +223,10 @@ class Search:
     @property
     def done(self) -> int:
         return len(self.study.counted(self.trials))
+
+    @property
+    def is_finished(self) -> bool:
+        return self.done >= self.trials
 
     def step(self) -> bool:
         """Runs one trial; returns whether there was one to run."""

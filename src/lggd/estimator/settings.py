@@ -1,9 +1,10 @@
-"""The settings of models: by name as scikit-learn sets them, as Python expressions, in notebooks, and as JSON."""
+"""The settings of models: by name as scikit-learn sets them, by path, as Python expressions, in notebooks, as JSON."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -54,6 +55,35 @@ def changed_params(choice: Any, changes: dict[str, Any]) -> dict[str, Any]:
             raise InputError("params", f"name a setting that {name} has", f"{name}__{inner} for {value!r}")
         changed[name] = replace(value, **changed_params(value, inner_changes))
     return changed
+
+
+def get_at(model: Any, path: str) -> Any:
+    """The value at a path of fields and tuple indices, such as "readout.readouts.0"; `LookupError` without one."""
+    for name in path.split("."):
+        if isinstance(model, tuple):
+            model = model[int(name)]
+        elif name in getattr(model, "__dataclass_fields__", ()):
+            model = getattr(model, name)
+        else:
+            raise LookupError(f"{type(model).__name__} has no field {name}")
+    return model
+
+
+def has_at(model: Any, path: str) -> bool:
+    with suppress(LookupError):
+        get_at(model, path)
+        return True
+    return False
+
+
+def replace_at(model: Any, path: str, value: Any) -> Any:
+    """A copy of the model with another value at a path; every dataclass along the path is validated again."""
+    name, _, rest = path.partition(".")
+    if rest:
+        value = replace_at(get_at(model, name), rest, value)
+    if isinstance(model, tuple):
+        return (*model[: int(name)], value, *model[int(name) + 1 :])
+    return replace(model, **{name: value})
 
 
 def shown(value: Any) -> str:

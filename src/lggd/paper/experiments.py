@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -13,31 +13,32 @@ from matplotlib.figure import Figure
 
 from lggd.comparison import runner
 from lggd.comparison.jobs import Job, JobOptions
-from lggd.comparison.methods import Method, load_methods, select_methods
 from lggd.comparison.results import Line
-from lggd.comparison.runner import load_splits, measure
-from lggd.comparison.settings import (
-    Settings,
+from lggd.comparison.rows import (
+    Row,
     check_keys,
     configs_folder,
-    json_setting,
+    load_rows,
     read_settings,
     read_table,
     read_toml,
+    select_rows,
 )
-from lggd.comparison.templates import build, complete_settings, supports_backbone
+from lggd.comparison.runner import load_splits, measure
+from lggd.comparison.settings import Settings, json_setting
+from lggd.comparison.short_names import build, complete_settings, supports_backbone
 from lggd.data.datasets import PAPER, split_fingerprint
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
 from lggd.estimator.passes import error_context
-from lggd.paper.figures import draw_geodesic, draw_robustness, save
+from lggd.paper.figures import BACKBONE_ROWS, draw_geodesic, draw_robustness, save
 from lggd.paper.geodesic import DRAGON, geodesic, read_image
 from lggd.paper.measurements import ADDITIONS, RETRAINED
 from lggd.paper.robustness import robustness
 from lggd.training.engine import Callback, Progress
 from lggd.validation import check_name
 
-BACKBONE_ROWS, BACKBONES = ("01", "09", "14"), ("gat", "chebnet", "jknet")
+BACKBONES = ("gat", "chebnet", "jknet")
 # The nearest class does not depend on the backbone; LGGD+ always uses both readouts here.
 BACKBONE_SETTINGS = {"LGGD+": {"readout": "both"}}
 DYNAMIC_DATASETS, DYNAMIC_ROWS, RETRAINED_ROWS = ("cora", "citeseer", "pubmed"), ("09", "14"), ("01", "09")
@@ -49,7 +50,7 @@ GEODESIC = {"shape": "dragon", "p": "inf"}
 QUICK_ROBUSTNESS = ROBUSTNESS | {"points": 2000, "epsilon": 0.15, "draws": 1}
 DOTS_PER_INCH = 80  # keeps figures of 80,000 points small enough to be committed
 HASH_LENGTH = 12
-T = TypeVar("T", Method, str)
+T = TypeVar("T", Row, str)
 
 
 class _PaperJob(Job):
@@ -61,7 +62,7 @@ class _PaperJob(Job):
 @dataclass(frozen=True)
 class _RowJob(_PaperJob):
     experiment: str
-    row: Method
+    row: Row
     settings: Settings
     dataset: str
 
@@ -73,11 +74,11 @@ class _RowJob(_PaperJob):
         """Builds the model. Errors in its settings name the job and the files of the settings."""
         names = ", ".join(map(str, (*self.row.files_for(self.dataset), *files)))
         with error_context(f"{self.title} ({names})" if names else self.title):
-            return build(self.row.template, self.settings, backbone, options.seed)
+            return build(self.row.method, self.settings, backbone, options.seed)
 
-    def _identity(self, row: Method, datas: Sequence[Any], seed: int, backbone: str = "gcn", **more: Any) -> Line:
+    def _identity(self, row: Row, datas: Sequence[Any], seed: int, backbone: str = "gcn", **more: Any) -> Line:
         """The first part of a line: what is measured, with all settings."""
-        config = complete_settings(row.template, self.settings, backbone)
+        config = complete_settings(row.method, self.settings, backbone)
         hashes = [split_fingerprint(data) for data in datas]
         return {
             "experiment": self.experiment, "row": row.number, "name": row.name, "slug": row.slug, **more,
@@ -112,8 +113,8 @@ class CellJob(_RowJob):
 
     def lines(self, options: JobOptions, missing: Sequence[Line], callback: Callback | None) -> Iterator[Line]:
         scores = measure(
-            self.row, self.settings, self.dataset, range(options.splits), options.device, self.backbone, options.seed,
-            options.root, callback,
+            self.row.method, self.settings, self.dataset, range(options.splits), options.device, self.backbone,
+            options.seed, options.root, callback,
         )  # fmt: skip
         yield runner.result_line(missing[0], scores, options.device)
 
@@ -148,7 +149,7 @@ class NewLabelsJob(_RowJob):
                 for data in extended:
                     data.train_mask |= data.new_mask[:, :additions].any(1)
                 seeds = [options.seed + split for split in range(options.splits)]
-                models = runner.fit_method(self.row, self.settings, extended, seeds, "gcn", callback)
+                models = runner.fit_method(self.row.method, self.settings, extended, seeds, "gcn", callback)
             else:
                 for model, data in zip(models, datas, strict=True):
                     new = data.new_mask[:, additions - 1]
@@ -158,7 +159,7 @@ class NewLabelsJob(_RowJob):
                 yield runner.result_line(wanted[additions], scores, options.device)
 
     @property
-    def _named_row(self) -> Method:
+    def _named_row(self) -> Row:
         """The row with its number and name in results."""
         number, name = f"{self.row.number} {RETRAINED}", f"{self.row.name}, {RETRAINED}"
         return replace(self.row, number=number, name=name) if self.retrained else self.row
@@ -206,16 +207,16 @@ class Selection:
     quick: bool = False
     skip_unsupported: bool = False
 
-    def load_rows(self, default: Sequence[str] = ()) -> list[Method]:
-        rows = load_methods(self.configs)
+    def load_rows(self, default: Collection[str] = ()) -> list[Row]:
+        rows = load_rows(self.configs)
         usual = [row for row in rows if not default or row.number in default]
-        return select_methods(rows, self.rows) if self.rows else usual
+        return select_rows(rows, self.rows) if self.rows else usual
 
     def dataset_names(self, default: Sequence[str] = tuple(PAPER)) -> list[str]:
         return [name.lower() for name in self.datasets] or list(QUICK_DATASETS if self.quick else default)
 
     def supported(self, argument: str, values: Sequence[T], accepts: Callable[[T], bool], rule: str) -> list[T]:
-        rejected = [value.name if isinstance(value, Method) else value for value in values if not accepts(value)]
+        rejected = [value.name if isinstance(value, Row) else value for value in values if not accepts(value)]
         if rejected and not self.skip_unsupported:
             raise InputError(argument, rule, ", ".join(rejected), "Omit it.")
         return [value for value in values if accepts(value)]
@@ -239,22 +240,22 @@ def _table1(selection: Selection) -> list[Job]:
 
 
 def _backbones(selection: Selection) -> list[Job]:
-    def has_backbone(row: Method) -> bool:
-        return any(supports_backbone(row.template, backbone) for backbone in BACKBONES)
+    def has_backbone(row: Row) -> bool:
+        return any(supports_backbone(row.method, backbone) for backbone in BACKBONES)
 
     rows = selection.load_rows(BACKBONE_ROWS)
     return [
         CellJob("backbones", row, row.settings_for(dataset, selection.quick) | more, dataset, backbone)
         for row in selection.supported("rows", rows, has_backbone, "support other backbones")
-        for more in (BACKBONE_SETTINGS.get(row.template, {}),)
+        for more in (BACKBONE_SETTINGS.get(row.method, {}),)
         for dataset in selection.dataset_names()
         for backbone in BACKBONES  # innermost, so that all share the learned distances
-        if supports_backbone(row.template, backbone)
+        if supports_backbone(row.method, backbone)
     ]
 
 
 def _dynamic(selection: Selection) -> list[Job]:
-    updated = [row for row in selection.load_rows(DYNAMIC_ROWS) if build(row.template, {}, "gcn", 0).accepts_labels]
+    updated = [row for row in selection.load_rows(DYNAMIC_ROWS) if build(row.method, {}, "gcn", 0).accepts_labels]
     jobs = [(row, False) for row in updated] + [(row, True) for row in selection.load_rows(RETRAINED_ROWS)]
     datasets, rule = selection.dataset_names(DYNAMIC_DATASETS), f"be among {', '.join(PAPER)} for labels added later"
     return [
@@ -268,7 +269,7 @@ def _ablation(selection: Selection) -> list[Job]:
     path = configs_folder(selection.configs) / ABLATION_FILE
     content = read_toml(path)
     check_keys(path, "", content, ("base", "variants"))
-    (row,) = select_methods(load_methods(selection.configs), [str(content.get("base"))])
+    (row,) = select_rows(load_rows(selection.configs), [str(content.get("base"))])
     rule = f"be {row.number}, the base of {path}"
     if not selection.supported("rows", selection.load_rows((row.number,)), row.__eq__, rule):
         return []

@@ -10,9 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from lggd.comparison.methods import read_chosen
 from lggd.comparison.results import Line
-from lggd.comparison.settings import CHOSEN, configs_folder, read_toml
+from lggd.comparison.rows import CHOSEN, configs_folder, read_chosen, read_toml
 from lggd.comparison.statistics import SIGNIFICANCE_LEVEL, PairedTest
 from lggd.errors import InputError, InputFileError
 from lggd.html import counted, signed

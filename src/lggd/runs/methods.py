@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any
 
 from lggd import backbones
@@ -30,108 +33,127 @@ from lggd.baselines import (
 from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
 from lggd.estimator.estimator import NodeClassifier
+from lggd.estimator.settings import replace_at
 from lggd.features import GGD, LGGD
 from lggd.models.classifier import LGGDClassifier
 from lggd.models.memory_estimate import estimate_memory
 from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
-from lggd.models.readout import BackboneReadout
-from lggd.runs.run_input import RunInput
+from lggd.runs.run_input import RunInput, data_fingerprint
 from lggd.system.memory import Memory
 from lggd.validation import check_choice
 
 BACKBONES: dict[str, Backbone | None] = {**backbones.BACKBONES, "none": None}
 DEFAULT_REFERENCE = "gcn"
+SEEDS = ("seed", "random_state")  # settings that every fit has its own value of
+SCIKIT_NETWORK = "sknetwork"
 PRESETS: dict[str, Callable[[], LGGD]] = {"default": LGGD, "paper": LGGD.paper, "release": LGGD.release}
 
 
 @dataclass(frozen=True)
-class ModelFactory:
-    """Builds a model with default settings. `title` is its display name.
+class Method:
+    """A method: `build` returns a model with default settings, and `title` is its display name.
 
     `backbone` is its default of `BACKBONES`, None if it cannot be chosen; `needs_features` whether it needs node
-    features, `is_trained` whether it is trained without a backbone, too; `networks` returns the parts of the model that
-    have the settings `backbone` and `optimization`.
+    features, `is_trained` whether it is trained without a backbone, too; `networks` are the paths of the parts
+    that have the settings `backbone` and `optimization`, with a dot; `package` is a module that must be installed.
     """
 
+    name: str
     title: str
-    build: Callable[[], NodeClassifier]
-    backbone: str | None = "gcn"
+    build: Callable[[], Any]
+    backbone: str | None = None
     needs_features: bool = True
     is_trained: bool = True
-    networks: Callable[[Any], Sequence[Any]] = lambda model: (model,)
+    networks: tuple[str, ...] = ("",)
+    package: str | None = None
+
+    def model(self, seed: int) -> Any:
+        """Returns a new model with this seed, and with it in all of its parts."""
+        model = self.build()
+        settings = model.get_params() if hasattr(model, "get_params") else {}
+        seeds = {name: seed for name in settings if name.rpartition("__")[2] in SEEDS}
+        return model.set_params(**seeds) if seeds else model
+
+    def reason_to_skip(self, has_features: bool) -> str | None:
+        if self.needs_features and not has_features:
+            return "needs node features, and there are none"
+        if self.package is not None and find_spec(self.package) is None:
+            return f"needs the package {self.package}, which is not installed"
+        return None
 
 
-def _without_training(title: str, build: Callable[[], NodeClassifier]) -> ModelFactory:
-    return ModelFactory(title, build, backbone=None, needs_features=False, is_trained=False)
+def _without_training(name: str, title: str, build: Callable[[], Any], package: str | None = None) -> Method:
+    return Method(name, title, build, needs_features=False, is_trained=False, package=package)
 
 
-def _networks(model: LGGDPlus) -> list[BackboneReadout]:
-    return [part for part in model.readout.readouts if isinstance(part, BackboneReadout)]  # type: ignore[attr-defined]
+def _on_features(name: str, title: str, backbone: Backbone) -> Method:
+    return Method(name, title, lambda: LGGDClassifier(None, backbone))
 
 
 def _gcn_plus() -> SelfTraining:
     return SelfTraining(Ensemble(LGGDClassifier(None, GCN()), members=3), fraction=0.3)
 
 
-METHODS: Mapping[str, ModelFactory] = {
-    "lggd": ModelFactory("LGGD", LGGDClassifier, backbone="none", needs_features=False, is_trained=False),
-    "lggd-plus": ModelFactory("LGGD+", LGGDPlus, backbone=None, networks=_networks),
-    "kernel-ridge": _without_training("Kernel ridge", KernelRidge),
-    "ggd": ModelFactory("GGD", lambda: LGGDClassifier(GGD(), GCN()), needs_features=False),
-    "lggd-trained": ModelFactory("Trained LGGD", LGGDClassifier.trained),
-    "lggd-plus-trained": ModelFactory("Trained LGGD+", LGGDPlus.trained, networks=_networks),
-    "gcn": ModelFactory("GCN", lambda: LGGDClassifier(None, GCN()), backbone=None),
-    "gat": ModelFactory("GAT", lambda: LGGDClassifier(None, GAT()), backbone=None),
-    "chebnet": ModelFactory("ChebNet", lambda: LGGDClassifier(None, ChebNet()), backbone=None),
-    "jknet": ModelFactory("JKNet", lambda: LGGDClassifier(None, JKNet()), backbone=None),
-    "mixup": ModelFactory("MixUp", MixUp),
-    "dropedge": ModelFactory("DropEdge", DropEdge),
-    "gaug-m": ModelFactory("GAug-M", GAugM),
-    "gaug-o": ModelFactory("GAug-O", GAugO),
-    "gdc-ppr": ModelFactory("GDC (PPR)", lambda: GDC(PPR())),
-    "gdc-heat": ModelFactory("GDC (heat)", lambda: GDC(Heat())),
-    "gpr-gnn": ModelFactory("GPR-GNN", GPRGNN, backbone=None),
-    "goal": ModelFactory("GOAL", GOAL, backbone=None),
-    "graphmix": ModelFactory("GraphMix", GraphMix, backbone=None),
-    "mlp": ModelFactory("MLP", MLPClassifier, backbone=None),
-    "sgc": ModelFactory("SGC", SGC, backbone=None),
-    "appnp": ModelFactory("APPNP", APPNP, backbone=None),
-    "label-propagation": _without_training("Label propagation", LabelPropagation),
-    "correct-and-smooth": ModelFactory(
-        "Correct and smooth", CorrectAndSmooth, backbone=None, networks=lambda model: (model.model,)
-    ),
-    "scikit-network": _without_training("scikit-network", ScikitNetwork),
-    "gcn-plus": ModelFactory("GCN+", _gcn_plus, backbone=None, networks=lambda model: (model.model.model,)),
+# All methods of `lggd run`; those of other packages, for comparisons, are in lggd.comparison.candidates.
+METHODS: Mapping[str, Method] = {
+    method.name: method
+    for method in (
+        Method("lggd", "LGGD", LGGDClassifier, "none", needs_features=False, is_trained=False),
+        Method("lggd-plus", "LGGD+", LGGDPlus, networks=tuple(f"readout.readouts.{k}." for k in range(1, 5))),
+        _without_training("kernel-ridge", "Kernel ridge", KernelRidge),
+        Method("ggd", "GGD", lambda: LGGDClassifier(GGD(), GCN()), "gcn", needs_features=False),
+        Method("lggd-trained", "Trained LGGD", LGGDClassifier.trained, "gcn"),
+        Method("lggd-plus-trained", "Trained LGGD+", LGGDPlus.trained, "gcn", networks=("readout.readouts.0.",)),
+        _on_features("gcn", "GCN", GCN()),
+        _on_features("gat", "GAT", GAT()),
+        _on_features("chebnet", "ChebNet", ChebNet()),
+        _on_features("jknet", "JKNet", JKNet()),
+        Method("mixup", "MixUp", MixUp, "gcn"),
+        Method("dropedge", "DropEdge", DropEdge, "gcn"),
+        Method("gaug-m", "GAug-M", GAugM, "gcn"),
+        Method("gaug-o", "GAug-O", GAugO, "gcn"),
+        Method("gdc-ppr", "GDC (PPR)", lambda: GDC(PPR()), "gcn"),
+        Method("gdc-heat", "GDC (heat)", lambda: GDC(Heat()), "gcn"),
+        Method("gpr-gnn", "GPR-GNN", GPRGNN),
+        Method("goal", "GOAL", GOAL),
+        Method("graphmix", "GraphMix", GraphMix),
+        Method("mlp", "MLP", MLPClassifier),
+        Method("sgc", "SGC", SGC),
+        Method("appnp", "APPNP", APPNP),
+        _without_training("label-propagation", "Label propagation", LabelPropagation),
+        Method("correct-and-smooth", "Correct and smooth", CorrectAndSmooth, networks=("model.",)),
+        _without_training("scikit-network", "scikit-network", ScikitNetwork, SCIKIT_NETWORK),
+        Method("gcn-plus", "GCN+", _gcn_plus, networks=("model.model.",)),
+    )
 }
 
 
 def build_model(
-    method: str, backbone: str | None = None, preset: str = "default", epochs: int | None = None, seed: int = 0
+    name: str, backbone: str | None = None, preset: str = "default", epochs: int | None = None, seed: int = 0
 ) -> NodeClassifier:
     """Returns an unfitted model of `METHODS` with a backbone of `BACKBONES` and a preset of `PRESETS`.
 
     >>> build_model("lggd-trained", "gat", epochs=5).backbone
     GAT(hidden=32, heads=8, dropout=0.5)
     """
-    factory = METHODS[method]
-    model = factory.build()
+    method = METHODS[name]
+    model = method.model(seed)
     if preset != "default":
-        if method != "lggd-trained":
+        if name != "lggd-trained":
             raise InputError("preset", "be omitted for methods other than lggd-trained", preset)
-        model.set_params(features=PRESETS[preset]())
+        model.set_params(features=PRESETS[preset](), features__seed=seed)
     if backbone is not None:
-        if factory.backbone is None:
-            raise InputError("backbone", f"be omitted for {method}", backbone, "It defines the network itself.")
-        for network in factory.networks(model):
-            network.backbone = BACKBONES[backbone]
+        if method.backbone is None:
+            raise InputError("backbone", f"be omitted for {name}", backbone, "It defines the network itself.")
+        for network in method.networks:
+            model = replace_at(model, f"{network}backbone", BACKBONES[backbone])
     if epochs is not None:
-        if not factory.is_trained and (backbone or factory.backbone) in (None, "none"):
-            raise InputError("epochs", f"be omitted for {method}, which is not trained", epochs)
-        for network in factory.networks(model):
-            network.optimization = replace(network.optimization, epochs=epochs)
-    model.set_params(**{name: seed for name in model.get_params() if name.rpartition("__")[2] == "seed"})
+        if not method.is_trained and (backbone or method.backbone) in (None, "none"):
+            raise InputError("epochs", f"be omitted for {name}, which is not trained", epochs)
+        for network in method.networks:
+            model = replace_at(model, f"{network}optimization.epochs", epochs)
     model.check_settings()
-    return model
+    return model  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -196,3 +218,21 @@ class RunSettings:
             return None
         data = copy.copy(run_input.data).to(self.device)  # PyG moves a Data in place
         return estimate_memory(data, features, models=models)  # type: ignore[arg-type]
+
+    def record(self, run_input: RunInput) -> dict[str, Any]:
+        """Returns everything that the result depends on, by name; an interrupted run is resumed if all are equal."""
+        versions = {f"version of {name}": value for name, value in installed_versions().items()}
+        return (
+            run_input.origin | asdict(self) | {"fingerprint of the data": data_fingerprint(run_input.data)} | versions
+        )
+
+
+def installed_versions() -> dict[str, str]:
+    """Returns the versions of the packages that numbers may depend on."""
+    versions = {"python": platform.python_version()}
+    for name in ("lggd", "torch", "torch-geometric", "numpy", "numba"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:  # a source tree that was never installed
+            versions[name] = "unknown"
+    return versions

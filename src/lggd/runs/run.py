@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+import datetime
+import json
 import platform
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +21,26 @@ from torch import Tensor
 from lggd.closed_form import KernelRidge
 from lggd.data.datasets import split_fingerprint
 from lggd.data.output_files import write_features, write_predictions
+from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.estimator import NodeClassifier
-from lggd.estimator.inputs import read_graph
+from lggd.estimator.inputs import read_graph, stored_graph
 from lggd.estimator.settings import to_plain
 from lggd.features.distance_features import DistanceFeatures
 from lggd.models import Ensemble, SelfTraining
 from lggd.report.graph_layout import layout_graph
 from lggd.report.page import render
 from lggd.report.run_report import LabelAddition, McNemarTest, RunReport
-from lggd.runs.folder import FEATURES, MODEL, REPORT, SETTINGS, SUMMARY, UnfinishedTraining, now, predictions_name
-from lggd.runs.methods import RunSettings, build_model
-from lggd.runs.run_input import FEWEST_HELD_OUT, RunInput
-from lggd.system.files import check_folder_writable, locked_folder, replacing_folder, write_text
-from lggd.training.engine import History, Progress
+from lggd.runs.methods import RunSettings, build_model, installed_versions
+from lggd.runs.run_input import FEWEST_HELD_OUT, RunInput, data_fingerprint
+from lggd.system.files import check_folder_writable, locked_folder, replacing_folder, write_errors, write_text
+from lggd.training.engine import Checkpoint, History, Progress
 
+# The names of files in the folder of a run, and of the model in it.
+SUMMARY, SETTINGS, REPORT = "run.json", "settings.json", "report.html"
+PREDICTIONS, FEATURES, MODEL = "predictions.csv", "features.parquet", "model"
+# The marker of a folder of checkpoints, the parts of a run, and the seconds between two checkpoints of one.
+UNFINISHED, PARTS, EVERY = "training.json", ("reference", "model"), 2.0
 FEWEST_TO_REVEAL = 100  # with fewer held-out nodes, the gain of new labels would be smaller than the noise
 REVEALED, REVEALED_SHARE = 3, 10  # three batches of a tenth of the held-out labels
 
@@ -218,12 +225,73 @@ def _metadata(model: NodeClassifier, run_input: RunInput) -> dict[str, Any]:
     return metadata
 
 
-# -- the folder of a run
+# -- the folder of a run ----------------------------------------------------------------------------------------------
 
 
-def check_run_folder(out: str | Path) -> Path:
-    """Raises if a run cannot be written there; call it before training."""
-    return check_folder_writable(out, SUMMARY)
+def predictions_name(model: Any) -> str:
+    """The file of the predictions: a table of text, or of a graph on disk one that is faster to write and to read."""
+    return PREDICTIONS if stored_graph(model.data_) is None else f"{Path(PREDICTIONS).stem}.parquet"
+
+
+def now() -> str:
+    """The time in ISO 8601, as it is recorded."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def read_object(path: Path, rule: str) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise TypeError("it is not an object")
+    except (ValueError, TypeError) as error:
+        raise InputError(path, rule, but=f"it is damaged: {error}") from error
+    return found
+
+
+class UnfinishedTraining:
+    """The folder `OUT.training`, with the settings of a run and a checkpoint for each of its parts.
+
+    A run can be resumed only with equal `settings`, everything that the result depends on, serializable as JSON.
+    """
+
+    def __init__(self, out: str | Path, settings: Mapping[str, Any], every: float = EVERY) -> None:
+        out = Path(out).resolve()
+        self.folder = check_folder_writable(out.with_name(f"{out.name}.training"), UNFINISHED)
+        self.settings, self.every = json.loads(json.dumps(settings)), every
+
+    def open(self, *, resume: bool) -> bool:
+        """Creates the folder, or reuses it if `resume`; returns whether there is training to resume."""
+        if resume and self.is_saved:
+            self._check_settings()
+            return True
+        self.remove()
+        with write_errors(self.folder):
+            self.folder.mkdir()
+        write_text(self.folder / UNFINISHED, json.dumps(self.settings, indent=2) + "\n")
+        return False
+
+    def checkpoint(self, part: str) -> Checkpoint:
+        return Checkpoint(self.folder / part, key=json.dumps(self.settings, sort_keys=True), every=self.every)
+
+    def remove(self) -> None:
+        """Deletes the folder; the marker is deleted last, so that an interrupted deletion can be repeated."""
+        for part in PARTS:
+            shutil.rmtree(self.folder / part, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether there is training to resume; a name with a leading dot is an incomplete file."""
+        return any(not path.name.startswith(".") for path in self.folder.glob("*/*.safetensors"))
+
+    def _check_settings(self) -> None:
+        before = read_object(self.folder / UNFINISHED, "contain the settings of a run")
+        for name in dict.fromkeys([*self.settings, *before]):  # options of the user come first
+            was, now = before.get(name), self.settings.get(name)
+            if was != now:
+                rule, but = "continue with the data and settings of the interrupted run", f"{name} was {was} there"
+                remedy, hints = "Use the same settings, or start again without {resume}.", {"resume": "`resume`"}
+                raise InputError("resume", rule, but=f"{but} and is {now} now", remedy=remedy, hints=hints)
 
 
 def write_run(
@@ -287,7 +355,7 @@ def settings_record(result: RunResult, command: str) -> dict[str, Any]:
     settings = result.settings
     return {
         "command": command, "data": result.input.origin, "split_fingerprint": split_fingerprint(result.input.data),
-        "data_fingerprint": result.input.fingerprint(), "seed": settings.seed, "device": settings.device,
+        "data_fingerprint": data_fingerprint(result.input.data), "seed": settings.seed, "device": settings.device,
         "method": settings.method, "preset": settings.preset, "model": to_plain(result.model, "model"),
         "reference": None if result.seconds["reference"] is None else settings.reference_method,
         "versions": installed_versions(),
@@ -311,20 +379,3 @@ def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
         probabilities=probabilities, test_mask=run_input.held_out, additions=result.additions, notes=result.notes,
         reference_predicted=result.reference_predicted,
     )  # fmt: skip
-
-
-def settings_of_run(run_input: RunInput, settings: RunSettings) -> dict[str, Any]:
-    """Returns everything that the result depends on, by name; an interrupted run can be resumed if all are equal."""
-    versions = {f"version of {name}": value for name, value in installed_versions().items()}
-    return run_input.origin | asdict(settings) | {"fingerprint of the data": run_input.fingerprint()} | versions
-
-
-def installed_versions() -> dict[str, str]:
-    """Returns the versions of the packages that numbers may depend on."""
-    versions = {"python": platform.python_version()}
-    for name in ("lggd", "torch", "torch-geometric", "numpy", "numba"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:  # a source tree that was never installed
-            versions[name] = "unknown"
-    return versions

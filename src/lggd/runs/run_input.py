@@ -197,17 +197,18 @@ class RunInput:
         graph = stored_graph(self.data)
         return graph is not None and graph.num_edges > MOST_EDGES
 
-    def fingerprint(self) -> str:
-        """Returns a SHA-256 digest of the graph, its features, labels and split."""
-        known = {name: getattr(self.data, name, None) for name in ("y", "train_mask", "val_mask", "test_mask")}
-        tensors = pack_graph(self.data) | {name: value for name, value in known.items() if value is not None}
-        digest, graph = hashlib.sha256(), stored_graph(self.data)
-        if graph is not None and graph.stored is not None:
-            digest.update(graph.stored.fingerprint.encode())
-        for name, value in sorted(tensors.items()):
-            digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
-            digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+
+def data_fingerprint(data: Any, names: Sequence[str] = ("y", *MASKS)) -> str:
+    """Returns a SHA-256 digest of a graph, its features, and these tensors: by default labels and split."""
+    known = {name: getattr(data, name, None) for name in names}
+    tensors = pack_graph(data) | {name: value for name, value in known.items() if value is not None}
+    digest, graph = hashlib.sha256(), stored_graph(data)
+    if graph is not None and graph.stored is not None:
+        digest.update(graph.stored.fingerprint.encode())
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _check_hold_out(test_share: float, split: int) -> None:

@@ -1,7 +1,14 @@
-"""A saved model with the names of its nodes and classes, to predict and to change its labels."""
+"""A saved model with the names of its nodes and classes, to predict and to change its labels.
+
+When a saved model changes, the files beside it are written anew, or marked where they cannot be. They are written into
+the new folder of the model, which replaces the old one in one step; then they are moved to their places. A process
+that is killed leaves all of the change or nothing: files it did not move are still in the folder of the model, and
+whoever opens it next moves them.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -13,32 +20,47 @@ import torch
 from torch import Tensor
 
 from lggd.data.graph_files import read_label_file
-from lggd.data.output_files import write_predictions
+from lggd.data.output_files import write_features, write_predictions
 from lggd.data.stored_data import names_of
 from lggd.errors import InputError
 from lggd.estimator import storage
+from lggd.estimator.inputs import stored_graph
 from lggd.estimator.labels import LastLabelError
+from lggd.html import escape_text, timestamp
 from lggd.models import load_model
-from lggd.runs.folder import MODEL, WAITING, Refreshed, belongs_to_run, move_beside, predictions_name, write_beside
-from lggd.system.files import locked_folder, replacing, replacing_folder, restore_folder
+from lggd.runs.run import FEATURES, MODEL, REPORT, SUMMARY, now, predictions_name, read_object
+from lggd.system.files import locked_folder, replacing, replacing_folder, restore_folder, write_errors
 from lggd.validation import listed, suggestion
+
+WAITING = "beside"  # the folder, in that of a model, of files that are to be moved
+# A page begins with this note once the model has changed.
+NOTE = re.compile(r"<!-- changed -->.*?<!-- /changed -->\n?", re.DOTALL)
+STYLE = "margin:0;padding:.8em 1.2em;background:#fff3cd;color:#4a3800;font:1rem/1.5 system-ui,sans-serif"
 
 
 @dataclass(frozen=True)
-class AddedLabels:
-    """The numbers of labels read, of new and corrected ones and of changed predictions; the time it took.
+class ModelChange:
+    """The numbers of new nodes, edges and labels, of those in the tables that were known, and of corrected labels.
 
+    `changed` counts the predictions of known nodes that changed, `milliseconds` is the time to add and predict.
     `conflicts` are new labels that differ from the prediction before, most certain predictions first: node, label,
     predicted and its probability. `corrections` are node, before and label of those that were wrong.
     """
 
-    labels: int
-    new: int
-    corrected: int
-    changed: int
-    milliseconds: float
+    new_nodes: int = 0
+    new_edges: int = 0
+    new_labels: int = 0
+    known_edges: int = 0
+    known_labels: int = 0
+    changed: int = 0
+    milliseconds: float = 0.0
+    corrected: int = 0
     conflicts: list[dict[str, Any]] = field(default_factory=list)
     corrections: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.new_nodes or self.new_edges or self.new_labels or self.corrected)
 
 
 @dataclass(frozen=True)
@@ -52,6 +74,14 @@ class RemovedLabels:
     changed: int
     milliseconds: float
     nodes: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """The names of files beside a model that were written anew, and of those that were only marked as old."""
+
+    files: list[str]
+    marked: list[str]
 
 
 class SavedModel:
@@ -160,7 +190,7 @@ class SavedModel:
         rule = f"name one of the classes {listed(self.classes)} after ="
         raise InputError(text, rule, repr(label), suggestion(label, self.classes, "Fit a new model."))
 
-    def add_labels(self, *sources: str | Path, correct: bool = False) -> tuple[AddedLabels, Tensor]:
+    def add_labels(self, *sources: str | Path, correct: bool = False) -> tuple[ModelChange, Tensor]:
         """Adds labels, see `read_labels`; returns their effect and the new probabilities. Save the model afterwards.
 
         Labels that differ from known ones are an error, or with `correct` replace them.
@@ -184,10 +214,12 @@ class SavedModel:
                 self.model.change_labels(nodes[wrong], labels[wrong])
         probabilities = self.probabilities()
         milliseconds = 1000 * (time.perf_counter() - start)
-        changed = int((probabilities.argmax(1) != before.argmax(1)).sum())
-        conflicts = self._conflicts(before, nodes[new], labels[new])
-        counts = len(nodes), int(new.sum()), int(wrong.sum())
-        return AddedLabels(*counts, changed, milliseconds, conflicts, corrections), probabilities
+        found = ModelChange(
+            new_labels=int(new.sum()), known_labels=int((~new & ~wrong).sum()), corrected=int(wrong.sum()),
+            changed=int((probabilities.argmax(1) != before.argmax(1)).sum()), milliseconds=milliseconds,
+            conflicts=self._conflicts(before, nodes[new], labels[new]), corrections=corrections,
+        )  # fmt: skip
+        return found, probabilities
 
     def remove_labels(self, names: Sequence[str]) -> tuple[RemovedLabels, Tensor]:
         """Takes the labels of these nodes back; returns the effect and the new probabilities."""
@@ -244,11 +276,11 @@ class SavedModel:
         ]
         return sorted(found, key=lambda row: -row["probability"])
 
-    def save(self, out: str | Path | None = None) -> tuple[Refreshed, Tensor]:
-        """Replaces the saved model and refreshes what lies beside it, all or nothing; see `lggd.runs.folder`.
+    def save(self, out: str | Path | None = None) -> Refreshed:
+        """Replaces the saved model and refreshes what lies beside it, all or nothing.
 
-        Predictions are written to `out`, too; for a model that belongs to no run, only there. Returns what was written,
-        and the probabilities of the saved model, which are those of lggd predict to the last bit.
+        Predictions are written to `out`, too; for a model that belongs to no run, only there. They are those of
+        lggd predict to the last bit.
         """
         with nullcontext() if out is None else replacing(out) as copied:
             with replacing_folder(self.folder, storage.SETTINGS_FILE) as temporary:
@@ -262,7 +294,7 @@ class SavedModel:
                 if copied is not None:
                     self.write(copied, saved.predict_proba())
             move_beside(self.folder)
-        return refreshed, saved.predict_proba()
+        return refreshed
 
 
 def model_folder(path: Path) -> Path:
@@ -276,3 +308,72 @@ def model_folder(path: Path) -> Path:
 
 def _rows(*columns: Tensor) -> Iterator[tuple[int, ...]]:
     return zip(*(column.tolist() for column in columns), strict=True)
+
+
+# -- files beside a changed model -------------------------------------------------------------------------------------
+
+
+def belongs_to_run(model: Path) -> bool:
+    """Whether the folder of a model is that of a run."""
+    return model.name == MODEL and (model.parent / SUMMARY).is_file()
+
+
+def write_beside(folder: Path, place: Path, model: Any, ids: Sequence[str], classes: Sequence[str]) -> Refreshed:
+    """Writes the files that belong beside a changed model, whose folder will be `place`, into `folder`.
+
+    In the folder of a run these are predictions, features and the summary. The report shows what was measured when the
+    model was trained, with classes of held-out nodes that are not stored: a note in it says that the model changed.
+    """
+    files, marked, graph = [predictions_name(model)], list[str](), stored_graph(model.data_)
+    probabilities = model.predict_proba().cpu()
+    write_predictions(folder / files[0], ids, classes, probabilities, model.labels_.cpu())
+    if not belongs_to_run(place):
+        return Refreshed(files, marked)
+    beside = place.parent
+    if (beside / FEATURES).is_file() and (features := _features(model)) is not None:
+        write_features(folder / FEATURES, ids, model.metadata_["feature_names"], features)
+        files.append(FEATURES)
+    when = now()
+    if (beside / REPORT).is_file():
+        page = _marked_page((beside / REPORT).read_text(encoding="utf-8"), when, files)
+        if page is not None:
+            (folder / REPORT).write_text(page, encoding="utf-8", newline="\n")
+        marked.append(REPORT)
+    files.append(SUMMARY)
+    facts = {
+        "when": when, "nodes": len(ids),
+        "edges": int(model.data_.edge_index.shape[1] if graph is None else graph.num_edges) // 2,
+        "labelled": int((model.labels_ >= 0).sum()), "changes": len(model.additions_), "refreshed": files,
+        "outdated": marked,
+    }  # fmt: skip
+    storage.write_json(folder / SUMMARY, {**read_object(beside / SUMMARY, "be the summary of a run"), "updated": facts})
+    return Refreshed(files, marked)
+
+
+def move_beside(folder: Path) -> None:
+    """Moves files that wait in the folder of a model to their places; a process that was killed may have left some."""
+    waiting = folder / WAITING
+    if not waiting.is_dir():
+        return
+    with write_errors(folder.parent, written=waiting):
+        # The summary is last: what it says is then true.
+        for file in sorted(waiting.iterdir(), key=lambda file: (file.name == SUMMARY, file.name)):
+            file.replace(folder.parent / file.name)
+        waiting.rmdir()
+
+
+def _features(model: Any) -> Tensor | None:
+    features = getattr(model, "features_", None)
+    return None if features is None or "feature_names" not in model.metadata_ else features.features(model.data_).cpu()
+
+
+def _marked_page(page: str, when: str, current: Sequence[str]) -> str | None:
+    """The page with a note at its top, instead of an earlier one; None if it is no page."""
+    text = (
+        f"The model has changed since this page was written, last on {timestamp(when)}. The page shows the model as it "
+        f"was trained and measured; {' and '.join(current)} show it as it is now."
+    )
+    note = f'<!-- changed -->\n<p role="note" style="{STYLE}">{escape_text(text)}</p>\n<!-- /changed -->\n'
+    page = NOTE.sub("", page, count=1)
+    body = re.search(r"<body[^>]*>\n?", page)
+    return None if body is None else page[: body.end()] + note + page[body.end() :]

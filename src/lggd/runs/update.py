@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +17,11 @@ from lggd.data.table import find_column
 from lggd.errors import InputError
 from lggd.graph.edge_list import read_weight
 from lggd.runs.run_input import Columns
-from lggd.runs.saved_model import AddedLabels, SavedModel
+from lggd.runs.saved_model import ModelChange, SavedModel
 from lggd.validation import listed
 
 # Weights of the same edge in two tables may differ by rounding.
 SAME_WEIGHT = 1e-5
-
-
-@dataclass(frozen=True)
-class Update:
-    """The numbers of new nodes, edges and labels, and of edges and labels in the tables that were known.
-
-    `changed` counts the predictions of known nodes that changed, `milliseconds` is the time to add and predict.
-    `corrected`, `conflicts` and `corrections` are those of `AddedLabels`.
-    """
-
-    new_nodes: int
-    new_edges: int
-    new_labels: int
-    known_edges: int
-    known_labels: int
-    changed: int
-    milliseconds: float
-    corrected: int = 0
-    conflicts: list[dict[str, Any]] = field(default_factory=list)
-    corrections: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.new_nodes or self.new_edges or self.new_labels or self.corrected)
 
 
 def update(
@@ -55,39 +31,34 @@ def update(
     labels: Path | None = None,
     *,
     correct: bool = False,
-) -> tuple[Update, Tensor]:
+) -> tuple[ModelChange, Tensor]:
     """Adds the nodes, edges and labels of these tables to the model, in this order; returns the new probabilities.
 
     With `correct`, labels may replace known ones. Nothing is written: save the model afterwards.
     """
-    before, spent = saved.probabilities().argmax(1), 0.0
-    new_nodes = new_edges = known_edges = 0
-    added = AddedLabels(0, 0, 0, 0, 0.0)
+    before, found = saved.probabilities().argmax(1), ModelChange()
     if nodes is not None or edges is not None:
         _check_changeable(saved)
         ids, x = ([], torch.empty(0, 0)) if nodes is None else _read_nodes(saved, nodes)
-        edge_index, weight = torch.empty(2, 0, dtype=torch.int64), None
+        edge_index, weight, known_edges = torch.empty(2, 0, dtype=torch.int64), None, 0
         if edges is not None:
             edge_index, weight, known_edges = _read_edges(saved, edges, [*saved.ids, *ids])
-        new_nodes, new_edges = len(ids), edge_index.shape[1] // 2
         start = time.perf_counter()
         if ids:
             saved.model.add_nodes(x, edge_index, weight)
-        elif new_edges:
+        elif edge_index.shape[1]:
             saved.model.add_edges(edge_index, weight)
-        spent = 1000 * (time.perf_counter() - start)
+        milliseconds = 1000 * (time.perf_counter() - start)
+        found = ModelChange(len(ids), edge_index.shape[1] // 2, known_edges=known_edges, milliseconds=milliseconds)
         saved.ids = [*saved.ids, *ids]
         saved.model.metadata_["ids"] = saved.ids
     if labels is not None:
         added, _ = saved.add_labels(labels, correct=correct)
+        counts = {name: getattr(found, name) for name in ("new_nodes", "new_edges", "known_edges")}
+        found = replace(added, **counts, milliseconds=found.milliseconds + added.milliseconds)
     probabilities = saved.probabilities()
-    found = Update(
-        new_nodes=new_nodes, new_edges=new_edges, new_labels=added.new, known_edges=known_edges,
-        known_labels=added.labels - added.new - added.corrected,
-        changed=int((probabilities.argmax(1)[: len(before)] != before).sum()), milliseconds=spent + added.milliseconds,
-        corrected=added.corrected, conflicts=added.conflicts, corrections=added.corrections,
-    )  # fmt: skip
-    return found, probabilities
+    changed = int((probabilities.argmax(1)[: len(before)] != before).sum())
+    return replace(found, changed=changed), probabilities
 
 
 def _check_changeable(saved: SavedModel) -> None:

@@ -10,10 +10,12 @@ import pytest
 
 import lggd
 from invalid_settings import OF_ANOTHER_TYPE, OUT_OF_RANGE
-from lggd.comparison.templates import BACKBONES, TEMPLATES, build, complete_settings, supports_backbone
+from lggd.comparison.short_names import BACKBONES, NAMES_IN_FILES, build, complete_settings, supports_backbone
 from lggd.errors import InputError
+from lggd.runs.methods import METHODS
 
 OWN_NETWORK = ("GPRGNN", "GOAL", "GraphMix", "MLP", "SGC", "APPNP", "CorrectAndSmooth")
+UNTRAINED = ("label-propagation", "scikit-network", "kernel-ridge", "lggd", "lggd-plus")
 WITHOUT_TRAINING = ("LabelPropagation", "ScikitNetwork", "KernelRidge", "SolvedLGGD", "SolvedLGGD+")
 
 
@@ -21,7 +23,12 @@ WITHOUT_TRAINING = ("LabelPropagation", "ScikitNetwork", "KernelRidge", "SolvedL
 
 
 def test_settings_reach_the_distances() -> None:
-    model = build("LGGD", {"time": 0.2, "alpha": -0.3, "mlp_hidden": "64", "step": 0.1, "p": "inf"}, "gat", seed=5)
+    model = build(
+        "LGGD",
+        {"time": 0.2, "alpha": -0.3, "mlp_hidden": "64", "step": 0.1, "p": "inf", "initial": "mlp"},
+        "gat",
+        seed=5,
+    )
     assert isinstance(model, lggd.LGGDClassifier)
     features = model.features
     assert isinstance(features, lggd.LGGD)
@@ -35,8 +42,8 @@ def test_settings_reach_the_distances() -> None:
 
 
 def test_input_dropout_reaches_the_plain_network_and_no_other() -> None:
-    model = build("LGGD", {"mlp_input_dropout": 0.5}, "gcn", seed=0)
-    assert model.features.initial == lggd.MLP(input_dropout=0.5)  # type: ignore[union-attr]
+    model = build("LGGD", {"mlp_input_dropout": 0.5, "initial": "mlp"}, "gcn", seed=0)
+    assert model.features.initial == lggd.MLP(hidden=(128,), input_dropout=0.5)  # type: ignore[union-attr]
     with pytest.raises(InputError, match="`mlp_input_dropout` must be 0 here: PropagatedMLP has no input_dropout"):
         build("LGGD", {"mlp_input_dropout": 0.5, "initial": "propagated"}, "gcn", seed=0)
 
@@ -92,7 +99,7 @@ def test_settings_reach_the_algorithm(name: str, algorithm: object) -> None:
 def test_any_field_can_be_set_by_its_path() -> None:
     settings = {"features.initial.normalize": True, "initial": "mlp"}
     model = build("LGGD", settings, "gcn", 0)
-    assert model.features.initial == lggd.MLP(normalize=True)  # type: ignore[union-attr]
+    assert model.features.initial == lggd.MLP(hidden=(128,), normalize=True)  # type: ignore[union-attr]
     complete = complete_settings("LGGD", settings, "gcn")
     assert complete == {**complete_settings("LGGD", {}, "gcn"), **settings}
     with pytest.raises(InputError, match=r"`features.initial.normalize` must be true or false, got 3"):
@@ -119,14 +126,14 @@ def test_potentials_can_be_learned(name: str, potential: object) -> None:
     assert model.features.potential == potential  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
-def test_complete_settings_hold_all_and_build_the_same(template: str) -> None:
-    complete = complete_settings(template, {}, "gcn")
+@pytest.mark.parametrize("method", [*NAMES_IN_FILES, *METHODS])
+def test_complete_settings_hold_all_and_build_the_same(method: str) -> None:
+    complete = complete_settings(method, {}, "gcn")
     training = {"lr", "weight_decay", "max_epochs", "patience"}
     assert "contents" in complete
-    assert complete.keys() & training == (set() if template in WITHOUT_TRAINING else training)
-    assert complete_settings(template, complete, "gcn") == complete
-    assert repr(build(template, complete, "gcn", 0)) == repr(build(template, {}, "gcn", 0))
+    assert complete.keys() & training == (set() if NAMES_IN_FILES.get(method, method) in UNTRAINED else training)
+    assert complete_settings(method, complete, "gcn") == complete
+    assert repr(build(method, complete, "gcn", 0)) == repr(build(method, {}, "gcn", 0))
 
 
 @pytest.mark.parametrize(
@@ -134,37 +141,37 @@ def test_complete_settings_hold_all_and_build_the_same(template: str) -> None:
 )
 def test_complete_settings_keep_what_is_written(settings: dict[str, Any]) -> None:
     """Otherwise finished measurements would not be recognized."""
-    for template in ("GGD", "LGGD"):
-        found = complete_settings(template, settings, "gcn")
+    for method in ("GGD", "LGGD"):
+        found = complete_settings(method, settings, "gcn")
         for name, value in settings.items():
             assert (type(found[name]), found[name]) == (type(value), value)
-        build(template, settings, "gcn", 0)
+        build(method, settings, "gcn", 0)
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("template", "name", "value", "message"), OF_ANOTHER_TYPE)
-def test_values_of_another_type_are_refused(template: str, name: str, value: Any, message: str) -> None:
+@pytest.mark.parametrize(("method", "name", "value", "message"), OF_ANOTHER_TYPE)
+def test_values_of_another_type_are_refused(method: str, name: str, value: Any, message: str) -> None:
     for check in (complete_settings, lambda *arguments: build(*arguments, 0)):
         with pytest.raises(InputError) as error:
-            check(template, {name: value}, "gcn")
+            check(method, {name: value}, "gcn")
         assert f"`{name}` must be {message}" in str(error.value)
 
 
-@pytest.mark.parametrize(("template", "name", "value", "message"), OUT_OF_RANGE)
-def test_what_a_fit_would_refuse_is_not_built(template: str, name: str, value: Any, message: str) -> None:
+@pytest.mark.parametrize(("method", "name", "value", "message"), OUT_OF_RANGE)
+def test_what_a_fit_would_refuse_is_not_built(method: str, name: str, value: Any, message: str) -> None:
     with pytest.raises(InputError) as error:
-        build(template, {name: value}, "gcn", 0)
+        build(method, {name: value}, "gcn", 0)
     assert message in str(error.value)
 
 
-def test_invalid_settings_are_tested_for_every_template() -> None:
-    assert {template for template, *_ in OF_ANOTHER_TYPE + OUT_OF_RANGE} == set(TEMPLATES)
+def test_invalid_settings_are_tested_for_every_method() -> None:
+    assert {method for method, *_ in OF_ANOTHER_TYPE + OUT_OF_RANGE} == set(NAMES_IN_FILES)
 
 
 @pytest.mark.parametrize(
-    ("template", "settings", "backbone", "message"),
+    ("method", "settings", "backbone", "message"),
     [
         ("LGDG", {}, "gcn", "`method` must be one of .*Did you mean 'L?GGD'"),
         ("GDC", {"alhpa": 0.1}, "gcn", "`settings` must be settings of GDC: .*got 'alhpa'. Did you mean 'alpha'"),
@@ -177,27 +184,24 @@ def test_invalid_settings_are_tested_for_every_template() -> None:
         ("GDC", {"kernel": "hot"}, "gcn", "`kernel` must be one of ppr, heat"),
     ],
 )
-def test_unknown_names_are_refused(template: str, settings: dict[str, Any], backbone: str, message: str) -> None:
+def test_unknown_names_are_refused(method: str, settings: dict[str, Any], backbone: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        build(template, settings, backbone, 0)
+        build(method, settings, backbone, 0)
 
 
 @pytest.mark.parametrize(
-    ("template", "allowed"),
+    ("method", "allowed"),
     [
-        *(
-            (template, tuple(BACKBONES))
-            for template in ("Backbone", "Backbone+", "GGD", "LGGD", "LGGD+", "GDC", "GAugM")
-        ),
+        *((method, tuple(BACKBONES)) for method in ("Backbone", "Backbone+", "GGD", "LGGD", "LGGD+", "GDC", "GAugM")),
         ("DropEdge", ("gcn", "chebnet", "jknet")),
-        *((template, ("gcn",)) for template in ("MixUp", "GAugO", *OWN_NETWORK, *WITHOUT_TRAINING)),
+        *((method, ("gcn",)) for method in ("MixUp", "GAugO", *OWN_NETWORK, *WITHOUT_TRAINING)),
     ],
 )
-def test_templates_are_built_on_the_backbones_that_they_support(template: str, allowed: Sequence[str]) -> None:
+def test_methods_are_built_on_the_backbones_that_they_support(method: str, allowed: Sequence[str]) -> None:
     for backbone in BACKBONES:
-        assert supports_backbone(template, backbone) == (backbone in allowed)
+        assert supports_backbone(method, backbone) == (backbone in allowed)
         if backbone in allowed:
-            build(template, {}, backbone, 0)
+            build(method, {}, backbone, 0)
         else:
             with pytest.raises(InputError, match="`backbone` must be"):
-                build(template, {}, backbone, 0)
+                build(method, {}, backbone, 0)

@@ -1,4 +1,4 @@
-"""Methods as files define them, the settings chosen for them, and the methods that come with the package."""
+"""Rows as files define them, the settings chosen for them, and the rows that come with the package."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import Any
 
 import pytest
 
-from lggd.comparison.methods import (
+from lggd.comparison.rows import (
     Categorical,
     Choice,
-    Method,
     Range,
-    load_methods,
+    Row,
+    configs_folder,
+    load_rows,
     read_chosen,
-    select_methods,
+    select_rows,
     write_chosen,
 )
 from lggd.comparison.search import first_settings
-from lggd.comparison.templates import build, complete_settings
-from lggd.errors import InputError, InputTypeError
+from lggd.comparison.short_names import build, complete_settings
+from lggd.errors import InputError, InputFileError, InputTypeError
 from lggd.estimator import NodeClassifier
 
 PAPER_NUMBERS = [f"{number:02}" for number in range(1, 14)]
@@ -52,9 +53,9 @@ def configs(tmp_path: Path) -> Path:
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-def test_methods_are_read_with_their_chosen_settings(configs: Path) -> None:
+def test_rows_are_read_with_their_chosen_settings(configs: Path) -> None:
     (configs / "chosen/gdc-ppr.toml").write_text("[cora]\nalpha = 0.15\nk = 32\n[digits]\ntrials = 2\nreason = 'x'\n")
-    gcn, gdc = load_methods(configs)
+    gcn, gdc = load_rows(configs)
     assert (gcn.number, gcn.slug, gcn.settings_for("cora")) == ("01", "a", {})
     assert gdc.settings_for("cora") == {"kernel": "ppr", "k": 32, "alpha": 0.15}
     assert gdc.settings_for("digits") == gdc.settings_for("photo") == {"kernel": "ppr", "k": 64}
@@ -64,7 +65,7 @@ def test_methods_are_read_with_their_chosen_settings(configs: Path) -> None:
 
 
 def test_search_spaces_are_read(configs: Path) -> None:
-    search = load_methods(configs)[1].search
+    search = load_rows(configs)[1].search
     assert search == {
         "alpha": Range(0.05, 0.95, 0.05),
         "lr": Range(0.001, 0.1, log=True),
@@ -94,23 +95,28 @@ def test_search_spaces_are_read(configs: Path) -> None:
 def test_errors_name_the_file_and_a_remedy(configs: Path, change: tuple[str, str], message: str) -> None:
     (configs / "rows/gdc-ppr.toml").write_text(GDC.replace(*change, 1))
     with pytest.raises(InputError, match=r"gdc-ppr\.toml") as error:
-        load_methods(configs)
+        load_rows(configs)
     assert message in str(error.value)
 
 
+def test_a_folder_without_rows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputFileError, match="rows/"):
+        configs_folder(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["07", "7", "gdc-ppr", "GDC (PPR)"])
-def test_methods_are_selected_by_number_file_or_title(configs: Path, name: str) -> None:
-    assert [method.slug for method in select_methods(load_methods(configs), [name])] == ["gdc-ppr"]
+def test_rows_are_selected_by_number_file_or_title(configs: Path, name: str) -> None:
+    assert [row.slug for row in select_rows(load_rows(configs), [name])] == ["gdc-ppr"]
 
 
-def test_selected_methods_come_in_table_order_and_once(configs: Path) -> None:
-    selected = select_methods(load_methods(configs), ["07", "gcn", "gdc-ppr"])
-    assert [method.number for method in selected] == ["01", "07"]
+def test_selected_rows_come_in_table_order_and_once(configs: Path) -> None:
+    selected = select_rows(load_rows(configs), ["07", "gcn", "gdc-ppr"])
+    assert [row.number for row in selected] == ["01", "07"]
 
 
-def test_an_unknown_method_is_refused_with_a_suggestion(configs: Path) -> None:
+def test_an_unknown_row_is_refused_with_a_suggestion(configs: Path) -> None:
     with pytest.raises(InputError, match=r"among 01, 07, got 'gdc-pprr'. Did you mean 'gdc-ppr'\?"):
-        select_methods(load_methods(configs), ["gdc-pprr"])
+        select_rows(load_rows(configs), ["gdc-pprr"])
 
 
 # -- search spaces ----------------------------------------------------------------------------------------------------
@@ -127,8 +133,8 @@ def test_an_unknown_method_is_refused_with_a_suggestion(configs: Path) -> None:
     ],
 )
 def test_what_may_not_be_tried_first_is_replaced_by_the_middle(space: Any, expected: float) -> None:
-    method = Method("01", "GCN", "Backbone", "gcn", {"dropout": 0.5}, {"dropout": space})
-    assert first_settings(method, "gcn")["dropout"] == pytest.approx(expected)
+    row = Row("01", "GCN", "Backbone", "gcn", {"dropout": 0.5}, {"dropout": space})
+    assert first_settings(row, "gcn")["dropout"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +161,7 @@ def test_ranges_are_integers_if_all_their_numbers_are() -> None:
 # -- chosen settings --------------------------------------------------------------------------------------------------
 
 
-def test_files_are_in_order_record_the_effort_and_are_read_by_methods(tmp_path: Path) -> None:
+def test_files_are_in_order_record_the_effort_and_are_read_by_rows(tmp_path: Path) -> None:
     path = tmp_path / "chosen/gcn.toml"
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows/gcn.toml").write_text('number = "01"\nname = "GCN"\nmethod = "Backbone"\n[settings]\nlr = 0.1\n')
@@ -166,9 +172,9 @@ def test_files_are_in_order_record_the_effort_and_are_read_by_methods(tmp_path: 
         "[photo]\ntrials = 20\nsplits = 3\nvalidation = 91.24\n[photo.settings]\ndropout = 0.3\nlr = 0.02\n"
     )
     assert read_chosen(path)["cora"] == CORA
-    method = load_methods(tmp_path)[0]
-    assert method.settings_for("photo") == {"lr": 0.02, "dropout": 0.3}
-    assert method.settings_for("pubmed") == {"lr": 0.1}
+    row = load_rows(tmp_path)[0]
+    assert row.settings_for("photo") == {"lr": 0.02, "dropout": 0.3}
+    assert row.settings_for("pubmed") == {"lr": 0.1}
     write_chosen(path, [Choice("gcn", "cora", 40, 3, {"lr": 0.5}, 80.0)])
     assert path.read_text() == text.replace("trials = 20", "trials = 40", 1).replace("1e-05", "0.5")
 
@@ -212,46 +218,46 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == [path]
 
 
-# -- the methods that come with the package ---------------------------------------------------------------------------
+# -- the rows that come with the package ------------------------------------------------------------------------------
 
 
 def test_the_table_is_complete() -> None:
-    assert [method.number for method in load_methods()][: len(PAPER_NUMBERS)] == PAPER_NUMBERS
+    assert [row.number for row in load_rows()][: len(PAPER_NUMBERS)] == PAPER_NUMBERS
 
 
-@pytest.mark.parametrize("method", load_methods(), ids=lambda method: method.slug)
-def test_every_method_can_be_built_with_all_that_may_be_searched(method: Method) -> None:
+@pytest.mark.parametrize("row", load_rows(), ids=lambda row: row.slug)
+def test_every_row_can_be_built_with_all_that_may_be_searched(row: Row) -> None:
     for place in (0, -1):
-        ends = {name: space.ends[place] for name, space in method.search.items()}
-        model: Any = build(method.template, {**method.settings, **ends}, "gcn", seed=4)
+        ends = {name: space.ends[place] for name, space in row.search.items()}
+        model: Any = build(row.method, {**row.settings, **ends}, "gcn", seed=4)
         assert isinstance(model, NodeClassifier)
         assert model.seed == 4
-    for dataset in method.chosen:
-        build(method.template, method.settings_for(dataset), "gcn", seed=0)
-    for search in (method.search, method.paper_search):
+    for dataset in row.chosen:
+        build(row.method, row.settings_for(dataset), "gcn", seed=0)
+    for search in (row.search, row.paper_search):
         for name, space in search.items():
             for value in space.ends:
-                complete_settings(method.template, {**method.settings, name: value}, "gcn")
+                complete_settings(row.method, {**row.settings, name: value}, "gcn")
 
 
-def test_methods_with_a_backbone_have_the_same_freedom() -> None:
+def test_rows_with_a_backbone_have_the_same_freedom() -> None:
     """Those that LGGD is compared with have all of it; ours at most that."""
-    common = {name: load_methods()[0].search[name] for name in ("contents", "weight_decay", "dropout")}
+    common = {name: load_rows()[0].search[name] for name in ("contents", "weight_decay", "dropout")}
     without = {"11": {"weight_decay"}, "12": {"dropout", "contents", "weight_decay"}}  # as their files explain
-    for method in load_methods():
-        if method.number in PAPER_NUMBERS and method.template not in ("GGD", "LGGD"):
-            for name in common.keys() - without.get(method.number, set()):
-                assert method.search[name] == common[name], (method.name, name)
-        elif method.number not in ("13", "16"):
-            for name in common.keys() & method.search.keys():
-                assert set(method.search[name].ends) <= set(common[name].ends), (method.name, name)
+    for row in load_rows():
+        if row.number in PAPER_NUMBERS and row.method not in ("GGD", "LGGD"):
+            for name in common.keys() - without.get(row.number, set()):
+                assert row.search[name] == common[name], (row.name, name)
+        elif row.number not in ("13", "16"):
+            for name in common.keys() & row.search.keys():
+                assert set(row.search[name].ends) <= set(common[name].ends), (row.name, name)
 
 
-def test_methods_may_have_the_ranges_of_their_paper() -> None:
-    learned = [method for method in load_methods() if method.template == "LGGD"]
-    assert [method.number for method in learned] == ["09", "10"]
-    for method in learned:
-        assert method.paper_search["mlp_dropout"] == Range(0.1, 0.9, 0.1)
-        assert method.paper_search["mlp_input_dropout"] == Categorical((0.0,))
+def test_rows_may_have_the_ranges_of_their_paper() -> None:
+    learned = [row for row in load_rows() if row.method == "LGGD"]
+    assert [row.number for row in learned] == ["09", "10"]
+    for row in learned:
+        assert row.paper_search["mlp_dropout"] == Range(0.1, 0.9, 0.1)
+        assert row.paper_search["mlp_input_dropout"] == Categorical((0.0,))
         searched = {"alpha", "mlp_hidden", "mlp_dropout", "mlp_weight_decay", "mlp_input_dropout"}
-        assert method.paper_search.keys() == searched
+        assert row.paper_search.keys() == searched

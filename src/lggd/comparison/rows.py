@@ -1,36 +1,26 @@
-"""The methods of a comparison, defined by files: a template, its settings, the search space, the settings chosen."""
+"""Rows of the table of experiments, defined by files: a method with settings, its search space, the settings chosen."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lggd.comparison.settings import (
-    CHOSEN,
-    METHODS,
-    SOURCE_TREE,
-    Setting,
-    Settings,
-    check_keys,
-    configs_folder,
-    read_settings,
-    read_table,
-    read_text,
-    read_toml,
-    toml_key,
-    toml_line,
-)
+from lggd.comparison.settings import Setting, Settings, toml_key, toml_line
 from lggd.data.datasets import DATASETS
-from lggd.errors import InputError
-from lggd.system.files import replacing
+from lggd.errors import InputError, InputFileError
+from lggd.system.files import check_readable, replacing
 from lggd.validation import suggestion
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
+ROWS, CHOSEN = "rows", "chosen"
+# A wheel contains the files next to this module; a source tree has them at its root.
+INSTALLED, SOURCE_TREE = Path(__file__).parent / "configs", Path(__file__).parents[3] / "configs"
 KEYS = ("number", "name", "method", "settings", "search", "paper_search", "quick")
 HEADER = (
     "# Written by `lggd sweep --choose`: for each dataset, the settings with the highest mean validation accuracy (%)."
@@ -102,7 +92,7 @@ SearchSpace = Range | Categorical
 
 @dataclass(frozen=True)
 class Choice:
-    """The best of the `trials` of a method on a dataset: its settings and mean validation accuracy (%).
+    """The best of the `trials` of a row on a dataset: its settings and mean validation accuracy (%).
 
     `settings` and `validation` are None if every trial failed; `reason` is then the error of the first.
     """
@@ -119,17 +109,17 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Method:
-    """A template of `lggd.comparison.templates` with settings, and its number and name in tables.
+class Row:
+    """A method with settings, and its number and name in tables.
 
-    `slug` is its file name without extension, `folder` the folder of configurations. `search` is the search space of
-    `lggd sweep` by setting, `paper_search` that of the method's own paper if it differs; `chosen` are the best settings
-    by dataset. `quick` are settings for `lggd reproduce --quick`.
+    `method` is a name of `lggd.runs.methods`, `slug` the file name without extension, `folder` the folder of
+    configurations. `search` is the search space of `lggd sweep` by setting, `paper_search` that of the method's own
+    paper if it differs; `chosen` are the best settings by dataset. `quick` are settings for `lggd reproduce --quick`.
     """
 
     number: str
     name: str
-    template: str
+    method: str
     slug: str
     settings: Settings = field(default_factory=dict)
     search: Mapping[str, SearchSpace] = field(default_factory=dict)
@@ -139,63 +129,63 @@ class Method:
     folder: Path = SOURCE_TREE
 
     def settings_for(self, dataset: str, quick: bool = False) -> dict[str, Setting]:
-        """Returns the method's settings, overridden by those chosen for the dataset, and by the quick ones."""
+        """Returns the row's settings, overridden by those chosen for the dataset, and by the quick ones."""
         chosen = self.chosen[dataset].settings if dataset in self.chosen else None
         return {**self.settings, **(chosen or {}), **(self.quick if quick else {})}
 
     @property
     def file(self) -> Path:
-        return self.folder / METHODS / f"{self.slug}.toml"
+        return self.folder / ROWS / f"{self.slug}.toml"
 
     @property
     def chosen_file(self) -> Path:
         return self.folder / CHOSEN / f"{self.slug}.toml"
 
     def files_for(self, dataset: str) -> list[Path]:
-        """Returns the files that `settings_for` depends on; none if the method was not read from a file."""
+        """Returns the files that `settings_for` depends on; none if the row was not read from a file."""
         files = [self.file, self.chosen_file] if dataset in self.chosen else [self.file]
         return [path for path in files if path.is_file()]
 
 
-def load_methods(folder: str | Path | None = None) -> list[Method]:
-    """Reads all methods of a folder, sorted by number."""
-    methods = [read_method(path) for path in sorted((configs_folder(folder) / METHODS).glob("*.toml"))]
+def load_rows(folder: str | Path | None = None) -> list[Row]:
+    """Reads all rows of a folder, sorted by number."""
+    rows = [read_row(path) for path in sorted((configs_folder(folder) / ROWS).glob("*.toml"))]
     seen: dict[str, str] = {}
-    for method in methods:
-        for text in (method.number, method.name.lower()):
+    for row in rows:
+        for text in (row.number, row.name.lower()):
             if text in seen:
                 rule, but = "have a unique number and name", f"{seen[text]}.toml has {text!r}, too"
-                raise InputError(str(method.file), rule, but=but, remedy="Change one of them.")
-            seen[text] = method.slug
-    return sorted(methods, key=lambda method: (method.number, method.slug))
+                raise InputError(str(row.file), rule, but=but, remedy="Change one of them.")
+            seen[text] = row.slug
+    return sorted(rows, key=lambda row: (row.number, row.slug))
 
 
-def read_method(path: Path) -> Method:
-    """Reads the method defined by a file in `rows/`, with its chosen settings."""
+def read_row(path: Path) -> Row:
+    """Reads the row defined by a file in `rows/`, with its chosen settings."""
     content = read_toml(path)
     check_keys(path, "", content, KEYS)
-    number, name, template = (read_text(path, content, key) for key in ("number", "name", "method"))
+    number, name, method = (read_text(path, content, key) for key in ("number", "name", "method"))
     settings, quick = (read_settings(path, content, key) for key in ("settings", "quick"))
     tables = (read_table(path, content, key) for key in ("search", "paper_search"))
     own, paper = ({key: read_search_space(path, key, value) for key, value in table.items()} for table in tables)
     folder = path.parent.parent
     chosen = read_chosen(folder / CHOSEN / path.name)
-    return Method(number, name, template, path.stem, settings, own, paper, chosen, quick, folder)
+    return Row(number, name, method, path.stem, settings, own, paper, chosen, quick, folder)
 
 
-def select_methods(methods: Sequence[Method], names: Sequence[str]) -> list[Method]:
-    """Returns the methods with these numbers (07 or 7), slugs or names, in the order of the table."""
-    known = {method.slug: (method.slug, method.name, method.number, method.number.lstrip("0")) for method in methods}
+def select_rows(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
+    """Returns the rows with these numbers (07 or 7), slugs or names, in the order of the table."""
+    known = {row.slug: (row.slug, row.name, row.number, row.number.lstrip("0")) for row in rows}
     selected = set()
     for name in names:
         found = {slug for slug, texts in known.items() if name.lower() in map(str.lower, texts)}
         if not found:
-            numbers = ", ".join(method.number for method in methods)
+            numbers = ", ".join(row.number for row in rows)
             close = [text for texts in known.values() for text in texts[:2]]
             remedy = suggestion(name, close, "Use a number, file name or title.")
             raise InputError("rows", f"be among {numbers}", repr(name), remedy)
         selected |= found
-    return [method for method in methods if method.slug in selected]
+    return [row for row in rows if row.slug in selected]
 
 
 def read_search_space(path: Path, key: str, value: Any) -> SearchSpace:
@@ -218,7 +208,7 @@ def read_search_space(path: Path, key: str, value: Any) -> SearchSpace:
 
 
 def read_chosen(path: Path) -> dict[str, Choice]:
-    """Reads the choices of a method by dataset; returns an empty dict if the file does not exist.
+    """Reads the choices of a row by dataset; returns an empty dict if the file does not exist.
 
     Files of earlier versions have no `[DATASET.settings]`; their settings are directly below `[DATASET]`.
     """
@@ -237,7 +227,7 @@ def read_chosen(path: Path) -> dict[str, Choice]:
 
 
 def write_chosen(path: Path, choices: Sequence[Choice]) -> None:
-    """Replaces the file of a method atomically by one with these choices and its earlier ones for other datasets."""
+    """Replaces the file of a row atomically by one with these choices and its earlier ones for other datasets."""
     merged = read_chosen(path) | {choice.dataset: choice for choice in choices}
     sections = [_section(merged[dataset]) for dataset in sorted(merged, key=DATASETS.index)]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -254,3 +244,57 @@ def _section(choice: Choice) -> str:
     if choice.settings is not None:
         lines += [f"[{name}.settings]", *(toml_line(*pair) for pair in sorted(choice.settings.items()))]
     return "\n".join(lines)
+
+
+# -- TOML -------------------------------------------------------------------------------------------------------------
+
+
+def configs_folder(folder: str | Path | None = None) -> Path:
+    """Returns a folder that contains `rows/` and `chosen/`; by default that of the package."""
+    if folder is None:
+        folder = INSTALLED if INSTALLED.is_dir() else SOURCE_TREE
+    if not (Path(folder) / ROWS).is_dir():
+        rule = f"be a folder that contains {ROWS}/"
+        raise InputFileError(str(folder), rule, but="there is none", remedy="Check --configs.")
+    return Path(folder)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Reads a TOML file; errors name the file."""
+    try:
+        return tomllib.loads(check_readable(path).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(str(path), "be a TOML file", but=f"it cannot be read: {error}") from error
+
+
+def check_keys(path: Path, where: str, table: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raises if the table `where` of a file ("" for the file itself) has unknown keys."""
+    for key in table:
+        if key not in known:
+            rule = f"have only these keys{f' in [{where}]' if where else ''}: {', '.join(known)}"
+            raise InputError(str(path), rule, repr(key), suggestion(key, list(known), "Remove it."))
+
+
+def read_text(path: Path, table: Mapping[str, Any], key: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str) or not value:
+        raise InputError(str(path), f'define {key} = "…"', "none" if value is None else repr(value), "Add it.")
+    return value
+
+
+def read_table(path: Path, table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Returns the table below a key, or an empty one if the key is missing."""
+    value = table.get(key, {})
+    if not isinstance(value, dict):
+        raise InputError(str(path), f"have a table [{key}]", repr(value), f"Write its entries below [{key}].")
+    return value
+
+
+def read_settings(path: Path, table: Mapping[str, Any], key: str, where: str = "") -> dict[str, Setting]:
+    """Returns the table of settings below a key, which errors call `where`."""
+    settings = read_table(path, table, key)
+    for name, value in settings.items():
+        if not isinstance(value, Setting):
+            rule = f"give a number, a text, true or false for {name} in [{where or key}]"
+            raise InputError(str(path), rule, repr(value), "Search spaces belong below [search].")
+    return settings

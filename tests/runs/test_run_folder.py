@@ -13,9 +13,8 @@ import pytest
 
 from command_line import answer, command, environment, files_of, program, refused
 from lggd.errors import InputError
-from lggd.runs.folder import UnfinishedTraining
 from lggd.runs.methods import RunSettings
-from lggd.runs.run import RunResult, run, settings_of_run, write_run
+from lggd.runs.run import RunResult, UnfinishedTraining, run, write_run
 from lggd.runs.run_input import RunInput
 from lggd.training.engine import Progress
 
@@ -50,7 +49,7 @@ def earlier(karate: RunResult, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.mark.parametrize("at", [("reference", "backbone", 25), ("model", "distances", 70), ("model", "backbone", 15)])
 def test_a_resumed_run_gives_the_same_bits(karate: RunResult, tmp_path: Path, at: tuple[str, str, int]) -> None:
     found, settings = RunInput.from_dataset("karate"), TRAINED
-    training = UnfinishedTraining(tmp_path / "karate", settings_of_run(found, settings), every=0)
+    training = UnfinishedTraining(tmp_path / "karate", settings.record(found), every=0)
     with pytest.raises(KeyboardInterrupt):
         run(found, settings, training=training, callback=Interrupt(*at))
     assert training.is_saved
@@ -164,7 +163,7 @@ def test_a_failure_while_writing_keeps_the_earlier_result(
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lggd.runs.run.write_text", fail)
+    monkeypatch.setattr("lggd.runs.run.render", fail)
     result = command("run", "karate", "--backbone", "none", "--out", out)
     assert result.exit_code == 1
     assert f"`{out}` must fit on its disk" in result.stderr

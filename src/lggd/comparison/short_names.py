@@ -1,92 +1,116 @@
-"""Templates: builds models by name from a base object per method and short names of its settings."""
+"""Short names of the settings of every method, and models built from them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from lggd import baselines
 from lggd.backbones import BACKBONES, GCN
-from lggd.closed_form import KernelRidge
-from lggd.comparison import settings as paths
-from lggd.comparison.settings import FieldPath, Modification, ObjectChoice, Rule, Setting, Settings
+from lggd.comparison.settings import (
+    FieldPath,
+    Modification,
+    ObjectChoice,
+    Rule,
+    Setting,
+    Settings,
+    apply_settings,
+    check_kind,
+    default_of,
+    renamed_arguments,
+)
 from lggd.diffusion import PPR, DiffusionGraph, Heat
-from lggd.equation import DegreePotential
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
-from lggd.features import GGD, LGGD, SolvedLGGD
+from lggd.estimator.settings import get_at, has_at, replace_at
 from lggd.features.distance_features import MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.models.classifier import LGGDClassifier
-from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
-from lggd.training.optimization import Optimization
+from lggd.runs.methods import METHODS, Method
 from lggd.validation import check_name, suggestion
 
 # The setting that the runner applies to the data, the normalization of x. Committed results have this name.
 NORMALIZATION, NORMALIZATIONS = "contents", ("raw", "sum", "length")
 TIMES = 5  # distances are evaluated at this many multiples of the setting `time`
+# Other names of methods: those in the committed files, which the journals of their searches record.
+NAMES_IN_FILES = {
+    "Backbone": "gcn", "Backbone+": "gcn-plus", "GGD": "ggd", "LGGD": "lggd-trained", "LGGD+": "lggd-plus-trained",
+    "SolvedLGGD": "lggd", "SolvedLGGD+": "lggd-plus", "KernelRidge": "kernel-ridge", "MixUp": "mixup",
+    "DropEdge": "dropedge", "GAugM": "gaug-m", "GAugO": "gaug-o", "GDC": "gdc-ppr", "GPRGNN": "gpr-gnn", "GOAL": "goal",
+    "GraphMix": "graphmix", "MLP": "mlp", "SGC": "sgc", "APPNP": "appnp", "LabelPropagation": "label-propagation",
+    "CorrectAndSmooth": "correct-and-smooth", "ScikitNetwork": "scikit-network",
+}  # fmt: skip
+# Methods that are a network on node features; in experiments with other backbones it is replaced.
+NETWORKS = ("gcn", "gcn-plus")
 
 
-@dataclass(frozen=True)
-class Template:
-    """A base object with all defaults, rules for short names, and the path of the backbone; None: its own network."""
-
-    base: Any
-    rules: Mapping[str, Rule]
-    backbone: str | None = "backbone"
-
-    def base_on(self, backbone: str) -> Any:
-        return self.base if self.backbone is None else paths.replace_at(self.base, self.backbone, BACKBONES[backbone])
-
-
-def build(template: str, settings: Settings, backbone: str, seed: int) -> NodeClassifier:
-    """Returns an unfitted model of a template in `TEMPLATES`, with defaults for all settings not in `settings`.
+def build(name: str, settings: Settings, backbone: str, seed: int) -> NodeClassifier:
+    """Returns an unfitted model of a method, with its defaults for all settings not in `settings`.
 
     Settings are short names, or paths such as "features.initial.activation". Raises if a setting is invalid for any
     data, before long computations start.
 
-    >>> build("Backbone", {"dropout": 0.8}, backbone="gcn", seed=3).backbone
+    >>> build("gcn", {"dropout": 0.8}, backbone="gcn", seed=3).backbone
     GCN(hidden=32, dropout=0.8)
     """
-    complete, kind = complete_settings(template, settings, backbone), TEMPLATES[template]
+    complete, method = complete_settings(name, settings, backbone), _method(name)
     del complete[NORMALIZATION]
-    model = kind.base_on(backbone)
-    for path in ("seed", "features.seed"):
-        model = paths.replace_at(model, path, seed) if paths.has(model, path) else model
-    model = paths.apply_settings(model, kind.rules, complete)
-    with paths.renamed_arguments(kind.rules):
+    rules = short_names(method)
+    model = apply_settings(_base(method, backbone, seed), rules, complete)
+    with renamed_arguments(rules):
         model.check_settings()
     return model  # type: ignore[no-any-return]
 
 
-def complete_settings(template: str, settings: Settings, backbone: str) -> dict[str, Setting]:
+def complete_settings(name: str, settings: Settings, backbone: str) -> dict[str, Setting]:
     """Returns all settings with short names, including defaults, and all settings in `settings` that are paths."""
-    kind = TEMPLATES[check_name("method", template, TEMPLATES)]
+    method = _method(name)
     check_name("backbone", backbone, BACKBONES)
-    if kind.backbone is None and backbone != "gcn":
-        raise InputError("backbone", f"be gcn for {template}, which defines its own network", backbone, "Omit it.")
-    base = kind.base_on(backbone)
-    defaults = {name: paths.default_of(rule, base, kind.rules) for name, rule in kind.rules.items()}
+    if _backbone_path(method) is None and backbone != "gcn":
+        raise InputError("backbone", f"be gcn for {name}, which defines its own network", backbone, "Omit it.")
+    base, rules = _base(method, backbone), short_names(method)
+    defaults = {short: default_of(rule, base, rules) for short, rule in rules.items()}
     defaults[NORMALIZATION] = NORMALIZATIONS[0]
-    for name, value in settings.items():
-        default = defaults.get(name, paths.get_at(base, name) if paths.has(base, name) else None)
+    for key, value in settings.items():
+        default = defaults.get(key, get_at(base, key) if has_at(base, key) else None)
         if not isinstance(default, Setting):
-            close = suggestion(name, list(defaults), "Remove it.")
-            raise InputError("settings", f"be settings of {template}: {', '.join(defaults)}", repr(name), close)
-        paths.check_kind(name, value, default)
+            close = suggestion(key, list(defaults), "Remove it.")
+            raise InputError("settings", f"be settings of {name}: {', '.join(defaults)}", repr(key), close)
+        check_kind(key, value, default)
     complete = {**defaults, **settings}
     check_name(NORMALIZATION, complete[NORMALIZATION], NORMALIZATIONS)
     return complete
 
 
-def supports_backbone(template: str, backbone: str) -> bool:
+def supports_backbone(name: str, backbone: str) -> bool:
     try:
-        build(template, {}, backbone, seed=0)
+        build(name, {}, backbone, seed=0)
     except InputError:  # all other settings are defaults, which are valid
         return False
     return True
+
+
+def short_names(method: Method) -> Mapping[str, Rule]:
+    """Returns the rules of `SHORT_NAMES`, or by default one for every field with a number, and for its training."""
+    return SHORT_NAMES[method.name] if method.name in SHORT_NAMES else _fields(method.name)
+
+
+def _method(name: str) -> Method:
+    check_name("method", name, (*NAMES_IN_FILES, *METHODS))
+    return METHODS[NAMES_IN_FILES.get(name, name)]
+
+
+def _base(method: Method, backbone: str, seed: int = 0) -> Any:
+    """The model with default settings, on this backbone if it has one."""
+    model, path = method.model(seed), _backbone_path(method)
+    return model if path is None else replace_at(model, path, BACKBONES[backbone])
+
+
+def _backbone_path(method: Method) -> str | None:
+    chosen = method.backbone in BACKBONES or method.name in NETWORKS
+    return f"{method.networks[0]}backbone" if chosen else None
 
 
 # -- short names ------------------------------------------------------------------------------------------------------
@@ -113,9 +137,9 @@ def _widths(text: str) -> tuple[int, ...]:
         raise InputError("hidden", 'be sizes such as "512-128"', repr(text)) from error
 
 
-def _training(owner: str = "") -> dict[str, Rule]:
+def _training(owner: str = "") -> dict[str, FieldPath]:
     names = {"lr": "lr", "weight_decay": "weight_decay", "max_epochs": "epochs", "patience": "patience"}
-    rules: dict[str, Rule] = {name: _field(f"{owner}optimization.{field}") for name, field in names.items()}
+    rules = {name: _field(f"{owner}optimization.{field}") for name, field in names.items()}
     return rules | {name: _field(f"{owner}backbone.{name}") for name in ("hidden", "dropout")}
 
 
@@ -198,10 +222,9 @@ _PLUS: dict[str, Rule] = {
     ),
     **_READOUT,
 }
-_MLP = baselines.MLPClassifier(optimization=Optimization())
 _CORRECTED: dict[str, Rule] = {
     **_training("model."),
-    "model": ObjectChoice("model", {"mlp": _MLP, "gcn": LGGDClassifier(None, GCN())}),
+    "model": ObjectChoice("model", {"mlp": baselines.MLPClassifier(), "gcn": LGGDClassifier(None, GCN())}),
     "hidden": FieldPath(("model.hidden", "model.backbone.hidden"), conditional=True),
     "dropout": FieldPath(("model.dropout", "model.backbone.dropout"), conditional=True),
     "scaling": ObjectChoice("scaling", {"auto": baselines.AutoScale(), "fixed": baselines.FixedScale()}),
@@ -216,78 +239,54 @@ _ALGORITHMS = {
 _ALGORITHM_FIELDS = ("iterations", "scale", "damping", "neighbours", "dimension")
 
 
-def _baseline(base: Any, **rules: Rule) -> Template:
-    """A template whose settings are the numeric fields of the base object, and those of its training."""
+def _fields(name: str, **rules: Rule) -> dict[str, Rule]:
+    """Rules for the fields of a model that are settings, for those of its training, and further ones."""
+    base = METHODS[name].build()
     own = {field.name: _field(field.name) for field in fields(base) if isinstance(getattr(base, field.name), Setting)}
     del own["seed"]
-    backbone = "backbone" if paths.has(base, "backbone") else None
-    training = {name: rule for name, rule in _training().items() if paths.has(base, rule.paths[0])}  # type: ignore[union-attr]
-    return Template(base, {**training, **own, **rules}, backbone)
+    training = {short: rule for short, rule in _training().items() if has_at(base, rule.paths[0])}
+    return {**training, **own, **rules}
 
 
-# -- the templates ----------------------------------------------------------------------------------------------------
-
-_TRAINING = Optimization()  # the same for every method, unless its settings change it
-_GGD = GGD(cross_fit=0, scale=MaxScale(), reachable=False)
-_LGGD = LGGD(
-    potential=DegreePotential(-0.5),
-    initial=MLP(),
-    scale=MaxScale(),
-    reachable=False,
-    optimization=Optimization(weight_decay=0.005, epochs=150, patience=None),
+_GDC = _fields(
+    "gdc-ppr",
+    kernel=ObjectChoice("kernel", {"ppr": PPR(), "heat": Heat()}),
+    alpha=_field("kernel.alpha", conditional=True),
+    t=_field("kernel.t", conditional=True),
 )
-
-# The methods that files may use. To add a method, define a base object, and short names for long paths.
-TEMPLATES: dict[str, Template] = {
-    "Backbone": Template(LGGDClassifier(None, GCN()), _training()),
-    "GGD": Template(LGGDClassifier(_GGD, GCN()), {**_CLASSIFIER, **_distances("features")}),
-    "LGGD": Template(
-        LGGDClassifier(_LGGD, GCN()),
-        {**_CLASSIFIER, **_learned("features"), "mlp_input_dropout": _field("features.initial.input_dropout")},
-    ),
-    "KernelRidge": Template(KernelRidge(), {"members": _field("members")}, None),
-    "SolvedLGGD": Template(SolvedLGGD(), {"members": _field("initial.members")}, None),
-    "SolvedLGGD+": Template(LGGDPlus(), {"members": _field("features.initial.members")}, None),
-    "LGGD+": Template(LGGDPlus.trained(), _PLUS, f"{_NETWORKS}.backbone"),
-    "MixUp": _baseline(baselines.MixUp()),
-    "DropEdge": _baseline(baselines.DropEdge()),
-    "GAugM": _baseline(baselines.GAugM()),
-    "GAugO": _baseline(baselines.GAugO()),
-    "GDC": _baseline(
-        baselines.GDC(),
-        kernel=ObjectChoice("kernel", {"ppr": PPR(), "heat": Heat()}),
-        alpha=_field("kernel.alpha", conditional=True),
-        t=_field("kernel.t", conditional=True),
-    ),
-    "GPRGNN": _baseline(baselines.GPRGNN(optimization=_TRAINING)),
-    "GOAL": _baseline(
-        baselines.GOAL(optimization=_TRAINING),
+# Methods that are not here have the settings of `_fields`.
+SHORT_NAMES: dict[str, Mapping[str, Rule]] = {
+    "gcn": _training(),
+    "gcn-plus": {
+        **_training("model.model."),
+        "members": _field("model.members"),
+        "self_training": _field("fraction"),
+        "rounds": _field("rounds"),
+    },
+    "ggd": {**_CLASSIFIER, **_distances("features")},
+    "lggd-trained": {
+        **_CLASSIFIER,
+        **_learned("features"),
+        "mlp_input_dropout": _field("features.initial.input_dropout"),
+    },
+    "lggd-plus-trained": _PLUS,
+    "kernel-ridge": {"members": _field("members")},
+    "lggd": {"members": _field("features.initial.members")},
+    "lggd-plus": {"members": _field("features.initial.members")},
+    "gdc-ppr": _GDC,
+    "gdc-heat": _GDC,
+    "goal": _fields(
+        "goal",
         pretrain_epochs=_field("pretraining.epochs"),
         complement_hidden=_field("complement.hidden"),
         complement_layers=_field("complement.layers"),
         complement_epochs=_field("complement.epochs"),
     ),
-    "MLP": _baseline(_MLP),
-    "SGC": _baseline(baselines.SGC(optimization=_TRAINING)),
-    "APPNP": _baseline(baselines.APPNP(optimization=_TRAINING)),
-    "LabelPropagation": _baseline(baselines.LabelPropagation()),
-    "CorrectAndSmooth": _baseline(baselines.CorrectAndSmooth(_MLP), **_CORRECTED),
-    "ScikitNetwork": _baseline(
-        baselines.ScikitNetwork(),
+    "graphmix": _fields("graphmix", ramp_begin=_field("ramp.0"), ramp_end=_field("ramp.1")),
+    "correct-and-smooth": _fields("correct-and-smooth", **_CORRECTED),
+    "scikit-network": _fields(
+        "scikit-network",
         algorithm=ObjectChoice("algorithm", _ALGORITHMS),
         **{name: _field(f"algorithm.{name}", conditional=True) for name in _ALGORITHM_FIELDS},
-    ),
-    "Backbone+": Template(
-        SelfTraining(Ensemble(LGGDClassifier(None, GCN()), members=3), fraction=0.3),
-        {
-            **_training("model.model."),
-            "members": _field("model.members"),
-            "self_training": _field("fraction"),
-            "rounds": _field("rounds"),
-        },
-        "model.model.backbone",
-    ),
-    "GraphMix": _baseline(
-        baselines.GraphMix(optimization=_TRAINING), ramp_begin=_field("ramp.0"), ramp_end=_field("ramp.1")
     ),
 }
