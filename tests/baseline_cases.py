@@ -25,10 +25,10 @@ from lggd.baselines import (
     MLPClassifier,
 )
 from lggd.baselines.baseline import BaselineData, BaselineRequest
-from lggd.estimator.labels import Labels
+from lggd.estimator.inputs import Labels
 from lggd.estimator.passes import FitTask
 from lggd.training.cuda_graph import WARM_UP
-from lggd.training.optimization import Targets
+from lggd.training.problems import Targets
 from small_data import CLASSES, blocks, changed, garbled, random, same, snapshot, splits
 
 # More than are run before an epoch is recorded on a GPU.

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.training.optimization import Optimization
+from lggd.training.problems import Optimization
 
 
 class Oracle:

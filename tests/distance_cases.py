@@ -23,8 +23,7 @@ from lggd.learning.flow import Equation, Flow
 from lggd.learning.networks import FromModule
 from lggd.learning.node_features import DenseFeatures, SparseFeatures
 from lggd.training.engine import Engine
-from lggd.training.optimization import Optimization
-from lggd.training.randomness import LEVELS, draw_keep_mask, keep_level
+from lggd.training.problems import LEVELS, Optimization, draw_keep_mask, keep_level
 from small_data import CLASSES, blocks, random
 
 TIMES = (0.5, 1.25, 2.0)

@@ -8,7 +8,7 @@ from backbone_cases import backbone_engine, exported
 from lggd import Optimization
 from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet, build_seeded
 from lggd.training.engine import train
-from lggd.training.randomness import draw_keep_mask
+from lggd.training.problems import draw_keep_mask
 from small_data import CLASSES, WITHOUT_EFFECT, blocks, random
 
 FEATURES = 2 * CLASSES

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from lggd.solvers.solution import Solution, Statistics, Status
     from lggd.system.memory import Memory
     from lggd.training.engine import Checkpoint, Progress
-    from lggd.training.optimization import Optimization
+    from lggd.training.problems import Optimization
 
 # Module → the public names that it defines. Type checkers read the imports above instead; a test compares the two.
 _EXPORTS = {
@@ -94,7 +94,7 @@ _EXPORTS = {
     "solvers.scheme": ("RK4", "SSPRK3", "Euler", "TorchDiffEq"),
     "solvers.solution": ("Solution", "Statistics", "Status"),
     "training.engine": ("Checkpoint", "Progress"),
-    "training.optimization": ("Optimization",),
+    "training.problems": ("Optimization",),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 _SUBMODULES = ("baselines", "cluster", "diffusion", "sklearn", "studio")

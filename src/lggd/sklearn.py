@@ -21,7 +21,7 @@ from torch import nn
 from lggd.backbones import Backbone
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import storage
-from lggd.estimator.labels import LabelConflictError, LastLabelError
+from lggd.estimator.inputs import LabelConflictError, LastLabelError
 from lggd.estimator.settings import changed_params, from_plain, get_params, to_plain
 from lggd.features import DistanceFeatures, SolvedLGGD
 from lggd.models.classifier import LGGDClassifier
@@ -37,7 +37,7 @@ from lggd.samples import (
 )
 from lggd.system.files import replacing_folder, save_tensors
 from lggd.training.engine import Callback, Checkpoint
-from lggd.training.optimization import Optimization
+from lggd.training.problems import Optimization
 from lggd.validation import check_instance, check_int, suggestion
 
 Features = DistanceFeatures | type[DistanceFeatures] | Callable[[], DistanceFeatures]

@@ -21,8 +21,8 @@ from backbone_cases import (
     untidy,
 )
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
-from lggd.training import randomness as dropout
-from lggd.training.randomness import LEVELS, draw_keep_mask
+from lggd.training import problems as dropout
+from lggd.training.problems import LEVELS, draw_keep_mask
 
 
 def test_defaults_are_those_of_the_paper():

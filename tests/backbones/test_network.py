@@ -26,7 +26,7 @@ from backbone_cases import (
 from lggd import Checkpoint, Optimization
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.backbones.network import Network
-from lggd.estimator import inputs
+from lggd.system import memory
 from small_data import WITHOUT_EFFECT
 
 
@@ -211,10 +211,10 @@ def test_a_stale_graph_would_be_caught(monkeypatch, forgotten):
         same_tensors = all(mine is its for mine, its in zip(self.tensors, other.tensors, strict=True))
         return same_tensors and (forgotten == "version" or versions[0] == versions[1])
 
-    monkeypatch.setattr(inputs._Identity, "__eq__", equal)
-    monkeypatch.setattr(inputs._Identity, "__hash__", lambda self: 0)
+    monkeypatch.setattr(memory._Identity, "__eq__", equal)
+    monkeypatch.setattr(memory._Identity, "__hash__", lambda self: 0)
     if forgotten == "shape and dtype":
-        key = inputs.identity_key
+        key = memory.identity_key
         monkeypatch.setattr(Network, "_graph", lambda self, x, *edges: self._graphs(
             key(*edges), lambda: self.read_graph(x, *edges)))  # fmt: skip
     with pytest.raises((AssertionError, RuntimeError)):

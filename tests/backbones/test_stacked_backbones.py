@@ -7,9 +7,9 @@ from backbone_cases import backbone_engine, exported
 from lggd import Checkpoint
 from lggd.backbones import GCN, build_seeded
 from lggd.training import engine
-from lggd.training import randomness as dropout
+from lggd.training import problems as dropout
 from lggd.training.engine import Engine, train
-from lggd.training.randomness import draw_keep_mask
+from lggd.training.problems import draw_keep_mask
 from small_data import CLASSES
 from stacked_cases import (
     CLOSE,

@@ -8,7 +8,7 @@ import torch
 from backbone_cases import on_gpu
 from lggd import Checkpoint
 from lggd.training import cuda_graph, engine
-from lggd.training import randomness as dropout
+from lggd.training import problems as dropout
 from lggd.training.engine import train
 from stacked_cases import (
     OURS,
@@ -35,7 +35,7 @@ class TestCuda:
         monkeypatch.setattr(engine, "EPOCHS_WITHOUT_VALIDATION", 9)
         together, history = check_alone(backbone, "cuda", CLOSE_ON_GPU)
         assert len(history["train_loss one"]) > cuda_graph.WARM_UP + 2
-        assert (together._run_epoch in recordings) == (backbone in OURS)
+        assert (together._graph in recordings) == (backbone in OURS)
 
     @every_backbone
     def test_shared_random_numbers_would_be_caught(self, backbone, monkeypatch):

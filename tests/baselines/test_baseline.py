@@ -31,8 +31,8 @@ from lggd import Optimization, baselines, fit_together
 from lggd.baselines import Baseline, DropEdge, decoupled
 from lggd.baselines.baseline import BaselineNetworks
 from lggd.estimator.estimator import VALIDATION
-from lggd.estimator.labels import Labels
-from lggd.training.optimization import GroupedAdam
+from lggd.estimator.inputs import Labels
+from lggd.training.problems import GroupedAdam
 from small_data import CLASSES, blocks, changed, permuted, random, splits, unmasked
 
 # What all baselines inherit is tried on one of a single stage and on one of several.

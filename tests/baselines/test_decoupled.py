@@ -12,8 +12,7 @@ from baseline_cases import EXACT, dense_adjacency, dense_matrix, graph, identity
 from lggd import Optimization
 from lggd.backbones.polynomial import mlp_scores, pagerank_coefficients
 from lggd.baselines import APPNP, GPRGNN, SGC, MLPClassifier, decoupled
-from lggd.training.optimization import GroupedAdam
-from lggd.training.randomness import LEVELS
+from lggd.training.problems import LEVELS, GroupedAdam
 from small_data import blocks, changed
 
 

@@ -14,7 +14,7 @@ from lggd.baselines import GAugM, GAugO, edge_prediction, gaug
 from lggd.baselines.baseline import BaselineData
 from lggd.baselines.edge_prediction import VariationalGraphAutoencoder, undirected_edges
 from lggd.baselines.gaug import modify_edges
-from lggd.training.optimization import GroupedAdam
+from lggd.training.problems import GroupedAdam
 from small_data import blocks, random
 
 PREDICTOR = (gaug.FIRST, gaug.SECOND)

@@ -14,7 +14,7 @@ from lggd import GCN, LGGDClassifier, Optimization
 from lggd.baselines import AutoScale, CorrectAndSmooth, FixedScale, LabelPropagation, MLPClassifier
 from lggd.baselines.baseline import one_hot, to_probabilities
 from lggd.baselines.label_propagation import propagation_matrix, spread
-from lggd.estimator.labels import Labels
+from lggd.estimator.inputs import Labels
 from small_data import blocks
 
 

@@ -8,7 +8,7 @@ from baseline_cases import CASES, EXACT, check_together, dense_adjacency, graph,
 from lggd import GCN, JKNet
 from lggd.backbones.convolutions import batched_linear
 from lggd.baselines import GraphMix, MixUp, mixing
-from lggd.training.optimization import load_values
+from lggd.training.problems import load_values
 from small_data import CLASSES, changed, random
 
 

@@ -12,7 +12,7 @@ import lggd
 from lggd import Checkpoint, Progress, baselines, fit_together, load_model
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator.estimator import NodeClassifier
-from lggd.estimator.labels import Labels
+from lggd.estimator.inputs import Labels
 from lggd.estimator.settings import get_params, shown
 from small_data import CLASSES, blocks, changed, garbled, random, same, snapshot
 from small_models import MODELS, agree, is_fitted, learned, stop_at

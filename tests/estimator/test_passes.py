@@ -22,9 +22,10 @@ from lggd import (
 from lggd.baselines import MixUp
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import passes
-from lggd.estimator.inputs import equal, same_inputs
+from lggd.estimator.inputs import same_inputs
 from lggd.estimator.passes import curves_of, first_equal, in_passes
 from lggd.features.training_memory import USABLE, fitting_problems
+from lggd.system.memory import equal
 from small_data import CLASSES, Averages, blocks, changed, splits
 from small_models import TIMES, WIDTH, is_fitted, plus, stop_at
 

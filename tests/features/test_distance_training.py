@@ -28,7 +28,7 @@ from lggd import (
 )
 from lggd.learning.stacked_mlps import StackedMLPs
 from lggd.training.engine import Engine, train
-from lggd.training.optimization import Optimization
+from lggd.training.problems import Optimization
 from small_data import CLASSES, blocks
 
 

@@ -25,7 +25,7 @@ from lggd.learning import stacked_mlps
 from lggd.learning.networks import Activation
 from lggd.learning.node_features import DenseFeatures, PropagatedFeatures
 from lggd.learning.stacked_mlps import StackedMLPs, Workspace
-from lggd.training.randomness import draw_random_bytes, num_words
+from lggd.training.problems import draw_random_bytes, num_words
 from small_data import CLASSES, random
 
 

@@ -22,7 +22,7 @@ from batches import (
 )
 from lggd import GCN, LGGD, LGGDClassifier, Optimization, fit_together, load, load_model
 from lggd.estimator import passes
-from lggd.estimator.labels import Labels
+from lggd.estimator.inputs import Labels
 from lggd.features import distance_training
 from lggd.features.distance_training import DistanceProblems
 from real_data import REAL_DATA, needs_real_data

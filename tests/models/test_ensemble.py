@@ -5,7 +5,7 @@ import torch
 
 from lggd import GGD, Ensemble
 from lggd.errors import InputError, InputTypeError
-from lggd.training.randomness import read_seed
+from lggd.training.problems import read_seed
 from small_data import blocks, random, same, unmasked
 from small_models import TIMES, baseline, classifier, distances, learned
 

@@ -169,7 +169,7 @@ def test_an_interruption_ends_the_command_and_keeps_the_lines(
 
     original = experiments.measure
     monkeypatch.setattr(
-        experiments, "measure", lambda row, *more: (interrupted if row.slug == "ggd" else original)(row, *more)
+        experiments, "measure", lambda method, *more: (interrupted if method == "GGD" else original)(method, *more)
     )
     result = command("reproduce", "table1", "--rows", "01,08,11", *options)
     assert result.exit_code == 130
@@ -179,10 +179,10 @@ def test_an_interruption_ends_the_command_and_keeps_the_lines(
 def test_a_failing_row_leaves_no_line_and_stops_no_other(
     options: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def short(row: Any, *more: Any) -> Any:
-        if row.slug == "ggd":
+    def short(method: str, *more: Any) -> Any:
+        if method == "GGD":
             raise MemoryError("GGD needs 9 GiB, and 1 GiB is free. Use fewer splits.")
-        return original(row, *more)
+        return original(method, *more)
 
     original = experiments.measure
     monkeypatch.setattr(experiments, "measure", short)

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.errors import InputError
-from lggd.estimator.inputs import Cache, identity_key
 from lggd.graph.edge_list import check_edges
-from lggd.training.randomness import RandomState
+from lggd.system.memory import Cache, identity_key
+from lggd.training.problems import RandomState
 from lggd.validation import check_int, check_sizes_and_dropout
 
 # Dropout of values [Q, …] or [N, F], independent for each network; the identity in evaluation.

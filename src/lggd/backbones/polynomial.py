@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from lggd.backbones.convolutions import batched_linear, sparse_linear
 from lggd.backbones.network import BackboneChoice, Drop, Network, Propagate
-from lggd.estimator.inputs import Cache, identity_key
 from lggd.estimator.settings import saveable
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
+from lggd.system.memory import Cache, identity_key
 
 # Node features with a smaller fraction of nonzero entries are multiplied as a sparse matrix on a CPU.
 SPARSE = 0.15

@@ -18,8 +18,18 @@ from lggd.errors import InputError
 from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of
 from lggd.graph.edge_list import check_edges
 from lggd.training.engine import Callback, Checkpoint, Engine, History, train
-from lggd.training.optimization import Optimization, SeededModules, StackedParameter, Targets
-from lggd.training.randomness import RandomState, SeededGenerators, derived_seeds, dropout, keep_level, read_seed
+from lggd.training.problems import (
+    Optimization,
+    RandomState,
+    SeededGenerators,
+    SeededModules,
+    StackedParameter,
+    Targets,
+    derived_seeds,
+    dropout,
+    keep_level,
+    read_seed,
+)
 
 
 class SeparateModules(SeededModules):

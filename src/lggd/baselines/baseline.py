@@ -16,13 +16,11 @@ from lggd.backbones.network import Network
 from lggd.backbones.training import StackedBackbones
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
-from lggd.estimator.inputs import same_inputs, stored_graph
-from lggd.estimator.labels import Labels
+from lggd.estimator.inputs import Labels, same_inputs, stored_graph
 from lggd.estimator.passes import UNLIMITED, FitSteps, FitTask, TrainingRequest, curves_of
 from lggd.graph.edge_list import check_node_features, read_edges
 from lggd.training.engine import Callback, Checkpoint, Engine, History, train
-from lggd.training.optimization import Optimization
-from lggd.training.randomness import RandomState, derived_seeds, read_seed
+from lggd.training.problems import Optimization, RandomState, derived_seeds, read_seed
 from lggd.validation import check_instance, check_sizes_and_dropout
 
 # Maximum number of entries of the copies of x in a pass.

@@ -15,7 +15,7 @@ from lggd.backbones.convolutions import batched_linear
 from lggd.estimator.settings import saveable
 from lggd.training.cuda_graph import CUDAGraphStep
 from lggd.training.engine import Callback, Progress
-from lggd.training.randomness import read_seed
+from lggd.training.problems import read_seed
 from lggd.validation import check_positive, check_real, check_sizes_and_dropout
 
 # Maximum number of training nodes that are compared pairwise: memory grows with its square.

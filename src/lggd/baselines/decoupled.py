@@ -15,8 +15,7 @@ from lggd.backbones.polynomial import ScoringNetwork, mlp_scores, pagerank_coeff
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.graph.sparse import SparseMatrix, multiply_each, normalized_adjacency
 from lggd.training.engine import Callback
-from lggd.training.optimization import Optimization, Targets
-from lggd.training.randomness import LEVELS, dropout, keep_level
+from lggd.training.problems import LEVELS, Optimization, Targets, dropout, keep_level
 from lggd.validation import check_real
 
 

@@ -24,12 +24,10 @@ from lggd.baselines.edge_prediction import (
     row_blocks,
     undirected_edges,
 )
-from lggd.estimator.inputs import Cache, content_key
 from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges, with_edges
-from lggd.system.memory import free_memory
+from lggd.system.memory import Cache, content_key, free_memory
 from lggd.training.engine import Callback
-from lggd.training.optimization import GroupedAdam, Targets
-from lggd.training.randomness import derived_seeds
+from lggd.training.problems import GroupedAdam, Targets, derived_seeds
 from lggd.validation import check_positive, check_real
 
 # Fraction of the free memory that the sampled graphs of a pass may use.

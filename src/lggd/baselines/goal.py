@@ -19,8 +19,7 @@ from lggd.estimator.passes import UNLIMITED
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
 from lggd.system.memory import free_memory
 from lggd.training.engine import Callback, without_prefix
-from lggd.training.optimization import Optimization
-from lggd.training.randomness import derived_seeds
+from lggd.training.problems import Optimization, derived_seeds
 from lggd.validation import check_instance, check_real
 
 # Width and number of heads of the first attention layer, and the dropout rate of attention weights.

@@ -14,8 +14,7 @@ from torch import Tensor
 from lggd.baselines.baseline import UntrainedBaseline, one_hot, read_edges_of_same_size, to_probabilities
 from lggd.baselines.decoupled import MLPClassifier
 from lggd.estimator import NodeClassifier
-from lggd.estimator.inputs import stored_graph
-from lggd.estimator.labels import Labels
+from lggd.estimator.inputs import Labels, stored_graph
 from lggd.estimator.passes import FitSteps, FitTask
 from lggd.estimator.settings import saveable
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency

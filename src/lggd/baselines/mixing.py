@@ -17,7 +17,7 @@ from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Pr
 from lggd.errors import InputError
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.training.engine import Callback
-from lggd.training.optimization import Optimization, StackedParameter, Targets
+from lggd.training.problems import Optimization, StackedParameter, Targets
 from lggd.validation import check_int, check_positive, check_real
 
 

@@ -14,7 +14,7 @@ from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Pr
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.graph.sparse import SparseMatrix, SparsePattern, multiply_each
 from lggd.training.engine import Callback
-from lggd.training.optimization import Targets
+from lggd.training.problems import Targets
 from lggd.validation import check_real
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lggd.baselines.baseline import UntrainedBaseline
 from lggd.errors import optional_package
-from lggd.estimator.labels import Labels
+from lggd.estimator.inputs import Labels
 from lggd.estimator.passes import FitSteps, FitTask
 from lggd.estimator.settings import saveable
 from lggd.validation import check_fraction, check_instance, check_int, check_positive

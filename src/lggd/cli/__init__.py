@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
 
 import typer
 
@@ -12,6 +11,7 @@ from lggd.cli.compare import compare_command, sweep_command
 from lggd.cli.distance import distance_command
 from lggd.cli.graph import graph_app
 from lggd.cli.model import add_labels_command, predict_command, remove_labels_command, update_command
+from lggd.cli.options import general_options
 from lggd.cli.paper import figure_app, report_command, reproduce_command
 from lggd.cli.run import features_command, run_command
 from lggd.cli.studio import studio_command
@@ -28,6 +28,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.callback()(general_options)
 app.command("run")(run_command)
 app.command("compare")(compare_command)
 app.command("predict")(predict_command)
@@ -42,23 +43,6 @@ app.add_typer(figure_app, name="figure")
 app.command("reproduce")(reproduce_command)
 app.command("report")(report_command)
 app.command("sweep")(sweep_command)
-
-
-def _print_version(requested: bool) -> None:
-    if requested:
-        from lggd import __version__
-
-        typer.echo(f"lggd {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    pass
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option, echo
 from typer.models import ArgumentInfo
 
 from lggd.cli.terminal import Terminal
@@ -55,6 +55,20 @@ DATA = "LGGD_DATA, or a download"
 DataFolder = Annotated[Path | None, Option(metavar="DIR", help="Folder of the datasets.", show_default=DATA)]
 AsJson = Annotated[bool, Option("--json", help="Print the result as one JSON object on stdout.")]
 Debug = Annotated[bool, Option("--debug", envvar="LGGD_DEBUG", help="Show the traceback of an error.")]
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        from lggd import __version__
+
+        echo(f"lggd {__version__}")
+        raise Exit
+
+
+def general_options(
+    version: bool = option(False, "Print the version and exit.", "--version", callback=_print_version, is_eager=True),
+) -> None:
+    pass
 
 
 def named(texts: Sequence[str] | None) -> tuple[str, ...]:

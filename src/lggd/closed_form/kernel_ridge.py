@@ -33,11 +33,10 @@ from lggd.closed_form.stored_inputs import StoredInputs
 from lggd.closed_form.uncertainty import RidgeUncertainty
 from lggd.errors import InputError
 from lggd.estimator.graph_change import GraphChange
-from lggd.estimator.inputs import read_graph, same_inputs, stored_graph
-from lggd.estimator.labels import Labels
+from lggd.estimator.inputs import Labels, read_graph, same_inputs, stored_graph
 from lggd.estimator.passes import FitSteps, FitTask
 from lggd.training.engine import without_prefix
-from lggd.training.randomness import read_seed
+from lggd.training.problems import read_seed
 from lggd.validation import check_instance, check_int, check_real
 
 # Graphs on disk with fewer edges are read into memory: the closed form takes about a hundred bytes per edge there.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lggd.closed_form.ridge import RidgeSystem
 from lggd.errors import InputError
-from lggd.estimator.labels import most_confident
+from lggd.estimator.inputs import most_confident
 from lggd.estimator.settings import saveable
 from lggd.validation import check_int
 

@@ -39,7 +39,7 @@ from lggd.cluster.propagation import (
 from lggd.cluster.team import Team
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
-from lggd.training.randomness import read_seed
+from lggd.training.problems import read_seed
 from lggd.validation import check_instance
 
 # Nodes whose kernels are computed at a time.

@@ -20,7 +20,7 @@ from lggd.baselines import MajorityVote, NearestNeighbours, PageRank, ScikitNetw
 from lggd.baselines.baseline import UntrainedBaseline
 from lggd.comparison import ALIASES, DEFAULTS, PEERS
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator.labels import Labels
+from lggd.estimator.inputs import Labels
 from lggd.graph.edge_list import check_node_features
 from lggd.models.classifier import LGGDClassifier
 from lggd.runs.methods import METHODS, Method

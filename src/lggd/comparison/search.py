@@ -28,7 +28,7 @@ from lggd.comparison.study import GRACE, Evaluate, Search, SharedStudy, open_jou
 from lggd.estimator.passes import error_context
 from lggd.features.distance_training import reuse_distances
 from lggd.models.plus import SelfTraining
-from lggd.training.optimization import Optimization
+from lggd.training.problems import Optimization
 from lggd.validation import check_int
 
 JOURNALS = "sweeps"

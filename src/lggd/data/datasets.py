@@ -27,7 +27,7 @@ from lggd.data.table import reading
 from lggd.errors import InputError, InputFileError
 from lggd.graph import Graph
 from lggd.graph.stored_graph import is_stored_graph
-from lggd.training.randomness import read_seed
+from lggd.training.problems import read_seed
 from lggd.validation import check_int, check_name
 
 if TYPE_CHECKING:

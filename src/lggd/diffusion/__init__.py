@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.filters import PPR, TOLERANCE, Heat
-from lggd.estimator.inputs import Cache, content_key
 from lggd.estimator.settings import saveable
 from lggd.graph.edge_list import check_symmetric, read_edges, with_edges
 from lggd.graph.sparse import SparsePattern, normalized_adjacency
+from lggd.system.memory import Cache, content_key
 from lggd.validation import check_choice, check_instance, check_int
 
 __all__ = ["PPR", "DiffusionGraph", "Heat"]

@@ -1,8 +1,7 @@
 """The common parts of all models: interface, labels, files, and the division of training into passes."""
 
 from lggd.estimator.estimator import VALIDATION, NodeClassifier
-from lggd.estimator.inputs import check_data, input_tensors, read_graph, same_inputs
-from lggd.estimator.labels import Labels
+from lggd.estimator.inputs import Labels, check_data, input_tensors, read_graph, same_inputs
 from lggd.estimator.passes import FitSteps, FitTask, TrainingRequest, curves_of, first_equal, fit_tasks, in_parallel
 from lggd.estimator.settings import saveable
 from lggd.estimator.storage import check_shape, load_model, with_prefix

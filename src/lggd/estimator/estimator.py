@@ -15,13 +15,21 @@ from torch import Tensor, nn
 from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.graph_change import GraphChange, new_edges, new_nodes, removed_edges
-from lggd.estimator.inputs import check_storage, stored_graph, without_labels
-from lggd.estimator.labels import Labels, accuracy, merge_labels, replace_labels, without_nodes
+from lggd.estimator.inputs import (
+    Labels,
+    accuracy,
+    check_storage,
+    merge_labels,
+    replace_labels,
+    stored_graph,
+    without_labels,
+    without_nodes,
+)
 from lggd.estimator.passes import FitSteps, FitTask, fit_tasks
 from lggd.estimator.settings import changed_params, get_params, model_card, saveable, shown
 from lggd.system.files import replacing_folder
 from lggd.training.engine import Callback, Checkpoint, History
-from lggd.training.randomness import read_seed
+from lggd.training.problems import read_seed
 
 # The fraction of labels that most models hold out for validation.
 VALIDATION = 0.2

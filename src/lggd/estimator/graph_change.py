@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator.labels import UNLABELLED
+from lggd.estimator.inputs import UNLABELLED
 from lggd.graph.edge_list import check_weights, read_weight, with_edges
 from lggd.validation import check_entries
 

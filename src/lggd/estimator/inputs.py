@@ -1,27 +1,25 @@
-"""What models read of PyG data besides labels, the graph and the node features; and a cache of what depends on them."""
+"""What models read of PyG data: the graph, the node features, and the labels of training and validation nodes."""
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from dataclasses import fields, is_dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from lggd.errors import InputError, InputTypeError, NotSymmetricError
 from lggd.graph import Graph
 from lggd.graph.stored_graph import StoredGraph
 from lggd.system.files import size_in_words
+from lggd.system.memory import equal
 
-T = TypeVar("T")
 # The attributes of PyG data that a model depends on, besides the labels.
 INPUTS = ("x", "edge_index", "edge_weight", "edge_attr", "graph")
-# Cached digests of tensors, with the versions that they were computed from.
-_digests = WeakIdKeyDictionary()
+UNLABELLED = -1
+# The minimum number of labels per class for holding some out for validation.
+FEWEST_TO_HOLD_OUT = 20
 
 
 def check_data(data: Any) -> None:
@@ -98,115 +96,258 @@ def same_inputs(one: Any, other: Any) -> bool:
     return equal(input_tensors(one), input_tensors(other))
 
 
-def equal(one: Any, other: Any) -> bool:
-    """Whether two settings or tensors are equal; tensors by their entries."""
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, Tensor):
-        return _equal_tensors(one, other)
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(equal, one, other))
-    if is_dataclass(one) and not isinstance(one, type):
-        return all(equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
-    return bool(one == other)
+class LabelConflictError(InputError):
+    """A node would have two labels: the new `label`, and `known`."""
+
+    node: int
+    label: int
+    known: int
 
 
-def _equal_tensors(one: Tensor, other: Tensor) -> bool:
-    if (one.shape, one.dtype, one.layout, one.device) != (other.shape, other.dtype, other.layout, other.device):
-        return False
-    if one.layout == torch.strided:
-        return torch.equal(one, other)
-    # torch.equal does not take sparse tensors.
-    a, b = (tensor.to_sparse_coo().coalesce() for tensor in (one, other))  # type: ignore[no-untyped-call]
-    return torch.equal(a.indices(), b.indices()) and torch.equal(a.values(), b.values())
+class LastLabelError(InputError):
+    """The class `label` would have no label left."""
+
+    label: int
 
 
-class Cache(Generic[T]):
-    """An LRU cache of `capacity` results. A key of None is never cached; copies start empty.
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The classes of the training nodes and of the validation nodes, both int64 `[N]` with -1 elsewhere."""
 
-    >>> cache: Cache[int] = Cache(capacity=2)
-    >>> cache("two", lambda: 2), cache("two", lambda: 3)
-    (2, 2)
+    train: Tensor
+    validation: Tensor
+    num_classes: int
+    held_out: bool = False  # whether validation nodes were drawn from the training nodes: they may join them again
+
+    @classmethod
+    def read(cls, data: Any) -> Labels:
+        """From `y` with -1 for unlabelled nodes, or from `y` where `train_mask` and `val_mask` are True.
+
+        No other entry of `y` is read, not even to count the classes.
+        """
+        y = _read_y(data)
+        train_mask, val_mask = (_read_mask(data, name, len(y)) for name in ("train_mask", "val_mask"))
+        if val_mask is None:
+            val_mask = torch.zeros_like(y, dtype=torch.bool)
+        elif train_mask is None:
+            remedy = "Pass a mask of the labels to train on."
+            raise InputError("data.val_mask", "come with a train_mask", "none", remedy)
+        elif bool((train_mask & val_mask).any()):
+            node = int((train_mask & val_mask).nonzero()[0])
+            raise InputError("data.val_mask", "not overlap train_mask", but="both contain node {0}", nodes=[node])
+        train = y if train_mask is None else torch.where(train_mask, y, UNLABELLED)
+        return cls.checked(train, torch.where(val_mask, y, UNLABELLED))
+
+    @classmethod
+    def checked(cls, train: Tensor, validation: Tensor) -> Labels:
+        """Checks that every class from 0 to the largest has a training label; validation nodes have no other class."""
+        for name, labels in (("train", train), ("validation", validation)):
+            below = (labels < UNLABELLED).nonzero()
+            if len(below):
+                node = int(below[0])
+                value = f"{int(labels[node])} at the {name} node {{0}}"
+                raise InputError("data.y", "contain classes from 0, or -1 for unlabelled nodes", value, nodes=[node])
+        if not bool((train >= 0).any()):
+            raise InputError("data.y", "label at least one training node", "none", "Distances need a boundary.")
+        classes = torch.unique(train[train >= 0])
+        gap = (classes != torch.arange(len(classes), device=classes.device)).nonzero()
+        if len(gap):
+            rule = f"label a training node of every class from 0 to {int(classes[-1])}"
+            remedy = "Label one, or number the classes without gaps."
+            raise InputError("data.y", rule, f"none of class {int(gap[0])}", remedy)
+        unknown = (validation >= len(classes)).nonzero()
+        if len(unknown):
+            node = int(unknown[0])
+            rule = "not label validation nodes of a class without a training label"
+            remedy = "Label a training node of that class."
+            raise InputError("data.y", rule, f"class {int(validation[node])} at node {{0}}", remedy, nodes=[node])
+        return cls(train, validation, len(classes))
+
+    @property
+    def known(self) -> Tensor:
+        """The labels that a trained model uses: all training labels, and those that were held out of them."""
+        if not self.held_out:
+            return self.train.clone()
+        return torch.where(self.validation >= 0, self.validation, self.train)
+
+    def hold_out(self, fraction: float, generator: torch.Generator) -> Labels:
+        """Labels with validation nodes: the existing ones, or else a fraction of each class's labels, drawn at random.
+
+        None are held out where some class has fewer than `FEWEST_TO_HOLD_OUT` labels: they are more useful for training
+        than for validation. Training then runs for a fixed number of epochs.
+        """
+        fewest = int(torch.bincount(self.train[self.train >= 0]).min())
+        if bool((self.validation >= 0).any()) or fraction == 0 or fewest < FEWEST_TO_HOLD_OUT:
+            return self
+        train, validation = self.train.clone(), self.validation.clone()
+        for k in range(self.num_classes):
+            nodes = (self.train == k).nonzero().squeeze(1)
+            order = torch.randperm(len(nodes), generator=generator).to(nodes.device)
+            chosen = nodes[order[: max(1, int(fraction * len(nodes)))]]
+            train[chosen], validation[chosen] = UNLABELLED, k
+        return Labels(train, validation, self.num_classes, held_out=True)
+
+    def with_confident(self, probabilities: Tensor, fraction: float) -> Labels:
+        """Labels that also train on the most confident `fraction` of the predictions of each class.
+
+        Nodes with a label of either kind keep it.
+        """
+        free = (self.train < 0) & (self.validation < 0)
+        nodes, classes = most_confident(probabilities, free, fraction)
+        return replace(self, train=self.train.index_copy(0, nodes, classes))
+
+
+def most_confident(probabilities: Tensor, free: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
+    """The most confident `fraction` of the predictions of each class among `free` nodes, bool `[N]`.
+
+    Returns the nodes, class by class, and their predicted classes, int64 `[n]` each.
     """
-
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
-        self._results: OrderedDict[Hashable, T] = OrderedDict()
-
-    def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Returns the cached result of a key; on a miss, calls `make` and caches its result."""
-        result = self.get(key)
-        if result is None:
-            result = make()
-            self.put(key, result)
-        return result
-
-    def get(self, key: Hashable) -> T | None:
-        if key is None or key not in self._results:
-            return None
-        self._results.move_to_end(key)
-        return self._results[key]
-
-    def put(self, key: Hashable, result: T) -> None:
-        """Caches a result, and evicts the least recently used one beyond the capacity."""
-        if key is not None:
-            self._results[key] = result
-        if len(self._results) > self._capacity:
-            self._results.popitem(last=False)
-
-    def clear(self) -> None:
-        self._results.clear()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._capacity,)
+    confidence, predicted = probabilities.max(1)
+    chosen = []
+    for k in range(probabilities.shape[1]):
+        nodes = ((predicted == k) & free).nonzero().squeeze(1)
+        order = confidence[nodes].argsort(descending=True, stable=True)
+        chosen.append(nodes[order[: int(fraction * len(nodes))]])
+    nodes = torch.cat(chosen)
+    return nodes, predicted[nodes]
 
 
-class _Identity:
-    """Equal for the same tensor objects in the same memory, not changed in place since the key was created."""
-
-    def __init__(self, tensors: tuple[Tensor | None, ...]) -> None:
-        # References to the tensors keep their ids from being reused. Sparse tensors have no address of their own.
-        self.tensors = tensors
-        self.state = [
-            None if x is None else (x._version, x.data_ptr() if x.layout == torch.strided else None) for x in tensors
-        ]
-
-    def __hash__(self) -> int:
-        return hash(tuple(map(id, self.tensors)))
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Identity)
-            and [*map(id, self.tensors)] == [*map(id, other.tensors)]
-            and self.state == other.state
-        )
+def merge_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Tensor:
+    """Returns `known`, int64 `[N]`, with the labels of more nodes; raises an error if two labels of a node differ."""
+    ids, classes = _read_labels(known, nodes, labels, num_classes)
+    merged = known.clone()
+    merged[ids] = classes
+    other = torch.where(known[ids] >= 0, known[ids], merged[ids])
+    _check_agreement(ids, classes, other, "Change it with change_labels, leave it out, or fit again.")
+    return merged
 
 
-def identity_key(*tensors: Tensor | None) -> Hashable:
-    """A key for these tensor objects, which any in-place change invalidates.
-
-    None where changes cannot be detected: for inference tensors, and for tensors that are being trained.
-    """
-    present = [tensor for tensor in tensors if tensor is not None]
-    return None if any(x.is_inference() or x.requires_grad for x in present) else _Identity(tensors)
-
-
-def content_key(*tensors: Tensor | None) -> tuple[str, ...]:
-    """A digest of the entries, dtype, shape, device and layout of each tensor."""
-    return tuple("none" if tensor is None else _digest(tensor) for tensor in tensors)
+def replace_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> Tensor:
+    """Returns `known`, int64 `[N]`, with other labels for nodes that have one; no class may lose its last label."""
+    ids, classes = _read_labels(known, nodes, labels, num_classes)
+    _check_labelled(known, ids, "Use add_labels for new ones.")
+    replaced = known.clone()
+    replaced[ids] = classes
+    _check_agreement(ids, classes, replaced[ids], "Pass one of them.")
+    _check_every_class(replaced, num_classes)
+    return replaced
 
 
-def _digest(tensor: Tensor) -> str:
-    version = None if tensor.is_inference() else tensor._version
-    cached: tuple[int, str] | None = _digests.get(tensor)  # type: ignore[no-untyped-call]
-    if cached is not None and version is not None and cached[0] == version:
-        return cached[1]
-    dense = tensor.detach().cpu()
-    dense = dense if dense.layout == torch.strided else dense.to_dense()
-    kind = f"{tensor.dtype} {tuple(tensor.shape)} {tensor.device} {tensor.layout}".encode()
-    digest = hashlib.blake2b(kind + dense.contiguous().numpy().tobytes(), digest_size=16).hexdigest()
-    if version is not None:
-        _digests[tensor] = version, digest
-    return digest
+def without_nodes(known: Tensor, nodes: Any, num_classes: int) -> Tensor:
+    """Returns `known`, int64 `[N]`, without the labels of these nodes; no class may lose its last label."""
+    ids = _read_nodes(known, nodes)
+    _check_labelled(known, ids, "Leave it out.")
+    remaining = known.clone()
+    remaining[ids] = UNLABELLED
+    _check_every_class(remaining, num_classes)
+    return remaining
+
+
+def _read_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> tuple[Tensor, Tensor]:
+    """The ids of nodes, int64 `[n]`, and the class of each, int64 `[n]`."""
+    ids, classes = _read_nodes(known, nodes), _as_tensor("labels", labels).to(known.device).reshape(-1)
+    if len(ids) != len(classes):
+        raise InputError("labels", f"have {len(ids)} entries, one class each", len(classes))
+    classes = _whole_numbers("labels", classes)
+    outside = (classes < 0) | (classes >= num_classes)
+    if bool(outside.any()):
+        remedy = "A new class needs a new fit: every class has trained parameters of its own."
+        raise InputError("labels", f"be classes 0..{num_classes - 1}", int(classes[outside][0]), remedy)
+    return ids, classes
+
+
+def _read_nodes(known: Tensor, nodes: Any) -> Tensor:
+    """The ids of nodes, int64 `[n]`, from ids or a mask."""
+    ids = _as_tensor("nodes", nodes).to(known.device)
+    if ids.dtype == torch.bool:
+        if ids.shape != known.shape:
+            raise InputError("nodes", f"have shape {list(known.shape)} as a mask", list(ids.shape))
+        ids = ids.nonzero()
+    ids = _whole_numbers("nodes", ids.reshape(-1))
+    outside = (ids < 0) | (ids >= len(known))
+    if bool(outside.any()):
+        raise InputError("nodes", f"lie in 0..{len(known) - 1}", int(ids[outside][0]))
+    return ids
+
+
+def _as_tensor(name: str, values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise InputTypeError(name, "be whole numbers", array.dtype)
+    return torch.as_tensor(np.ascontiguousarray(array))  # torch has no negative strides
+
+
+def _whole_numbers(name: str, values: Tensor) -> Tensor:
+    """As int64; an empty list is an array of floats to NumPy."""
+    if len(values) and (values.dtype.is_floating_point or values.dtype == torch.bool):
+        raise InputTypeError(name, "be whole numbers", values.dtype)
+    return values.long()
+
+
+def _check_agreement(ids: Tensor, classes: Tensor, other: Tensor, remedy: str) -> None:
+    """Raises an error where the class of a node is not the `other` one that it is to have."""
+    conflict = classes != other
+    if bool(conflict.any()):
+        node, label, known = (int(values[conflict][0]) for values in (ids, classes, other))
+        clause = f"node {{0}} has two labels: {label} and {known}"
+        error = LabelConflictError("labels", "agree with the known labels", but=clause, remedy=remedy, nodes=[node])
+        error.node, error.label, error.known = node, label, known
+        raise error
+
+
+def _check_labelled(known: Tensor, ids: Tensor, remedy: str) -> None:
+    unlabelled = ids[known[ids] < 0]
+    if len(unlabelled):
+        node = int(unlabelled[0])
+        raise InputError("nodes", "name labelled nodes", but="node {0} has no label", remedy=remedy, nodes=[node])
+
+
+def _check_every_class(labels: Tensor, num_classes: int) -> None:
+    empty = (torch.bincount(labels[labels >= 0], minlength=num_classes) == 0).nonzero()
+    if len(empty):
+        remedy = "Add another label of that class first, or fit again without it."
+        value = f"none of class {int(empty[0])}"
+        error = LastLabelError("nodes", "leave at least one label of every class", value, remedy)
+        error.label = int(empty[0])
+        raise error
+
+
+def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -> float:
+    """The fraction of `predicted` that equals `data.y` on `mask`, `data.test_mask`, or labels that are not `known`."""
+    y = getattr(data, "y", None)
+    if not isinstance(y, Tensor):
+        raise InputTypeError("data.y", "be a tensor of classes to compare with", type(y).__name__)
+    if mask is None:
+        mask = getattr(data, "test_mask", None)
+    if mask is None:
+        mask = (y >= 0) & (known < 0)
+    if mask.shape != y.shape or mask.dtype != torch.bool:
+        raise InputError("mask", f"be a mask of shape {list(y.shape)}", f"{mask.dtype} {list(mask.shape)}")
+    counted = mask & (y >= 0)
+    if not bool(counted.any()):
+        raise InputError("mask", "contain at least one node with a label in `data.y`", "none")
+    return float((predicted[counted] == y[counted]).float().mean())
+
+
+def _read_y(data: Any) -> Tensor:
+    y = getattr(data, "y", None)
+    if not isinstance(y, Tensor):
+        raise InputTypeError("data.y", "be a tensor of classes", type(y).__name__, "Use -1 for unlabelled nodes.")
+    if y.dtype.is_floating_point or y.dtype == torch.bool:
+        raise InputTypeError("data.y", "be whole numbers", y.dtype, "Number the classes from 0 and use y.long().")
+    if y.dim() != 1 or len(y) != data.num_nodes:
+        raise InputError("data.y", f"have shape [{data.num_nodes}], one class per node", list(y.shape))
+    return y.long()
+
+
+def _read_mask(data: Any, name: str, num_nodes: int) -> Tensor | None:
+    mask = getattr(data, name, None)
+    if mask is None:
+        return None
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (num_nodes,):
+        received = f"{mask.dtype} of shape {list(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+        remedy = "If each column is a split, select one."
+        raise InputError(f"data.{name}", f"be a mask of shape [{num_nodes}]", received, remedy)
+    return mask

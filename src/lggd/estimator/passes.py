@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from lggd.errors import InputError
-from lggd.estimator.inputs import check_data, equal, read_graph
+from lggd.estimator.inputs import check_data, read_graph
 from lggd.graph import Graph
+from lggd.system.memory import equal
 from lggd.training.engine import Callback, Checkpoint, History
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTime
 from lggd.learning.networks import MLP, Activation, PropagatedMLP
 from lggd.solvers.scheme import RK4, SSPRK3, Euler
 from lggd.system.files import save_tensors
-from lggd.training.optimization import Optimization
+from lggd.training.problems import Optimization
 
 if TYPE_CHECKING:
     from lggd.estimator.estimator import NodeClassifier

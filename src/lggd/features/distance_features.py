@@ -14,14 +14,15 @@ from torch import Tensor
 from lggd.equation import check_p
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
-from lggd.estimator.inputs import Cache, identity_key, input_tensors, read_graph
+from lggd.estimator.inputs import input_tensors, read_graph
 from lggd.estimator.settings import saveable
 from lggd.graph import Graph
 from lggd.graph.edge_list import check_node_features
 from lggd.learning.flow import BoundarySolver, Equation, Flow, LearnedCoefficients
 from lggd.solvers.scheme import FixedStep, check_times
+from lggd.system.memory import Cache, identity_key
 from lggd.training.engine import Callback, Checkpoint
-from lggd.training.randomness import read_seed
+from lggd.training.problems import read_seed
 from lggd.validation import check_instance, check_int
 
 

@@ -13,15 +13,14 @@ from torch import Tensor, nn
 
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of, input_tensors
-from lggd.estimator.inputs import Cache, content_key
 from lggd.features.training_memory import REMEDY, fitting_problems, training_memory
 from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver, Equation, Flow, boundary_mask
 from lggd.learning.networks import MLP, FromModule, Networks, PropagatedMLP
 from lggd.solvers.scheme import check_times
-from lggd.system.memory import explaining_shortage
+from lggd.system.memory import Cache, content_key, explaining_shortage
 from lggd.training.engine import Callback, Checkpoint, Engine, History, train
-from lggd.training.optimization import StackedParameter, Targets
+from lggd.training.problems import StackedParameter, Targets
 
 if TYPE_CHECKING:
     from lggd.features.lggd import LGGD

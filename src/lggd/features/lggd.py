@@ -21,7 +21,7 @@ from lggd.learning.flow import BoundarySolver, Coefficients, LearnedEdgeWeights
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.solvers.cauchy import FAR
 from lggd.solvers.scheme import RK4, FixedStep
-from lggd.training.optimization import Optimization
+from lggd.training.problems import Optimization
 from lggd.validation import check_instance
 
 

@@ -17,7 +17,7 @@ from lggd.distances import distance
 from lggd.equation import DegreePotential, Potential
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, without_prefix
 from lggd.estimator.graph_change import GraphChange
-from lggd.estimator.inputs import Cache, identity_key, input_tensors, read_graph
+from lggd.estimator.inputs import input_tensors, read_graph
 from lggd.features.distance_features import (
     DistanceFeatures,
     Scale,
@@ -30,6 +30,7 @@ from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver
 from lggd.solvers.cauchy import FAR
 from lggd.solvers.scheme import RK4, FixedStep, check_times
+from lggd.system.memory import Cache, identity_key
 from lggd.validation import check_instance
 
 # A prediction that is certain and wrong counts as this probable: it must not decide alone.

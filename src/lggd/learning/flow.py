@@ -16,8 +16,7 @@ from lggd.graph import Graph
 from lggd.kernels import PaddedState
 from lggd.solvers.adjoint import integrate
 from lggd.solvers.scheme import FixedStep, Plan, check_times, choose_step, evolution_layout, make_plan
-from lggd.training.optimization import StackedParameter
-from lggd.training.randomness import parameter_generators
+from lggd.training.problems import StackedParameter, parameter_generators
 
 # On a CPU, coefficients by problem are repeated for every column up to this many bytes: that is faster.
 MAX_REPEATED_BYTES = 2**28

@@ -18,8 +18,7 @@ from lggd.graph import Graph
 from lggd.graph.edge_list import check_node_features
 from lggd.learning.node_features import NodeFeatures, propagate, read_node_features
 from lggd.learning.stacked_mlps import StackedMLPs
-from lggd.training.optimization import SeededModules
-from lggd.training.randomness import LEVELS
+from lggd.training.problems import LEVELS, SeededModules
 from lggd.validation import check_choice, check_int, check_real
 
 

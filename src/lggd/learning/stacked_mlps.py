@@ -19,10 +19,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lggd.learning.node_features import NodeFeatures, stored
-from lggd.training.optimization import StackedParameter
-from lggd.training.randomness import (
+from lggd.training.problems import (
     LEVELS,
     SeededGenerators,
+    StackedParameter,
     draw_keep_mask,
     draw_random_bytes,
     dropout_,

@@ -21,8 +21,7 @@ from lggd.graph import read_weight
 from lggd.graph.edge_list import check_node_features
 from lggd.models.plus import Ensemble
 from lggd.models.sampled_training import sample_labels, streamed_logits
-from lggd.training.optimization import Optimization
-from lggd.training.randomness import read_seed
+from lggd.training.problems import Optimization, read_seed
 from lggd.validation import check_instance
 
 

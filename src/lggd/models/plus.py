@@ -18,8 +18,7 @@ from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, in_paralle
 from lggd.features import LGGD, DistanceFeatures, SolvedLGGD
 from lggd.learning.networks import PropagatedMLP
 from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass, Readout, WeightedReadout
-from lggd.training.optimization import Optimization
-from lggd.training.randomness import read_seed
+from lggd.training.problems import Optimization, read_seed
 from lggd.validation import check_instance, check_int, check_real
 
 DECAY = Optimization(weight_decay=5e-4)  # of the networks of `LGGDPlus`

@@ -21,8 +21,7 @@ from lggd.features.solved_lggd import mixture_weights
 from lggd.graph import read_weight
 from lggd.graph.edge_list import check_node_features
 from lggd.training.engine import History
-from lggd.training.optimization import Optimization
-from lggd.training.randomness import read_seed
+from lggd.training.problems import Optimization, read_seed
 from lggd.validation import check_instance, check_int, check_positive, check_real
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lggd.backbones.convolutions import scaled_laplacian
-from lggd.estimator.labels import Labels
+from lggd.estimator.inputs import Labels
 from lggd.graph import Graph
 from lggd.graph.neighbourhood import induced_edges, sample_neighbourhood
 from lggd.graph.sparse import normalized_adjacency

@@ -24,8 +24,7 @@ from lggd.data.output_files import write_features, write_predictions
 from lggd.data.stored_data import names_of
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.inputs import stored_graph
-from lggd.estimator.labels import LastLabelError
+from lggd.estimator.inputs import LastLabelError, stored_graph
 from lggd.html import escape_text, timestamp
 from lggd.models import load_model
 from lggd.runs.run import FEATURES, MODEL, REPORT, SUMMARY, now, predictions_name, read_object

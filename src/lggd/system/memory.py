@@ -1,25 +1,32 @@
-"""Memory: estimates of computations, an error with a remedy when it runs out, tensors on disk, and mapped files."""
+"""Memory: estimates, an error with a remedy when it runs out, tensors on disk, mapped files, and caches of results."""
 
 from __future__ import annotations
 
 import gc
+import hashlib
 import mmap
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from lggd.errors import InputError, NotEnoughMemoryError
 from lggd.system.files import size_in_words, write_errors
+
+T = TypeVar("T")
+# Cached digests of tensors, with the versions that they were computed from.
+_digests = WeakIdKeyDictionary()
 
 MEMINFO = Path("/proc/meminfo")
 # Smaller tensors stay in memory.
@@ -220,3 +227,117 @@ def _resident_file_bytes() -> int:
         return int(STATM.read_text().split()[2]) * mmap.PAGESIZE
     except (OSError, IndexError, ValueError):
         return 0
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two settings or tensors are equal; tensors by their entries."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Tensor):
+        return _equal_tensors(one, other)
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(equal, one, other))
+    if is_dataclass(one) and not isinstance(one, type):
+        return all(equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+    return bool(one == other)
+
+
+def _equal_tensors(one: Tensor, other: Tensor) -> bool:
+    if (one.shape, one.dtype, one.layout, one.device) != (other.shape, other.dtype, other.layout, other.device):
+        return False
+    if one.layout == torch.strided:
+        return torch.equal(one, other)
+    # torch.equal does not take sparse tensors.
+    a, b = (tensor.to_sparse_coo().coalesce() for tensor in (one, other))  # type: ignore[no-untyped-call]
+    return torch.equal(a.indices(), b.indices()) and torch.equal(a.values(), b.values())
+
+
+class Cache(Generic[T]):
+    """An LRU cache of `capacity` results. A key of None is never cached; copies start empty.
+
+    >>> cache: Cache[int] = Cache(capacity=2)
+    >>> cache("two", lambda: 2), cache("two", lambda: 3)
+    (2, 2)
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._results: OrderedDict[Hashable, T] = OrderedDict()
+
+    def __call__(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Returns the cached result of a key; on a miss, calls `make` and caches its result."""
+        result = self.get(key)
+        if result is None:
+            result = make()
+            self.put(key, result)
+        return result
+
+    def get(self, key: Hashable) -> T | None:
+        if key is None or key not in self._results:
+            return None
+        self._results.move_to_end(key)
+        return self._results[key]
+
+    def put(self, key: Hashable, result: T) -> None:
+        """Caches a result, and evicts the least recently used one beyond the capacity."""
+        if key is not None:
+            self._results[key] = result
+        if len(self._results) > self._capacity:
+            self._results.popitem(last=False)
+
+    def clear(self) -> None:
+        self._results.clear()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._capacity,)
+
+
+class _Identity:
+    """Equal for the same tensor objects in the same memory, not changed in place since the key was created."""
+
+    def __init__(self, tensors: tuple[Tensor | None, ...]) -> None:
+        # References to the tensors keep their ids from being reused. Sparse tensors have no address of their own.
+        self.tensors = tensors
+        self.state = [
+            None if x is None else (x._version, x.data_ptr() if x.layout == torch.strided else None) for x in tensors
+        ]
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self.tensors)))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Identity)
+            and [*map(id, self.tensors)] == [*map(id, other.tensors)]
+            and self.state == other.state
+        )
+
+
+def identity_key(*tensors: Tensor | None) -> Hashable:
+    """A key for these tensor objects, which any in-place change invalidates.
+
+    None where changes cannot be detected: for inference tensors, and for tensors that are being trained.
+    """
+    present = [tensor for tensor in tensors if tensor is not None]
+    return None if any(x.is_inference() or x.requires_grad for x in present) else _Identity(tensors)
+
+
+def content_key(*tensors: Tensor | None) -> tuple[str, ...]:
+    """A digest of the entries, dtype, shape, device and layout of each tensor."""
+    return tuple("none" if tensor is None else _digest(tensor) for tensor in tensors)
+
+
+def _digest(tensor: Tensor) -> str:
+    version = None if tensor.is_inference() else tensor._version
+    cached: tuple[int, str] | None = _digests.get(tensor)  # type: ignore[no-untyped-call]
+    if cached is not None and version is not None and cached[0] == version:
+        return cached[1]
+    dense = tensor.detach().cpu()
+    dense = dense if dense.layout == torch.strided else dense.to_dense()
+    kind = f"{tensor.dtype} {tuple(tensor.shape)} {tensor.device} {tensor.layout}".encode()
+    digest = hashlib.blake2b(kind + dense.contiguous().numpy().tobytes(), digest_size=16).hexdigest()
+    if version is not None:
+        _digests[tensor] = version, digest
+    return digest

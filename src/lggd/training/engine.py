@@ -18,7 +18,7 @@ from torch import Tensor
 from lggd.errors import InputError
 from lggd.system.files import replacing, save_tensors, write_errors
 from lggd.training.cuda_graph import CUDAGraphStep
-from lggd.training.optimization import GroupedAdam, Optimization, StackedParameter, Targets, load_values
+from lggd.training.problems import GroupedAdam, Optimization, StackedParameter, Targets, load_values
 from lggd.validation import check_same_length
 
 # Without validation nodes nothing stops training early; by this epoch the paper's GCN fits its training nodes.
@@ -110,7 +110,9 @@ class Engine:
         self._best_score = torch.full((problems,), -torch.inf, dtype=torch.float64, device=device)
         # The same on the host, as of the last epoch.
         self.best_epoch, self._running = [0] * problems, [True] * problems
-        self._run_epoch = CUDAGraphStep(self._compute_epoch, device, trainable.generators)
+        self._graph: CUDAGraphStep | None = None
+        if device.type == "cuda" and trainable.generators is not None:
+            self._graph = CUDAGraphStep(self._compute_epoch, device, trainable.generators)
 
     @property
     def finished(self) -> bool:
@@ -123,7 +125,8 @@ class Engine:
         These are `train_loss NAME` and, with validation nodes, `validation_loss NAME` and `validation_accuracy NAME`.
         """
         problems = len(self.names)
-        values = self._run_epoch().tolist()
+        compute = self._compute_epoch if self._graph is None else self._graph
+        values = compute().tolist()
         train_loss, best_epoch, ended, *validated = (values[k : k + problems] for k in range(0, len(values), problems))
         measured = [q for q, running in enumerate(self._running) if running]
         validation = [q for q in measured if self._num_validation[q]]
@@ -193,7 +196,7 @@ class Engine:
     def load_best(self) -> None:
         """Loads the best state of each problem into the trainable."""
         self._optimizer.zero_grad()
-        self._run_epoch.reset()
+        self._forget_graph()
         load_values(self.trainable.parameters(), self._best)
 
     def state(self) -> dict[str, Tensor]:
@@ -222,7 +225,12 @@ class Engine:
             moments.setdefault(int(index), {})[moment] = value.clone()
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": moments})
         self.best_epoch, self._running = self._best_epoch.tolist(), (~self._ended()).tolist()
-        self._run_epoch.reset()
+        self._forget_graph()
+
+    def _forget_graph(self) -> None:
+        """Lets a CUDA graph be captured again, because tensors that an epoch uses are replaced."""
+        if self._graph is not None:
+            self._graph.reset()
 
     def _counters(self) -> dict[str, Tensor]:
         return {"epoch": self._epoch, "best_epoch": self._best_epoch, "best_score": self._best_score}

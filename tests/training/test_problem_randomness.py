@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lggd.training.randomness import RandomState, read_seed
+from lggd.training.problems import RandomState, read_seed
 from small_data import random
 
 

@@ -6,8 +6,8 @@ import torch
 from torch_geometric.data import Data
 
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator import labels as reading
-from lggd.estimator.labels import FEWEST_TO_HOLD_OUT, LabelConflictError, Labels, accuracy, merge_labels
+from lggd.estimator import inputs as reading
+from lggd.estimator.inputs import FEWEST_TO_HOLD_OUT, LabelConflictError, Labels, accuracy, merge_labels
 from small_data import blocks, changed, garbled, random
 
 
