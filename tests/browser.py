@@ -18,13 +18,13 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = [
     "--no-sandbox",
     "--headless=new",
-    "--use-angle=swiftshader",
-    "--enable-unsafe-swiftshader",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
 ]
+# Without WebGL maps are drawn by the other painter, in half the time; tests/report/test_graph_map.py compares both.
+WEBGL, NO_WEBGL = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader"), ("--disable-gpu",)
 WIDE = {"width": 1280, "height": 900}
 
 
@@ -114,14 +114,15 @@ def picture(page: Any, selector: str = ".map-picture") -> int:
 
 
 @contextmanager
-def launch() -> Iterator[Browser]:
-    """Opens a browser; skips the test where there is none."""
+def launch(webgl: bool = False) -> Iterator[Browser]:
+    """Opens a browser, with or without WebGL; skips the test where there is none."""
     playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
     path = executable()
     if path is None:
         pytest.skip(f"no browser is installed: looked for {', '.join(NAMES)}")
     with playwright.sync_playwright() as session:
-        launched = session.chromium.launch(executable_path=path, args=OPTIONS, headless=True)
+        options = [*OPTIONS, *(WEBGL if webgl else NO_WEBGL)]
+        launched = session.chromium.launch(executable_path=path, args=options, headless=True)
         try:
             yield Browser(launched)
         finally:

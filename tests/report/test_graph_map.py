@@ -2,6 +2,7 @@
 
 import pytest
 
+import browser
 import map_server
 from browser import LOOK_AT, OVERFLOW, picture, settle
 
@@ -11,6 +12,12 @@ WITHOUT_WEBGL = """const original = HTMLCanvasElement.prototype.getContext;
 HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
     return kind.startsWith("webgl") ? null : original.call(this, kind, ...more);
 };"""
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser.launch(webgl=True) as launched:
+        yield launched
 
 
 @pytest.fixture(scope="module")
