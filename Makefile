@@ -1,7 +1,9 @@
 # Each target works as the first command on a fresh machine: it creates and reuses .venv by itself.
 PYTHON ?= python3
 BIN := .venv/bin
-# Modules are compiled when they are imported first: most never are, and compiling all takes minutes.
+# Modules are compiled when they are imported first: most never are, and compiling all takes minutes. Where Python may
+# not keep what it compiles, every process would compile torch and PyG again, which takes it 20 seconds.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 .PHONY: help demo notebook kernels test lint docs licences release-check versions bench bench-gpu peers browser clean
