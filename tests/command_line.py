@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -51,15 +50,6 @@ def program(*arguments: object) -> list[str]:
 def environment(**changes: str) -> dict[str, str]:
     """Returns the environment of a new process: this source, one thread."""
     return {**os.environ, "PYTHONPATH": SOURCE, **ONE_THREAD, **changes}
-
-
-def in_new_process(*arguments: object) -> dict[str, Any]:
-    result = subprocess.run(
-        program(*arguments, "--json"), env=environment(), capture_output=True, text=True, check=True
-    )
-    assert result.stderr == ""
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

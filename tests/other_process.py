@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from processes import Forked, start
 
 HOLD = """
 import sys
@@ -18,11 +18,9 @@ with Claims(sys.argv[1]).on(sys.argv[2], wait=True):
 
 
 @contextmanager
-def claimed_elsewhere(folder: Path, name: str) -> Iterator[subprocess.Popen[str]]:
+def claimed_elsewhere(folder: Path, name: str) -> Iterator[Forked]:
     """Another process that holds a claim until it reads a line, or dies."""
-    command = [sys.executable, "-c", HOLD, str(folder), name]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
+    with start(folder, name, code=HOLD) as other:
         assert other.stdout.readline() == "claimed\n"
         try:
             yield other

@@ -3,8 +3,6 @@
 import json
 import pickle
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +19,7 @@ from few_labels import BOTH, DISTANCES, ESTIMATORS, LEARNED, moons
 from lggd import GCN, GGD, Optimization, load_model
 from lggd.errors import InputError
 from lggd.sklearn import KNNGraphClassifier
+from processes import finish
 
 NEW = np.array([[0.5, 0.5], [-1.0, 0.2], [3.0, -4.0], [1.1, 0.0]])
 
@@ -95,7 +94,8 @@ def test_another_process_predicts_the_same_bits(tmp_path):
         model.save(tmp_path / name)
     new = np.concatenate([NEW, X[:9], X + 0.05])
     np.save(tmp_path / "new.npy", new)
-    subprocess.run([sys.executable, "-c", ELSEWHERE, str(tmp_path)], check=True)
+    status, _, errors = finish(tmp_path, code=ELSEWHERE)
+    assert status == 0, errors
     for name, model in models.items():
         found = np.load(tmp_path / f"{name}.npz")
         np.testing.assert_array_equal(found["before"], model.predict_proba(new))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from types import FrameType
@@ -11,15 +10,18 @@ from typing import Any
 
 import lggd
 from command_line import environment
+from processes import start
 
 # What a run may enter.
 MOST_MODULES = 50
 MOST_HOPS = 4
-# Two epochs of each training enter every module that more epochs would, and tracing them is slow.
+# Two epochs of each training and the first digits enter every module that all would, and tracing them is slow.
 CODE = """
 import json, sys
+import few_digits, sklearn.datasets
 from lggd.training import engine
 from walk import walk
+sklearn.datasets.load_digits = few_digits.load_digits
 started = engine.Engine.__init__
 def start(self, *arguments, **settings):
     started(self, *arguments, **settings)
@@ -31,14 +33,10 @@ print(json.dumps(modules), file=sys.stderr)
 
 
 def test_a_run_enters_few_modules(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CODE, str(tmp_path / "digits")],
-        env=environment(PYTHONPATH=f"{environment()['PYTHONPATH']}:{Path(__file__).parent}"),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    modules = json.loads(done.stderr.splitlines()[-1])
+    path = f"{environment()['PYTHONPATH']}:{Path(__file__).parent}"
+    with start(tmp_path / "digits", code=CODE, PYTHONPATH=path) as process:
+        _, errors = process.communicate()
+    modules = json.loads(errors.splitlines()[-1])
     assert "lggd.cli.run" in modules
     assert len(modules) <= MOST_MODULES, "\n".join(modules)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import fields
@@ -14,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from command_line import answer, command, environment, program, refused, rows_of
+from command_line import answer, command, refused, rows_of
 from lggd.cli.compare import _training_labels
 from lggd.cli.options import GraphOptions
 from lggd.comparison.rows import load_rows
 from lggd.errors import InputError
 from lggd.paper.measurements import DATASETS
+from processes import start
 from tables import two_rings
 
 KARATE = GraphOptions(**{each.name: None for each in fields(GraphOptions)} | {"dataset": "karate"})
@@ -72,7 +72,7 @@ def test_killed_and_started_again_it_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "out"
     graph = ("digits", "--splits", 4, "--no-curve", "--out", out, "--methods", "label-propagation,sgc")
     journal = out / "comparison.jsonl"
-    with subprocess.Popen(program("compare", *graph), env=environment(), stderr=subprocess.DEVNULL) as process:
+    with start("compare", *graph) as process:
         wait_for(lambda: journal.exists() and len(journal.read_text().splitlines()) >= 2)
         process.send_signal(signal.SIGKILL)
     before = journal.read_text().splitlines()
@@ -80,10 +80,7 @@ def test_killed_and_started_again_it_goes_on(tmp_path: Path) -> None:
     with journal.open("a") as file:  # as if it had been writing
         file.write('{"method": "sgc", "spl')
     # Two commands with one folder share what is left.
-    both = [
-        subprocess.Popen(program("compare", *graph, "--json"), env=environment(), stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+    both = [start("compare", *graph, "--json") for _ in range(2)]
     answers = [json.loads(process.communicate()[0]) for process in both]
     assert answers[0]["table"] == answers[1]["table"]
     lines = journal.read_text().splitlines()

@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import lggd
-from command_line import answer, command, files_of, in_new_process, refused, rows_of
+from command_line import answer, command, files_of, refused, rows_of
 from lggd.runs.methods import METHODS, build_model
 from lggd.runs.run import run, write_run
 from lggd.runs.run_input import RunInput
+from processes import in_new_process
 from tables import PATH_IDS as IDS
 from tables import labelled_path
 

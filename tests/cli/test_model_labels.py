@@ -6,19 +6,18 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 import lggd
-from command_line import answer, command, environment, files_of, program, refused, rows_of
+from command_line import answer, command, files_of, refused, rows_of
 from lggd.runs.methods import RunSettings
 from lggd.runs.run import run, write_run
 from lggd.runs.run_input import RunInput
 from lggd.runs.saved_model import SavedModel
+from processes import finish, start
 from tables import PATH_IDS as IDS
 from tables import labelled_path
 
@@ -56,9 +55,7 @@ def test_commands_at_once_lose_nothing(people: Path, tmp_path: Path) -> None:
         ("add-labels", people / "model", tmp_path / "gil.csv"),
         ("update", people, "--labels", tmp_path / "eva.csv"),
     ]
-    running = [
-        subprocess.Popen(program(*parts, "--json"), env=environment(), stdout=subprocess.PIPE) for parts in commands
-    ]
+    running = [start(*parts, "--json") for parts in commands]
     answers = [json.loads(process.communicate()[0]) for process in running]
     assert [process.returncode for process in running] == [0, 0, 0]
     assert labels_of(people) == {"Åse": "left", "hal": "right", **labels}
@@ -73,10 +70,7 @@ def test_a_command_that_waits_says_so(people: Path) -> None:
     from system.test_locks import held_elsewhere
 
     with held_elsewhere(people / "model") as other:
-        waiting = subprocess.Popen(
-            program("add-labels", people, "cy=left"), env=environment(), stderr=subprocess.PIPE, text=True
-        )
-        assert waiting.stderr is not None
+        waiting = start("add-labels", people, "cy=left")
         assert waiting.stderr.readline() == f"Waiting for another command that is changing {people}.\n"
         assert labels_of(people) == {"Åse": "left", "hal": "right"}  # reading waits for nobody
         assert command("predict", people).exit_code == 0
@@ -88,10 +82,8 @@ def test_a_command_that_waits_says_so(people: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills processes that it forks")
 def test_killed_commands_leave_all_or_nothing(people: Path) -> None:
     script = Path(__file__).parents[1] / "killed_saves.py"
-    result = subprocess.run(
-        [sys.executable, script, people, "cy", "right", "4"], env=environment(), capture_output=True, text=True
-    )
-    assert result.stdout.split("\n") == ["fine"] * 4 + [""], result.stdout + result.stderr
+    _, out, errors = finish(people, "cy", "right", 4, code=script.read_text())
+    assert out.split("\n") == ["fine"] * 4 + [""], out + errors
 
 
 def test_files_that_a_killed_command_did_not_move_are_moved_by_the_next(

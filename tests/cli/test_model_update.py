@@ -13,11 +13,12 @@ import pytest
 import torch
 
 import lggd
-from command_line import answer, command, files_of, in_new_process, refused, rows_of
+from command_line import answer, command, files_of, refused, rows_of
 from lggd.closed_form import KernelRidge
 from lggd.runs.methods import RunSettings, build_model
 from lggd.runs.run import run
 from lggd.runs.run_input import RunInput
+from processes import in_new_process
 from tables import PATH_IDS, RING_IDS, labelled_path, two_rings
 
 

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from command_line import environment, program, refused
+import processes
+from command_line import refused
 from lggd.studio import Client
+from processes import Forked
 
 
-def start(*arguments: object, cwd: Path) -> tuple[subprocess.Popen[str], dict[str, Any]]:
-    process = subprocess.Popen(
-        program("studio", *arguments, "--port", 0, "--no-browser", "--json"), env=environment(), cwd=cwd,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
+def start(*arguments: object, cwd: Path) -> tuple[Forked, dict[str, Any]]:
+    process = processes.start("studio", *arguments, "--port", 0, "--no-browser", "--json", cwd=cwd)
     line = process.stdout.readline()
     assert line, process.communicate()[1]
     found: dict[str, Any] = json.loads(line)
     return process, found
 
 
-def end(process: subprocess.Popen[str]) -> str:
+def end(process: Forked) -> str:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert "Traceback" not in errors

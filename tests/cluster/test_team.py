@@ -15,13 +15,14 @@ import torch
 
 import lggd
 from cluster_cases import ADDRESS, STORE, patiently, random_graph, random_start, ray_cluster
-from command_line import answer, in_new_process
+from command_line import answer
 from lggd.comparison.candidates import read_candidates
 from lggd.comparison.fit_job import FitJob
 from lggd.comparison.jobs import JobOptions, run_jobs, run_jobs_on_cluster
 from lggd.comparison.label_splits import draw_splits, problem_fingerprint
 from lggd.comparison.results import Results
 from lggd.errors import InputError
+from processes import in_new_process
 from small_data import blocks
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'lggd[cluster]'")

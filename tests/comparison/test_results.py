@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,28 +13,21 @@ import pytest
 from lggd.comparison.results import CLAIMS, Claims, Results
 from lggd.errors import InputFileError
 from other_process import claimed_elsewhere
+from processes import Forked, start
 
 # Imports nothing heavy: the module is read from its file.
 WRITER = """
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("results", sys.argv[1])
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-results = module.Results(sys.argv[2])
-for number in range(int(sys.argv[4])):
-    results.append("many", {"writer": sys.argv[3], "number": number, "filling": "x" * 3000})
+import sys
+from lggd.comparison.results import Results
+results = Results(sys.argv[1])
+for number in range(int(sys.argv[3])):
+    results.append("many", {"writer": sys.argv[2], "number": number, "filling": "x" * 3000})
     print(number, flush=True)
 """
 
 
-def writer(folder: Path, name: str, count: int) -> subprocess.Popen[str]:
-    from lggd.comparison import results
-
-    return subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(results.__file__), str(folder), name, str(count)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def writer(folder: Path, name: str, count: int) -> Forked:
+    return start(folder, name, count, code=WRITER)
 
 
 def test_lines_come_back_in_order(tmp_path: Path) -> None:

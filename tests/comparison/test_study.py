@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from optuna.trial import TrialState
 
-from command_line import ONE_THREAD
+import processes
 from lggd.comparison.rows import Range, Row
 from lggd.comparison.search import SearchConfig, search_settings
 from lggd.comparison.study import SharedStudy, open_journal
+from processes import Forked
 from search_trials import ROW, finished, replace_training
 
 TIMEOUT = 60.0
@@ -48,9 +46,8 @@ print(found[0].trials)
 """
 
 
-def worker(folder: Path, name: str, seconds: float, trials: int) -> subprocess.Popen[str]:
-    arguments = [sys.executable, "-c", WORKER, str(folder), name, str(seconds), str(trials)]
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=os.environ | ONE_THREAD)
+def worker(folder: Path, name: str, seconds: float, trials: int) -> Forked:
+    return processes.start(folder, name, seconds, trials, code=WORKER)
 
 
 def wait_for(condition: Callable[[], object]) -> None:

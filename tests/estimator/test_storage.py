@@ -2,8 +2,6 @@
 
 import json
 import pickle
-import subprocess
-import sys
 from math import inf
 from pathlib import Path
 
@@ -31,6 +29,7 @@ from lggd import (
 )
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import settings, storage
+from processes import finish
 from small_data import CLASSES, Averages, Perceptron, blocks, random, same
 from small_models import TIMES, WIDTH, classifier, distances, learned
 
@@ -71,8 +70,8 @@ save_file(found, sys.argv[3])
 def elsewhere(saved, tmp_path_factory):
     """What another process predicts with all models: as loaded, and after one more label."""
     predictions = tmp_path_factory.mktemp("predictions") / "predictions.safetensors"
-    command = [sys.executable, "-c", ELSEWHERE, str(saved[0]), str(Path(__file__).parents[1]), str(predictions)]
-    subprocess.run(command, check=True)
+    status, _, errors = finish(saved[0], Path(__file__).parents[1], predictions, code=ELSEWHERE)
+    assert status == 0, errors
     return load_file(predictions)
 
 

@@ -3,18 +3,17 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import lggd
-from command_line import environment, files_of
+from command_line import files_of
 from lggd.errors import InputError
 from lggd.graph.stored_graph import StoredGraphWriter
 from lggd.graph_build import build, build_graph, work_folder
+from processes import finish
 
 # Kills itself where the graph is complete except for its manifest.
 KILLED = """
@@ -103,9 +102,8 @@ def test_an_interrupted_build_is_resumed_with_the_same_bytes(tables, moments, mo
 def test_a_killed_build_leaves_the_earlier_graph(folder):
     built(folder)
     before = files_of(folder / "graph")
-    command = [sys.executable, "-c", KILLED, str(folder)]
-    result = subprocess.run(command, env=environment(), capture_output=True, text=True)
-    assert result.returncode == -signal.SIGKILL, result.stderr
+    status, _, errors = finish(folder, code=KILLED)
+    assert status == -signal.SIGKILL, errors
     assert files_of(folder / "graph") == before
     built(folder)  # starts again
     assert {path.name for path in folder.iterdir()} == {"edges.csv", "nodes.csv", "graph"}

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,13 +13,13 @@ from typing import Any
 
 import pytest
 
-import lggd
-from command_line import ONE_THREAD, answer, command, refused
+from command_line import answer, command, refused
 from lggd.comparison.results import Results
 from lggd.comparison.runner import load_splits
 from lggd.data.datasets import split_fingerprint
 from lggd.paper import experiments
 from other_process import claimed_elsewhere
+from processes import start
 from result_lines import lines_of
 
 SHORT = "max_epochs = 4\n"
@@ -86,22 +83,12 @@ def test_chosen_settings_identify_lines_and_those_requested_last_count(
         assert lines_of(tmp_path / "results") == [*first, *second, *first]
 
 
-def started(*arguments: object) -> subprocess.Popen[bytes]:
-    """The command in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-c", "from lggd.cli import main; main()", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(Path(lggd.__file__).parents[1]), **ONE_THREAD},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-
-
 def test_killing_the_process_loses_nothing_finished(configs: Path, options: list[object], tmp_path: Path) -> None:
     endless = configs / "rows/gpr.toml"
     brief = endless.read_text()
     endless.write_text(brief.replace(SHORT, "max_epochs = 1000000\npatience = 1000000\n"))
     arguments = ["reproduce", "table1", "--rows", "01,11", *options]
-    process = started(*arguments)
+    process = start(*arguments)
     path = tmp_path / "results/table1.jsonl"
     while not (path.exists() and path.read_bytes().endswith(b"\n")):
         assert process.poll() is None
@@ -116,7 +103,7 @@ def test_killing_the_process_loses_nothing_finished(configs: Path, options: list
 
 
 def test_processes_share_the_work_and_each_returns_all_lines(options: list[object], tmp_path: Path) -> None:
-    processes = [started("reproduce", "table1", "--json", *options) for _ in range(2)]
+    processes = [start("reproduce", "table1", "--json", *options) for _ in range(2)]
     answers = [json.loads(one.communicate()[0]) for one in processes]
     lines = lines_of(tmp_path / "results")
     assert sorted(line["row"] for line in lines) == ["01", "08", "09", "11"]

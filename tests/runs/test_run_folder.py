@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from command_line import answer, command, environment, files_of, program, refused
+from command_line import answer, command, files_of, refused
 from lggd.errors import InputError
 from lggd.runs.methods import RunSettings
 from lggd.runs.run import RunResult, UnfinishedTraining, run, write_run
 from lggd.runs.run_input import RunInput
 from lggd.training.engine import Progress
+from processes import Forked, start
 
 TRAINED = RunSettings("lggd-trained", epochs=40)
 
@@ -71,26 +71,12 @@ def test_a_resumed_run_gives_the_same_bits(karate: RunResult, tmp_path: Path, at
     assert result.accuracy == karate.accuracy
 
 
-def handle_interrupts() -> None:
-    """A process that a shell starts in the background ignores Ctrl-C, and so would its children."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+COMMAND = ("run", "karate", "--method", "lggd-trained", "--epochs", "40", "--no-report", "--out")
 
 
-def start(out: Path, *more: str) -> subprocess.Popen[str]:
-    """`lggd run karate` in a process of its own, on one thread."""
-    return subprocess.Popen(
-        program("run", "karate", "--method", "lggd-trained", "--epochs", "40", "--no-report", "--out", out, *more),
-        preexec_fn=handle_interrupts,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def stop(out: Path, sent: signal.Signals) -> subprocess.Popen[str]:
-    """The same, but it gets a signal as soon as its first part is saved; the second takes much longer."""
-    process = start(out)
+def stop(out: Path, sent: signal.Signals) -> Forked:
+    """A run in a process that gets a signal as soon as its first part is saved; the second takes much longer."""
+    process = start(*COMMAND, out)
     saved = out.with_name(f"{out.name}.training") / "reference" / "backbone.safetensors"
     while not saved.exists() and process.poll() is None:
         time.sleep(0.005)
@@ -106,7 +92,7 @@ def test_a_killed_run_leaves_the_earlier_result_and_can_be_resumed(earlier: Path
     killed = stop(out, signal.SIGKILL)
     assert killed.returncode == -signal.SIGKILL
     assert files_of(out) == before
-    process = start(out, "--resume", "--json")
+    process = start(*COMMAND, out, "--resume", "--json")
     printed, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     assert json.loads(printed)["resumed"] is True

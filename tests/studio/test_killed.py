@@ -11,7 +11,6 @@ import queue
 import random
 import signal
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from command_line import environment
+from processes import start
 
 KILLS = int(os.environ.get("LGGD_KILLS", "3"))
 WRITERS, NODES = 4, 36
@@ -122,15 +121,9 @@ class Services:
     """Services, one after the other."""
 
     def __init__(self) -> None:
-        arguments = [sys.executable, "-c", SERVE, str(Path(__file__).parents[1])]
-        self.process = subprocess.Popen(
-            arguments, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            start_new_session=True,
-        )  # fmt: skip
+        self.process = start(Path(__file__).parents[1], code=SERVE)
 
     def say(self, line: str) -> str:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
         return self.process.stdout.readline().strip()

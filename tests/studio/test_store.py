@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from command_line import environment
 from lggd.errors import InputError, InputFileError
 from lggd.studio.store import LabelEdit, LabelStore, StaleEditError
+from processes import finish
 
 NODES = 10
 
@@ -223,7 +221,6 @@ def test_other_files_are_refused_and_kept(tmp_path: Path) -> None:
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     store = opened(tmp_path / "labels.sqlite")
     code = f"from lggd.studio.store import LabelStore; LabelStore({str(store.path)!r}, 'graph', {NODES})"
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
-    assert "be open in one studio" in done.stderr
+    assert "be open in one studio" in finish(code=code)[2]
     store.close()
     opened(tmp_path / "labels.sqlite").close()

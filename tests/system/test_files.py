@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import errno
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from command_line import environment
 from lggd.errors import DiskFullError, InputFileError
 from lggd.system import files
 from lggd.system.files import (
@@ -23,6 +20,7 @@ from lggd.system.files import (
     write_errors,
     write_text,
 )
+from processes import finish
 
 MARKER = "lggd-run.json"
 
@@ -215,8 +213,7 @@ def test_what_a_killed_process_leaves_is_cleared_up(tmp_path: Path, how: str, wh
     path = tmp_path / "run"
     path.mkdir()
     fill(path, "old")
-    killed = subprocess.run([sys.executable, "-c", KILLED, path, how, when], env=environment())
-    assert killed.returncode == 9
+    assert finish(path, how, when, code=KILLED)[0] == 9
     assert path.exists() == (when != "between")
     assert len(list(tmp_path.glob(".run-*"))) == 1
     restore_folder(path, MARKER)

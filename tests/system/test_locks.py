@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from command_line import environment
 from lggd.errors import InputFileError
 from lggd.system import files
 from lggd.system.files import locked_folder
+from processes import Forked, start
 
 HOLD = """
 import sys
@@ -39,13 +37,9 @@ for _ in range(int(sys.argv[3])):
 
 
 @contextmanager
-def held_elsewhere(folder: Path) -> Iterator[subprocess.Popen[str]]:
+def held_elsewhere(folder: Path) -> Iterator[Forked]:
     """Another process that holds the lock until it reads a line, or dies."""
-    command = [sys.executable, "-c", HOLD, str(folder)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
-    ) as other:
-        assert other.stdout is not None
+    with start(folder, code=HOLD) as other:
         assert other.stdout.readline() == "held\n"
         try:
             yield other
@@ -56,8 +50,7 @@ def held_elsewhere(folder: Path) -> Iterator[subprocess.Popen[str]]:
 def test_processes_take_turns(tmp_path: Path) -> None:
     counter, times, processes = tmp_path / "counter", 20, 4
     counter.write_text("0")
-    command = [sys.executable, "-c", COUNT, str(tmp_path / "model"), str(counter), str(times)]
-    running = [subprocess.Popen(command, env=environment()) for _ in range(processes)]
+    running = [start(tmp_path / "model", counter, times, code=COUNT) for _ in range(processes)]
     assert [process.wait() for process in running] == [0] * processes
     assert counter.read_text() == str(times * processes)
     assert list(tmp_path.iterdir()) == [counter]
@@ -72,7 +65,6 @@ def test_waiting_is_reported_once_and_ends_with_the_holder(tmp_path: Path, monke
             while not reports:
                 time.sleep(0.01)
             time.sleep(0.3)
-            assert other.stdin is not None
             other.stdin.write("\n")
             other.stdin.flush()
 
