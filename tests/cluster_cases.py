@@ -7,12 +7,17 @@ import numpy as np
 import torch
 
 import lggd
+import ray_worker
 from lggd.cluster import closed_form, propagation
 from lggd.cluster.block import Block, as_arrays, as_tensors, split_rows
 
 # A loopback address: Ray replaces 127.0.0.1 by an address of the network.
 ADDRESS = "127.0.0.2"
 STORE = 80 * 2**20
+NODE = {
+    "num_cpus": 1, "object_store_memory": STORE, "node_ip_address": ADDRESS, "include_dashboard": False,
+    "include_log_monitor": False, "worker_path": ray_worker.__file__,
+}  # fmt: skip
 # Lost nodes are noticed within two seconds; busy ones are not lost.
 HEALTH = {
     "health_check_initial_delay_ms": 0,
@@ -23,23 +28,27 @@ HEALTH = {
 
 
 @contextlib.contextmanager
-def ray_cluster(nodes, cpus=1):
-    """A head without CPUs, and nodes that may be killed."""
+def ray_cluster(folder):
+    """A head and another node, each with one CPU; `add_node` adds one more. The folder is for a socket."""
     import ray
     from ray.cluster_utils import Cluster
 
     # Workers are nice by default, and would wait for all other processes of this machine.
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-    common = {"object_store_memory": STORE, "node_ip_address": ADDRESS, "include_dashboard": False}
-    head = {**common, "num_cpus": 0, "_system_config": HEALTH}
-    cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
-    try:
-        for _ in range(nodes):
-            patiently(lambda: cluster.add_node(num_cpus=cpus, **common))
-        yield cluster
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
+    with ray_worker.forked_workers(folder):
+        head = {**NODE, "_system_config": HEALTH}
+        cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
+        try:
+            add_node(cluster)
+            yield cluster
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
+
+
+def add_node(cluster):
+    """Adds a node, which may be killed."""
+    patiently(lambda: cluster.add_node(**NODE))
 
 
 def patiently(start, attempts=4):

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import lggd
-from cluster_cases import ADDRESS, STORE, patiently, random_graph, random_start, ray_cluster
+from cluster_cases import add_node, random_graph, random_start, ray_cluster
 from command_line import answer
 from lggd.comparison.candidates import read_candidates
 from lggd.comparison.fit_job import FitJob
@@ -32,8 +32,8 @@ EVERY = 4
 
 
 @pytest.fixture(scope="module")
-def started():
-    with ray_cluster(nodes=2) as cluster:
+def started(tmp_path_factory):
+    with ray_cluster(tmp_path_factory.mktemp("ray")) as cluster:
         yield cluster
 
 
@@ -207,9 +207,8 @@ def test_a_lost_node_is_replaced_and_one_is_added(cluster, graph, single, nothin
     found = evolve(graph, callback=kill)
     assert torch.equal(found.value, single.value)
     assert 1 <= found.statistics.repeated_steps <= EVERY
-    common = {"num_cpus": 1, "object_store_memory": STORE, "node_ip_address": ADDRESS}
     for _ in range(2):
-        patiently(lambda: cluster.add_node(**common))
+        add_node(cluster)
     three = evolve(graph)
     assert three.statistics.blocks == 3
     assert torch.equal(three.value, single.value)
