@@ -7,8 +7,9 @@ anything but itself.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,9 @@ def executable() -> str | None:
 class Browser:
     """An open browser. Each page has a profile of its own."""
 
-    def __init__(self, launched: Any) -> None:
-        self._launched = launched
+    def __init__(self, start: Callable[[bool], Any]) -> None:
+        # One without WebGL and one with it, each started by its first page.
+        self._launched = cache(start)
 
     @contextmanager
     def page(
@@ -47,15 +49,17 @@ class Browser:
         viewport: dict[str, int] | None = None,
         allowed: tuple[str, ...] = (),
         before: str | None = None,
+        webgl: bool = False,
         **options: Any,
     ) -> Iterator[Any]:
         """Loads a file, or an address; `allowed` are prefixes of further addresses that it may request.
 
-        `before` is a script that runs before those of the page.
+        `before` is a script that runs before those of the page. With `webgl`, the processor computes WebGL, and all
+        else that the page shows is drawn in twice the time.
         `options` are passed to Playwright's `new_context`, such as color_scheme="dark".
         """
         address = where.resolve().as_uri() if isinstance(where, Path) else where
-        context = self._launched.new_context(viewport=viewport or WIDE, **options)
+        context = self._launched(webgl).new_context(viewport=viewport or WIDE, **options)
         try:
             if before is not None:
                 context.add_init_script(before)
@@ -114,16 +118,18 @@ def picture(page: Any, selector: str = ".map-picture") -> int:
 
 
 @contextmanager
-def launch(webgl: bool = False) -> Iterator[Browser]:
-    """Opens a browser, with or without WebGL; skips the test where there is none."""
+def launch() -> Iterator[Browser]:
+    """Opens a browser; skips the test where there is none."""
     playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
     path = executable()
     if path is None:
         pytest.skip(f"no browser is installed: looked for {', '.join(NAMES)}")
-    with playwright.sync_playwright() as session:
-        options = [*OPTIONS, *(WEBGL if webgl else NO_WEBGL)]
-        launched = session.chromium.launch(executable_path=path, args=options, headless=True)
-        try:
-            yield Browser(launched)
-        finally:
-            launched.close()
+    with playwright.sync_playwright() as session, ExitStack() as opened:
+
+        def start(webgl: bool) -> Any:
+            options = [*OPTIONS, *(WEBGL if webgl else NO_WEBGL)]
+            launched = session.chromium.launch(executable_path=path, args=options, headless=True)
+            opened.callback(launched.close)
+            return launched
+
+        yield Browser(start)

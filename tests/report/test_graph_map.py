@@ -2,7 +2,6 @@
 
 import pytest
 
-import browser
 import map_server
 from browser import LOOK_AT, OVERFLOW, picture, settle
 
@@ -15,12 +14,6 @@ HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    with browser.launch(webgl=True) as launched:
-        yield launched
-
-
-@pytest.fixture(scope="module")
 def address():
     with map_server.serve() as found:
         yield found
@@ -28,9 +21,10 @@ def address():
 
 @pytest.fixture
 def opened(chromium, address):
-    """Opens the page with a query, such as nodes=300; options are those of `Browser.page`."""
+    """Opens the page with a query, such as nodes=300; with WebGL where it asks for that; options of `Browser.page`."""
 
     def open_it(query="", **options):
+        options = {"webgl": "painter=webgl" in query, **options}
         return chromium.page(f"{address}?{query}", allowed=(address,), **options)
 
     return open_it
@@ -88,7 +82,7 @@ def test_webgl_draws_large_graphs_if_there_is_a_graphics_processor(opened, nodes
     pretended = """const original = WebGL2RenderingContext.prototype.getParameter;
         WebGL2RenderingContext.prototype.getParameter = function (name) {
             return name === 0x9246 ? "A graphics processor" : original.call(this, name); };"""
-    with opened(f"nodes={nodes}", before=pretended) as page:
+    with opened(f"nodes={nodes}", before=pretended, webgl=True) as page:
         assert page.evaluate(PAINTER) == painter
 
 
@@ -112,7 +106,7 @@ def test_both_painters_draw_the_same_map(opened):
 
 
 def test_canvas_replaces_missing_webgl(opened):
-    with opened("nodes=20000&painter=webgl", before=WITHOUT_WEBGL) as page:
+    with opened("nodes=20000&painter=webgl", before=WITHOUT_WEBGL, webgl=False) as page:
         settle(page)
         assert page.evaluate(PAINTER) == "CanvasPainter"
         assert page.locator(".map-picture").evaluate(LOOK_AT)["colours"] > 20
