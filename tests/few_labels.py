@@ -12,7 +12,7 @@ DISTANCES = KNNGraphClassifier(features=GGD(times=(1, 2)), backbone=None, random
 LEARNED = KNNGraphClassifier(
     backbone=GCN,
     features=LGGD(times=(1, 2), optimization=Optimization(epochs=3)),
-    optimization=Optimization(epochs=30, lr=0.05),
+    optimization=Optimization(epochs=12, lr=0.05),
     random_state=0,
 )
 SOLVED = KNNGraphClassifier(random_state=0)

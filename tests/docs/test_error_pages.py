@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 
 import lggd
-from building.error_pages import SOURCE, error_texts, page
+from building.error_pages import SOURCE, ErrorText, error_texts, page
 
-TEXTS = error_texts()
 ERRORS = {"InputError", "InputTypeError", "InputFileError", "NotSymmetricError", "LabelConflictError", "LastLabelError"}
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[ErrorText]:
+    """Of the whole package. Reading it takes seconds, too long for an import."""
+    return error_texts()
 
 
 def raised_in(path: Path) -> list[int]:
@@ -21,8 +26,8 @@ def raised_in(path: Path) -> list[int]:
     return [call.lineno for call in raised if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ERRORS]
 
 
-def test_every_raised_error_is_listed() -> None:
-    listed = {(text.module, text.line) for text in TEXTS}
+def test_every_raised_error_is_listed(texts: list[ErrorText]) -> None:
+    listed = {(text.module, text.line) for text in texts}
     raised = {
         (".".join(path.relative_to(SOURCE).with_suffix("").parts), line)
         for path in SOURCE.rglob("*.py")
@@ -32,11 +37,11 @@ def test_every_raised_error_is_listed() -> None:
     assert raised - listed == set()
 
 
-def test_texts_are_those_of_the_errors() -> None:
+def test_texts_are_those_of_the_errors(texts: list[ErrorText]) -> None:
     path = lggd.Graph.from_edges([(0, 1)], symmetrize="max")
     with pytest.raises(lggd.InputError) as caught:
         lggd.distance(path, [0], p=2, solver=lggd.Dijkstra())
-    (found,) = (text for text in TEXTS if text.module == "solvers.dijkstra")
+    (found,) = (text for text in texts if text.module == "solvers.dijkstra")
     assert str(caught.value).startswith(found.cause)
     assert str(caught.value).endswith(found.remedy)
     assert found.remedy == "Use FastMarching()."
@@ -56,8 +61,8 @@ def test_names_and_choices_are_resolved(tmp_path: Path) -> None:
     assert second.cause == "‹fruit› must be ripe, but ‹node› is not"
 
 
-def test_the_page_is_a_table_for_every_room() -> None:
-    text = page(TEXTS)
+def test_the_page_is_a_table_for_every_room(texts: list[ErrorText]) -> None:
+    text = page(texts)
     assert {"## graph", "## solvers", "## cli", "## data"} <= set(text.splitlines())
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert all(len(re.findall(r"(?<!\\)\|", line)) == 3 for line in rows)

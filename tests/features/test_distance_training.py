@@ -121,13 +121,13 @@ def check_as_if_alone(data, together=None, **settings):
     [*((initial, "both") for initial in INITIALS), *(("MLP", name) for name in COEFFICIENTS if name != "both")],
 )
 def test_problems_are_trained_as_if_alone(initial, coefficients, data):
-    check_as_if_alone(data, initial=INITIALS[initial], coefficients=COEFFICIENTS[coefficients], scheme=RK4(step=0.1))
+    check_as_if_alone(data, initial=INITIALS[initial], coefficients=COEFFICIENTS[coefficients], scheme=RK4(step=0.25))
 
 
 @pytest.mark.parametrize("patience", [1, 2])
 def test_problems_are_trained_as_if_alone_with_patience(patience, data):
     optimization = Optimization(lr=0.2, weight_decay=0.0, epochs=12, patience=patience)
-    check_as_if_alone(data, optimization=optimization, coefficients=COEFFICIENTS["both"], scheme=RK4(step=0.1))
+    check_as_if_alone(data, optimization=optimization, coefficients=COEFFICIENTS["both"], scheme=RK4(step=0.25))
 
 
 # Not the untidy one: a bias before a BatchNorm1d has no gradient but rounding, which Adam makes a whole step of.
@@ -135,7 +135,7 @@ def test_problems_are_trained_as_if_alone_with_patience(patience, data):
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)])
 def test_problems_are_trained_as_if_alone_with_their_own_settings(initial, order, data):
     each = [EACH_ITS_OWN[k] for k in order]
-    settings = {"initial": INITIALS[initial], "coefficients": COEFFICIENTS["both"], "scheme": RK4(step=0.1)}
+    settings = {"initial": INITIALS[initial], "coefficients": COEFFICIENTS["both"], "scheme": RK4(step=0.25)}
     check_as_if_alone(data, optimization=each, **settings)
     if initial == "MLP":
         with pytest.raises(AssertionError):
@@ -187,7 +187,7 @@ def test_shared_random_numbers_would_be_caught(data, monkeypatch):
 
     monkeypatch.setattr(StackedMLPs, "__init__", one_for_all)
     with pytest.raises(AssertionError):
-        check_as_if_alone(data, scheme=RK4(step=0.1))
+        check_as_if_alone(data, scheme=RK4(step=0.25))
 
 
 def test_a_shared_best_state_would_be_caught(data, monkeypatch):
@@ -195,7 +195,7 @@ def test_a_shared_best_state_would_be_caught(data, monkeypatch):
     right = Engine._save_best
     monkeypatch.setattr(Engine, "_save_best", lambda self, better: right(self, better | better.any()))
     with pytest.raises(AssertionError):
-        check_as_if_alone(data, optimization=optimization, scheme=RK4(step=0.1))
+        check_as_if_alone(data, optimization=optimization, scheme=RK4(step=0.25))
 
 
 def test_best_state_has_the_lowest_validation_loss(data):

@@ -21,7 +21,7 @@ pytest.importorskip("triton", reason="needs triton, which runs on Linux")
 HAS_GPU = torch.cuda.is_available()
 needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not HAS_GPU, reason="needs a CUDA device")]
 interpreted = pytest.mark.skipif(HAS_GPU, reason="Triton compiles where there is a CUDA device")
-NODES = {"cpu": 20, "cuda": 60}
+NODES = {"cpu": 16, "cuda": 60}
 # The interpreter takes a second a case: it sees every exponent, kind of weights and direction, but not all together.
 CASES = [
     pytest.param("cpu", directed, True, torch.float64, shape, p, marks=interpreted)
