@@ -1,49 +1,19 @@
-"""Commands on a disk that is full or read-only: one sentence, the right exit code, and nothing lost.
-
-The disk is a small one in memory, mounted where only one process with its commands sees it.
-"""
+"""Commands on a disk that is full or read-only: one sentence, the right exit code, and nothing lost."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from command_line import environment
 from lggd.runs.methods import RunSettings
 from lggd.runs.run import run, write_run
 from lggd.runs.run_input import RunInput
+from small_disk import small_disk
 from tables import labelled_path
 
-FREE, NO_DISK = 8192, 77
-SCRIPT = """
-disk=$1 run=$2 free=$3 mode=$4; shift 4
-mount -t tmpfs -o size=8m tmpfs "$disk" || exit 77
-cp -r "$run" "$disk/people"
-head -c 100000000 /dev/zero > "$disk/filler" 2> /dev/null
-truncate -s "-$free" "$disk/filler"
-test "$mode" = rw || mount -o "remount,$mode" "$disk"
-"$@"
-code=$?
-test "$mode" = rw || mount -o remount,rw "$disk"
-rm "$disk/filler"
-rm -rf "$disk"/*.training
-diff -r "$run" "$disk/people" >&2 || exit 99
-test "$(ls -A "$disk")" = people || exit 99
-exit $code
-"""
-COMMANDS = """
-import json, sys
-from typer.testing import CliRunner
-from lggd.cli import app
-for arguments in json.loads(sys.argv[1]):
-    done = CliRunner().invoke(app, arguments)
-    print(json.dumps([done.exit_code, done.stdout, done.stderr]))
-"""
+FREE = 8192
+FILL = 'cp -r "$1" people; head -c 100000000 /dev/zero > filler 2> /dev/null; truncate -s "-$2" filler'
 
 
 @pytest.fixture(scope="module")
@@ -56,22 +26,20 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def on_small_disk(
-    people: Path, disk: Path, *commands: list[object], free: int = FREE, mode: str = "rw"
-) -> list[tuple[int, str, str]]:
+    people: Path, folder: Path, *commands: list[object], free: int = FREE, mode: str = "rw"
+) -> list[tuple[int | None, str, str]]:
     """Runs commands with the run `people` on a disk of which `free` bytes are free; it must be as before afterwards.
 
     Returns exit code, stdout and stderr of each.
     """
-    if shutil.which("unshare") is None:
-        pytest.skip("needs unshare")
-    disk.mkdir()
-    arguments = ["unshare", "--map-root-user", "--mount", "sh", "-c", SCRIPT, "sh", disk, people, free, mode]
-    arguments += [sys.executable, "-c", COMMANDS, json.dumps([list(map(str, command)) for command in commands])]
-    result = subprocess.run(list(map(str, arguments)), env=environment(), capture_output=True, text=True)
-    if result.returncode == NO_DISK or "unshare failed" in result.stderr:
-        pytest.skip("needs user namespaces")
-    assert result.returncode == 0, result.stderr
-    return [tuple(json.loads(line)) for line in result.stdout.splitlines()]
+    with small_disk(folder, size="8m") as disk:
+        assert disk.sh(FILL, people, free) == 0
+        assert disk.sh(f"mount -o remount,{mode} $0") == 0
+        results = [disk.lggd(*command) for command in commands]
+        assert disk.sh("mount -o remount,rw $0; rm -rf filler *.training") == 0
+        assert disk.sh('diff -r "$1" people', people) == 0
+        assert disk.sh('test "$(ls -A)" = people') == 0
+    return results
 
 
 @pytest.mark.parametrize("free", [FREE, 0])

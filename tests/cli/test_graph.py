@@ -2,28 +2,13 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import lggd
-from command_line import answer, command, environment, refused
-
-NO_DISK = 77
-# A disk in memory that only the command sees; then the same command where there is space.
-FULL = """
-disk=$1 edges=$2; shift 2
-mount -t tmpfs -o size=6m tmpfs "$disk" || exit 77
-"$@" graph build "$edges" "$disk/graph" --memory 300MiB
-code=$?
-test ! -e "$disk/graph" || exit 98
-mount -o remount,size=64m "$disk" || exit 77
-"$@" graph build "$edges" "$disk/graph" --memory 300MiB --resume --json || exit 97
-test "$(ls -A "$disk")" = graph || exit 96
-exit $code
-"""
+from command_line import answer, command, refused
+from small_disk import small_disk
 
 
 @pytest.fixture
@@ -88,18 +73,17 @@ def test_folders_that_are_no_graph(tables):
 
 
 def test_a_full_disk(tmp_path):
-    if shutil.which("unshare") is None:
-        pytest.skip("needs unshare")
     ends = np.random.default_rng(0).integers(0, 1000, (300_000, 2))
     np.savetxt(tmp_path / "edges.csv", ends, "%d", ",", header="source,target", comments="")
-    (tmp_path / "disk").mkdir()
-    arguments = [tmp_path / "disk", tmp_path / "edges.csv", sys.executable, "-m", "lggd"]
-    run = ["unshare", "--map-root-user", "--mount", "sh", "-c", FULL, "sh", *map(str, arguments)]
-    result = subprocess.run(run, env=environment(), capture_output=True, text=True)
-    if result.returncode == NO_DISK or "unshare failed" in result.stderr:
-        pytest.skip("needs user namespaces")
-    assert result.returncode == 1, result.stderr
-    assert "must fit on its disk" in result.stderr
-    assert "run it again with --resume" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert json.loads(result.stdout)["nodes"] == 1000
+    with small_disk(tmp_path / "disk", size="6m") as disk:
+        build = ("graph", "build", tmp_path / "edges.csv", disk.folder / "graph", "--memory", "300MiB")
+        status, _, errors = disk.lggd(*build)
+        assert status == 1
+        assert "must fit on its disk" in errors
+        assert "run it again with --resume" in errors
+        assert "Traceback" not in errors
+        assert disk.sh("test ! -e graph") == 0
+        assert disk.sh("mount -o remount,size=64m $0") == 0
+        status, out, _ = disk.lggd(*build, "--resume", "--json")
+        assert (status, json.loads(out)["nodes"]) == (0, 1000)
+        assert disk.sh('test "$(ls -A)" = graph') == 0
