@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from command_line import answer, command, refused, rows_of
 from lggd.cli.run import METHODS as METHOD_NAMES
 from lggd.data.datasets import DATASETS
 from lggd.data.nodes import read_node_file
-from lggd.runs.methods import METHODS
+from lggd.runs.methods import METHODS, PRESETS
 from lggd.runs.run_input import RunInput
 from tables import PATH_IDS, RING_IDS, labelled_path, two_rings
 
@@ -208,7 +209,11 @@ def test_every_backbone_runs(tables: list[object], tmp_path: Path, backbone: str
 
 
 @pytest.mark.parametrize(("preset", "per_time"), [("paper", False), ("release", True)])
-def test_presets_are_spelt_out_in_the_settings(tmp_path: Path, preset: str, per_time: bool) -> None:
+def test_presets_are_spelt_out_in_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str, per_time: bool
+) -> None:
+    few = lggd.Optimization(epochs=2)
+    monkeypatch.setitem(PRESETS, preset, functools.partial(PRESETS[preset], optimization=few))
     options = ["--method", "lggd-trained", "--preset", preset, "--backbone", "none", "--reference", "none"]
     facts = answer("run", "karate", *options, "--no-report", "--out", tmp_path / "karate")
     assert facts["preset"] == preset
