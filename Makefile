@@ -51,13 +51,16 @@ demo: .venv/installed
 notebook: .venv/installed
 	$(BIN)/python tools/notebook.py
 
-# Before tests run on several processes, which would each compile the same kernels: one process per precision.
+# Before tests run on several processes, which would each compile the same kernels.
 kernels: .venv/installed
 	@echo "Compiling the kernels (once; takes a minute or two) ..."
-	@$(BIN)/python tests/compile_kernels.py float32 & $(BIN)/python tests/compile_kernels.py float64 && wait $$!
+	@$(BIN)/python tests/compile_kernels.py
 
+# One process more than there are cores: some tests wait for a browser or for Ray. Files in the order of their names, which
+# puts those between the others.
+PROCESSES ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 test: kernels
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 lint: .venv/installed
 	$(BIN)/ruff check .
