@@ -17,7 +17,7 @@ from lggd.comparison.search import SearchConfig
 from lggd.comparison.study import REASON, open_journal
 
 SEARCH = {"dropout": Range(0.1, 0.9, 0.1), "lr": Range(1e-3, 1e-1, log=True), "hidden": Categorical((4, 8))}
-ROW = Row("01", "GCN", "Backbone", "gcn", {"max_epochs": 15, "weight_decay": 0.001}, SEARCH)
+ROW = Row("01", "GCN", "gcn", "gcn", {"max_epochs": 15, "weight_decay": 0.001}, SEARCH)
 
 
 def study_in(folder: Path, row: Row = ROW, dataset: str = "karate") -> optuna.Study:

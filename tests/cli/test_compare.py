@@ -136,10 +136,10 @@ def configs(tmp_path: Path) -> Path:
     rows.mkdir(parents=True)
     for number, name in (("01", "gcn"), ("02", "wide")):
         (rows / f"{name}.toml").write_text(
-            f'number = "{number}"\nname = "{name.upper()}"\nmethod = "Backbone"\n[settings]\nmax_epochs = 5\n'
+            f'number = "{number}"\nname = "{name.upper()}"\nmethod = "gcn"\n[settings]\nmax_epochs = 5\n'
             "[search]\ndropout = { low = 0.1, high = 0.9, step = 0.1 }\nhidden = [4, 8]\n"
         )
-    (rows / "fixed.toml").write_text('number = "03"\nname = "Fixed"\nmethod = "Backbone"\n')
+    (rows / "fixed.toml").write_text('number = "03"\nname = "Fixed"\nmethod = "gcn"\n')
     return rows.parent
 
 
@@ -172,7 +172,7 @@ def test_mistakes_in_a_search_space_are_refused_and_can_be_corrected(configs):
     right = path.read_text()
     path.write_text(right.replace("hidden = [4", "hiden = [4"))
     message = refused(*arguments(configs, "--rows", "01"))
-    assert f"GCN ({path}): `settings` must be settings of Backbone" in message
+    assert f"GCN ({path}): `settings` must be settings of gcn" in message
     path.write_text(right.replace("high = 0.9", "high = 1.1"))
     assert f"GCN ({path}): `dropout` must" in refused(*arguments(configs, "--rows", "01"))
     assert not (configs.parent / "results").exists()

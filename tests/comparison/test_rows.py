@@ -27,7 +27,7 @@ PAPER_NUMBERS = [f"{number:02}" for number in range(1, 14)]
 GDC = """
 number = "07"
 name = "GDC (ppr)"
-method = "GDC"
+method = "gdc-ppr"
 [settings]
 kernel = "ppr"
 k = 64
@@ -46,7 +46,7 @@ def configs(tmp_path: Path) -> Path:
     (tmp_path / "rows").mkdir()
     (tmp_path / "chosen").mkdir()
     (tmp_path / "rows/gdc-ppr.toml").write_text(GDC)
-    (tmp_path / "rows/a.toml").write_text('number = "01"\nname = "GCN"\nmethod = "Backbone"\n')
+    (tmp_path / "rows/a.toml").write_text('number = "01"\nname = "GCN"\nmethod = "gcn"\n')
     return tmp_path
 
 
@@ -78,7 +78,7 @@ def test_search_spaces_are_read(configs: Path) -> None:
     ("change", "message"),
     [
         (("[settings]", "[setting]"), "got 'setting'. Did you mean 'settings'?"),
-        (('method = "GDC"\n', ""), 'must define method = "…", got none'),
+        (('method = "gdc-ppr"\n', ""), 'must define method = "…", got none'),
         (('number = "07"', "number = 7"), 'must define number = "…", got 7'),
         (("k = 64", "k = [1, 2]"), "for k in [settings], got [1, 2]"),
         (("log = true", "logs = true"), "got 'logs'. Did you mean 'log'?"),
@@ -133,7 +133,7 @@ def test_an_unknown_row_is_refused_with_a_suggestion(configs: Path) -> None:
     ],
 )
 def test_what_may_not_be_tried_first_is_replaced_by_the_middle(space: Any, expected: float) -> None:
-    row = Row("01", "GCN", "Backbone", "gcn", {"dropout": 0.5}, {"dropout": space})
+    row = Row("01", "GCN", "gcn", "gcn", {"dropout": 0.5}, {"dropout": space})
     assert first_settings(row, "gcn")["dropout"] == pytest.approx(expected)
 
 
@@ -164,7 +164,7 @@ def test_ranges_are_integers_if_all_their_numbers_are() -> None:
 def test_files_are_in_order_record_the_effort_and_are_read_by_rows(tmp_path: Path) -> None:
     path = tmp_path / "chosen/gcn.toml"
     (tmp_path / "rows").mkdir()
-    (tmp_path / "rows/gcn.toml").write_text('number = "01"\nname = "GCN"\nmethod = "Backbone"\n[settings]\nlr = 0.1\n')
+    (tmp_path / "rows/gcn.toml").write_text('number = "01"\nname = "GCN"\nmethod = "gcn"\n[settings]\nlr = 0.1\n')
     write_chosen(path, [PHOTO, CORA])
     text = path.read_text()
     assert text.endswith(
@@ -245,7 +245,7 @@ def test_rows_with_a_backbone_have_the_same_freedom() -> None:
     common = {name: load_rows()[0].search[name] for name in ("contents", "weight_decay", "dropout")}
     without = {"11": {"weight_decay"}, "12": {"dropout", "contents", "weight_decay"}}  # as their files explain
     for row in load_rows():
-        if row.number in PAPER_NUMBERS and row.method not in ("GGD", "LGGD"):
+        if row.number in PAPER_NUMBERS and row.method not in ("ggd", "lggd-trained"):
             for name in common.keys() - without.get(row.number, set()):
                 assert row.search[name] == common[name], (row.name, name)
         elif row.number not in ("13", "16"):
@@ -254,7 +254,7 @@ def test_rows_with_a_backbone_have_the_same_freedom() -> None:
 
 
 def test_rows_may_have_the_ranges_of_their_paper() -> None:
-    learned = [row for row in load_rows() if row.method == "LGGD"]
+    learned = [row for row in load_rows() if row.method == "lggd-trained"]
     assert [row.number for row in learned] == ["09", "10"]
     for row in learned:
         assert row.paper_search["mlp_dropout"] == Range(0.1, 0.9, 0.1)

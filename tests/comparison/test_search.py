@@ -34,7 +34,7 @@ def search(folder: Path, methods: list[Row] | None = None, datasets: list[str] |
 
 def test_every_method_and_dataset_gets_the_same_number_of_trials(tmp_path, monkeypatch):
     replace_training(monkeypatch, lambda settings, split: 50 + split)
-    other = Row("02", "Other", "Backbone", "other", {}, {"hidden": Categorical((4, 8, 16))})
+    other = Row("02", "Other", "gcn", "other", {}, {"hidden": Categorical((4, 8, 16))})
     found = search(tmp_path, [ROW, other], ["karate", "moons"], trials=4)
     assert [(one.slug, one.dataset, one.trials) for one in found] == [
         ("gcn", "karate", 4), ("gcn", "moons", 4), ("other", "karate", 4), ("other", "moons", 4)
@@ -97,7 +97,7 @@ def test_more_trials_continue_and_fewer_are_the_first(tmp_path, monkeypatch):
 
 def test_repeated_settings_are_not_trained_again_but_count(tmp_path, monkeypatch):
     calls = replace_training(monkeypatch, lambda settings, split: float(settings["hidden"]))
-    row = Row("01", "GCN", "Backbone", "gcn", {}, {"hidden": Categorical((4, 8))})
+    row = Row("01", "GCN", "gcn", "gcn", {}, {"hidden": Categorical((4, 8))})
     found = search(tmp_path, [row], trials=6)[0]
     assert sorted(one["settings"]["hidden"] for one in calls) == [4, 8]
     assert (found.trials, found.settings, found.validation) == (6, {"hidden": 8}, 8.0)

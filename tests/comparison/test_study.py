@@ -17,7 +17,7 @@ from processes import Forked
 from search_trials import ROW, finished, replace_training
 
 TIMEOUT = 60.0
-WORKERS_ROW = Row("01", "GCN", "Backbone", "gcn", {}, {"dropout": Range(0.1, 0.9)})
+WORKERS_ROW = Row("01", "GCN", "gcn", "gcn", {}, {"dropout": Range(0.1, 0.9)})
 
 # A worker in a process of its own, which sleeps instead of training.
 WORKER = """
@@ -40,7 +40,7 @@ search.measure = measure
 (folder / f"{name}.ready").touch()
 while not (folder / f"{name}.go").exists():
     time.sleep(0.01)
-row = Row("01", "GCN", "Backbone", "gcn", {}, {"dropout": Range(0.1, 0.9)})
+row = Row("01", "GCN", "gcn", "gcn", {}, {"dropout": Range(0.1, 0.9)})
 found = search.search_settings(search.SearchConfig(trials=trials, results=folder, grace=1.0), [row], ["karate"])
 print(found[0].trials)
 """

@@ -8,10 +8,10 @@ import pytest
 
 SHORT = "max_epochs = 4\n"
 ROWS = {
-    "gcn": ("01", "GCN", "Backbone", SHORT),
-    "ggd": ("08", "GGD", "GGD", SHORT),
-    "lggd": ("09", "LGGD", "LGGD", SHORT + 'epochs = 3\nmlp_hidden = "8"\n'),
-    "gpr": ("11", "GPR-GNN", "GPRGNN", SHORT + "hidden = 4\n"),
+    "gcn": ("01", "GCN", "gcn", SHORT),
+    "ggd": ("08", "GGD", "ggd", SHORT),
+    "lggd": ("09", "LGGD", "lggd-trained", SHORT + 'epochs = 3\nmlp_hidden = "8"\n'),
+    "gpr": ("11", "GPR-GNN", "gpr-gnn", SHORT + "hidden = 4\n"),
 }
 
 

@@ -140,14 +140,14 @@ def test_new_labels_are_added_or_trained_with(configs: Path, tmp_path: Path, mon
     assert run_jobs(planned, options).reused == 8
     # The same as fitting each split alone.
     for split, data in enumerate(dynamic_karate("karate", range(2), device="cpu")):
-        model = short_names.build("LGGD", learned.settings, "gcn", split).fit(data)
+        model = short_names.build("lggd-trained", learned.settings, "gcn", split).fit(data)
         for additions in range(4):
             if additions:
                 new = data.new_mask[:, additions - 1]
                 model.add_labels(new, data.y[new])  # type: ignore[union-attr]
             assert result.lines[additions]["test"][split] == pytest.approx(100 * model.score(data))
         data.train_mask = data.train_mask | data.new_mask[:, :2].any(1)
-        model = short_names.build("Backbone", gcn.settings, "gcn", split).fit(data)
+        model = short_names.build("gcn", gcn.settings, "gcn", split).fit(data)
         assert result.lines[4 + 2]["test"][split] == pytest.approx(100 * model.score(data))
 
 

@@ -156,7 +156,7 @@ def test_an_interruption_ends_the_command_and_keeps_the_lines(
 
     original = experiments.measure
     monkeypatch.setattr(
-        experiments, "measure", lambda method, *more: (interrupted if method == "GGD" else original)(method, *more)
+        experiments, "measure", lambda method, *more: (interrupted if method == "ggd" else original)(method, *more)
     )
     result = command("reproduce", "table1", "--rows", "01,08,11", *options)
     assert result.exit_code == 130
@@ -167,7 +167,7 @@ def test_a_failing_row_leaves_no_line_and_stops_no_other(
     options: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def short(method: str, *more: Any) -> Any:
-        if method == "GGD":
+        if method == "ggd":
             raise MemoryError("GGD needs 9 GiB, and 1 GiB is free. Use fewer splits.")
         return original(method, *more)
 
@@ -202,7 +202,7 @@ def test_invalid_selections_are_refused_before_anything_is_measured(
 def test_an_invalid_setting_of_the_last_row_is_refused_before_the_first_is_measured(
     options: list[object], configs: Path, tmp_path: Path
 ) -> None:
-    (configs / "rows/gpr.toml").write_text('number="11"\nname="GPR-GNN"\nmethod="GPRGNN"\n[settings]\nhop = 3\n')
+    (configs / "rows/gpr.toml").write_text('number="11"\nname="GPR-GNN"\nmethod="gpr-gnn"\n[settings]\nhop = 3\n')
     assert "`settings` must be settings of" in refused("reproduce", "table1", *options)
     assert not (tmp_path / "results").exists()
 

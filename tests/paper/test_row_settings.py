@@ -26,7 +26,7 @@ EXPERIMENTS = ("table1", "backbones", "dynamic", "ablation", "all")
 def configs(tmp_path: Path) -> Path:
     folder = tmp_path / "configs"
     (folder / "rows").mkdir(parents=True)
-    (folder / "rows/gcn.toml").write_text('number = "01"\nname = "GCN"\nmethod = "Backbone"\n')
+    (folder / "rows/gcn.toml").write_text('number = "01"\nname = "GCN"\nmethod = "gcn"\n')
     return folder
 
 
@@ -65,17 +65,15 @@ def test_an_invalid_row_is_refused_before_another_is_measured(
 
 
 def test_a_valid_row_beside_an_invalid_one_can_be_measured_alone(configs: Path, tmp_path: Path) -> None:
-    write_row(configs, "GDC", "k = 0")
-    (configs / "rows/gcn.toml").write_text(
-        'number = "01"\nname = "GCN"\nmethod = "Backbone"\n[settings]\nmax_epochs = 2\n'
-    )
+    write_row(configs, "gdc-ppr", "k = 0")
+    (configs / "rows/gcn.toml").write_text('number = "01"\nname = "GCN"\nmethod = "gcn"\n[settings]\nmax_epochs = 2\n')
     options = ["--configs", configs, "--results", tmp_path / "results", "--datasets", "karate", "--splits", 1]
     assert command("reproduce", "table1", "--rows", "01", *options).exit_code == 0
 
 
 @pytest.mark.usefixtures("without_data")
 def test_errors_name_every_file_that_settings_come_from(configs: Path, tmp_path: Path) -> None:
-    path = write_row(configs, "GDC", "k = 8")
+    path = write_row(configs, "gdc-ppr", "k = 8")
     (configs / "chosen").mkdir()
     chosen = configs / "chosen/m.toml"
     chosen.write_text("[cora]\nk = 0\n")
@@ -89,7 +87,7 @@ def test_errors_name_every_file_that_settings_come_from(configs: Path, tmp_path:
             "ablation", row, {"k": 0}, "photo", variant="no edges", file=ablation
         ),
         f"M, retrained on cora ({path}, {chosen}): `k` must": NewLabelsJob("dynamic", row, settings, "cora", True),
-        "N on cora: `k` must": CellJob("table1", Row("02", "N", "GDC", "nowhere"), {"k": 0}, "cora"),
+        "N on cora: `k` must": CellJob("table1", Row("02", "N", "gdc-ppr", "nowhere"), {"k": 0}, "cora"),
     }
     for start, job in invalid.items():
         with pytest.raises(InputError, match="`k` must be a whole number") as error:

@@ -34,14 +34,6 @@ from lggd.validation import check_name, suggestion
 # The setting that the runner applies to the data, the normalization of x. Committed results have this name.
 NORMALIZATION, NORMALIZATIONS = "contents", ("raw", "sum", "length")
 TIMES = 5  # distances are evaluated at this many multiples of the setting `time`
-# Other names of methods: those in the committed files, which the journals of their searches record.
-NAMES_IN_FILES = {
-    "Backbone": "gcn", "Backbone+": "gcn-plus", "GGD": "ggd", "LGGD": "lggd-trained", "LGGD+": "lggd-plus-trained",
-    "SolvedLGGD": "lggd", "SolvedLGGD+": "lggd-plus", "KernelRidge": "kernel-ridge", "MixUp": "mixup",
-    "DropEdge": "dropedge", "GAugM": "gaug-m", "GAugO": "gaug-o", "GDC": "gdc-ppr", "GPRGNN": "gpr-gnn", "GOAL": "goal",
-    "GraphMix": "graphmix", "MLP": "mlp", "SGC": "sgc", "APPNP": "appnp", "LabelPropagation": "label-propagation",
-    "CorrectAndSmooth": "correct-and-smooth", "ScikitNetwork": "scikit-network",
-}  # fmt: skip
 # Methods that are a network on node features; in experiments with other backbones it is replaced.
 NETWORKS = ("gcn", "gcn-plus")
 
@@ -55,7 +47,7 @@ def build(name: str, settings: Settings, backbone: str, seed: int) -> NodeClassi
     >>> build("gcn", {"dropout": 0.8}, backbone="gcn", seed=3).backbone
     GCN(hidden=32, dropout=0.8)
     """
-    complete, method = complete_settings(name, settings, backbone), _method(name)
+    complete, method = complete_settings(name, settings, backbone), METHODS[name]
     del complete[NORMALIZATION]
     rules = short_names(method)
     model = apply_settings(_base(method, backbone, seed), rules, complete)
@@ -66,7 +58,7 @@ def build(name: str, settings: Settings, backbone: str, seed: int) -> NodeClassi
 
 def complete_settings(name: str, settings: Settings, backbone: str) -> dict[str, Setting]:
     """Returns all settings with short names, including defaults, and all settings in `settings` that are paths."""
-    method = _method(name)
+    method = METHODS[check_name("method", name, METHODS)]
     check_name("backbone", backbone, BACKBONES)
     if _backbone_path(method) is None and backbone != "gcn":
         raise InputError("backbone", f"be gcn for {name}, which defines its own network", backbone, "Omit it.")
@@ -95,11 +87,6 @@ def supports_backbone(name: str, backbone: str) -> bool:
 def short_names(method: Method) -> Mapping[str, Rule]:
     """Returns the rules of `SHORT_NAMES`, or by default one for every field with a number, and for its training."""
     return SHORT_NAMES[method.name] if method.name in SHORT_NAMES else _fields(method.name)
-
-
-def _method(name: str) -> Method:
-    check_name("method", name, (*NAMES_IN_FILES, *METHODS))
-    return METHODS[NAMES_IN_FILES.get(name, name)]
 
 
 def _base(method: Method, backbone: str, seed: int = 0) -> Any:

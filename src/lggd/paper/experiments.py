@@ -40,7 +40,7 @@ from lggd.validation import check_name
 
 BACKBONES = ("gat", "chebnet", "jknet")
 # The nearest class does not depend on the backbone; LGGD+ always uses both readouts here.
-BACKBONE_SETTINGS = {"LGGD+": {"readout": "both"}}
+BACKBONE_SETTINGS = {"lggd-plus-trained": {"readout": "both"}}
 DYNAMIC_DATASETS, DYNAMIC_ROWS, RETRAINED_ROWS = ("cora", "citeseer", "pubmed"), ("09", "14"), ("01", "09")
 ABLATION_FILE = "ablation.toml"
 # With `quick`, everything is measured within minutes, and results are in separate files.
