@@ -54,7 +54,9 @@ def configs(tmp_path: Path) -> Path:
 
 
 def test_rows_are_read_with_their_chosen_settings(configs: Path) -> None:
-    (configs / "chosen/gdc-ppr.toml").write_text("[cora]\nalpha = 0.15\nk = 32\n[digits]\ntrials = 2\nreason = 'x'\n")
+    (configs / "chosen/gdc-ppr.toml").write_text(
+        "[cora.settings]\nalpha = 0.15\nk = 32\n[digits]\ntrials = 2\nreason = 'x'\n"
+    )
     gcn, gdc = load_rows(configs)
     assert (gcn.number, gcn.slug, gcn.settings_for("cora")) == ("01", "a", {})
     assert gdc.settings_for("cora") == {"kernel": "ppr", "k": 32, "alpha": 0.15}
@@ -179,9 +181,9 @@ def test_files_are_in_order_record_the_effort_and_are_read_by_rows(tmp_path: Pat
     assert path.read_text() == text.replace("trials = 20", "trials = 40", 1).replace("1e-05", "0.5")
 
 
-def test_files_of_earlier_versions_are_read_and_extended(tmp_path: Path) -> None:
+def test_files_written_by_hand_need_only_settings_and_are_extended(tmp_path: Path) -> None:
     path = tmp_path / "gcn.toml"
-    path.write_text("# 10 trials of 6 tuning splits, validation accuracy 83.07 %\n[cora]\nlr = 0.1\n")
+    path.write_text("# from their paper\n[cora.settings]\nlr = 0.1\n")
     assert read_chosen(path) == {"cora": Choice("gcn", "cora", settings={"lr": 0.1})}
     write_chosen(path, [PHOTO])
     found = read_chosen(path)
@@ -199,6 +201,7 @@ def test_a_failed_search_is_recorded_without_settings(tmp_path: Path) -> None:
     [
         ("[corra]\nk = 32\n", r"got 'corra'. Did you mean 'cora'\?"),
         ("[cora]\ntrials = 3\ntrails = 4\n", r"in \[cora\]: .*got 'trails'. Did you mean 'trials'\?"),
+        ("[cora]\nk = 32\n", r"in \[cora\]: .*got 'k'"),
         ("[cora]\ntrials = 3\n[cora.settings]\nk = [3]\n", r"for k in \[cora.settings\], got \[3\]"),
     ],
 )

@@ -74,7 +74,7 @@ def test_chosen_settings_identify_lines_and_those_requested_last_count(
 ) -> None:
     first = answer("reproduce", "table1", "--rows", "01", *options)["lines"]
     (configs / "chosen").mkdir()
-    (configs / "chosen/gcn.toml").write_text("[karate]\ndropout = 0.8\n")
+    (configs / "chosen/gcn.toml").write_text("[karate.settings]\ndropout = 0.8\n")
     second = answer("reproduce", "table1", "--rows", "01", *options)["lines"]
     assert [line["config"]["dropout"] for line in (*first, *second)] == [0.5, 0.8]
     (configs / "chosen/gcn.toml").unlink()

@@ -76,7 +76,7 @@ def test_errors_name_every_file_that_settings_come_from(configs: Path, tmp_path:
     path = write_row(configs, "gdc-ppr", "k = 8")
     (configs / "chosen").mkdir()
     chosen = configs / "chosen/m.toml"
-    chosen.write_text("[cora]\nk = 0\n")
+    chosen.write_text("[cora.settings]\nk = 0\n")
     options, row = JobOptions(Results(tmp_path / "results")), load_rows(configs)[1]
     settings, ablation = row.settings_for("cora"), configs / "ablation.toml"
     invalid = {

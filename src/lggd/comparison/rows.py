@@ -208,17 +208,12 @@ def read_search_space(path: Path, key: str, value: Any) -> SearchSpace:
 
 
 def read_chosen(path: Path) -> dict[str, Choice]:
-    """Reads the choices of a row by dataset; returns an empty dict if the file does not exist.
-
-    Files of earlier versions have no `[DATASET.settings]`; their settings are directly below `[DATASET]`.
-    """
+    """Reads the choices of a row by dataset; returns an empty dict if the file does not exist."""
     content = read_toml(path) if path.exists() else {}
     check_keys(path, "", content, DATASETS)
     choices = {}
     for dataset in content:
-        table: dict[str, Any] = read_table(path, content, dataset)
-        if not {"trials", "settings"} & table.keys():
-            table = {"settings": read_settings(path, content, dataset)}
+        table = read_table(path, content, dataset)
         check_keys(path, dataset, table, (*RECORDED, "settings"))
         if "settings" in table:
             read_settings(path, table, "settings", f"{dataset}.settings")
