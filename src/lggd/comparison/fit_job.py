@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from lggd.comparison import runner
-from lggd.comparison.candidates import describe_model
+from lggd.comparison.candidates import describe_model, settings_fingerprint
 from lggd.comparison.jobs import Job, JobOptions
 from lggd.comparison.label_splits import visible_to_methods
 from lggd.comparison.results import Line
@@ -56,7 +56,7 @@ class FitJob(Job):
     experiment: str = EXPERIMENT
 
     IDENTITY: ClassVar = (
-        "problem", "method", "settings", "labels", "split", "split_hash", "share", "trials", "seed", "device",
+        "problem", "method", "settings_hash", "labels", "split", "split_hash", "share", "trials", "seed", "device",
     )  # fmt: skip
     CELL: ClassVar = IDENTITY
 
@@ -72,13 +72,14 @@ class FitJob(Job):
 
     def identities(self, options: JobOptions) -> list[Line]:
         try:
-            settings = describe_model(self.method.model(options.seed + self.split))
+            model = self.method.model(options.seed + self.split)
+            settings, fingerprint = describe_model(model), settings_fingerprint(model)
         except Exception as error:  # of a plug-in, which must not stop the others; the job reports it
-            settings = f"{type(error).__name__}: {error}"
+            settings = fingerprint = f"{type(error).__name__}: {error}"
         return [
             {
                 "problem": self.problem, "method": self.method.name, "title": self.method.title,
-                "settings": settings, "labels": self.labels, "split": self.split,
+                "settings": settings, "settings_hash": fingerprint, "labels": self.labels, "split": self.split,
                 "split_hash": split_fingerprint(self.data), "share": self.share, "trials": self.trials,
                 "seed": options.seed, "device": options.device, "train": int(self.data.train_mask.sum()),
                 "validation": int(self.data.val_mask.sum()), "test": int(self.data.test_mask.sum()),
@@ -91,7 +92,7 @@ class FitJob(Job):
     def lines(self, options: JobOptions, missing: Sequence[Line], callback: Callback | None) -> Iterator[Line]:
         meter = Meter(self.data.y.device)
         try:
-            found = self._measure(options, meter)
+            found = self._measure(options, missing[0], meter)
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             reason = " ".join(f"{type(error).__name__}: {error}".split())
@@ -100,13 +101,15 @@ class FitJob(Job):
             release_memory()  # after the except clause, so that the traceback keeps no tensors alive
         yield missing[0] | found | runner.run_metadata(options.device, meter.seconds)
 
-    def _measure(self, options: JobOptions, meter: Meter) -> Line:
+    def _measure(self, options: JobOptions, identity: Line, meter: Meter) -> Line:
         """Fits the method to what it may see, and compares its predictions with the rest."""
         seen, seed = visible_to_methods(self.data), options.seed + self.split
         chosen: dict[str, Setting] = {}
         more: Line = {}
         if self.trials:
-            file = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in self.method.name)
+            # The file is that of these settings; the name of the study seeds the trials, and stays the same.
+            source = f"{self.method.name}-{identity['settings_hash']}"
+            file = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in source)
             journal = options.results.folder / SEARCHES / f"{file}.journal"
             name = f"{self.group}/{options.device}/{seed}"
             chosen, validation = choose_settings(self.method, seed, seen, self.trials, journal, name)
