@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lggd.baselines import SGC
 from lggd.training.problems import Optimization
 
 
@@ -62,12 +61,6 @@ class Tunable:
 
     def predict_proba(self) -> Tensor:
         return self.found
-
-
-def sgc_with_default(hops: int) -> SGC:
-    """SGC of a version of lggd with this default, which its text does not show."""
-    kind = make_dataclass("SGC", [("hops", int, hops)], bases=(SGC,), eq=False, repr=False)
-    return kind(optimization=Optimization(epochs=2))  # type: ignore[no-any-return]
 
 
 def line(method: str, split: int, accuracy: float, **more: Any) -> dict[str, Any]:

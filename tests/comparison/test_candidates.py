@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -15,12 +13,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.semi_supervised import LabelSpreading
 from torch import nn
 
-from comparison_models import sgc_with_default
 from lggd import comparison
 from lggd.baselines import SGC, LabelPropagation
 from lggd.cli import compare as cli
 from lggd.comparison import candidates
-from lggd.comparison.candidates import describe_model, read_candidates, read_model, settings_fingerprint
+from lggd.comparison.candidates import describe_model, read_candidates, read_model
 from lggd.errors import InputError
 from lggd.models.classifier import LGGDClassifier
 from lggd.runs import methods
@@ -162,46 +159,3 @@ def test_descriptions_are_the_same_in_every_process() -> None:
     assert describe_model(SGC(hops=3)) == "SGC(hops=3)"
     assert describe_model(Nameless()) == f"{__name__}.Nameless"
     assert describe_model(blocks) == "small_data.blocks"
-
-
-@dataclass
-class Holder:
-    part: Any
-
-
-class Theirs:
-    """A model of another package, whose text shows no settings."""
-
-    def __init__(self, hops: int) -> None:
-        self.hops = hops
-
-    def get_params(self) -> dict[str, Any]:
-        return {"hops": self.hops}
-
-    def __repr__(self) -> str:
-        return "Theirs()"
-
-
-PLACES: dict[str, Callable[[int], Any]] = {
-    "a setting": sgc_with_default,
-    "a setting of a setting": lambda hops: LGGDClassifier(None, sgc_with_default(hops)),
-    "in a tuple": lambda hops: LGGDClassifier(None, (sgc_with_default(hops),)),
-    "in a dataclass in a tuple": lambda hops: LGGDClassifier(None, (Holder(sgc_with_default(hops)),)),
-    "in a dict": lambda hops: LGGDClassifier(None, {"first": sgc_with_default(hops)}),
-    "beside an address": lambda hops: LGGDClassifier(Nameless(), sgc_with_default(hops)),
-    "of another package": Theirs,
-    "of a classifier on x": lambda hops: candidates.FeatureClassifier(Theirs(hops)),
-    "rounded in the text": lambda hops: LGGDClassifier(None, torch.tensor([1 + hops * 1e-6])),
-}
-
-
-@pytest.mark.parametrize("make", PLACES.values(), ids=PLACES)
-def test_fingerprints_include_what_descriptions_leave_out(make: Callable[[int], Any]) -> None:
-    assert describe_model(make(2)) == describe_model(make(3))
-    assert settings_fingerprint(make(2)) == settings_fingerprint(make(2)) != settings_fingerprint(make(3))
-
-
-def test_fingerprints_differ_between_versions_of_lggd(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = settings_fingerprint(SGC())
-    monkeypatch.setattr(candidates, "installed_versions", lambda: {"lggd": "0.0.9"})
-    assert settings_fingerprint(SGC()) != before

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pkgutil import resolve_name
 from typing import Any
@@ -22,15 +21,13 @@ from lggd.baselines.baseline import UntrainedBaseline
 from lggd.comparison import ALIASES, DEFAULTS, PEERS
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator.inputs import Labels
-from lggd.estimator.settings import get_params
 from lggd.graph.edge_list import check_node_features
 from lggd.models.classifier import LGGDClassifier
-from lggd.runs.methods import METHODS, Method, installed_versions
+from lggd.runs.methods import METHODS, Method
 from lggd.validation import check_int, check_real, suggestion
 
 GROUP = "lggd.methods"  # the group of entry points of plug-ins
 KNN = {"kernel": "knn", "n_neighbors": 10}
-HASH_LENGTH = 12
 
 
 @dataclass(eq=False, repr=False)
@@ -220,33 +217,3 @@ def describe_model(model: Any) -> str:
         return text
     named = model if hasattr(model, "__qualname__") else type(model)  # functions have names of their own
     return f"{named.__module__}.{named.__qualname__}"
-
-
-def settings_fingerprint(model: Any) -> str:
-    """Returns a hash of the version of lggd and of all settings of a model, defaults included.
-
-    Versions may differ in defaults, so the description of a model does not identify its results.
-    """
-    text = f"lggd {installed_versions()['lggd']}: {_with_defaults(model)}"
-    return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
-
-
-def _with_defaults(value: Any) -> str:
-    """A description of an object and, one by one, of all that it consists of; the same in every process."""
-    if hasattr(value, "tolist") and not isinstance(value, type):
-        return repr(value.tolist())  # the text of an array is rounded, and that of a long one abridged
-    parts = (f"{name}={_with_defaults(part)}" for name, part in _parts(value).items())
-    return f"{describe_model(value)}({', '.join(parts)})"
-
-
-def _parts(value: Any) -> Mapping[Any, Any]:
-    """The settings of a model, or the entries of a collection."""
-    if isinstance(value, type):
-        return {}
-    if isinstance(value, (list, tuple)):
-        return dict(enumerate(value))
-    if isinstance(value, Mapping):
-        return value
-    if is_dataclass(value):
-        return get_params(value, deep=False)
-    return value.get_params() if hasattr(value, "get_params") else {}

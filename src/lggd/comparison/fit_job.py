@@ -6,6 +6,7 @@ A line of results has accuracy, F1, calibration, time and memory.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import math
 import time
 import traceback
@@ -19,14 +20,14 @@ import torch
 from torch import Tensor
 
 from lggd.comparison import runner
-from lggd.comparison.candidates import describe_model, settings_fingerprint
+from lggd.comparison.candidates import describe_model
 from lggd.comparison.jobs import Job, JobOptions
 from lggd.comparison.label_splits import visible_to_methods
 from lggd.comparison.results import Line
 from lggd.comparison.settings import Setting
 from lggd.data.datasets import split_fingerprint
 from lggd.errors import InputError
-from lggd.runs.methods import Method
+from lggd.runs.methods import Method, installed_versions
 from lggd.system.memory import release_memory
 from lggd.training.engine import Callback
 from lggd.validation import check_finite
@@ -56,7 +57,8 @@ class FitJob(Job):
     experiment: str = EXPERIMENT
 
     IDENTITY: ClassVar = (
-        "problem", "method", "settings_hash", "labels", "split", "split_hash", "share", "trials", "seed", "device",
+        "problem", "method", "settings", "version", "labels", "split", "split_hash", "share", "trials", "seed",
+        "device",
     )  # fmt: skip
     CELL: ClassVar = IDENTITY
 
@@ -72,15 +74,14 @@ class FitJob(Job):
 
     def identities(self, options: JobOptions) -> list[Line]:
         try:
-            model = self.method.model(options.seed + self.split)
-            settings, fingerprint = describe_model(model), settings_fingerprint(model)
+            settings = describe_model(self.method.model(options.seed + self.split))
         except Exception as error:  # of a plug-in, which must not stop the others; the job reports it
-            settings = fingerprint = f"{type(error).__name__}: {error}"
+            settings = f"{type(error).__name__}: {error}"
         return [
             {
                 "problem": self.problem, "method": self.method.name, "title": self.method.title,
-                "settings": settings, "settings_hash": fingerprint, "labels": self.labels, "split": self.split,
-                "split_hash": split_fingerprint(self.data), "share": self.share, "trials": self.trials,
+                "settings": settings, "version": installed_versions()["lggd"],
+                "labels": self.labels, "split": self.split, "split_hash": split_fingerprint(self.data), "share": self.share, "trials": self.trials,
                 "seed": options.seed, "device": options.device, "train": int(self.data.train_mask.sum()),
                 "validation": int(self.data.val_mask.sum()), "test": int(self.data.test_mask.sum()),
             }
@@ -107,10 +108,9 @@ class FitJob(Job):
         chosen: dict[str, Setting] = {}
         more: Line = {}
         if self.trials:
-            # The file is that of these settings; the name of the study seeds the trials, and stays the same.
-            source = f"{self.method.name}-{identity['settings_hash']}"
-            file = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in source)
-            journal = options.results.folder / SEARCHES / f"{file}.journal"
+            file = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in self.method.name)
+            kind = hashlib.sha256(f"{identity['settings']} {identity['version']}".encode()).hexdigest()[:8]
+            journal = options.results.folder / SEARCHES / f"{file}-{kind}.journal"
             name = f"{self.group}/{options.device}/{seed}"
             chosen, validation = choose_settings(self.method, seed, seen, self.trials, journal, name)
             more = {"chosen": chosen, "chosen_by": validation}
