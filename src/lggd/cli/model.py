@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ from lggd.html import counted
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from lggd.runs.saved_model import SavedModel
+    from lggd.runs.saved_model import ModelChange, SavedModel
 
 LEAST_CERTAIN = SHOWN = 10
 PREDICTIONS = "predictions.csv"
@@ -121,18 +121,8 @@ def add_labels_command(
 
         lggd add-labels out/digits 17=3 42=8 --correct
     """
-    with _open_model(terminal, model, out) as saved:
-        with terminal.working(f"Adding {', '.join(labels)}"):
-            added, probabilities = saved.add_labels(*labels, correct=correct)
-            written = _write_model(saved, probabilities, out, changed=not added.is_empty)
-        facts = {
-            "dataset": saved.dataset, "nodes": len(saved.ids),
-            "labels": added.new_labels + added.known_labels + added.corrected, "new": added.new_labels,
-            "corrected": added.corrected, "changed": added.changed, "milliseconds": added.milliseconds,
-            "conflicts": added.conflicts, "corrections": added.corrections, "labelled": saved.num_labelled,
-            "additions": len(saved.model.additions_), **written,
-        }  # fmt: skip
-    terminal.answer(facts, _added(facts))
+    adding = f"Adding {', '.join(labels)}"
+    _change(terminal, model, out, adding, lambda saved: saved.add_labels(*labels, correct=correct))
 
 
 @command(FLAGS | {"nodes": "NODES"})
@@ -160,16 +150,8 @@ def remove_labels_command(
     names = [*(nodes or []), *(() if nodes_file is None else read_id_file(nodes_file))]
     if not names:
         raise InputError("NODES", "name at least one node, or use --nodes-file", "none", "Nothing would change.")
-    with _open_model(terminal, model, out) as saved:
-        with terminal.working(f"Removing {counted(len(names), 'label')}"):
-            removed, probabilities = saved.remove_labels(names)
-            written = _write_model(saved, probabilities, out, changed=True)
-        facts = {
-            "dataset": saved.dataset, "nodes": len(saved.ids), "removed": removed.removed,
-            "changed": removed.changed, "milliseconds": removed.milliseconds, "predictions": removed.nodes,
-            "labelled": saved.num_labelled, "additions": len(saved.model.additions_), **written,
-        }  # fmt: skip
-    terminal.answer(facts, _removed(facts))
+    removing = f"Removing {counted(len(names), 'label')}"
+    _change(terminal, model, out, removing, lambda saved: saved.remove_labels(names))
 
 
 @command(FLAGS)
@@ -209,20 +191,32 @@ def update_command(
     """
     if nodes is None and edges is None and labels is None:
         raise InputError("--nodes", "be a table, or use --edges or --labels", "none of them", "Nothing would change.")
-    with _open_model(terminal, model, out) as saved:
+
+    def change(saved: SavedModel) -> tuple[ModelChange, Tensor]:
         from lggd.runs.update import update
 
-        with terminal.working(f"Updating {model}"):
-            found, probabilities = update(saved, nodes, edges, labels, correct=correct)
+        return update(saved, nodes, edges, labels, correct=correct)
+
+    _change(terminal, model, out, f"Updating {model}", change)
+
+
+def _change(
+    terminal: Terminal, model: Path, out: Path | None, doing: str,
+    change: Callable[[SavedModel], tuple[ModelChange, Tensor]],
+) -> None:  # fmt: skip
+    """Changes a saved model, writes it and its predictions, and answers what has changed."""
+    with _open_model(terminal, model, out) as saved:
+        with terminal.working(doing):
+            found, probabilities = change(saved)
             written = _write_model(saved, probabilities, out, changed=not found.is_empty)
-        predicted = [saved.classes[k] for k in probabilities.argmax(1).tolist()]
         first = len(saved.ids) - found.new_nodes
+        predicted = [saved.classes[k] for k in probabilities[first:].argmax(1).tolist()]
         facts = {
-            "dataset": saved.dataset, "nodes": len(saved.ids), "edges": int(saved.model.data_.edge_index.shape[1]) // 2,
-            "labelled": saved.num_labelled, **asdict(found),
-            "predictions": dict(zip(saved.ids[first:], predicted[first:], strict=True)), **written,
+            "dataset": saved.dataset, "nodes": len(saved.ids), "edges": saved.num_edges,
+            "labelled": saved.num_labelled, "label_changes": len(saved.model.additions_), **asdict(found),
+            "predictions": dict(zip(saved.ids[first:], predicted, strict=True)), **written,
         }  # fmt: skip
-    terminal.answer(facts, _updated(facts))
+    terminal.answer(facts, _changed(facts))
 
 
 @contextmanager
@@ -274,62 +268,31 @@ def _predictions(facts: dict[str, Any]) -> Iterator[Table | str]:
     yield "Write all predictions with --out FILE."
 
 
-def _added(facts: dict[str, Any]) -> Iterator[Table | str]:
-    used = facts["new"] + facts["corrected"]
-    known = "" if used == facts["labels"] else f" of {facts['labels']:,}; the others were known"
-    corrected = f", {facts['corrected']:,} corrected" if facts["corrected"] else ""
+def _changed(facts: dict[str, Any]) -> Iterator[Table | str]:
+    corrected = [(row["node"], row["before"], row["label"]) for row in facts["corrections"]]
+    removed = [(row["node"], row["before"], _with_probability(row)) for row in facts["removals"]]
+    differing = [(row["node"], row["label"], _with_probability(row)) for row in facts["conflicts"]]
+    labels = {"new": facts["new_labels"], "corrected": len(corrected), "removed": len(removed)}
     yield summary(
-        labels=f"{facts['new']:,} new{corrected}{known}; {facts['labelled']:,} in total",
-        changed=f"{facts['changed']:,} of {facts['nodes']:,} predictions",
-        milliseconds=f"{facts['milliseconds']:.3g} to add and predict",
-        history=f"{counted(facts['additions'], 'change')} of labels so far",
-    )
-    yield from _label_tables(facts)
-    yield from _files_written(facts)
-
-
-def _removed(facts: dict[str, Any]) -> Iterator[Table | str]:
-    yield summary(
-        labels=f"{facts['removed']:,} removed; {facts['labelled']:,} in total",
-        changed=f"{facts['changed']:,} of {facts['nodes']:,} predictions",
-        milliseconds=f"{facts['milliseconds']:.3g} to remove and predict",
-        history=f"{counted(facts['additions'], 'change')} of labels so far",
-    )
-    rows = [(row["node"], row["before"], _with_probability(row)) for row in facts["predictions"]]
-    yield from _first_rows("Removed labels", "node", "was labelled", "predicted now", rows=rows)
-    yield from _files_written(facts)
-
-
-def _updated(facts: dict[str, Any]) -> Iterator[Table | str]:
-    corrected = f", {facts['corrected']:,} corrected" if facts["corrected"] else ""
-    yield summary(
-        nodes=f"{facts['new_nodes']:,} new; {facts['nodes']:,} in total",
-        edges=f"{facts['new_edges']:,} new{_known(facts['known_edges'])}; {facts['edges']:,} in total",
-        labels=f"{facts['new_labels']:,} new{corrected}{_known(facts['known_labels'])}; {facts['labelled']:,} in total",
+        nodes=_count(facts["nodes"], new=facts["new_nodes"]),
+        edges=_count(facts["edges"], new=facts["new_edges"], known=facts["known_edges"]),
+        labels=_count(facts["labelled"], **labels, known=facts["known_labels"]),
         changed=f"{facts['changed']:,} of {facts['nodes'] - facts['new_nodes']:,} predictions",
-        milliseconds=f"{facts['milliseconds']:.3g} to add and predict",
+        milliseconds=f"{facts['milliseconds']:.3g} to change and predict",
+        history=f"{counted(facts['label_changes'], 'change')} of labels so far",
     )
-    if facts["predictions"]:
-        rows = list(facts["predictions"].items())[:SHOWN]
-        more = len(facts["predictions"]) - len(rows)
-        yield table("node", "predicted", rows=rows, title="New nodes" + (f", the first {SHOWN}" if more > 0 else ""))
-    yield from _label_tables(facts)
+    title = "New labels that differ from the predictions: one of the two is wrong"
+    yield from _first_rows("New nodes", "node", "predicted", rows=list(facts["predictions"].items()))
+    yield from _first_rows("Corrected labels", "node", "was", "is", rows=corrected)
+    yield from _first_rows("Removed labels", "node", "was labelled", "predicted now", rows=removed)
+    yield from _first_rows(title, "node", "label", "was predicted", rows=differing)
     yield from _files_written(facts)
 
 
-def _known(count: int) -> str:
-    return f", {count:,} known" if count else ""
-
-
-def _label_tables(facts: Mapping[str, Any]) -> Iterator[Table | str]:
-    """The corrected labels, and the new labels that differ from predictions."""
-    if facts["corrections"]:
-        rows = [(row["node"], row["before"], row["label"]) for row in facts["corrections"]]
-        yield from _first_rows("Corrected labels", "node", "was", "is", rows=rows)
-    if facts["conflicts"]:
-        rows = [(row["node"], row["label"], _with_probability(row)) for row in facts["conflicts"]]
-        title = "New labels that differ from the predictions: one of the two is wrong"
-        yield from _first_rows(title, "node", "label", "was predicted", rows=rows)
+def _count(total: int, **parts: int) -> str:
+    """A number and what has changed about it, such as "2 new, 1 known; 42 in total"."""
+    changes = ", ".join(f"{count:,} {word}" for word, count in parts.items() if count)
+    return f"{changes}; {total:,} in total" if changes else f"{total:,}"
 
 
 def _files_written(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -345,6 +308,7 @@ def _with_probability(row: Mapping[str, Any]) -> str:
 
 
 def _first_rows(title: str, *columns: str, rows: Sequence[Sequence[str]]) -> Iterator[Table | str]:
-    more = f" (the first {SHOWN} of {len(rows):,})" if len(rows) > SHOWN else ""
-    yield f"{title}{more}:"  # not as the table's title, which would be as narrow as the table
-    yield table(*columns, rows=rows[:SHOWN])
+    if rows:
+        more = f" (the first {SHOWN} of {len(rows):,})" if len(rows) > SHOWN else ""
+        yield f"{title}{more}:"  # not as the table's title, which would be as narrow as the table
+        yield table(*columns, rows=rows[:SHOWN])

@@ -17,7 +17,7 @@ from lggd.data.graph_files import read_graph_files
 from lggd.data.pyg_data import MASKS, checked_data, read_data_file, read_pyg_dataset
 from lggd.data.stored_data import NodeNames, load_stored
 from lggd.errors import InputError
-from lggd.estimator.inputs import stored_graph
+from lggd.estimator.inputs import count_edges, stored_graph
 from lggd.estimator.storage import pack_graph
 from lggd.validation import check_int, check_real, listed
 
@@ -183,8 +183,7 @@ class RunInput:
     @property
     def num_edges(self) -> int:
         """The number of undirected edges."""
-        graph = stored_graph(self.data)
-        return int(self.data.edge_index.shape[1] if graph is None else graph.num_edges) // 2
+        return count_edges(self.data)
 
     @property
     def is_stored(self) -> bool:
