@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 LEAST_CERTAIN = SHOWN = 10
 PREDICTIONS = "predictions.csv"
-FLAGS = {"model": "MODEL", "address": "--cluster"}
 
 NEW = "Write the new predictions to this file, too: .csv, .tsv or .parquet."
 BESIDE = f"{PREDICTIONS} next to the model"
@@ -40,7 +39,7 @@ MODEL = "Folder written by lggd run, or a saved model."
 ModelFolder = Annotated[Path, Argument(metavar="MODEL", help=MODEL, show_default=False)]
 
 
-@command(FLAGS)
+@command({"address": "--cluster"})
 def predict_command(
     terminal: Terminal,
     model: ModelFolder,
@@ -89,7 +88,7 @@ def predict_command(
     terminal.answer(facts | {"predictions": by_name if out is None else None}, _predictions(facts))
 
 
-@command(FLAGS)
+@command()
 def add_labels_command(
     terminal: Terminal,
     model: ModelFolder,
@@ -125,7 +124,7 @@ def add_labels_command(
     _change(terminal, model, out, adding, lambda saved: saved.add_labels(*labels, correct=correct))
 
 
-@command(FLAGS | {"nodes": "NODES"})
+@command()
 def remove_labels_command(
     terminal: Terminal,
     model: ModelFolder,
@@ -154,7 +153,7 @@ def remove_labels_command(
     _change(terminal, model, out, removing, lambda saved: saved.remove_labels(names))
 
 
-@command(FLAGS)
+@command()
 def update_command(
     terminal: Terminal,
     model: ModelFolder,

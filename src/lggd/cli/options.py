@@ -93,11 +93,11 @@ def use_fast_products(device: str) -> None:
         torch.set_float32_matmul_precision("high")
 
 
-def command(known: Mapping[str, str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(known: Mapping[str, str] | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Makes a command of a function of a terminal and options: adds --json and --debug.
 
     A parameter that is annotated with a dataclass becomes one option per field. Errors of the library that name an
-    argument are about the option of this name, or the one that `known` maps it to.
+    argument are about the option of this name, or of the name that `known` maps it to.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -117,13 +117,13 @@ def command(known: Mapping[str, str]) -> Callable[[Callable[..., None]], Callabl
                 ]
             parameters += options
 
-        named_options = {parameter.name: _flag(parameter) for parameter in parameters}
+        named_options = {parameter.name: _flag(parameter) for parameter in parameters} | dict(known or {})
 
         @wraps(function)
         def run(as_json: bool, debug: bool, **values: Any) -> None:
             for name, kind in groups.items():
                 values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
-            with Terminal(as_json=as_json, debug=debug, flags={**named_options, **known}) as terminal:
+            with Terminal(as_json=as_json, debug=debug, flags=named_options) as terminal:
                 function(terminal, **values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ from rich.table import Table
 from lggd.cli import options
 from lggd.cli.cluster import StoredOn, run_on_cluster
 from lggd.cli.options import file, folder, option
-from lggd.cli.terminal import Terminal, flags, summary, table
+from lggd.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
 from lggd.system.files import write_errors
 
@@ -41,9 +41,7 @@ BACKBONES = "Network trained on the distances; none predicts the nearest class b
 REFERENCES = "Network trained on the node features alone, for comparison; none trains none."
 FEATURES = "lggd solves for distances, lggd-trained trains networks on node features, ggd uses the graph alone."
 SHARE = "Fraction of the labels to hold out for accuracy, if there is no split column."
-FLAGS = options.GRAPH_FLAGS | flags(
-    "method", "backbone", "reference", "preset", "epochs", "resume", address="--cluster"
-)
+FLAGS = options.GRAPH_FLAGS | {"address": "--cluster"}
 
 
 @options.command(FLAGS)
@@ -189,7 +187,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
     yield f"Wrote {facts['out']}: {', '.join(facts['files'])}"
 
 
-@options.command(options.GRAPH_FLAGS | flags("method", "preset"))
+@options.command(options.GRAPH_FLAGS)
 def features_command(
     terminal: Terminal,
     graph: options.GraphOptions,
