@@ -153,13 +153,13 @@ class SavedModel:
 
     def read_labels(self, sources: Sequence[str | Path]) -> dict[int, int]:
         """Reads labels from tables of ids and classes, or from texts such as "17=3"; returns the class of each node."""
-        found: dict[int, int] = {}
+        found, numbers = dict[int, int](), {name: k for k, name in enumerate(self.classes)}
         for source in sources:
             if isinstance(source, str) and "=" in source and not Path(source).exists():
                 read = [self._read_pair(source)]
             else:
-                nodes, labels = read_label_file(source, self.ids, self.classes)
-                read = list(zip(nodes.tolist(), labels.tolist(), strict=True))
+                labels = read_label_file(source, self.ids, self.classes)
+                read = [(node, numbers[name]) for node, name in labels.items()]
             for node, label in read:
                 if found.setdefault(node, label) != label:
                     rule = f"give the node {self.ids[node]!r} one label"
