@@ -63,29 +63,30 @@ def predict_command(
 
         lggd predict graphs/web --cluster auto --out predictions.parquet
     """
-    if cluster is not None:
-        predict_on_cluster(terminal, model, cluster, out)
-        return
     with terminal.working("Loading lggd"):
         from lggd.data.output_files import check_table_writable
         from lggd.runs.saved_model import SavedModel
     if out is not None:
         check_table_writable(out)
-    with terminal.working(f"Predicting with {model}"):
-        saved = SavedModel(model)
-        probabilities = saved.probabilities()
+    solved: dict[str, Any] = {}
+    if cluster is not None:
+        found, solved = predict_on_cluster(terminal, model, cluster)
+    else:
+        with terminal.working(f"Predicting with {model}"):
+            found = SavedModel(model).predict()
     if out is not None:
-        saved.write(out, probabilities)
-    predicted = probabilities.argmax(1).tolist()
-    facts: dict[str, Any] = {
-        "dataset": saved.dataset, "nodes": len(saved.ids), "classes": saved.classes,
-        "labelled": saved.num_labelled, "counts": saved.counts(probabilities),
-        "least_certain": saved.least_certain(probabilities, LEAST_CERTAIN),
-        "out": None if out is None else str(out),
+        with terminal.working(f"Writing {out}"):
+            found.write(out)
+    predicted = None
+    if out is None and terminal.as_json:
+        best = found.probabilities.argmax(1).tolist()
+        predicted = {name: found.classes[k] for name, k in zip(found.ids, best, strict=True)}
+    facts = {
+        "dataset": found.dataset, "nodes": len(found.ids), "classes": list(found.classes),
+        "labelled": found.num_labelled, "counts": found.counts(), "least_certain": found.least_certain(LEAST_CERTAIN),
+        "out": None if out is None else str(out), "predictions": predicted,
     }  # fmt: skip
-    # Not printed as JSON if they were written to a file.
-    by_name = {name: saved.classes[k] for name, k in zip(saved.ids, predicted, strict=True)}
-    terminal.answer(facts | {"predictions": by_name if out is None else None}, _predictions(facts))
+    terminal.answer(facts | solved, _predictions(facts | solved))
 
 
 @command()
@@ -255,6 +256,7 @@ def _predictions(facts: dict[str, Any]) -> Iterator[Table | str]:
     size = f"{facts['nodes']:,} nodes, {len(facts['classes'])} classes"
     yield summary(graph=f"{facts['dataset']}: {size}", labels=f"{facts['labelled']:,}")
     yield table("class", "nodes", rows=((name, f"{count:,}") for name, count in facts["counts"].items()))
+    yield from facts.get("notes", ())
     if facts["out"] is not None:
         yield f"Wrote {facts['out']}"
         return

@@ -274,10 +274,13 @@ class GraphOptions(EdgeTableOptions):
     def __str__(self) -> str:
         return self.dataset or self.pyg or str(self.file or self.edges)
 
-    def read(self, test_share: float | None = None, fewest_classes: int = 2, on_disk: bool = False) -> RunInput:
+    def read(
+        self, test_share: float | None = None, fewest_classes: int = 2, on_disk: bool = False, *, verify: bool = True
+    ) -> RunInput:
         """Reads the graph; holds out `test_share` of the labels if neither a column nor masks define test nodes.
 
-        Tables with fewer than `fewest_classes` are refused, and so are graphs on disk unless `on_disk`.
+        Tables with fewer than `fewest_classes` are refused, and so are graphs on disk unless `on_disk`; `verify`
+        compares their checksums.
         """
         from lggd.runs.run_input import RunInput
 
@@ -286,7 +289,7 @@ class GraphOptions(EdgeTableOptions):
             if not on_disk:
                 rule, remedy = "be in memory for this command", "Use lggd run, or lggd features."
                 raise InputError("DATASET", rule, "a graph on disk", remedy)
-            return RunInput.from_graph(self.dataset, share, split)
+            return RunInput.from_graph(self.dataset, share, split, verify=verify)
         if self.dataset is not None:
             return RunInput.from_dataset(self.dataset, split, self.labels_per_class, self.data)
         if self.pyg is not None:

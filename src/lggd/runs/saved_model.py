@@ -71,6 +71,39 @@ class Refreshed:
     marked: list[str]
 
 
+@dataclass(frozen=True, eq=False)
+class NodePredictions:
+    """The `probabilities [N, K]` of the classes, and the `labels [N]` known, -1 where there is none; with all names."""
+
+    dataset: str
+    ids: Sequence[str]
+    classes: Sequence[str]
+    labels: Tensor
+    probabilities: Tensor
+
+    @property
+    def num_labelled(self) -> int:
+        return int((self.labels >= 0).sum())
+
+    def write(self, path: str | Path) -> None:
+        write_predictions(path, self.ids, self.classes, self.probabilities, self.labels)
+
+    def counts(self) -> dict[str, int]:
+        """The number of nodes of each predicted class."""
+        counts = torch.bincount(self.probabilities.argmax(1), minlength=len(self.classes))
+        return dict(zip(self.classes, counts.tolist(), strict=True))
+
+    def least_certain(self, count: int) -> list[dict[str, Any]]:
+        """Returns `count` unlabelled nodes with the smallest margin between their two most probable classes."""
+        best = self.probabilities.topk(min(2, len(self.classes)), dim=1)
+        margin = best.values[:, 0] - (best.values[:, 1] if best.values.shape[1] > 1 else 0)
+        margin[self.labels >= 0] = torch.inf
+        order = margin.argsort(stable=True)[:count]
+        nodes = order[margin[order] < torch.inf].tolist()
+        classes = {k: [self.classes[c] for c in best.indices[k].tolist()] for k in nodes}
+        return [{"node": self.ids[k], "classes": classes[k], "probabilities": best.values[k].tolist()} for k in nodes]
+
+
 class SavedModel:
     """A model in a folder, or in the folder `model` of a run or of a classifier of samples."""
 
@@ -135,21 +168,11 @@ class SavedModel:
         probabilities: Tensor = self.model.predict_proba()
         return probabilities
 
+    def predict(self) -> NodePredictions:
+        return NodePredictions(self.dataset, self.ids, self.classes, self.model.labels_, self.probabilities())
+
     def write(self, path: str | Path, probabilities: Tensor) -> None:
         write_predictions(path, self.ids, self.classes, probabilities, self.model.labels_)
-
-    def counts(self, probabilities: Tensor) -> dict[str, int]:
-        counts = torch.bincount(probabilities.argmax(1), minlength=len(self.classes))
-        return dict(zip(self.classes, counts.tolist(), strict=True))
-
-    def least_certain(self, probabilities: Tensor, count: int) -> list[dict[str, Any]]:
-        """Returns `count` unlabelled nodes with the smallest margin between their two most probable classes."""
-        best = probabilities.topk(min(2, probabilities.shape[1]), dim=1)
-        margin = best.values[:, 0] - (best.values[:, 1] if best.values.shape[1] > 1 else 0)
-        margin[self.model.labels_ >= 0] = torch.inf
-        order = [k for k in margin.argsort(stable=True).tolist() if margin[k] < torch.inf][:count]
-        classes = {k: [self.classes[c] for c in best.indices[k].tolist()] for k in order}
-        return [{"node": self.ids[k], "classes": classes[k], "probabilities": best.values[k].tolist()} for k in order]
 
     def read_labels(self, sources: Sequence[str | Path]) -> dict[int, int]:
         """Reads labels from tables of ids and classes, or from texts such as "17=3"; returns the class of each node."""
