@@ -263,7 +263,7 @@ def test_the_command_line_predicts_and_adds_labels(folder, tmp_path):
     free = int((model.model_.labels_ < 0).nonzero()[0])
     assert found["predictions"][str(free)] == model.transduction_[free]
     (tmp_path / "labels.csv").write_text(f"id,label\n{free},right\n")
-    assert answer("add-labels", folder, tmp_path / "labels.csv", "--out", tmp_path / "new.csv")["new"] == 1
+    assert answer("add-labels", folder, tmp_path / "labels.csv", "--out", tmp_path / "new.csv")["new_labels"] == 1
     np.testing.assert_array_equal(
         load_model(folder).label_distributions_, model.add_labels([free], ["right"]).label_distributions_
     )

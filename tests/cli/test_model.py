@@ -97,7 +97,7 @@ def test_lggd_plus_predicts_in_a_new_process_and_adds_labels(plus: Path, tmp_pat
     assert found == {row["node"]: row["predicted"] for row in rows_of(plus / "predictions.csv")}
     free = int((lggd.load_model(plus / "model").labels_ < 0).nonzero()[0])
     (tmp_path / "labels.csv").write_text(f"id,label\n{free},Officer\n")
-    assert answer("add-labels", plus, tmp_path / "labels.csv", "--out", tmp_path / "new.csv")["new"] == 1
+    assert answer("add-labels", plus, tmp_path / "labels.csv", "--out", tmp_path / "new.csv")["new_labels"] == 1
     assert rows_of(tmp_path / "new.csv")[free]["labelled"] == "Officer"
 
 
@@ -108,7 +108,7 @@ def test_labels_are_added_and_saved_across_processes(people: Path, labels: Path)
     before = answer("predict", people)["predictions"]
     added = in_new_process("add-labels", people, labels)
     after = answer("predict", people)["predictions"]
-    assert (added["labels"], added["new"], added["labelled"], added["additions"]) == (2, 2, 4, 1)
+    assert (added["new_labels"], added["known_labels"], added["labelled"], added["label_changes"]) == (2, 0, 4, 1)
     assert added["changed"] == sum(before[name] != after[name] for name in IDS) > 0
     assert added["milliseconds"] > 0
     assert added["out"] == str(people / "predictions.csv")
@@ -117,7 +117,7 @@ def test_labels_are_added_and_saved_across_processes(people: Path, labels: Path)
     assert [row["predicted"] for row in rows] == [after[name] for name in IDS]
     (people / "more.csv").write_text("eva,left\nÅse,left\n", encoding="utf-8")
     again = answer("add-labels", people, people / "more.csv")
-    assert (again["labels"], again["new"], again["labelled"], again["additions"]) == (2, 1, 5, 2)
+    assert (again["new_labels"], again["known_labels"], again["labelled"], again["label_changes"]) == (1, 1, 5, 2)
     saved = lggd.load_model(people / "model")
     assert [entry["nodes"] for entry in saved.additions_] == [[1, 2], [4]]
     assert saved.metadata_["ids"] == IDS
@@ -127,10 +127,10 @@ def test_the_same_labels_twice_change_nothing(people: Path, labels: Path, tmp_pa
     answer("add-labels", people, labels)
     before = files_of(people)
     found = answer("add-labels", people, labels)
-    assert (found["new"], found["changed"], found["additions"]) == (0, 0, 1)
+    assert (found["new_labels"], found["changed"], found["label_changes"]) == (0, 0, 1)
     assert files_of(people) == before
     shown = command("add-labels", people, labels, "--out", tmp_path / "new.csv")
-    assert "0 new of 2; the others were known; 4 in total" in shown.stdout
+    assert "2 known; 4 in total" in shown.stdout
     assert "1 change of labels so far" in shown.stdout
     assert (tmp_path / "new.csv").read_bytes() == before["predictions.csv"]
 
@@ -139,7 +139,7 @@ def test_labels_from_parquet_and_predictions_into_another_file(people: Path, tmp
     pq.write_table(pa.table({"id": ["dee"], "label": ["right"]}), tmp_path / "more.parquet")
     before = (people / "predictions.csv").read_bytes()
     found = answer("add-labels", people / "model", tmp_path / "more.parquet", "--out", tmp_path / "new.tsv")
-    assert (found["new"], found["out"]) == (1, str(tmp_path / "new.tsv"))
+    assert (found["new_labels"], found["out"]) == (1, str(tmp_path / "new.tsv"))
     assert (people / "predictions.csv").read_bytes() != before
     assert rows_of(people / "predictions.csv")[3]["labelled"] == "right"
 
@@ -168,7 +168,7 @@ def test_wrong_labels_are_corrected_on_request(people: Path, tmp_path: Path) -> 
     (tmp_path / "labels.csv").write_text("cy,right\ndee,right\nÅse,left\n", encoding="utf-8")
     assert "use --correct" in refused("add-labels", people, tmp_path / "labels.csv")
     found = answer("add-labels", people, tmp_path / "labels.csv", "--correct")
-    assert (found["labels"], found["new"], found["corrected"], found["labelled"]) == (3, 1, 1, 4)
+    assert (found["new_labels"], found["known_labels"], len(found["corrections"]), found["labelled"]) == (1, 1, 1, 4)
     saved = lggd.load_model(people / "model")
     assert [(entry["nodes"], entry.get("change")) for entry in saved.additions_] == [
         ([2], None),

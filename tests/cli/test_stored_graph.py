@@ -68,9 +68,12 @@ def test_run_predict_and_add_labels(folder, tmp_path, large):
     assert pq.read_table(tmp_path / "again.parquet").equals(table)
     node = again["least_certain"][0]["node"]
     added = answer("add-labels", out, f"{node}=digit 3")
-    assert (added["new"], added["labelled"]) == (1, again["labelled"] + 1)
+    assert (added["new_labels"], added["labelled"]) == (1, again["labelled"] + 1)
+    assert added["edges"] == found["edges"]
     changed = pq.read_table(out / "predictions.parquet").to_pylist()
     assert next(row for row in changed if row["node"] == node)["labelled"] == "digit 3"
+    (tmp_path / "labels.csv").write_text(f"{node},digit 3\n")
+    assert answer("update", out, "--labels", tmp_path / "labels.csv")["known_labels"] == 1
 
 
 def test_small_graphs_on_disk_are_classified_by_distances(folder, tmp_path):

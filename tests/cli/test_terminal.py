@@ -12,7 +12,7 @@ import typer
 
 import lggd
 from command_line import command, environment, program
-from lggd.cli.terminal import Terminal, flags
+from lggd.cli.terminal import Terminal
 from lggd.errors import DiskFullError, InputError, InputTypeError, InputWarning
 
 
@@ -27,10 +27,6 @@ def message(error: Exception, node_names: list[str] | None = None, **known: str)
     terminal = Terminal(as_json=False, debug=False, flags=known)
     terminal.node_names = node_names
     return terminal.message(error)
-
-
-def test_flags_name_options_after_arguments() -> None:
-    assert flags("p", "test_share", name="DATASET") == {"p": "--p", "test_share": "--test-share", "name": "DATASET"}
 
 
 def test_errors_name_options_nodes_and_hints() -> None:

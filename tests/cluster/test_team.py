@@ -94,7 +94,7 @@ def test_run_and_predict(started, tmp_path):
     # In a process of its own, whose output shows that Ray prints nothing.
     found = in_new_process("run", tmp_path / "g", "--cluster", started.address, "--out", tmp_path / "run")
     assert found["heldout"] > 0
-    assert found["accuracy"] > 90
+    assert found["accuracy"]["model"] > 90
     assert {path.name for path in (tmp_path / "run").iterdir()} == set(found["files"])
     table = tmp_path / "predictions.parquet"
     answer("predict", tmp_path / "g", "--cluster", started.address, "--out", table)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import networkx as nx
-import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
@@ -173,22 +172,25 @@ def test_id_file(tmp_path: Path) -> None:
     "text", ["id,label\n007,red\na,blue\n", "007,red\n\na, blue\n", "Class,when,Node\nred,now,007\nblue,,a\n"]
 )
 def test_labels_with_and_without_a_header(tmp_path: Path, text: str) -> None:
-    nodes, labels = read_label_file(written(tmp_path / "labels.csv", text), IDS, CLASSES)
-    assert (nodes.tolist(), labels.tolist()) == ([2, 0], [1, 0])
-    assert nodes.dtype == labels.dtype == np.int64
+    path = written(tmp_path / "labels.csv", text)
+    assert read_label_file(path, IDS, CLASSES) == read_label_file(path, IDS) == {2: "red", 0: "blue"}
 
 
 def test_labels_from_parquet(tmp_path: Path) -> None:
     path = parquet(tmp_path / "labels.parquet", who=[7, 8], what=[1.0, 2.0])
-    nodes, labels = read_label_file(path, ["8", "7"], ["1", "2"])
-    assert (nodes.tolist(), labels.tolist()) == ([1, 0], [0, 1])
+    assert read_label_file(path, ["8", "7"], ["1", "2"]) == {1: "1", 0: "2"}
     with pytest.raises(InputError, match=r"labels\.parquet` must have 2 columns \(id, label\), got 3"):
         read_label_file(parquet(path, a=[1], b=[1], c=[1]), ["1"], ["1"])
 
 
 def test_repeated_labels_are_accepted(tmp_path: Path) -> None:
-    nodes, labels = read_label_file(written(tmp_path / "labels.csv", "a,red\na,red\n"), IDS, CLASSES)
-    assert (nodes.tolist(), labels.tolist()) == ([0], [1])
+    assert read_label_file(written(tmp_path / "labels.csv", "a,red\na,red\n"), IDS, CLASSES) == {0: "red"}
+
+
+def test_labels_of_any_class(tmp_path: Path) -> None:
+    assert read_label_file(written(tmp_path / "labels.csv", "a;green\nb;red\n"), IDS) == {0: "green", 1: "red"}
+    with pytest.raises(InputError, match="line 1, column 2` must name a class, got an empty cell"):
+        read_label_file(written(tmp_path / "labels.csv", "a,\nb,red\n"), IDS)
 
 
 @pytest.mark.parametrize(
@@ -213,6 +215,7 @@ def test_repeated_labels_are_accepted(tmp_path: Path) -> None:
             "line 3, column 2` must give the node 'a' one label, got 'blue' after 'red' in line 1.",
         ),
         ("a\n", "must have 2 columns (id, label), got 1."),
+        ("a;b,red\nb;a,red\n", "and by semicolons. Name the columns in a first line: id,label."),
         ("a,red\nb,red,1\n", "line 2` must have 2 cells like the first line, got 3."),
     ],
 )
@@ -228,4 +231,4 @@ def test_documented_example(tmp_path: Path) -> None:
     graph = read_graph_files(edges, nodes, label="kind", split_column="split")
     assert (graph.classes, graph.feature_names, graph.data.y.tolist()) == (["blue", "red"], ["age"], [1, 0, -1])
     added = read_label_file(written(tmp_path / "labels.csv", "id,label\ncyd,red\n"), graph.ids, graph.classes)
-    assert [part.tolist() for part in added] == [[2], [1]]
+    assert added == {2: "red"}

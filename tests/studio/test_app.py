@@ -214,14 +214,15 @@ def test_bad_requests_get_a_sentence_and_change_nothing(http, server, name: str)
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ("id,label\nn13,red\nnobody,red\n", "line 3"),
-        ("n13,red,blue\n", "line 1"),
-        ("n13,red\nn13,blue\n", "one label"),
+        ("id,label\nn13,red\nnobody,red\n", "`labels.csv, line 3, column 'id'` must be one of the 36 nodes"),
+        ("n13,red,blue\n", "`labels.csv` must have 2 columns"),
+        ("n13,red\nn13,blue\n", "one label, got 'blue' after 'red' in line 1"),
         ("n13,\n", "empty cell"),
-        ("", "at least one line"),
-        ("id,label\n", "at least one line"),
+        ("", "at least one label"),
+        ("id,label\n", "at least one label"),
         ("n13,purple\n", "known class"),
-        ('"n13', "CSV"),
+        ('"n13', "a row of cells"),
+        (f"{'n' * 9999},red\n", f"{'n' * 99}. Name the columns"),
     ],
 )
 def test_bad_tables_are_refused(http, server, table: str, words: str) -> None:
@@ -234,8 +235,13 @@ def test_bad_tables_are_refused(http, server, table: str, words: str) -> None:
 
 def test_uploads_are_text(http) -> None:
     assert http.post("/api/upload", content=b"n13,red").status_code == 415
-    answer = http.post("/api/upload", content=b"\xff\xfe", headers={"content-type": "text/csv"})
-    assert answer.status_code == 422
+    answer = http.post("/api/upload", content=b"n13,\xff\xfe", headers={"content-type": "text/csv"})
+    assert (answer.status_code, "`labels.csv` must be UTF-8 text" in answer.json()["error"]) == (422, True)
+
+
+def test_uploads_are_read_as_files_of_labels(http) -> None:
+    answer = http.post("/api/upload", content="\ufeffclass;node\ngreen;n13\n", headers={"content-type": "text/csv"})
+    assert [(each["node"], each["label"]) for each in answer.json()["labels"]] == [("n13", "green")]
 
 
 def test_upload_with_new_classes(http) -> None:

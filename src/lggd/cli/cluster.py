@@ -2,127 +2,105 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.table import Table
-from typer import Option
+from typer import Context, Option
 
-from lggd.cli.terminal import Terminal, summary, table
+from lggd.cli.terminal import Terminal
 from lggd.errors import InputError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from lggd.cluster import ClusterPrediction
+    from lggd.runs.run_input import RunInput
+    from lggd.runs.saved_model import NodePredictions
 
 ADDRESS = "Ray cluster to compute on: HOST:PORT of its head, or auto on one of its nodes."
 STORED = f"{ADDRESS} For graphs on disk, which are solved in closed form."
 TRIALS = f"{ADDRESS} Results are those of one machine."
 StoredOn = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=STORED, show_default=False)]
 TrialsOn = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=TRIALS, show_default=False)]
-# Files of a run; the second marks the folder.
-PREDICTIONS, SUMMARY = "predictions.parquet", "run.json"
-HELD_OUT_SEED = 0
+METHOD, PREDICTIONS = "kernel-ridge", "predictions.parquet"
+# The options of lggd run that a cluster uses. All others are refused, so that none is ignored.
+USED = ("dataset", "test_share", "split", "seed", "out", "no_report", "cluster", "as_json", "debug")
+NOT_ALL_LABELS = "The predictions do not use the held-out labels; those of lggd predict with --cluster use all."
 
 
-def run_on_cluster(terminal: Terminal, folder: str | None, address: str, share: float, out: Path | None) -> None:
-    """Classifies the nodes of a stored graph, and measures accuracy on labels that are held out."""
-    from lggd.system.files import check_folder_writable, replacing_folder
-
-    path = _check_stored(folder)
-    target = check_folder_writable(Path("out") / path.name if out is None else out, SUMMARY)
-    found, labels, facts = _solve(terminal, path, address, share)
-    with terminal.working(f"Writing {target}"), replacing_folder(target, SUMMARY) as new:
-        _write(path, new / PREDICTIONS, facts["classes"], found, labels)
-        facts |= {"out": str(target), "files": [PREDICTIONS, SUMMARY]}
-        (new / SUMMARY).write_text(json.dumps(facts, indent=1))
-    terminal.answer(facts, _tables(facts))
+def check_run(context: Context, folder: str | None) -> None:
+    """Raises if lggd run was given something other than a graph on disk, or an option that a cluster does not use."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if parameter.name not in USED and source is not None and source.name != "DEFAULT":
+            rule = "be omitted with --cluster, which solves kernel ridge with its default settings"
+            raise InputError(parameter.opts[0], rule, remedy="Omit one of the two.")
+    _check_stored(folder)
 
 
-def predict_on_cluster(terminal: Terminal, folder: Path, address: str, out: Path | None) -> None:
-    """Predicts the class of every node of a stored graph from all of its labels."""
-    from lggd.data.output_files import check_table_writable
-
-    path = _check_stored(str(folder))
-    if out is not None:
-        check_table_writable(out)
-    found, labels, facts = _solve(terminal, path, address, 0.0)
-    if out is not None:
-        with terminal.working(f"Writing {out}"):
-            _write(path, out, facts["classes"], found, labels)
-    facts |= {"out": None if out is None else str(out), "files": [] if out is None else [str(out)]}
-    terminal.answer(facts, _tables(facts))
-
-
-def _check_stored(folder: str | None) -> Path:
+def _check_stored(folder: str | None) -> None:
     from lggd.graph.stored_graph import MANIFEST, is_stored_graph
 
     if folder is None or not is_stored_graph(folder):
         rule = f"be used with the folder of a graph on disk, which contains {MANIFEST}"
         remedy = "Build one with `lggd graph build`, or omit --cluster."
         raise InputError("--cluster", rule, "none" if folder is None else folder, remedy)
-    return Path(folder).resolve()
+
+
+def run_on_cluster(terminal: Terminal, run_input: RunInput, address: str, out: Path, seed: int) -> dict[str, Any]:
+    """Classifies the nodes of a graph on disk and measures accuracy on the held-out ones; returns facts of a run."""
+    from lggd.estimator.storage import write_json
+    from lggd.runs.methods import RunSettings
+    from lggd.runs.run import NO_REFERENCE, SUMMARY, UNKNOWN_ACCURACY, input_facts
+    from lggd.system.files import replacing_folder
+
+    found, solution = _solve(terminal, run_input, address, seed)
+    right = (found.probabilities.argmax(1) == run_input.data.y)[run_input.held_out]
+    accuracy = 100 * float(right.double().mean()) if len(right) else None
+    settings = RunSettings(METHOD, seed=seed, reference="none")
+    facts = {
+        **input_facts(run_input, settings, found.labels), **solution,
+        "accuracy": {"reference": None, "model": accuracy},
+        "training_seconds": {"reference": None, "model": solution["seconds"]}, "p_value": None, "additions": [],
+        "notes": [*solution["notes"], NO_REFERENCE, UNKNOWN_ACCURACY if accuracy is None else NOT_ALL_LABELS],
+        "resumed": False, "out": str(out), "files": [PREDICTIONS, SUMMARY],
+    }  # fmt: skip
+    with terminal.working(f"Writing {out}"), replacing_folder(out, SUMMARY) as folder:
+        found.write(folder / PREDICTIONS)
+        write_json(folder / SUMMARY, facts)
+    return facts
+
+
+def predict_on_cluster(terminal: Terminal, folder: Path, address: str) -> tuple[NodePredictions, dict[str, Any]]:
+    """Predicts the class of every node of a graph on disk from all of its labels; returns facts about that, too."""
+    _check_stored(str(folder))
+    from lggd.runs.run_input import RunInput
+
+    with terminal.working(f"Reading {folder}"):
+        run_input = RunInput.from_graph(folder, test_share=0.0, verify=False)  # every node compares checksums
+    return _solve(terminal, run_input, address)
 
 
 def _solve(
-    terminal: Terminal, folder: Path, address: str, share: float
-) -> tuple[ClusterPrediction, Tensor, dict[str, Any]]:
-    """The predictions, the labels that they are made from, and facts about them."""
-    with terminal.working("Loading lggd"):
-        import torch
+    terminal: Terminal, run_input: RunInput, address: str, seed: int = 0
+) -> tuple[NodePredictions, dict[str, Any]]:
+    """Predictions from the labels that are not held out, and facts about the solution."""
+    import torch
 
-        from lggd.cluster import connect, solve
-        from lggd.graph.graph import Graph
-    graph = Graph.open(folder, verify=False)
-    stored = graph.stored
-    if stored is None or stored.y is None:
-        raise InputError(str(folder), "have labels", "none", "Build the graph with --label.")
-    known = stored.y.clone()
-    nodes = (known >= 0).nonzero().squeeze(1)
-    order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(HELD_OUT_SEED))
-    held = nodes[order[: round(share * len(nodes))]]
-    labels = known.clone()
-    labels[held] = -1
-    began = time.perf_counter()
+    from lggd.closed_form import KernelRidge
+    from lggd.cluster import connect, solve
+    from lggd.runs.saved_model import NodePredictions
+
+    data = run_input.data
+    labels = torch.where(data.train_mask, data.y, -1)
+    model = KernelRidge(agreement=None, topology=(), seed=seed)  # the others need all edges in one place
+    start = time.perf_counter()
     with terminal.working(f"Solving on the cluster {address}"), connect(address):
-        found = solve(graph, labels)
-    predicted = found.probabilities.argmax(1)
-    count = found.probabilities.shape[1]
-    classes = [str(name) for name in stored.metadata.get("classes") or range(count)][:count]
-    accuracy = None if len(held) == 0 else 100 * float((predicted[held] == known[held]).double().mean())
+        found = solve(data.graph, labels, model)
+    lost = f"Workers or nodes were lost {found.losses} times; their work was done again."
     facts = {
-        "dataset": folder.name, "method": "kernel-ridge", "cluster": address, "nodes": graph.num_nodes,
-        "edges": graph.num_edges, "classes": classes, "labelled": int((labels >= 0).sum()), "heldout": len(held),
-        "accuracy": accuracy, "counts": dict(zip(classes, predicted.bincount(minlength=count).tolist(), strict=True)),
+        "method": METHOD, "cluster": address, "edges": run_input.num_edges, "seconds": time.perf_counter() - start,
         "ridge": found.ridge, "inverse_temperature": found.inverse_temperature, "loss": found.loss,
-        "kernels": len(found.members), "losses": found.losses, "seconds": time.perf_counter() - began,
+        "kernels": len(found.members), "losses": found.losses,
+        "notes": [*run_input.notes, *([lost] if found.losses else [])],
     }  # fmt: skip
-    return found, labels, facts
-
-
-def _write(folder: Path, path: Path, classes: list[str], found: ClusterPrediction, labels: Tensor) -> None:
-    from lggd.data.output_files import write_predictions
-    from lggd.data.stored_data import NodeNames
-    from lggd.graph.stored_graph import StoredGraph
-
-    names = NodeNames(StoredGraph.open(folder, verify=False))
-    write_predictions(path, names, classes, found.probabilities, labels)
-
-
-def _tables(facts: Mapping[str, Any]) -> Iterator[Table | str]:
-    size = f"{facts['nodes']:,} nodes, {facts['edges']:,} edges, {len(facts['classes'])} classes"
-    yield summary(
-        graph=f"{facts['dataset']}: {size}",
-        labels=f"{facts['labelled']:,} for training, {facts['heldout']:,} held out to measure accuracy",
-        accuracy="unknown" if facts["accuracy"] is None else f"{facts['accuracy']:.1f} %",
-        seconds=f"{facts['seconds']:.3g}",
-    )
-    yield table("class", "nodes", rows=((name, f"{count:,}") for name, count in facts["counts"].items()))
-    if facts["losses"]:
-        yield f"Workers or nodes were lost {facts['losses']} times; their work was done again."
-    if facts["files"]:
-        yield f"Wrote {facts['out']}: {', '.join(facts['files'])}"
+    classes = run_input.classes[: found.probabilities.shape[1]]
+    return NodePredictions(run_input.name, run_input.ids, classes, labels, found.probabilities), facts

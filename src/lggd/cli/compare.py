@@ -17,7 +17,7 @@ from lggd.cli import options
 from lggd.cli.cluster import TrialsOn
 from lggd.cli.options import folder, option
 from lggd.cli.run import METHODS as RUN_METHODS
-from lggd.cli.terminal import FAILED, Terminal, flags, table
+from lggd.cli.terminal import FAILED, Terminal, table
 from lggd.errors import InputError, optional_package
 from lggd.html import counted, number, signed
 from lggd.validation import check_name
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from lggd.comparison.rows import Choice, Row
 
 DEFAULT_PARENT = Path("out")
-FLAGS = options.GRAPH_FLAGS | flags(
-    "methods", "splits", "labels", "trials", "jobs", folder="--out", address="--cluster"
-)
-FLAGS["data.y"] = "--labels"
+FLAGS = options.GRAPH_FLAGS | {"data.y": "--labels", "folder": "--out", "address": "--cluster"}
 # The methods of lggd.comparison.candidates. Repeated here because that module imports torch; a test compares them.
 OTHERS = (
     "label-spreading", "label-spreading-x", "label-propagation-x", "logistic-regression", "scikit-network-pagerank",
@@ -43,10 +40,7 @@ METHODS = (
 DEFAULT = f"{', '.join((*comparison.DEFAULTS, *comparison.PEERS))}, plug-ins"
 LABELS = "Labels to train on: a share of all, or a number per class. As many are for validation, the rest for tests."
 OWN = f"{100 * comparison.TRAINING:g}% of own tables; of datasets as in the paper's table"
-SWEEP_FLAGS = flags(
-    "rows", "datasets", "trials", "splits", "batch_size", "seed", "results", "configs", root="--data",
-    address="--cluster",
-)  # fmt: skip
+SWEEP_FLAGS = {"root": "--data", "address": "--cluster"}
 TRIAL_SPLITS = "Number of splits per trial."
 BATCH = "Splits to train side by side; poor trials are pruned in between."
 

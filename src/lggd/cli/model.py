@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -20,11 +20,10 @@ from lggd.html import counted
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from lggd.runs.saved_model import SavedModel
+    from lggd.runs.saved_model import ModelChange, SavedModel
 
 LEAST_CERTAIN = SHOWN = 10
 PREDICTIONS = "predictions.csv"
-FLAGS = {"model": "MODEL", "address": "--cluster"}
 
 NEW = "Write the new predictions to this file, too: .csv, .tsv or .parquet."
 BESIDE = f"{PREDICTIONS} next to the model"
@@ -40,7 +39,7 @@ MODEL = "Folder written by lggd run, or a saved model."
 ModelFolder = Annotated[Path, Argument(metavar="MODEL", help=MODEL, show_default=False)]
 
 
-@command(FLAGS)
+@command({"address": "--cluster"})
 def predict_command(
     terminal: Terminal,
     model: ModelFolder,
@@ -64,32 +63,33 @@ def predict_command(
 
         lggd predict graphs/web --cluster auto --out predictions.parquet
     """
-    if cluster is not None:
-        predict_on_cluster(terminal, model, cluster, out)
-        return
     with terminal.working("Loading lggd"):
         from lggd.data.output_files import check_table_writable
         from lggd.runs.saved_model import SavedModel
     if out is not None:
         check_table_writable(out)
-    with terminal.working(f"Predicting with {model}"):
-        saved = SavedModel(model)
-        probabilities = saved.probabilities()
+    solved: dict[str, Any] = {}
+    if cluster is not None:
+        found, solved = predict_on_cluster(terminal, model, cluster)
+    else:
+        with terminal.working(f"Predicting with {model}"):
+            found = SavedModel(model).predict()
     if out is not None:
-        saved.write(out, probabilities)
-    predicted = probabilities.argmax(1).tolist()
-    facts: dict[str, Any] = {
-        "dataset": saved.dataset, "nodes": len(saved.ids), "classes": saved.classes,
-        "labelled": saved.num_labelled, "counts": saved.counts(probabilities),
-        "least_certain": saved.least_certain(probabilities, LEAST_CERTAIN),
-        "out": None if out is None else str(out),
+        with terminal.working(f"Writing {out}"):
+            found.write(out)
+    predicted = None
+    if out is None and terminal.as_json:
+        best = found.probabilities.argmax(1).tolist()
+        predicted = {name: found.classes[k] for name, k in zip(found.ids, best, strict=True)}
+    facts = {
+        "dataset": found.dataset, "nodes": len(found.ids), "classes": list(found.classes),
+        "labelled": found.num_labelled, "counts": found.counts(), "least_certain": found.least_certain(LEAST_CERTAIN),
+        "out": None if out is None else str(out), "predictions": predicted,
     }  # fmt: skip
-    # Not printed as JSON if they were written to a file.
-    by_name = {name: saved.classes[k] for name, k in zip(saved.ids, predicted, strict=True)}
-    terminal.answer(facts | {"predictions": by_name if out is None else None}, _predictions(facts))
+    terminal.answer(facts | solved, _predictions(facts | solved))
 
 
-@command(FLAGS)
+@command()
 def add_labels_command(
     terminal: Terminal,
     model: ModelFolder,
@@ -121,21 +121,11 @@ def add_labels_command(
 
         lggd add-labels out/digits 17=3 42=8 --correct
     """
-    with _open_model(terminal, model, out) as saved:
-        with terminal.working(f"Adding {', '.join(labels)}"):
-            added, probabilities = saved.add_labels(*labels, correct=correct)
-            written = _write_model(saved, probabilities, out, changed=not added.is_empty)
-        facts = {
-            "dataset": saved.dataset, "nodes": len(saved.ids),
-            "labels": added.new_labels + added.known_labels + added.corrected, "new": added.new_labels,
-            "corrected": added.corrected, "changed": added.changed, "milliseconds": added.milliseconds,
-            "conflicts": added.conflicts, "corrections": added.corrections, "labelled": saved.num_labelled,
-            "additions": len(saved.model.additions_), **written,
-        }  # fmt: skip
-    terminal.answer(facts, _added(facts))
+    adding = f"Adding {', '.join(labels)}"
+    _change(terminal, model, out, adding, lambda saved: saved.add_labels(*labels, correct=correct))
 
 
-@command(FLAGS | {"nodes": "NODES"})
+@command()
 def remove_labels_command(
     terminal: Terminal,
     model: ModelFolder,
@@ -160,19 +150,11 @@ def remove_labels_command(
     names = [*(nodes or []), *(() if nodes_file is None else read_id_file(nodes_file))]
     if not names:
         raise InputError("NODES", "name at least one node, or use --nodes-file", "none", "Nothing would change.")
-    with _open_model(terminal, model, out) as saved:
-        with terminal.working(f"Removing {counted(len(names), 'label')}"):
-            removed, probabilities = saved.remove_labels(names)
-            written = _write_model(saved, probabilities, out, changed=True)
-        facts = {
-            "dataset": saved.dataset, "nodes": len(saved.ids), "removed": removed.removed,
-            "changed": removed.changed, "milliseconds": removed.milliseconds, "predictions": removed.nodes,
-            "labelled": saved.num_labelled, "additions": len(saved.model.additions_), **written,
-        }  # fmt: skip
-    terminal.answer(facts, _removed(facts))
+    removing = f"Removing {counted(len(names), 'label')}"
+    _change(terminal, model, out, removing, lambda saved: saved.remove_labels(names))
 
 
-@command(FLAGS)
+@command()
 def update_command(
     terminal: Terminal,
     model: ModelFolder,
@@ -209,20 +191,32 @@ def update_command(
     """
     if nodes is None and edges is None and labels is None:
         raise InputError("--nodes", "be a table, or use --edges or --labels", "none of them", "Nothing would change.")
-    with _open_model(terminal, model, out) as saved:
+
+    def change(saved: SavedModel) -> tuple[ModelChange, Tensor]:
         from lggd.runs.update import update
 
-        with terminal.working(f"Updating {model}"):
-            found, probabilities = update(saved, nodes, edges, labels, correct=correct)
+        return update(saved, nodes, edges, labels, correct=correct)
+
+    _change(terminal, model, out, f"Updating {model}", change)
+
+
+def _change(
+    terminal: Terminal, model: Path, out: Path | None, doing: str,
+    change: Callable[[SavedModel], tuple[ModelChange, Tensor]],
+) -> None:  # fmt: skip
+    """Changes a saved model, writes it and its predictions, and answers what has changed."""
+    with _open_model(terminal, model, out) as saved:
+        with terminal.working(doing):
+            found, probabilities = change(saved)
             written = _write_model(saved, probabilities, out, changed=not found.is_empty)
-        predicted = [saved.classes[k] for k in probabilities.argmax(1).tolist()]
         first = len(saved.ids) - found.new_nodes
+        predicted = [saved.classes[k] for k in probabilities[first:].argmax(1).tolist()]
         facts = {
-            "dataset": saved.dataset, "nodes": len(saved.ids), "edges": int(saved.model.data_.edge_index.shape[1]) // 2,
-            "labelled": saved.num_labelled, **asdict(found),
-            "predictions": dict(zip(saved.ids[first:], predicted[first:], strict=True)), **written,
+            "dataset": saved.dataset, "nodes": len(saved.ids), "edges": saved.num_edges,
+            "labelled": saved.num_labelled, "label_changes": len(saved.model.additions_), **asdict(found),
+            "predictions": dict(zip(saved.ids[first:], predicted, strict=True)), **written,
         }  # fmt: skip
-    terminal.answer(facts, _updated(facts))
+    terminal.answer(facts, _changed(facts))
 
 
 @contextmanager
@@ -262,6 +256,7 @@ def _predictions(facts: dict[str, Any]) -> Iterator[Table | str]:
     size = f"{facts['nodes']:,} nodes, {len(facts['classes'])} classes"
     yield summary(graph=f"{facts['dataset']}: {size}", labels=f"{facts['labelled']:,}")
     yield table("class", "nodes", rows=((name, f"{count:,}") for name, count in facts["counts"].items()))
+    yield from facts.get("notes", ())
     if facts["out"] is not None:
         yield f"Wrote {facts['out']}"
         return
@@ -274,62 +269,31 @@ def _predictions(facts: dict[str, Any]) -> Iterator[Table | str]:
     yield "Write all predictions with --out FILE."
 
 
-def _added(facts: dict[str, Any]) -> Iterator[Table | str]:
-    used = facts["new"] + facts["corrected"]
-    known = "" if used == facts["labels"] else f" of {facts['labels']:,}; the others were known"
-    corrected = f", {facts['corrected']:,} corrected" if facts["corrected"] else ""
+def _changed(facts: dict[str, Any]) -> Iterator[Table | str]:
+    corrected = [(row["node"], row["before"], row["label"]) for row in facts["corrections"]]
+    removed = [(row["node"], row["before"], _with_probability(row)) for row in facts["removals"]]
+    differing = [(row["node"], row["label"], _with_probability(row)) for row in facts["conflicts"]]
+    labels = {"new": facts["new_labels"], "corrected": len(corrected), "removed": len(removed)}
     yield summary(
-        labels=f"{facts['new']:,} new{corrected}{known}; {facts['labelled']:,} in total",
-        changed=f"{facts['changed']:,} of {facts['nodes']:,} predictions",
-        milliseconds=f"{facts['milliseconds']:.3g} to add and predict",
-        history=f"{counted(facts['additions'], 'change')} of labels so far",
-    )
-    yield from _label_tables(facts)
-    yield from _files_written(facts)
-
-
-def _removed(facts: dict[str, Any]) -> Iterator[Table | str]:
-    yield summary(
-        labels=f"{facts['removed']:,} removed; {facts['labelled']:,} in total",
-        changed=f"{facts['changed']:,} of {facts['nodes']:,} predictions",
-        milliseconds=f"{facts['milliseconds']:.3g} to remove and predict",
-        history=f"{counted(facts['additions'], 'change')} of labels so far",
-    )
-    rows = [(row["node"], row["before"], _with_probability(row)) for row in facts["predictions"]]
-    yield from _first_rows("Removed labels", "node", "was labelled", "predicted now", rows=rows)
-    yield from _files_written(facts)
-
-
-def _updated(facts: dict[str, Any]) -> Iterator[Table | str]:
-    corrected = f", {facts['corrected']:,} corrected" if facts["corrected"] else ""
-    yield summary(
-        nodes=f"{facts['new_nodes']:,} new; {facts['nodes']:,} in total",
-        edges=f"{facts['new_edges']:,} new{_known(facts['known_edges'])}; {facts['edges']:,} in total",
-        labels=f"{facts['new_labels']:,} new{corrected}{_known(facts['known_labels'])}; {facts['labelled']:,} in total",
+        nodes=_count(facts["nodes"], new=facts["new_nodes"]),
+        edges=_count(facts["edges"], new=facts["new_edges"], known=facts["known_edges"]),
+        labels=_count(facts["labelled"], **labels, known=facts["known_labels"]),
         changed=f"{facts['changed']:,} of {facts['nodes'] - facts['new_nodes']:,} predictions",
-        milliseconds=f"{facts['milliseconds']:.3g} to add and predict",
+        milliseconds=f"{facts['milliseconds']:.3g} to change and predict",
+        history=f"{counted(facts['label_changes'], 'change')} of labels so far",
     )
-    if facts["predictions"]:
-        rows = list(facts["predictions"].items())[:SHOWN]
-        more = len(facts["predictions"]) - len(rows)
-        yield table("node", "predicted", rows=rows, title="New nodes" + (f", the first {SHOWN}" if more > 0 else ""))
-    yield from _label_tables(facts)
+    title = "New labels that differ from the predictions: one of the two is wrong"
+    yield from _first_rows("New nodes", "node", "predicted", rows=list(facts["predictions"].items()))
+    yield from _first_rows("Corrected labels", "node", "was", "is", rows=corrected)
+    yield from _first_rows("Removed labels", "node", "was labelled", "predicted now", rows=removed)
+    yield from _first_rows(title, "node", "label", "was predicted", rows=differing)
     yield from _files_written(facts)
 
 
-def _known(count: int) -> str:
-    return f", {count:,} known" if count else ""
-
-
-def _label_tables(facts: Mapping[str, Any]) -> Iterator[Table | str]:
-    """The corrected labels, and the new labels that differ from predictions."""
-    if facts["corrections"]:
-        rows = [(row["node"], row["before"], row["label"]) for row in facts["corrections"]]
-        yield from _first_rows("Corrected labels", "node", "was", "is", rows=rows)
-    if facts["conflicts"]:
-        rows = [(row["node"], row["label"], _with_probability(row)) for row in facts["conflicts"]]
-        title = "New labels that differ from the predictions: one of the two is wrong"
-        yield from _first_rows(title, "node", "label", "was predicted", rows=rows)
+def _count(total: int, **parts: int) -> str:
+    """A number and what has changed about it, such as "2 new, 1 known; 42 in total"."""
+    changes = ", ".join(f"{count:,} {word}" for word, count in parts.items() if count)
+    return f"{changes}; {total:,} in total" if changes else f"{total:,}"
 
 
 def _files_written(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -345,6 +309,7 @@ def _with_probability(row: Mapping[str, Any]) -> str:
 
 
 def _first_rows(title: str, *columns: str, rows: Sequence[Sequence[str]]) -> Iterator[Table | str]:
-    more = f" (the first {SHOWN} of {len(rows):,})" if len(rows) > SHOWN else ""
-    yield f"{title}{more}:"  # not as the table's title, which would be as narrow as the table
-    yield table(*columns, rows=rows[:SHOWN])
+    if rows:
+        more = f" (the first {SHOWN} of {len(rows):,})" if len(rows) > SHOWN else ""
+        yield f"{title}{more}:"  # not as the table's title, which would be as narrow as the table
+        yield table(*columns, rows=rows[:SHOWN])

@@ -93,11 +93,11 @@ def use_fast_products(device: str) -> None:
         torch.set_float32_matmul_precision("high")
 
 
-def command(known: Mapping[str, str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(known: Mapping[str, str] | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Makes a command of a function of a terminal and options: adds --json and --debug.
 
     A parameter that is annotated with a dataclass becomes one option per field. Errors of the library that name an
-    argument are about the option of this name, or the one that `known` maps it to.
+    argument are about the option of this name, or of the name that `known` maps it to.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -117,13 +117,13 @@ def command(known: Mapping[str, str]) -> Callable[[Callable[..., None]], Callabl
                 ]
             parameters += options
 
-        named_options = {parameter.name: _flag(parameter) for parameter in parameters}
+        named_options = {parameter.name: _flag(parameter) for parameter in parameters} | dict(known or {})
 
         @wraps(function)
         def run(as_json: bool, debug: bool, **values: Any) -> None:
             for name, kind in groups.items():
                 values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
-            with Terminal(as_json=as_json, debug=debug, flags={**named_options, **known}) as terminal:
+            with Terminal(as_json=as_json, debug=debug, flags=named_options) as terminal:
                 function(terminal, **values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -274,10 +274,13 @@ class GraphOptions(EdgeTableOptions):
     def __str__(self) -> str:
         return self.dataset or self.pyg or str(self.file or self.edges)
 
-    def read(self, test_share: float | None = None, fewest_classes: int = 2, on_disk: bool = False) -> RunInput:
+    def read(
+        self, test_share: float | None = None, fewest_classes: int = 2, on_disk: bool = False, *, verify: bool = True
+    ) -> RunInput:
         """Reads the graph; holds out `test_share` of the labels if neither a column nor masks define test nodes.
 
-        Tables with fewer than `fewest_classes` are refused, and so are graphs on disk unless `on_disk`.
+        Tables with fewer than `fewest_classes` are refused, and so are graphs on disk unless `on_disk`; `verify`
+        compares their checksums.
         """
         from lggd.runs.run_input import RunInput
 
@@ -286,7 +289,7 @@ class GraphOptions(EdgeTableOptions):
             if not on_disk:
                 rule, remedy = "be in memory for this command", "Use lggd run, or lggd features."
                 raise InputError("DATASET", rule, "a graph on disk", remedy)
-            return RunInput.from_graph(self.dataset, share, split)
+            return RunInput.from_graph(self.dataset, share, split, verify=verify)
         if self.dataset is not None:
             return RunInput.from_dataset(self.dataset, split, self.labels_per_class, self.data)
         if self.pyg is not None:

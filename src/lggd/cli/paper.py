@@ -17,7 +17,7 @@ from typer import Argument, Exit, Typer
 
 from lggd.cli import options
 from lggd.cli.options import file, folder, option
-from lggd.cli.terminal import FAILED, Terminal, flags, json_exponent, summary, table
+from lggd.cli.terminal import FAILED, Terminal, json_exponent, summary, table
 from lggd.errors import InputError
 from lggd.html import counted
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lggd.training.engine import Callback
 
 SPLITS, QUICK_SPLITS = 10, 3
-FLAGS = flags("rows", "datasets", name="--datasets", root="--data")
+FLAGS = {"name": "--datasets", "root": "--data"}
 
 
 Experiment = Literal["table1", "backbones", "dynamic", "robustness", "geodesic", "ablation", "all"]
@@ -139,7 +139,7 @@ def _figure_numbers(line: Mapping[str, Any]) -> str:
 # -- the report ---------------------------------------------------------------------------------------------------
 
 
-@options.command(flags("results"))
+@options.command()
 def report_command(
     terminal: Terminal,
     results: Path = folder(Path("results"), "Folder with the measurements."),
@@ -177,7 +177,7 @@ WRONG_EDGES = "Wrong edges to add. Can be repeated."
 
 
 @figure_app.command("robustness")
-@options.command(flags("points", "epsilon", extra_edges="--edges"))
+@options.command({"extra_edges": "--edges"})
 def robustness_command(
     terminal: Terminal,
     points: int = option(20_000, "Number of random points in the unit disk.", min=2),
@@ -227,7 +227,7 @@ def robustness_command(
 
 
 @figure_app.command("geodesic")
-@options.command(flags("source", "target", "p", mask="--image"))
+@options.command({"mask": "--image"})
 def geodesic_command(
     terminal: Terminal,
     image: Path | None = file(None, "Image of a dark shape.", show_default="a dragon"),

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
+from typer import Context
 
 from lggd.cli import options
-from lggd.cli.cluster import StoredOn, run_on_cluster
+from lggd.cli.cluster import StoredOn, check_run, run_on_cluster
 from lggd.cli.options import file, folder, option
-from lggd.cli.terminal import Terminal, flags, summary, table
+from lggd.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
 from lggd.system.files import write_errors
 
@@ -41,14 +42,13 @@ BACKBONES = "Network trained on the distances; none predicts the nearest class b
 REFERENCES = "Network trained on the node features alone, for comparison; none trains none."
 FEATURES = "lggd solves for distances, lggd-trained trains networks on node features, ggd uses the graph alone."
 SHARE = "Fraction of the labels to hold out for accuracy, if there is no split column."
-FLAGS = options.GRAPH_FLAGS | flags(
-    "method", "backbone", "reference", "preset", "epochs", "resume", address="--cluster"
-)
+FLAGS = options.GRAPH_FLAGS | {"address": "--cluster"}
 
 
 @options.command(FLAGS)
 def run_command(
     terminal: Terminal,
+    context: Context,
     graph: options.GraphOptions,
     test_share: float | None = option(
         None, SHARE, show_default=str(options.TEST_SHARE), rich_help_panel=options.TABLES
@@ -110,9 +110,7 @@ def run_command(
         lggd run graphs/web --cluster auto
     """
     if cluster is not None:
-        share = options.TEST_SHARE if test_share is None else test_share
-        run_on_cluster(terminal, graph.dataset, cluster, share, out)
-        return
+        check_run(context, graph.dataset)
     graph.check(test_share)
     with terminal.working("Loading lggd"):
         from lggd.runs.methods import RunSettings
@@ -122,7 +120,8 @@ def run_command(
     if out is not None:
         check_folder_writable(out, SUMMARY)
     with terminal.working(f"Reading {graph}"):
-        run_input = graph.read(test_share, on_disk=True)
+        # On a cluster, every node compares the checksums of its files.
+        run_input = graph.read(test_share, on_disk=True, verify=cluster is None)
     terminal.node_names = run_input.ids
     settings.check_input(run_input)
     memory = settings.memory(run_input)
@@ -131,6 +130,10 @@ def run_command(
         with write_errors(DEFAULT_PARENT):
             DEFAULT_PARENT.mkdir(exist_ok=True)
         check_folder_writable(out, SUMMARY)
+    if cluster is not None:
+        facts = run_on_cluster(terminal, run_input, cluster, out, seed)
+        terminal.answer(facts, _tables(facts))
+        return
     _report_memory(terminal, memory)
     unfinished = UnfinishedTraining(out, settings.record(run_input))
     try:
@@ -189,7 +192,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
     yield f"Wrote {facts['out']}: {', '.join(facts['files'])}"
 
 
-@options.command(options.GRAPH_FLAGS | flags("method", "preset"))
+@options.command(options.GRAPH_FLAGS)
 def features_command(
     terminal: Terminal,
     graph: options.GraphOptions,

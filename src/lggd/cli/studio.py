@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from lggd.cli.options import GRAPH_FLAGS, TABLES, GraphOptions, command, file, option
-from lggd.cli.terminal import Terminal, flags
+from lggd.cli.terminal import Terminal
 from lggd.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,10 +20,9 @@ HOST = "Address to listen on. Any but this machine's own requires --token."
 TOKEN = "Secret that everybody must know who opens the page."
 ALLOWED = "Further name of this machine that browsers may use. Can be repeated."
 SHARE = "Fraction of the labels of tables to hold out for accuracy; without, it is estimated by leave-one-out."
-FLAGS = GRAPH_FLAGS | flags("token", "port", "host")
 
 
-@command(FLAGS)
+@command(GRAPH_FLAGS)
 def studio_command(
     terminal: Terminal,
     graph: GraphOptions,

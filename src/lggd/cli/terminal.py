@@ -37,11 +37,6 @@ HINTS = {
 }  # fmt: skip
 
 
-def flags(*names: str, **others: str) -> dict[str, str]:
-    """Maps arguments of the library to options, where these have other names: `flags("rows", name="DATASET")`."""
-    return {name: f"--{name.replace('_', '-')}" for name in names} | others
-
-
 def as_flags(hint: str) -> str:
     """Turns an argument into options.
 

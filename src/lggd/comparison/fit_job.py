@@ -81,7 +81,8 @@ class FitJob(Job):
             {
                 "problem": self.problem, "method": self.method.name, "title": self.method.title,
                 "settings": settings, "version": installed_versions()["lggd"],
-                "labels": self.labels, "split": self.split, "split_hash": split_fingerprint(self.data), "share": self.share, "trials": self.trials,
+                "labels": self.labels, "split": self.split, "split_hash": split_fingerprint(self.data),
+                "share": self.share, "trials": self.trials,
                 "seed": options.seed, "device": options.device, "train": int(self.data.train_mask.sum()),
                 "validation": int(self.data.val_mask.sum()), "test": int(self.data.test_mask.sum()),
             }

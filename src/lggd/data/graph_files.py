@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from lggd.data.edge_columns import AS_DETECTED, EdgeFormat
 from lggd.data.edges import MATRIX, EdgeTable, Join, join_directions, read_edge_file
@@ -222,37 +221,45 @@ def read_id_file(path: str | Path) -> list[str]:
     return names
 
 
-def read_label_file(
-    path: str | Path, ids: Sequence[str], classes: Sequence[str]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Reads labels from a `.csv`, `.tsv`, `.parquet` or `.graphml` file; returns indices of nodes and of their classes.
+def read_label_file(path: str | Path, ids: Sequence[str], classes: Sequence[str] | None = None) -> dict[int, str]:
+    """Reads labels from a `.csv`, `.tsv`, `.parquet` or `.graphml` file; returns the class of each node, by its index.
 
     The file has columns named id (or node, name) and label (or class), or two columns in that order without a header.
+    With `classes`, others are an error.
     """
-    table = read_table(path, lambda names: find_pair(names, ID_NAMES, LABEL_NAMES) is not None)
+    header = "Name the columns in a first line: id,label."
+    try:
+        table = read_table(path, lambda names: find_pair(names, ID_NAMES, LABEL_NAMES) is not None)
+    except InputError as error:
+        if not error.hints:
+            raise
+        # The separator of labels cannot be chosen, but with a header only one fits.
+        raise error.replace(remedy=header, hints={}) from error
     columns = find_pair(table.names, ID_NAMES, LABEL_NAMES)
     if columns is None:
         if len(table.names) not in (0, 2):
-            remedy = "Name the columns in a first line: id,label."
-            raise InputError(table.path, "have 2 columns (id, label)", len(table.names), remedy)
+            raise InputError(table.path, "have 2 columns (id, label)", len(table.names), header)
         columns = 0, 1
-    lookups = (
-        ({name: k for k, name in enumerate(ids)}, f"be one of the {len(ids)} nodes", "Name the columns id,label."),
-        ({name: k for k, name in enumerate(classes)}, f"be one of the classes {listed(classes)}", "Fit a new model."),
+    numbers = {name: k for k, name in enumerate(ids)}
+    allowed = None if classes is None else dict.fromkeys(classes)
+    of_classes = "name a class" if classes is None else f"be one of the classes {listed(classes)}"
+    rules = (
+        (numbers, f"be one of the {len(ids)} nodes", "Name the columns id,label."),
+        (allowed, of_classes, "Fit a new model."),
     )
-    found: dict[int, tuple[int, int | str]] = {}  # the class of each node, and the row of its label
+    found: dict[int, tuple[str, int | str]] = {}  # the class of each node, and the row of its label
     for row, cells in table:
         names = [as_text(cells[column]) for column in columns]
-        for name, column, (numbers, rule, remedy) in zip(names, columns, lookups, strict=True):
+        for name, column, (known, rule, remedy) in zip(names, columns, rules, strict=True):
             if not name:
                 raise table.error(row, column, rule, "an empty cell", "Fill it in or remove the row.")
-            if name not in numbers:
-                raise table.error(row, column, rule, repr(name), suggestion(name, list(numbers), remedy))
-        node, label = (numbers[name] for name, (numbers, *_) in zip(names, lookups, strict=True))
-        known, known_row = found.setdefault(node, (label, row))
-        if known != label:
-            value = f"{names[1]!r} after {classes[known]!r} in {table.unit} {known_row}"
-            raise table.error(row, columns[1], f"give the node {names[0]!r} one label", value, "Remove one.")
+            if known is not None and name not in known:
+                raise table.error(row, column, rule, repr(name), suggestion(name, list(known), remedy))
+        node, label = names
+        before, row_before = found.setdefault(numbers[node], (label, row))
+        if before != label:
+            value = f"{label!r} after {before!r} in {table.unit} {row_before}"
+            raise table.error(row, columns[1], f"give the node {node!r} one label", value, "Remove one.")
     if not found:
         raise table.empty_error("label", "Write lines such as a,red.")
-    return np.array(list(found), np.int64), np.array([label for label, _ in found.values()], np.int64)
+    return {node: label for node, (label, _) in found.items()}

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 NAMES_AT_ONCE = 2**16
 
 
-def load_stored(folder: str | Path) -> Data:
+def load_stored(folder: str | Path, *, verify: bool = True) -> Data:
     """PyG data of a graph on disk: `graph` instead of `edge_index`; `x` and `y` are read where they are used."""
     from torch_geometric.data import Data
 
-    graph = Graph.open(folder)
+    graph = Graph.open(folder, verify=verify)
     stored = graph.stored
     if stored is None or stored.y is None:
         raise InputError(str(folder), "have labels", "none", "Build it with a table of nodes that has a label column.")

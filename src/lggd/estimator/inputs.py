@@ -50,6 +50,12 @@ def stored_graph(data: Any) -> Graph | None:
     return graph if isinstance(graph, Graph) and getattr(data, "edge_index", None) is None else None
 
 
+def count_edges(data: Any) -> int:
+    """The number of undirected edges of data, in memory or on disk."""
+    graph = stored_graph(data)
+    return int(data.edge_index.shape[1] if graph is None else graph.num_edges) // 2
+
+
 def graph_files(data: Any) -> StoredGraph | None:
     """The files of such a graph."""
     graph = stored_graph(data)

@@ -324,10 +324,20 @@ def write_run(
     return facts
 
 
-def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, Any]:
-    run_input, settings = result.input, result.settings
-    report = report and not run_input.is_stored  # a page shows a graph that a browser can hold
+def input_facts(run_input: RunInput, settings: RunSettings, labels: Tensor) -> dict[str, Any]:
+    """What a run was given; `labels [N]` are those that it was fitted to, -1 elsewhere."""
     validation = getattr(run_input.data, "val_mask", None)
+    return {
+        "dataset": run_input.name, "method": settings.method, "backbone": settings.backbone_name,
+        "preset": settings.preset, "seed": settings.seed, "device": settings.device,
+        "nodes": len(run_input.ids), "edges": run_input.num_edges, "classes": run_input.classes,
+        "labelled": int((labels >= 0).sum()), "validation": 0 if validation is None else int(validation.sum()),
+        "heldout": int(run_input.held_out.sum()), "titles": settings.titles(),
+    }  # fmt: skip
+
+
+def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, Any]:
+    report = report and not result.input.is_stored  # a page shows a graph that a browser can hold
     files = [
         predictions_name(result.model),
         *[FEATURES] * (result.features is not None),
@@ -335,14 +345,8 @@ def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, 
         SETTINGS,
         SUMMARY,
     ]
-    return {
-        "dataset": run_input.name, "method": settings.method, "backbone": settings.backbone_name,
-        "preset": settings.preset, "seed": settings.seed, "device": settings.device,
-        "nodes": len(run_input.ids), "edges": run_input.num_edges, "classes": run_input.classes,
-        "labelled": int((result.measured_labels >= 0).sum()),
-        "validation": 0 if validation is None else int(validation.sum()),
-        "heldout": int(run_input.held_out.sum()),
-        "titles": settings.titles(), "accuracy": dict(result.accuracy), "seconds": result.seconds["all"],
+    return input_facts(result.input, result.settings, result.measured_labels) | {
+        "accuracy": dict(result.accuracy), "seconds": result.seconds["all"],
         "training_seconds": {part: result.seconds[part] for part in result.accuracy}, "p_value": result.p_value,
         "additions": [asdict(addition) for addition in result.additions],
         "notes": list(result.notes), "resumed": result.resumed, "out": str(out),

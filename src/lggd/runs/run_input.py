@@ -17,7 +17,7 @@ from lggd.data.graph_files import read_graph_files
 from lggd.data.pyg_data import MASKS, checked_data, read_data_file, read_pyg_dataset
 from lggd.data.stored_data import NodeNames, load_stored
 from lggd.errors import InputError
-from lggd.estimator.inputs import stored_graph
+from lggd.estimator.inputs import count_edges, stored_graph
 from lggd.estimator.storage import pack_graph
 from lggd.validation import check_int, check_real, listed
 
@@ -145,10 +145,15 @@ class RunInput:
         return cls._from_data(name.replace("/", "-").lower(), data, {"pyg": name}, test_share, split, list(notes))
 
     @classmethod
-    def from_graph(cls, folder: str | Path, test_share: float = 0.3, split: int = 0) -> RunInput:
-        """Opens a graph on disk; the fraction `test_share` of the labels of each class is held out, as for tables."""
+    def from_graph(
+        cls, folder: str | Path, test_share: float = 0.3, split: int = 0, *, verify: bool = True
+    ) -> RunInput:
+        """Opens a graph on disk; the fraction `test_share` of the labels of each class is held out, as for tables.
+
+        `verify` compares the checksum of every file.
+        """
         _check_hold_out(test_share, split)
-        data = load_stored(folder)
+        data = load_stored(folder, verify=verify)
         notes = _hold_out(data, test_share, split)
         names, stored = data.get("class_names") or [str(k) for k in range(data.num_classes)], data.graph.stored
         labelled = f"{int((data.y >= 0).sum()):,} of {data.num_nodes:,} nodes are labelled. The graph stays on disk."
@@ -183,8 +188,7 @@ class RunInput:
     @property
     def num_edges(self) -> int:
         """The number of undirected edges."""
-        graph = stored_graph(self.data)
-        return int(self.data.edge_index.shape[1] if graph is None else graph.num_edges) // 2
+        return count_edges(self.data)
 
     @property
     def is_stored(self) -> bool:

@@ -24,7 +24,7 @@ from lggd.data.output_files import write_features, write_predictions
 from lggd.data.stored_data import names_of
 from lggd.errors import InputError
 from lggd.estimator import storage
-from lggd.estimator.inputs import LastLabelError, stored_graph
+from lggd.estimator.inputs import LastLabelError, count_edges
 from lggd.html import escape_text, timestamp
 from lggd.models import load_model
 from lggd.runs.run import FEATURES, MODEL, REPORT, SUMMARY, now, predictions_name, read_object
@@ -39,11 +39,12 @@ STYLE = "margin:0;padding:.8em 1.2em;background:#fff3cd;color:#4a3800;font:1rem/
 
 @dataclass(frozen=True)
 class ModelChange:
-    """The numbers of new nodes, edges and labels, of those in the tables that were known, and of corrected labels.
+    """The numbers of new nodes, edges and labels, and of those in the tables that were known.
 
-    `changed` counts the predictions of known nodes that changed, `milliseconds` is the time to add and predict.
+    `changed` counts the predictions of known nodes that changed, `milliseconds` is the time to change and predict.
     `conflicts` are new labels that differ from the prediction before, most certain predictions first: node, label,
-    predicted and its probability. `corrections` are node, before and label of those that were wrong.
+    predicted and its probability. `corrections` are node, before and label of those that were wrong. `removals` are
+    labels taken back: node, before (the label), predicted (the class without it) and its probability.
     """
 
     new_nodes: int = 0
@@ -53,26 +54,13 @@ class ModelChange:
     known_labels: int = 0
     changed: int = 0
     milliseconds: float = 0.0
-    corrected: int = 0
     conflicts: list[dict[str, Any]] = field(default_factory=list)
     corrections: list[dict[str, Any]] = field(default_factory=list)
+    removals: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
-        return not (self.new_nodes or self.new_edges or self.new_labels or self.corrected)
-
-
-@dataclass(frozen=True)
-class RemovedLabels:
-    """The number of labels taken back and of changed predictions; the time it took.
-
-    `nodes` are node, before (the label), predicted (the class without it) and its probability.
-    """
-
-    removed: int
-    changed: int
-    milliseconds: float
-    nodes: list[dict[str, Any]]
+        return not (self.new_nodes or self.new_edges or self.new_labels or self.corrections or self.removals)
 
 
 @dataclass(frozen=True)
@@ -81,6 +69,39 @@ class Refreshed:
 
     files: list[str]
     marked: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class NodePredictions:
+    """The `probabilities [N, K]` of the classes, and the `labels [N]` known, -1 where there is none; with all names."""
+
+    dataset: str
+    ids: Sequence[str]
+    classes: Sequence[str]
+    labels: Tensor
+    probabilities: Tensor
+
+    @property
+    def num_labelled(self) -> int:
+        return int((self.labels >= 0).sum())
+
+    def write(self, path: str | Path) -> None:
+        write_predictions(path, self.ids, self.classes, self.probabilities, self.labels)
+
+    def counts(self) -> dict[str, int]:
+        """The number of nodes of each predicted class."""
+        counts = torch.bincount(self.probabilities.argmax(1), minlength=len(self.classes))
+        return dict(zip(self.classes, counts.tolist(), strict=True))
+
+    def least_certain(self, count: int) -> list[dict[str, Any]]:
+        """Returns `count` unlabelled nodes with the smallest margin between their two most probable classes."""
+        best = self.probabilities.topk(min(2, len(self.classes)), dim=1)
+        margin = best.values[:, 0] - (best.values[:, 1] if best.values.shape[1] > 1 else 0)
+        margin[self.labels >= 0] = torch.inf
+        order = margin.argsort(stable=True)[:count]
+        nodes = order[margin[order] < torch.inf].tolist()
+        classes = {k: [self.classes[c] for c in best.indices[k].tolist()] for k in nodes}
+        return [{"node": self.ids[k], "classes": classes[k], "probabilities": best.values[k].tolist()} for k in nodes]
 
 
 class SavedModel:
@@ -125,6 +146,10 @@ class SavedModel:
         return int((self.model.labels_ >= 0).sum())
 
     @property
+    def num_edges(self) -> int:
+        return count_edges(self.model.data_)
+
+    @property
     def place(self) -> Path:
         """The folder of the model with a name, which "." is not."""
         return self.folder if self.folder.name not in ("", "..") else self.folder.resolve()
@@ -143,31 +168,21 @@ class SavedModel:
         probabilities: Tensor = self.model.predict_proba()
         return probabilities
 
+    def predict(self) -> NodePredictions:
+        return NodePredictions(self.dataset, self.ids, self.classes, self.model.labels_, self.probabilities())
+
     def write(self, path: str | Path, probabilities: Tensor) -> None:
         write_predictions(path, self.ids, self.classes, probabilities, self.model.labels_)
 
-    def counts(self, probabilities: Tensor) -> dict[str, int]:
-        counts = torch.bincount(probabilities.argmax(1), minlength=len(self.classes))
-        return dict(zip(self.classes, counts.tolist(), strict=True))
-
-    def least_certain(self, probabilities: Tensor, count: int) -> list[dict[str, Any]]:
-        """Returns `count` unlabelled nodes with the smallest margin between their two most probable classes."""
-        best = probabilities.topk(min(2, probabilities.shape[1]), dim=1)
-        margin = best.values[:, 0] - (best.values[:, 1] if best.values.shape[1] > 1 else 0)
-        margin[self.model.labels_ >= 0] = torch.inf
-        order = [k for k in margin.argsort(stable=True).tolist() if margin[k] < torch.inf][:count]
-        classes = {k: [self.classes[c] for c in best.indices[k].tolist()] for k in order}
-        return [{"node": self.ids[k], "classes": classes[k], "probabilities": best.values[k].tolist()} for k in order]
-
     def read_labels(self, sources: Sequence[str | Path]) -> dict[int, int]:
         """Reads labels from tables of ids and classes, or from texts such as "17=3"; returns the class of each node."""
-        found: dict[int, int] = {}
+        found, numbers = dict[int, int](), {name: k for k, name in enumerate(self.classes)}
         for source in sources:
             if isinstance(source, str) and "=" in source and not Path(source).exists():
                 read = [self._read_pair(source)]
             else:
-                nodes, labels = read_label_file(source, self.ids, self.classes)
-                read = list(zip(nodes.tolist(), labels.tolist(), strict=True))
+                labels = read_label_file(source, self.ids, self.classes)
+                read = [(node, numbers[name]) for node, name in labels.items()]
             for node, label in read:
                 if found.setdefault(node, label) != label:
                     rule = f"give the node {self.ids[node]!r} one label"
@@ -214,13 +229,13 @@ class SavedModel:
         probabilities = self.probabilities()
         milliseconds = 1000 * (time.perf_counter() - start)
         found = ModelChange(
-            new_labels=int(new.sum()), known_labels=int((~new & ~wrong).sum()), corrected=int(wrong.sum()),
+            new_labels=int(new.sum()), known_labels=int((~new & ~wrong).sum()),
             changed=int((probabilities.argmax(1) != before.argmax(1)).sum()), milliseconds=milliseconds,
             conflicts=self._conflicts(before, nodes[new], labels[new]), corrections=corrections,
         )  # fmt: skip
         return found, probabilities
 
-    def remove_labels(self, names: Sequence[str]) -> tuple[RemovedLabels, Tensor]:
+    def remove_labels(self, names: Sequence[str]) -> tuple[ModelChange, Tensor]:
         """Takes the labels of these nodes back; returns the effect and the new probabilities."""
         numbers = {name: k for k, name in enumerate(self.ids)}
         for name in names:
@@ -240,7 +255,7 @@ class SavedModel:
             for (node, was, k), p in zip(_rows(nodes, known, best.indices), best.values.tolist(), strict=True)
         ]
         changed = int((probabilities.argmax(1) != before).sum())
-        return RemovedLabels(len(nodes), changed, milliseconds, rows), probabilities
+        return ModelChange(changed=changed, milliseconds=milliseconds, removals=rows), probabilities
 
     @contextmanager
     def _names_in_errors(self) -> Iterator[None]:
@@ -323,7 +338,7 @@ def write_beside(folder: Path, place: Path, model: Any, ids: Sequence[str], clas
     In the folder of a run these are predictions, features and the summary. The report shows what was measured when the
     model was trained, with classes of held-out nodes that are not stored: a note in it says that the model changed.
     """
-    files, marked, graph = [predictions_name(model)], list[str](), stored_graph(model.data_)
+    files, marked = [predictions_name(model)], list[str]()
     probabilities = model.predict_proba().cpu()
     write_predictions(folder / files[0], ids, classes, probabilities, model.labels_.cpu())
     if not belongs_to_run(place):
@@ -340,8 +355,7 @@ def write_beside(folder: Path, place: Path, model: Any, ids: Sequence[str], clas
         marked.append(REPORT)
     files.append(SUMMARY)
     facts = {
-        "when": when, "nodes": len(ids),
-        "edges": int(model.data_.edge_index.shape[1] if graph is None else graph.num_edges) // 2,
+        "when": when, "nodes": len(ids), "edges": count_edges(model.data_),
         "labelled": int((model.labels_ >= 0).sum()), "changes": len(model.additions_), "refreshed": files,
         "outdated": marked,
     }  # fmt: skip

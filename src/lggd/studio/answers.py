@@ -14,10 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from lggd.closed_form import KernelRidge
-from lggd.data.graph_files import LABEL_NAMES
-from lggd.data.nodes import ID_NAMES
+from lggd.data.graph_files import read_label_file
 from lggd.data.output_files import write_predictions
-from lggd.data.table import find_pair
 from lggd.errors import InputError
 from lggd.report.map_data import drawn_edges, encode_positions
 from lggd.studio.schemas import (
@@ -35,9 +33,9 @@ from lggd.studio.schemas import (
 from lggd.studio.session import Session
 from lggd.studio.snapshot import Snapshot, distances
 from lggd.studio.store import LabelChange, LabelEdit
-from lggd.validation import suggestion
 
 MAX_NEIGHBOURS, MAX_HISTORY_ENTRIES = 60, 50
+MAX_VALUE = 200  # characters of a wrong cell in an error: it may be as long as the upload
 
 
 def graph_answer(session: Session, classes: Sequence[str], instance: str) -> GraphAnswer:
@@ -158,35 +156,17 @@ def _model(snapshot: Snapshot) -> KernelRidge:
     return snapshot.model
 
 
-def read_labels(text: str, session: Session) -> list[LabelEdit]:
-    """The labels of a table in CSV with the columns id and label, or of two columns without names."""
-    try:
-        rows = [row for row in csv.reader(io.StringIO(text.removeprefix("\ufeff")), strict=True) if any(row)]
-    except csv.Error as error:
-        raise InputError("labels", "be a table in CSV", but=str(error), remedy="Write lines such as 17,3.") from error
-    columns = find_pair([cell.strip() for cell in rows[0]] if rows else [], ID_NAMES, LABEL_NAMES)
-    if columns is not None:
-        rows = rows[1:]
-    first, second = columns or (0, 1)
-    edits: dict[int, LabelEdit] = {}
-    for number, row in enumerate(rows, 2 if columns else 1):
-        if len(row) <= max(first, second) or (columns is None and len(row) != 2):
-            remedy = "Name the columns in a first line: id,label."
-            raise InputError(f"line {number}", "have the columns id and label", f"{len(row)} columns", remedy)
-        name, label = row[first].strip(), row[second].strip()
-        if not name or not label:
-            raise InputError(f"line {number}", "name a node and a class", "an empty cell", "Remove the line.")
-        if name not in session.graph.numbers:
-            rule, remedy = f"name one of the {session.graph.num_nodes:,} nodes", "Check its spelling."
-            remedy = suggestion(name[:100], session.graph.ids, remedy)
-            raise InputError(f"line {number}", rule, repr(name[:100]), remedy)
-        node = session.graph.numbers[name]
-        if node in edits and edits[node].label != label:
-            raise InputError(f"line {number}", "give each node one label", f"two for {name[:100]!r}", "Remove one.")
-        edits[node] = LabelEdit(node, label)
-    if not edits:
-        raise InputError("labels", "contain at least one line", "none", "Write lines such as 17,3.")
-    return list(edits.values())
+def read_labels(table: bytes, session: Session) -> list[LabelEdit]:
+    """The labels of a table that `lggd add-labels` would read from a file; the classes may be new."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "labels.csv"
+        path.write_bytes(table)
+        try:
+            found = read_label_file(path, session.graph.ids)
+        except InputError as error:
+            named = error.replace(argument=error.argument.replace(str(path), path.name))
+            raise named.replace(value=error.value[:MAX_VALUE]) if isinstance(error.value, str) else named from error
+    return [LabelEdit(node, label) for node, label in found.items()]
 
 
 def find_nodes(session: Session, query: str, count: int) -> list[int]:

@@ -279,11 +279,7 @@ def _add_writing(app: FastAPI, session: Session) -> None:
         """Set the labels of a table in CSV with the columns id and label, all or none."""
         if request.headers.get("content-type", "").split(";")[0].strip().lower() != "text/csv":
             raise RefusedError(415, "The body must be a table: send it as text/csv.")
-        try:
-            text = (await request.body()).decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise RefusedError(422, "The table must be text in UTF-8.") from error
-        edits = await run_in_threadpool(answers.read_labels, text, session)
+        edits = await run_in_threadpool(answers.read_labels, await request.body(), session)
         found = await _changed(session.submit(LabelStore.set_labels, edits, author, new_classes=new_classes))
         return schemas.UploadAnswer(**vars(found), rows=len(edits))
 
