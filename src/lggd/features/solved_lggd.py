@@ -14,22 +14,13 @@ from torch.nn.functional import cross_entropy
 from lggd.closed_form import KernelRidge
 from lggd.closed_form.selection import fit_inverse_temperature
 from lggd.distances import distance
-from lggd.equation import DegreePotential, Potential
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, without_prefix
 from lggd.estimator.graph_change import GraphChange
 from lggd.estimator.inputs import input_tensors, read_graph
-from lggd.features.distance_features import (
-    DistanceFeatures,
-    Scale,
-    SoftmaxScale,
-    assign_folds,
-    check_fixed,
-    fixed_solver,
-)
+from lggd.features.distance_features import DistanceFeatures, assign_folds, check_fixed, fixed_solver
 from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver
-from lggd.solvers.cauchy import FAR
-from lggd.solvers.scheme import RK4, FixedStep, check_times
+from lggd.solvers.scheme import check_times
 from lggd.system.memory import Cache, identity_key
 from lggd.validation import check_instance
 
@@ -83,17 +74,8 @@ class SolvedLGGD(DistanceFeatures):
     """
 
     times: Sequence[float] = (0.3, 1.0, 3.0)
-    p: float = 1.0
-    potential: Potential | None = DegreePotential(-1.0)
-    initial: KernelRidge = field(default_factory=KernelRidge)
-    cross_fit: int = 0
-    scale: Scale = SoftmaxScale()
     reachable: bool = False
-    cap: float = FAR
-    concat: bool = False
-    attr_name: str | None = None
-    scheme: FixedStep = RK4()
-    seed: int | torch.Generator = 0
+    initial: KernelRidge = field(default_factory=KernelRidge)
 
     def __post_init__(self) -> None:
         self.initial_: KernelRidge  # set by fit
