@@ -279,6 +279,7 @@ class DistanceFeatures(NodeClassifier):
         return {**super()._state(), "priority": self.priority_, **with_prefix("scale.", self.scale_)}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+        super()._restore(data, state)
         graph = read_graph(data)
         self._solvers, self._solved = Cache(capacity=1), Cache(capacity=1)
         ones = torch.ones(1, len(check_times(self.times)), self.num_classes_)
