@@ -167,7 +167,7 @@ class DistanceProblems:
     def parameters(self) -> list[StackedParameter]:
         return [*self.networks.parameters(), *self.flow.equation.parameters()]
 
-    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
+    def training_step(self, targets: Targets) -> Tensor:
         if self._boundary is None or self._boundary[0] is not targets:
             self._boundary = targets, boundary_mask(targets.labels.t(), self.num_classes)
         start = self.networks(self.x, training=True).abs()
@@ -175,7 +175,7 @@ class DistanceProblems:
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 
-    def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, None]:
+    def validate(self, targets: Targets) -> tuple[Tensor, None]:
         return targets.losses(-self.distances(), nodes_first=True), None
 
     def distances(self) -> Tensor:
