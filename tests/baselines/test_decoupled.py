@@ -36,7 +36,7 @@ def test_inputs_and_hidden_layer_have_dropout(monkeypatch):
     made, targets = networks(MLPClassifier(hidden=8), graph())
     shapes = []
     monkeypatch.setattr(made, "_dropout", lambda values: shapes.append(values.shape[-1]) or values)
-    made.training_step(targets, [True])
+    made.training_step(targets)
     made.logits()
     assert shapes == [6, 8]
 
@@ -130,20 +130,20 @@ def test_every_multiplication_draws_anew(monkeypatch):
         decoupled, "multiply_each", lambda x, values, pattern: used.append(values) or multiply(x, values, pattern)
     )
     made, targets = networks(APPNP(hops=3), graph())
-    made.training_step(targets, [True])
+    made.training_step(targets)
     made.logits()
     assert len(used) == 3
     assert not any(torch.equal(used[0], other) for other in used[1:])
     without, _ = networks(APPNP(hops=3, dropout=0.0), graph())
     assert without.keep_level == LEVELS
-    without.training_step(targets, [True])
+    without.training_step(targets)
     assert len(used) == 3
 
 
 def test_gradients_are_those_of_autograd_without_dropout():
     data = graph()
     made, targets = networks(APPNP(hops=3, hidden=8, dropout=0.0), data)
-    made.training_step(targets, [True])
+    made.training_step(targets)
     own = {name: value.detach()[0].clone().requires_grad_() for name, value in made.stacked.items()}
     hidden = torch.relu(functional.linear(data.x, own["first.weight"], own["first.bias"]))
     scores = functional.linear(hidden, own["second.weight"], own["second.bias"])
@@ -233,7 +233,7 @@ def test_scores_have_their_own_dropout(monkeypatch):
     dropout = lambda scores, generators, level: rates.append(1 - level / LEVELS) or scores  # noqa: E731
     monkeypatch.setattr(decoupled, "dropout", dropout)
     made, targets = networks(GPRGNN(dropout=0.5, propagation_dropout=0.25), graph(), (0, 1))
-    made.training_step(targets, [True] * 2)
+    made.training_step(targets)
     made.logits()
     assert rates == [0.25]
 

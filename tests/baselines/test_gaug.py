@@ -146,7 +146,7 @@ def test_embeddings_are_scaled_by_their_largest_product():
 def test_alpha_zero_samples_the_given_graph():
     data = blocks(lonely=1)
     made, targets = joint_training(data, alpha=0.0, beta=0.0, backbone=GCN(dropout=0))
-    made.training_step(targets, [True, True])
+    made.training_step(targets)
     assert torch.equal(made.sampled.adjacency[0], to_dense_adj(data.edge_index, max_num_nodes=36)[0] + torch.eye(36))
     logits = made.modules[0].logits(made.stacked, data.x, made.sampled, identity)
     torch.testing.assert_close(logits.detach(), made.logits())
@@ -155,7 +155,7 @@ def test_alpha_zero_samples_the_given_graph():
 
 def test_predictor_is_trained_by_the_classification_loss_alone():
     made, targets = joint_training(blocks(), alpha=0.7, beta=0.0)
-    made.training_step(targets, [True, True])
+    made.training_step(targets)
     assert all(one.grad.flatten(1).abs().amax(1).min() > 0 for one in made.stacked.values())
 
 

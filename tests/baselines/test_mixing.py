@@ -173,7 +173,7 @@ def training_step(data, train_gcn, monkeypatch, ratio=1.0, **settings):
     made, targets = networks(GraphMix(dropout=0, predictions=1, **settings), data)
     monkeypatch.setattr(made, "_train_gcn", lambda: torch.tensor([train_gcn]))
     monkeypatch.setattr(made, "_sample_uniform", lambda: torch.tensor([ratio]))
-    loss = made.training_step(targets, [True])
+    loss = made.training_step(targets)
     return made, loss, {name: value.grad[0] for name, value in made.stacked.items()}
 
 
@@ -300,7 +300,7 @@ def test_weight_of_unlabelled_nodes_rises():
 def test_epochs_are_counted_per_fit_and_restored():
     made, targets = networks(GraphMix(predictions=1), graph(), (0, 1))
     for _ in range(3):
-        made.training_step(targets, [True] * 2)
+        made.training_step(targets)
     assert made.epoch.tolist() == [3, 3]
     other = networks(GraphMix(), graph(), (0, 1))[0]
     assert other.epoch.tolist() == [0, 0]

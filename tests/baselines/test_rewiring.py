@@ -55,7 +55,7 @@ def first_loss(model, data):
     """The training loss of the first epoch, without dropout of values."""
     made, targets = networks(model, data)
     made._dropout = identity
-    return made.training_step(targets, [True])
+    return made.training_step(targets)
 
 
 def test_dropping_all_edges_keeps_self_loops():
@@ -74,12 +74,12 @@ def test_evaluation_uses_all_edges():
 
 
 def test_check_finds_dropped_edges_in_evaluation(monkeypatch):
-    def planted(self, drop):
+    def planted(self, training):
         entries = self.matrix.entries(self._sample_kept())
         propagate = lambda values: rewiring.multiply_each(values, entries, self.matrix.pattern)  # noqa: E731
-        return self.modules[0].logits(self.stacked, self.x, propagate, drop)
+        return self.modules[0].logits(self.stacked, self.x, propagate, self._dropout if training else identity)
 
-    monkeypatch.setattr(rewiring._EdgeDropout, "_forward", planted)
+    monkeypatch.setattr(rewiring._EdgeDropout, "_logits", planted)
     with pytest.raises(AssertionError):
         check_evaluation(graph())
 
@@ -90,7 +90,7 @@ def test_edges_are_sampled_once_per_epoch():
     sample = made._sample_kept
     made._sample_kept = lambda: sampled.append(sample()) or sampled[-1]
     for _ in range(2):
-        made.training_step(targets, [True])
+        made.training_step(targets)
     assert len(sampled) == 2
     assert not torch.equal(*sampled)
 

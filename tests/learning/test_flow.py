@@ -81,22 +81,6 @@ def test_initial_values_of_learned_coefficients():
     assert torch.equal(edges[1], alone[0])
 
 
-@every_coefficient
-def test_part_holds_copies_of_some_problems(coefficients):
-    graph = graph_of(True)
-    equation = equation_on(graph, coefficients, 5)
-    part = equation.part(slice(1, 3))
-    for mine, whole in zip(part.parameters(), equation.parameters(), strict=True):
-        assert mine.name == whole.name
-        assert mine.value.requires_grad
-        assert mine.value.is_leaf
-        assert torch.equal(mine.value, whole.value[1:3])
-        with torch.no_grad():
-            mine.value.zero_()
-        assert not bool((whole.value[1:3] == 0).all())
-    assert part.rho().shape == (graph.num_nodes, 1 if part.theta_nodes is None else 2)
-
-
 def check_flow(graph, coefficients, horizons, p, boundary, scheme=RK4()):
     """Values and all gradients are those of evolve."""
     problems = len(horizons)

@@ -13,9 +13,7 @@ from distance_cases import (
     learner_of,
     scripted,
 )
-from lggd import (
-    Graph,
-)
+from lggd import LGGD, Graph, Optimization, fit_together
 from lggd.learning.networks import FromModule
 from lggd.training.engine import train
 from small_data import CLASSES
@@ -74,6 +72,19 @@ def test_running_statistics_belong_to_the_best_state(data):
     means = [owned.value for owned in learner.trainable.parameters() if "running_mean" in owned.name]
     assert not torch.equal(means[0], torch.zeros_like(means[0]))
     assert not torch.equal(means[0], means[1])
+
+
+def test_fitted_models_have_what_a_module_made_in_training(data):
+    class Counting(Neighbours):
+        def forward(self, x, edge_index):
+            if self.training:
+                self.register_buffer("epoch", getattr(self, "epoch", torch.tensor(0)) + 1)
+            return super().forward(x, edge_index)
+
+    module, quick = Counting(), Optimization(epochs=3, patience=None)
+    for model in fit_together([LGGD((1,), initial=module, optimization=quick, seed=seed) for seed in range(2)], data):
+        assert 1 <= int(model._state()["module.0.epoch"]) <= 3
+    assert not hasattr(module, "epoch")
 
 
 def test_frozen_parameters_stay(data):

@@ -1,4 +1,4 @@
-"""Stacked MLPs against linear layers: outputs, gradients, dropout, parts, and memory that is reused."""
+"""Stacked MLPs against linear layers: outputs, gradients, dropout, and memory that is reused."""
 
 import copy
 import itertools
@@ -233,10 +233,10 @@ def test_gradients_with_input_dropout(kind, dropout):
     after = StackedMLPs((9, 11, 5), dropout, torch.tanh, generators(3), input_dropout=0.4)
     given = after(stored(x, kind), training=True)
     # The same networks, given what is left of the features instead, once they have drawn as much.
-    thinned = StackedMLPs((9, 11, 5), dropout, torch.tanh, generators(3))
-    for generator in thinned.generators:
-        draw_random_bytes(torch.empty(num_words(stored(x, kind).values.numel()), dtype=torch.int64), generator)
-    apart = [thinned.part(slice(q, q + 1)) for q in range(3)]
+    apart = [StackedMLPs((9, 11, 5), dropout, torch.tanh, [generator]) for generator in generators(3)]
+    for thinned in apart:
+        words = torch.empty(num_words(stored(x, kind).values.numel()), dtype=torch.int64)
+        draw_random_bytes(words, thinned.generators[0])
     expected = torch.cat([one(DenseFeatures(left), training=True) for one, left in zip(apart, seen, strict=True)], 1)
     torch.testing.assert_close(given, expected)
     theirs = gradients(expected, [value for one in apart for value in (*one.weights, *one.biases)])
@@ -278,14 +278,6 @@ def test_dropout_rates_per_network():
         torch.testing.assert_close(together(x, training=True), expected)
     for q, network in enumerate(alone):
         assert torch.equal(together.random_state()[str(q)], network.random_state()["0"])
-
-
-def test_part_has_the_dropout_rates_of_its_networks():
-    x = DenseFeatures(torch.randn(200, 5, generator=random()))
-    networks = StackedMLPs((5, 40, CLASSES), (0.9, 0.0, 0.5), torch.relu, generators(3))
-    part = networks.part(slice(1, 2))
-    assert torch.equal(part(x, training=True), part(x, training=False))
-    assert not torch.equal(networks(x, training=True), networks(x, training=False))
 
 
 @both_ways

@@ -170,13 +170,13 @@ def test_the_check_catches_one_generator_for_all(monkeypatch):
 
 
 def test_the_check_catches_results_that_are_mixed_up(monkeypatch):
-    part = DistanceProblems.part
+    load = DistanceProblems.load
 
-    def following(self, problems):
-        first = problems.stop % len(self.flow.horizons)
-        return part(self, slice(first, first + problems.stop - problems.start))
+    def following(self, trained, problems):
+        first = problems.stop % len(trained.flow.horizons)
+        load(self, trained, slice(first, first + problems.stop - problems.start))
 
-    monkeypatch.setattr(DistanceProblems, "part", following)
+    monkeypatch.setattr(DistanceProblems, "load", following)
     check_fails("seeds")
 
 

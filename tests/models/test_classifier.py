@@ -20,9 +20,13 @@ from lggd import (
     LearnedEdgeWeights,
     LearnedPotential,
     LGGDClassifier,
+    LGGDPlus,
     Optimization,
+    SelfTraining,
 )
+from lggd.baselines import CorrectAndSmooth
 from lggd.errors import InputError, InputTypeError
+from lggd.estimator import VALIDATION
 from small_data import Averages, Perceptron, blocks, changed, garbled, random, same, snapshot, unmasked
 from small_models import TIMES, WIDTH, baseline, classifier, distances, is_fitted, learned, stop_at
 
@@ -134,6 +138,15 @@ def test_labels_held_out_join_after_the_fit(name):
     if model.features_ is not None:
         assert torch.equal(model.features_.labels_, data.y)
     assert validated(model) == (name != "GGD alone")
+
+
+def test_models_hold_out_the_fraction_of_the_model_inside():
+    inside = distances(validation=0.4)
+    for kind in (LGGDClassifier, LGGDPlus, SelfTraining, Ensemble, CorrectAndSmooth):
+        assert kind(inside)._held_out == 0.4
+    # A backbone needs validation nodes even where its features need none.
+    assert [make(name)._held_out for name in ("GGD alone", "GGD, GCN", "GCN alone")] == [0, VALIDATION, VALIDATION]
+    assert LGGDClassifier()._held_out == 0
 
 
 def test_few_labels_are_all_trained_on():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, ClassVar
 
 import torch
@@ -32,7 +32,32 @@ from lggd.training.problems import (
 )
 
 
-class SeparateModules(SeededModules):
+class _TrainedOnLogits(ABC):
+    """Q networks, trained by the cross-entropy of their logits."""
+
+    @abstractmethod
+    def _logits(self, training: bool) -> Tensor:
+        """The logits of all nodes `[Q, N, K]`, with dropout if `training`."""
+
+    def logits(self) -> Tensor:
+        """The logits of all nodes without dropout, `[Q, N, K]`."""
+        with torch.no_grad():
+            return self._logits(training=False)
+
+    def training_step(self, targets: Targets) -> Tensor:
+        losses = self._training_losses(targets)
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        return losses.detach()
+
+    def _training_losses(self, targets: Targets) -> Tensor:
+        return targets.losses(self._logits(training=True))
+
+    def validate(self, targets: Targets) -> tuple[Tensor, Tensor]:
+        logits = self.logits()
+        return targets.losses(logits), targets.correct(logits)
+
+
+class SeparateModules(SeededModules, _TrainedOnLogits):
     """Q modules, each called with the graph and its own features. The Trainable of user-defined backbones."""
 
     fused = False  # parameters may be of any dtype and layout
@@ -42,41 +67,19 @@ class SeparateModules(SeededModules):
     ) -> None:
         super().__init__(modules, seeds, x.device)
         self._inputs = [(x if x.dim() == 2 else x[q], *edges) for q in range(len(self.modules))]
-        for q, module in enumerate(self.modules):
-            # Lazy layers create their parameters at the first call; Adam needs them now.
-            if any(nn.parameter.is_lazy(tensor) for tensor in chain(module.parameters(), module.buffers())):
-                self._logits(q, training=False)
+        # Lazy layers create their parameters at the first call; Adam needs them now.
+        if any(nn.parameter.is_lazy(parameter.value) for parameter in self.parameters()):
+            self.logits()
 
-    def _logits(self, q: int, training: bool) -> Tensor:
-        """The logits of one problem, `[1, N, K]`."""
-        with torch.set_grad_enabled(training):
-            return self.call(q, *self._inputs[q], training=training).unsqueeze(0)
-
-    def logits(self) -> Tensor:
-        """The logits of all nodes without dropout, `[Q, N, K]`."""
-        return torch.cat([self._logits(q, training=False) for q in range(len(self.modules))])
-
-    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
-        losses = torch.zeros(len(running), dtype=torch.float64, device=targets.labels.device)
-        for q in (q for q, is_running in enumerate(running) if is_running):
-            loss = targets.of_problem(q).losses(self._logits(q, training=True))
-            loss.sum().backward()  # type: ignore[no-untyped-call]
-            losses[q] = loss.detach()[0]
-        return losses
-
-    def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
-        losses, correct = torch.zeros(2, len(running), dtype=torch.float64, device=targets.labels.device)
-        for q in (q for q, is_running in enumerate(running) if is_running and targets.counts[q]):
-            logits, target = self._logits(q, training=False), targets.of_problem(q)
-            losses[q], correct[q] = target.losses(logits)[0], target.correct(logits)[0]
-        return losses, correct
+    def _logits(self, training: bool) -> Tensor:
+        return torch.stack([self.call(q, *inputs, training=training) for q, inputs in enumerate(self._inputs)])
 
     def export(self) -> list[nn.Module]:
         """The modules in their current states, in evaluation mode."""
         return [module.eval() for module in self.modules]
 
 
-class StackedBackbones(SeededGenerators):
+class StackedBackbones(SeededGenerators, _TrainedOnLogits):
     """Q networks of one backbone, each with its own generator for dropout. The Trainable of most models.
 
     `stacked` holds the parameters `[Q, …]` by their names in the modules. A step never synchronizes with the device, so
@@ -103,24 +106,8 @@ class StackedBackbones(SeededGenerators):
             StackedParameter(name, value, decays=name not in self.without_decay) for name, value in self.stacked.items()
         ]
 
-    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
-        losses = self._training_losses(targets)
-        losses.sum().backward()  # type: ignore[no-untyped-call]
-        return losses.detach()
-
-    def _training_losses(self, targets: Targets) -> Tensor:
-        return targets.losses(self._forward(self._dropout))
-
-    def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor]:
-        logits = self.logits()
-        return targets.losses(logits), targets.correct(logits)
-
-    def logits(self) -> Tensor:
-        """The logits of all nodes without dropout, `[Q, N, K]`."""
-        with torch.no_grad():
-            return self._forward(nn.Identity())
-
-    def _forward(self, drop: Drop) -> Tensor:
+    def _logits(self, training: bool) -> Tensor:
+        drop: Drop = self._dropout if training else nn.Identity()
         return self.modules[0].logits(self.stacked, self.x, self.graph, drop)
 
     def _dropout(self, values: Tensor) -> Tensor:

@@ -207,9 +207,6 @@ class UntrainedBaseline(NodeClassifier):
         edges = read_edges_of_same_size(data, len(self.labels_))
         return to_probabilities(self._scores(*edges, self.labels_), self.labels_)
 
-    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        pass
-
 
 def read_edges_of_same_size(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
     """The edges of PyG data and their weights; raises an error if it does not have this number of nodes."""

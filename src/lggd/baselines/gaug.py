@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -232,7 +231,7 @@ class _JointTraining(BaselineNetworks):
             weights = torch.stack([glorot_uniform(rows, columns, generator) for generator in generators])
             self.stacked[name] = weights.to(data.x).requires_grad_()
 
-    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
+    def training_step(self, targets: Targets) -> Tensor:
         z = self._embed()
         unit = _scaled_to_unit(z)
         self.sampled.sample(unit)
@@ -255,7 +254,7 @@ class _JointTraining(BaselineNetworks):
             return self.reconstruction(self._embed()).sum()
 
         def classification_loss() -> Tensor:
-            return targets.losses(self._forward(self._dropout)).sum()
+            return self._training_losses(targets).sum()
 
         adam = Adam([self.stacked[FIRST], self.stacked[SECOND]], lr=model.optimization.lr, fused=True)
         minimize(reconstruction_loss, adam, model.pretrain_predictor, "pretraining of the edge predictor", callback)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,11 +14,10 @@ from lggd.baselines.baseline import UntrainedBaseline, one_hot, read_edges_of_sa
 from lggd.baselines.decoupled import MLPClassifier
 from lggd.estimator import NodeClassifier
 from lggd.estimator.inputs import Labels, stored_graph
-from lggd.estimator.passes import FitSteps, FitTask
+from lggd.estimator.passes import FitSteps, FitTask, fit_inner
 from lggd.estimator.settings import saveable
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.graph.streamed_matrix import StreamedMatrix
-from lggd.training.engine import without_prefix
 from lggd.validation import check_fraction, check_instance, check_int, check_positive
 
 
@@ -181,6 +179,8 @@ class CorrectAndSmooth(NodeClassifier):
     scaling: AutoScale | FixedScale = AutoScale()
     seed: int | torch.Generator = 0
 
+    _inner = ("model",)
+
     def __post_init__(self) -> None:
         self.model_: Any  # set by fit
 
@@ -192,19 +192,10 @@ class CorrectAndSmooth(NodeClassifier):
         check_instance("scaling", self.scaling, (AutoScale, FixedScale), "AutoScale() or FixedScale()")
         self.model.check_settings()
 
-    @property
-    def _held_out(self) -> float:
-        return self.model._held_out
-
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         self._start(task.data, labels.num_classes)
-        self.model_ = copy.copy(self.model)
-        yield from self.model_._fit_to(task, labels, seed)
-        self.history_ |= self.model_.history_
+        yield from fit_inner(self, "model", task, labels, seed)
         self._set_labels(labels.train.clone())
-
-    def _parts(self) -> dict[str, NodeClassifier]:
-        return {"model.": self.model_}
 
     def _probabilities(self, data: Any) -> Tensor:
         edges = read_edges_of_same_size(data, len(self.labels_))
@@ -218,6 +209,3 @@ class CorrectAndSmooth(NodeClassifier):
         start = torch.where(labelled.unsqueeze(1), truth, corrected)
         smoothed = spread(matrix, self.smooth_alpha, self.iterations, start, lambda values: values.clamp(0, 1))
         return to_probabilities(smoothed, self.labels_)
-
-    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        self.model_ = self._restored(self.model, data, without_prefix("model.", state))

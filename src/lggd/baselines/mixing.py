@@ -251,7 +251,7 @@ class _AlternatingTraining(BaselineNetworks):
         with torch.no_grad():
             total = torch.zeros((), device=self.x.device)
             for _ in range(self.model.predictions):
-                total = total + torch.softmax(self._forward(self._dropout), dim=2)
+                total = total + torch.softmax(self._logits(training=True), dim=2)
             # In logarithms, because high powers of small numbers would underflow.
             return torch.softmax((total / self.model.predictions).log() / self.model.temperature, dim=2)
 

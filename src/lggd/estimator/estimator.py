@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import datetime
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ from lggd.estimator.inputs import (
 from lggd.estimator.passes import FitSteps, FitTask, fit_tasks
 from lggd.estimator.settings import changed_params, get_params, model_card, saveable, shown
 from lggd.system.files import replacing_folder
-from lggd.training.engine import Callback, Checkpoint, History
+from lggd.training.engine import Callback, Checkpoint, History, without_prefix
 from lggd.training.problems import read_seed
 
 # The fraction of labels that most models hold out for validation.
@@ -80,6 +80,8 @@ class NodeClassifier(ABC):
 
     # Whether predictions need `data.edge_index`; the others also work on a graph on disk, block by block.
     needs_edge_index: bool = True
+    # The settings that are models themselves, or None; `fit_inner` fits a copy of `NAME` as `NAME_`.
+    _inner: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -102,16 +104,17 @@ class NodeClassifier(ABC):
 
     def _parts(self) -> Mapping[str, NodeClassifier]:
         """Fitted models inside this one, by the prefix that the names of their tensors have in `_state`."""
-        return {}
+        return {f"{name}.": part for name in self._inner if (part := getattr(self, f"{name}_")) is not None}
 
     def _state(self) -> dict[str, Tensor]:
         """The learned tensors by name; by default those of all parts."""
         parts = self._parts().items()
         return {prefix + name: value for prefix, part in parts for name, value in part._state().items()}
 
-    @abstractmethod
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        """Restores such a state; `labels_` and `num_classes_` are already set."""
+        """Restores such a state; `labels_` and `num_classes_` are already set. By default restores inner models."""
+        for name in self._inner:
+            setattr(self, f"{name}_", self._restored(getattr(self, name), data, without_prefix(f"{name}.", state)))
 
     def fit(self, data: Any, *, callback: Callback | None = None, checkpoint: Checkpoint | None = None) -> Self:
         """Fit the model to a graph with some labelled nodes.
@@ -153,8 +156,9 @@ class NodeClassifier(ABC):
 
     @property
     def _held_out(self) -> float:
-        """The fraction of labels to hold out where there are no validation nodes."""
-        return VALIDATION
+        """The fraction of labels to hold out where there are no validation nodes; that of an inner model, if any."""
+        inner = getattr(self, self._inner[0]) if self._inner else None
+        return VALIDATION if inner is None else inner._held_out
 
     def _start(self, data: Any, num_classes: int) -> None:
         """Resets the fitted attributes."""
@@ -297,9 +301,7 @@ class NodeClassifier(ABC):
         >>> lggd.KernelRidge().fit(data).add_nodes(data.x[:1], [[34, 34], [0, 1]]).predict().shape
         torch.Size([35])
         """
-        self._check_changeable()
-        self._change_graph(new_nodes(self.data_, x, edge_index, edge_weight))
-        return self
+        return self._changed_by(new_nodes, x, edge_index, edge_weight)
 
     def add_edges(self, edge_index: Any, edge_weight: Any = None) -> Self:
         """Add edges between known nodes without training; one direction of each is enough. See `add_nodes`.
@@ -308,9 +310,7 @@ class NodeClassifier(ABC):
         >>> lggd.KernelRidge().fit(lggd.load("karate")).add_edges([[0], [33]]).data_.num_edges
         158
         """
-        self._check_changeable()
-        self._change_graph(new_edges(self.data_, edge_index, edge_weight))
-        return self
+        return self._changed_by(new_edges, edge_index, edge_weight)
 
     def remove_edges(self, edge_index: Any) -> Self:
         """Remove edges without training, in both directions; one direction of each is enough. See `add_nodes`.
@@ -319,11 +319,9 @@ class NodeClassifier(ABC):
         >>> lggd.KernelRidge().fit(lggd.load("karate")).remove_edges([[0], [1]]).data_.num_edges
         154
         """
-        self._check_changeable()
-        self._change_graph(removed_edges(self.data_, edge_index))
-        return self
+        return self._changed_by(removed_edges, edge_index)
 
-    def _check_changeable(self) -> None:
+    def _changed_by(self, change: Callable[..., GraphChange], *nodes_or_edges: Any) -> Self:
         self._check_fitted()
         if not self.accepts_nodes:
             remedy = "Fit again on the new graph, or use KernelRidge()."
@@ -331,6 +329,8 @@ class NodeClassifier(ABC):
         if stored_graph(self.data_) is not None:
             remedy = "Build the graph again with the new nodes and edges, and fit on it."
             raise InputError("model", "be fitted to a graph in memory to accept nodes and edges", "one on disk", remedy)
+        self._change_graph(change(self.data_, *nodes_or_edges))
+        return self
 
     def _change_graph(self, change: GraphChange) -> None:
         """Uses another graph for predictions, in all parts too."""
@@ -384,7 +384,9 @@ class NodeClassifier(ABC):
         return model
 
     def _restored(self, model: Any, data: Any, state: Mapping[str, Tensor]) -> Any:
-        """Returns a copy of a nested model, restored from its saved state."""
+        """Returns a copy of an inner model, restored from its saved state; None stays None."""
+        if model is None:
+            return None
         model = copy.copy(model)
         model._start(data, self.num_classes_)
         model.labels_ = self.labels_

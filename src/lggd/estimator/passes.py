@@ -7,6 +7,7 @@ with equal `key` share a pass. No model knows about the others.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from lggd.errors import InputError
-from lggd.estimator.inputs import check_data, read_graph
+from lggd.estimator.inputs import Labels, check_data, read_graph
 from lggd.graph import Graph
 from lggd.system.memory import equal
 from lggd.training.engine import Callback, Checkpoint, History
@@ -119,6 +120,15 @@ def fit_tasks(
         for model in models:
             model._unfit()
         raise
+
+
+def fit_inner(model: NodeClassifier, name: str, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
+    """Fits a copy of the inner model `NAME` as `NAME_`, and adds its curves to those of the model; None stays None."""
+    inner = copy.copy(getattr(model, name))
+    setattr(model, f"{name}_", inner)
+    if inner is not None:
+        yield from inner._fit_to(task, labels, seed)
+        model.history_ |= inner.history_
 
 
 def in_parallel(fits: Sequence[FitSteps], names: Sequence[str] | None = None) -> FitSteps:

@@ -11,41 +11,154 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.equation import check_p
+from lggd.equation import DegreePotential, check_p
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
 from lggd.estimator.inputs import input_tensors, read_graph
 from lggd.estimator.settings import saveable
 from lggd.graph import Graph
 from lggd.graph.edge_list import check_node_features
-from lggd.learning.flow import BoundarySolver, Equation, Flow, LearnedCoefficients
-from lggd.solvers.scheme import FixedStep, check_times
+from lggd.learning.flow import BoundarySolver, Coefficients, Equation, Flow, LearnedCoefficients
+from lggd.solvers.cauchy import FAR
+from lggd.solvers.scheme import RK4, FixedStep, check_times
 from lggd.system.memory import Cache, identity_key
 from lggd.training.engine import Callback, Checkpoint
 from lggd.training.problems import read_seed
 from lggd.validation import check_instance, check_int
 
+# The fitted statistics of a scale, by name. Distances come as [N, T, K]: nodes, times, classes.
+Fitted = Mapping[str, Tensor]
 
+
+@saveable
+@dataclass(frozen=True)
+class Unscaled:
+    """No scaling: the distances themselves.
+
+    Examples
+    --------
+    >>> distances = torch.tensor([[[0.0, 2.0]], [[4.0, 1.0]]])  # [N, T, K]: two nodes, one time, two classes
+    >>> Unscaled().apply(distances, Unscaled().fit(distances)).tolist()
+    [[[0.0, 2.0]], [[4.0, 1.0]]]
+    """
+
+    def fit(self, distances: Tensor) -> dict[str, Tensor]:
+        """The statistics of the distances that `apply` needs."""
+        return {}
+
+    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
+        """Scaled distances, `[N, T, K]`."""
+        return distances
+
+
+@saveable
+@dataclass(frozen=True)
+class MaxScale:
+    """Each column divided by its largest value, as in the authors' code.
+
+    Examples
+    --------
+    >>> distances = torch.tensor([[[0.0, 2.0]], [[4.0, 1.0]]])  # [N, T, K]: two nodes, one time, two classes
+    >>> MaxScale().apply(distances, MaxScale().fit(distances)).tolist()
+    [[[0.0, 1.0]], [[1.0, 0.5]]]
+    """
+
+    def fit(self, distances: Tensor) -> dict[str, Tensor]:
+        return {"largest": distances.amax(0).clamp(min=_tiny(distances))}
+
+    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
+        return distances / fitted["largest"]
+
+
+@saveable
+@dataclass(frozen=True)
+class Standardize:
+    """Each column shifted and divided to mean 0 and standard deviation 1.
+
+    Examples
+    --------
+    >>> distances = torch.tensor([[[0.0, 2.0]], [[4.0, 1.0]]])  # [N, T, K]: two nodes, one time, two classes
+    >>> Standardize().apply(distances, Standardize().fit(distances)).tolist()
+    [[[-1.0, 1.0]], [[1.0, -1.0]]]
+    """
+
+    def fit(self, distances: Tensor) -> dict[str, Tensor]:
+        spread = distances.std(0, unbiased=False)
+        return {"mean": distances.mean(0), "spread": torch.where(spread > _tiny(distances), spread, 1.0)}
+
+    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
+        return (distances - fitted["mean"]) / fitted["spread"]
+
+
+@saveable
+@dataclass(frozen=True)
+class SoftmaxScale:
+    """softmax over the classes of −f(t) / temperature, at each time: how much nearer one class is than the others.
+
+    Parameters
+    ----------
+    temperature : float or None
+        None fits the standard deviation of the distances about each node's mean, at each time.
+
+    Examples
+    --------
+    >>> distances = torch.tensor([[[1.0, 1.0]], [[0.0, 50.0]]])  # [N, T, K]: two nodes, one time, two classes
+    >>> scale = SoftmaxScale()
+    >>> scale.apply(distances, scale.fit(distances)).round(decimals=3).tolist()
+    [[[0.5, 0.5]], [[1.0, 0.0]]]
+    """
+
+    temperature: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        if self.temperature is not None and not 0 < self.temperature < float("inf"):
+            raise InputError("temperature", "be positive, or None to fit it", self.temperature)
+
+    def fit(self, distances: Tensor) -> dict[str, Tensor]:
+        if self.temperature is not None:
+            return {"temperature": distances.new_full((distances.shape[1], 1), self.temperature)}
+        about_mean = distances - distances.mean(2, keepdim=True)
+        spread = about_mean.square().mean((0, 2)).sqrt().unsqueeze(1)
+        return {"temperature": torch.where(spread > _tiny(distances), spread, 1.0)}
+
+    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
+        return torch.softmax(-distances / fitted["temperature"], dim=2)
+
+
+Scale = Unscaled | MaxScale | Standardize | SoftmaxScale
+
+
+def _tiny(distances: Tensor) -> float:
+    return torch.finfo(distances.dtype).tiny
+
+
+@dataclass(eq=False, repr=False)
 class DistanceFeatures(NodeClassifier):
-    """Distances to the labelled nodes of each class, as node features; by themselves they predict the nearest class."""
+    """Distances to the labelled nodes of each class, as node features; by themselves they predict the nearest class.
 
-    times: Sequence[float]
-    p: float
-    cross_fit: int
-    scale: Scale
-    reachable: bool
-    cap: float
-    concat: bool
-    attr_name: str | None
-    scheme: FixedStep
-    seed: int | torch.Generator
-    # The order in which labelled nodes are assigned to folds, and the statistics of the fitted scale.
-    priority_: Tensor
-    scale_: Mapping[str, Tensor]
-    _solvers: Cache[BoundarySolver]
-    _solved: Cache[tuple[Tensor, Tensor]]
+    The settings are those that GGD, LGGD and SolvedLGGD share; `LGGD` describes them.
+    """
+
+    times: Sequence[float] = (1.0, 2.0, 3.0, 4.0, 5.0)
+    p: float = 1.0
+    potential: Coefficients | None = DegreePotential(-1.0)
+    cross_fit: int = 0
+    scale: Scale = SoftmaxScale()
+    reachable: bool = True
+    cap: float = FAR
+    concat: bool = False
+    attr_name: str | None = None
+    scheme: FixedStep = RK4()
+    seed: int | torch.Generator = 0
 
     needs_edge_index = False
+
+    def __post_init__(self) -> None:
+        # Set by fit: the order in which labelled nodes are assigned to folds, and the statistics of the fitted scale.
+        self.priority_: Tensor
+        self.scale_: Mapping[str, Tensor]
+        self._solvers: Cache[BoundarySolver]
+        self._solved: Cache[tuple[Tensor, Tensor]]
 
     def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
         """Trains the model, where there is anything to learn."""
@@ -166,6 +279,7 @@ class DistanceFeatures(NodeClassifier):
         return {**super()._state(), "priority": self.priority_, **with_prefix("scale.", self.scale_)}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+        super()._restore(data, state)
         graph = read_graph(data)
         self._solvers, self._solved = Cache(capacity=1), Cache(capacity=1)
         ones = torch.ones(1, len(check_times(self.times)), self.num_classes_)
@@ -199,109 +313,3 @@ def assign_folds(labels: Tensor, priority: Tensor, folds: int) -> Tensor:
         nodes = nodes[priority[nodes].argsort()]
         fold[nodes] = torch.arange(len(nodes), device=labels.device) % folds
     return fold
-
-
-# The fitted statistics of a scale, by name. Distances come as [N, T, K]: nodes, times, classes.
-Fitted = Mapping[str, Tensor]
-
-
-@saveable
-@dataclass(frozen=True)
-class Unscaled:
-    """No scaling: the distances themselves.
-
-    Examples
-    --------
-    >>> distances = torch.tensor([[[0.0, 2.0]], [[4.0, 1.0]]])  # [N, T, K]: two nodes, one time, two classes
-    >>> Unscaled().apply(distances, Unscaled().fit(distances)).tolist()
-    [[[0.0, 2.0]], [[4.0, 1.0]]]
-    """
-
-    def fit(self, distances: Tensor) -> dict[str, Tensor]:
-        """The statistics of the distances that `apply` needs."""
-        return {}
-
-    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
-        """Scaled distances, `[N, T, K]`."""
-        return distances
-
-
-@saveable
-@dataclass(frozen=True)
-class MaxScale:
-    """Each column divided by its largest value, as in the authors' code.
-
-    Examples
-    --------
-    >>> distances = torch.tensor([[[0.0, 2.0]], [[4.0, 1.0]]])  # [N, T, K]: two nodes, one time, two classes
-    >>> MaxScale().apply(distances, MaxScale().fit(distances)).tolist()
-    [[[0.0, 1.0]], [[1.0, 0.5]]]
-    """
-
-    def fit(self, distances: Tensor) -> dict[str, Tensor]:
-        return {"largest": distances.amax(0).clamp(min=_tiny(distances))}
-
-    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
-        return distances / fitted["largest"]
-
-
-@saveable
-@dataclass(frozen=True)
-class Standardize:
-    """Each column shifted and divided to mean 0 and standard deviation 1.
-
-    Examples
-    --------
-    >>> distances = torch.tensor([[[0.0, 2.0]], [[4.0, 1.0]]])  # [N, T, K]: two nodes, one time, two classes
-    >>> Standardize().apply(distances, Standardize().fit(distances)).tolist()
-    [[[-1.0, 1.0]], [[1.0, -1.0]]]
-    """
-
-    def fit(self, distances: Tensor) -> dict[str, Tensor]:
-        spread = distances.std(0, unbiased=False)
-        return {"mean": distances.mean(0), "spread": torch.where(spread > _tiny(distances), spread, 1.0)}
-
-    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
-        return (distances - fitted["mean"]) / fitted["spread"]
-
-
-@saveable
-@dataclass(frozen=True)
-class SoftmaxScale:
-    """softmax over the classes of −f(t) / temperature, at each time: how much nearer one class is than the others.
-
-    Parameters
-    ----------
-    temperature : float or None
-        None fits the standard deviation of the distances about each node's mean, at each time.
-
-    Examples
-    --------
-    >>> distances = torch.tensor([[[1.0, 1.0]], [[0.0, 50.0]]])  # [N, T, K]: two nodes, one time, two classes
-    >>> scale = SoftmaxScale()
-    >>> scale.apply(distances, scale.fit(distances)).round(decimals=3).tolist()
-    [[[0.5, 0.5]], [[1.0, 0.0]]]
-    """
-
-    temperature: float | None = 1.0
-
-    def __post_init__(self) -> None:
-        if self.temperature is not None and not 0 < self.temperature < float("inf"):
-            raise InputError("temperature", "be positive, or None to fit it", self.temperature)
-
-    def fit(self, distances: Tensor) -> dict[str, Tensor]:
-        if self.temperature is not None:
-            return {"temperature": distances.new_full((distances.shape[1], 1), self.temperature)}
-        about_mean = distances - distances.mean(2, keepdim=True)
-        spread = about_mean.square().mean((0, 2)).sqrt().unsqueeze(1)
-        return {"temperature": torch.where(spread > _tiny(distances), spread, 1.0)}
-
-    def apply(self, distances: Tensor, fitted: Fitted) -> Tensor:
-        return torch.softmax(-distances / fitted["temperature"], dim=2)
-
-
-Scale = Unscaled | MaxScale | Standardize | SoftmaxScale
-
-
-def _tiny(distances: Tensor) -> float:
-    return torch.finfo(distances.dtype).tiny

@@ -16,7 +16,7 @@ from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of, input_te
 from lggd.features.training_memory import REMEDY, fitting_problems, training_memory
 from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver, Equation, Flow, boundary_mask
-from lggd.learning.networks import MLP, FromModule, Networks, PropagatedMLP
+from lggd.learning.networks import MLP, FromModule, ModuleCopies, Networks, PropagatedMLP
 from lggd.solvers.scheme import check_times
 from lggd.system.memory import Cache, content_key, explaining_shortage
 from lggd.training.engine import Callback, Checkpoint, Engine, History, train
@@ -123,8 +123,12 @@ class DistanceRequest(TrainingRequest):
                 lowest_loss=True,
             )
             history = train(engine, stage, callback, checkpoint)
-        parts = [problems.part(slice(start, start + each)) for start in range(0, count, each)]
-        return [(part, curves_of(history, own.task.name)) for part, own in zip(parts, requests, strict=True)]
+        results = []
+        for k, request in enumerate(requests):
+            own = DistanceProblems.of_models([request.model], data, graph, classes, [request.seed], problems.x)
+            own.load(problems, slice(k * each, (k + 1) * each))
+            results.append((own, curves_of(history, request.task.name)))
+        return results
 
 
 class DistanceProblems:
@@ -144,13 +148,16 @@ class DistanceProblems:
 
     @classmethod
     def of_models(
-        cls, models: Sequence[LGGD], data: Any, graph: Graph, num_classes: int, seeds: Sequence[int]
+        cls, models: Sequence[LGGD], data: Any, graph: Graph, num_classes: int, seeds: Sequence[int], x: Any = None
     ) -> DistanceProblems:
-        """The problems of models with equal equations and networks; those of a model are adjacent, in equal numbers."""
+        """The problems of models with equal equations and networks; those of a model are adjacent, in equal numbers.
+
+        `x` are the inputs of the networks, where they are known already.
+        """
         first, each = models[0], len(horizons(models[0]))
         initial = read_initial(first.initial)
         generators = [generator for seed in seeds for generator in _generators(seed, each, graph.device)]
-        x = initial.node_features(data, graph)
+        x = initial.node_features(data, graph) if x is None else x
         rates: list[Any] = []
         if not isinstance(initial, FromModule):
             rates = [[model.initial.dropout for model in models for _ in range(each)]]  # type: ignore[union-attr]
@@ -159,15 +166,19 @@ class DistanceProblems:
         flow = Flow(equation, check_times(first.times), by_problem, first.p, first.scheme)
         return cls(initial, x, networks, flow, num_classes)
 
-    def part(self, problems: slice) -> DistanceProblems:
-        """Some of the problems; they share no parameters with the others."""
-        networks, flow = self.networks.part(problems), self.flow.part(problems)
-        return DistanceProblems(self.initial, self.x, networks, flow, self.num_classes)
+    def load(self, trained: DistanceProblems, problems: slice) -> None:
+        """Copies the learned values of as many problems of a pass; takes over users' modules, whatever they hold."""
+        if isinstance(self.networks, ModuleCopies) and isinstance(trained.networks, ModuleCopies):
+            self.networks.take(trained.networks, problems)
+        stacked = [[p for p in each.parameters() if p.owner is None] for each in (self, trained)]
+        with torch.no_grad():
+            for own, learned in zip(*stacked, strict=True):
+                own.value.copy_(learned.value[problems])
 
     def parameters(self) -> list[StackedParameter]:
         return [*self.networks.parameters(), *self.flow.equation.parameters()]
 
-    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
+    def training_step(self, targets: Targets) -> Tensor:
         if self._boundary is None or self._boundary[0] is not targets:
             self._boundary = targets, boundary_mask(targets.labels.t(), self.num_classes)
         start = self.networks(self.x, training=True).abs()
@@ -175,7 +186,7 @@ class DistanceProblems:
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 
-    def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, None]:
+    def validate(self, targets: Targets) -> tuple[Tensor, None]:
         return targets.losses(-self.distances(), nodes_first=True), None
 
     def distances(self) -> Tensor:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from lggd.equation import DegreePotential, Potential
 from lggd.features.distance_features import DistanceFeatures, Scale, Standardize, check_fixed, fixed_solver
 from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver
 from lggd.solvers.cauchy import FAR
-from lggd.solvers.scheme import RK4, FixedStep
 from lggd.validation import check_real
 
 
@@ -42,18 +39,9 @@ class GGD(DistanceFeatures):
     torch.Size([34, 5])
     """
 
-    times: Sequence[float] = (1.0, 2.0, 3.0, 4.0, 5.0)
-    p: float = 1.0
-    potential: Potential | None = DegreePotential(-1.0)
-    far: float = FAR
     cross_fit: int = 5
     scale: Scale = Standardize()
-    reachable: bool = True
-    cap: float = FAR
-    concat: bool = False
-    attr_name: str | None = None
-    scheme: FixedStep = RK4()
-    seed: int | torch.Generator = 0
+    far: float = FAR
 
     def check_settings(self) -> None:
         super().check_settings()

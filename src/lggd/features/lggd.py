@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,14 +13,13 @@ from torch import Tensor, nn
 from lggd.equation import DegreePotential
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, check_shape
-from lggd.features.distance_features import DistanceFeatures, MaxScale, Scale, SoftmaxScale
+from lggd.features.distance_features import DistanceFeatures, MaxScale
 from lggd.features.distance_training import DistanceProblems, DistanceRequest, read_initial
 from lggd.features.solved_lggd import SolvedLGGD
 from lggd.graph import Graph
-from lggd.learning.flow import BoundarySolver, Coefficients, LearnedEdgeWeights
+from lggd.learning.flow import BoundarySolver, LearnedEdgeWeights
 from lggd.learning.networks import MLP, PropagatedMLP
-from lggd.solvers.cauchy import FAR
-from lggd.solvers.scheme import RK4, FixedStep
+from lggd.solvers.scheme import RK4
 from lggd.training.problems import Optimization
 from lggd.validation import check_instance
 
@@ -74,21 +73,10 @@ class LGGD(DistanceFeatures):
     torch.Size([34, 5])
     """
 
-    times: Sequence[float] = (1.0, 2.0, 3.0, 4.0, 5.0)
-    p: float = 1.0
-    potential: Coefficients | None = DegreePotential(-1.0)
     initial: MLP | PropagatedMLP | nn.Module = PropagatedMLP()
     per_time: bool = True
-    cross_fit: int = 0
-    scale: Scale = SoftmaxScale()
-    reachable: bool = True
-    cap: float = FAR
-    concat: bool = False
-    attr_name: str | None = None
-    scheme: FixedStep = RK4()
     optimization: Optimization = Optimization(lr=0.01, weight_decay=0.002, epochs=150, patience=None)
     validation: float = 0.2
-    seed: int | torch.Generator = 0
 
     needs_edge_index = True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,22 +13,14 @@ from torch.nn.functional import cross_entropy
 from lggd.closed_form import KernelRidge
 from lggd.closed_form.selection import fit_inverse_temperature
 from lggd.distances import distance
-from lggd.equation import DegreePotential, Potential
-from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, without_prefix
+from lggd.estimator import FitSteps, FitTask, Labels, check_shape
 from lggd.estimator.graph_change import GraphChange
 from lggd.estimator.inputs import input_tensors, read_graph
-from lggd.features.distance_features import (
-    DistanceFeatures,
-    Scale,
-    SoftmaxScale,
-    assign_folds,
-    check_fixed,
-    fixed_solver,
-)
+from lggd.estimator.passes import fit_inner
+from lggd.features.distance_features import DistanceFeatures, assign_folds, check_fixed, fixed_solver
 from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver
-from lggd.solvers.cauchy import FAR
-from lggd.solvers.scheme import RK4, FixedStep, check_times
+from lggd.solvers.scheme import check_times
 from lggd.system.memory import Cache, identity_key
 from lggd.validation import check_instance
 
@@ -83,17 +74,10 @@ class SolvedLGGD(DistanceFeatures):
     """
 
     times: Sequence[float] = (0.3, 1.0, 3.0)
-    p: float = 1.0
-    potential: Potential | None = DegreePotential(-1.0)
-    initial: KernelRidge = field(default_factory=KernelRidge)
-    cross_fit: int = 0
-    scale: Scale = SoftmaxScale()
     reachable: bool = False
-    cap: float = FAR
-    concat: bool = False
-    attr_name: str | None = None
-    scheme: FixedStep = RK4()
-    seed: int | torch.Generator = 0
+    initial: KernelRidge = field(default_factory=KernelRidge)
+
+    _inner = ("initial",)
 
     def __post_init__(self) -> None:
         self.initial_: KernelRidge  # set by fit
@@ -108,8 +92,8 @@ class SolvedLGGD(DistanceFeatures):
         check_fixed(self.potential)
 
     def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
-        self.initial_, self._plain = copy.copy(self.initial), Cache(capacity=1)
-        yield from self.initial_._fit_to(task, labels, seed)
+        self._plain = Cache(capacity=1)
+        yield from fit_inner(self, "initial", task, labels, seed)
         self.time_, self.share_ = self._cross_validate(task, labels.train)
 
     def _cross_validate(self, task: FitTask, labels: Tensor) -> tuple[float, DistanceShare]:
@@ -150,9 +134,6 @@ class SolvedLGGD(DistanceFeatures):
         key = identity_key(self.labels_, *input_tensors(data))
         return self._plain(key, lambda: class_distances(read_graph(data), self.labels_, self.num_classes_, self.p))
 
-    def _parts(self) -> dict[str, NodeClassifier]:
-        return {"initial.": self.initial_}
-
     def _set_labels(self, labels: Tensor) -> None:
         super()._set_labels(labels)
         self._solvers.clear()  # they start at the old φ₀
@@ -175,7 +156,6 @@ class SolvedLGGD(DistanceFeatures):
         return {**super()._state(), "time and share": chosen}
 
     def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
-        self.initial_ = self._restored(self.initial, data, without_prefix("initial.", state))
         self.time_, *share = check_shape("time and share", state["time and share"], torch.empty(3)).tolist()
         self.share_, self._plain = DistanceShare(*share), Cache(capacity=1)
 

@@ -123,13 +123,6 @@ class Equation:
         other._read(graph)
         return other
 
-    def part(self, problems: slice) -> Equation:
-        """The equation of some of the problems, with copies of their learned values."""
-        other = copy.copy(self)
-        for parameter in self.parameters():
-            setattr(other, parameter.name, parameter.value[problems].detach().clone().requires_grad_())
-        return other
-
     def parameters(self) -> list[StackedParameter]:
         """All tensors that training changes."""
         thetas = (("theta_nodes", self.theta_nodes), ("theta_edges", self.theta_edges))
@@ -174,10 +167,6 @@ class Flow:
     def on(self, graph: Graph) -> Flow:
         """The flow on another graph; see `Equation.on`."""
         return Flow(self.equation.on(graph), self.times, self.horizons, self.p, self.scheme)
-
-    def part(self, problems: slice) -> Flow:
-        """The flow of some of the problems, with copies of their learned values; one of them has the last time."""
-        return Flow(self.equation.part(problems), self.times, self.horizons[problems], self.p, self.scheme)
 
     def __call__(self, start: Tensor, boundary_mask: Tensor | None = None) -> Tensor:
         """From `start [N, R·Q, K]`, with f = 0 on the `boundary_mask` of that shape, to `[M, N, R·Q, K]`, M horizons.

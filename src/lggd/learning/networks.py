@@ -204,10 +204,9 @@ class ModuleCopies(SeededModules):
             rule = f"return one value for each of the {num_classes} classes"
             raise InputError("initial", rule, f"{width} per node")
 
-    def part(self, problems: slice) -> ModuleCopies:
-        part = copy.copy(self)
-        part.modules, part._random = copy.deepcopy(self.modules[problems]), copy.deepcopy(self._random[problems])
-        return part
+    def take(self, trained: ModuleCopies, problems: slice) -> None:
+        """Replaces the modules by some of those that were trained, with their random numbers."""
+        self.modules, self._random = trained.modules[problems], trained._random[problems]
 
     def __call__(self, x: ModuleInputs, training: bool, training_follows: bool = False) -> Tensor:
         inputs = (x.x, x.edge_index) if self._takes_edges else (x.x,)

@@ -6,7 +6,6 @@ values of one network stay in its cache, in memory that is reused.
 
 from __future__ import annotations
 
-import copy
 import math
 import weakref
 from collections.abc import Callable, Sequence
@@ -59,33 +58,17 @@ class StackedMLPs(SeededGenerators):
         initial = parameter_generators(generators)
         self.weights = [self._initialise(initial, a, a, b) for a, b in pairwise(sizes)]
         self.biases = [self._initialise(initial, a, 1, b) for a, b in pairwise(sizes)]
-        self._prepare()
-
-    def _initialise(self, generators: Sequence[torch.Generator], fan_in: int, rows: int, columns: int) -> Tensor:
-        """Uniform in ±1/√fan_in, as in `torch.nn.Linear`."""
-        bound = fan_in**-0.5
-        parts = [torch.empty(rows, columns).uniform_(-bound, bound, generator=generator) for generator in generators]
-        return torch.stack(parts).to(self.generators[0].device).requires_grad_()
-
-    def _prepare(self) -> None:
-        """Sets the attributes that are not learned."""
         self._workspace = Workspace()
         self._saved_first_layer: tuple[tuple[NodeFeatures, int, int], Tensor] | None = None
         # Created on the device: nothing may be copied there while a CUDA graph is captured.
         self._levels = torch.tensor(self.levels, dtype=torch.int16, device=self.weights[0].device)
         self._factor = (LEVELS / self._levels)[:, None, None]
 
-    def part(self, problems: slice) -> StackedMLPs:
-        """The networks of some problems, sharing no parameters with these."""
-        part = copy.copy(self)
-        part.levels = self.levels[problems]
-        part.generators = [torch.Generator(original.device) for original in self.generators[problems]]
-        for generator, original in zip(part.generators, self.generators[problems], strict=True):
-            generator.set_state(original.get_state())
-        part.weights = [value.detach()[problems].clone().requires_grad_() for value in self.weights]
-        part.biases = [value.detach()[problems].clone().requires_grad_() for value in self.biases]
-        part._prepare()
-        return part
+    def _initialise(self, generators: Sequence[torch.Generator], fan_in: int, rows: int, columns: int) -> Tensor:
+        """Uniform in ±1/√fan_in, as in `torch.nn.Linear`."""
+        bound = fan_in**-0.5
+        parts = [torch.empty(rows, columns).uniform_(-bound, bound, generator=generator) for generator in generators]
+        return torch.stack(parts).to(self.generators[0].device).requires_grad_()
 
     def parameters(self) -> list[StackedParameter]:
         weights = [StackedParameter(f"weight.{k}", value) for k, value in enumerate(self.weights)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -16,6 +15,7 @@ from lggd.backbones.training import BackboneRequest
 from lggd.errors import InputError
 from lggd.estimator import VALIDATION, FitSteps, FitTask, Labels, NodeClassifier, with_prefix, without_prefix
 from lggd.estimator.inputs import stored_graph
+from lggd.estimator.passes import fit_inner
 from lggd.features import GGD, LGGD, DistanceFeatures, SolvedLGGD
 from lggd.graph import read_weight
 from lggd.graph.edge_list import check_node_features
@@ -66,6 +66,8 @@ class LGGDClassifier(NodeClassifier):
     backbone: Backbone | nn.Module | None = None
     optimization: Optimization = Optimization()
     seed: int | torch.Generator = 0
+
+    _inner = ("features",)
 
     @classmethod
     def trained(cls, **changes: Any) -> Self:
@@ -138,9 +140,9 @@ class LGGDClassifier(NodeClassifier):
 
     @property
     def _held_out(self) -> float:
-        if self.features is None or (isinstance(self.features, GGD) and self.backbone is not None):
+        if isinstance(self.features, GGD) and self.backbone is not None:
             return VALIDATION
-        return self.features._held_out
+        return super()._held_out
 
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         features_seed, backbone_seed = self._seeds(task, read_seed(seed))
@@ -149,10 +151,8 @@ class LGGDClassifier(NodeClassifier):
             edges = task.data.edge_index, read_weight(task.data)
             check_user_module(self.backbone, width, labels.num_classes, task.data.num_nodes, *edges, width_of=meaning)
         self._start(task.data, labels.num_classes)
-        self.features_, self.module_ = copy.copy(self.features), None
-        if self.features_ is not None:
-            yield from self.features_._fit_to(task, labels, features_seed)
-            self.history_ |= self.features_.history_
+        self.module_ = None
+        yield from fit_inner(self, "features", task, labels, features_seed)
         if self.backbone is not None:
             x, graph = self._inputs(self.data_), stored_graph(self.data_)
             edge_index, edge_weight, own_labels = self.data_.edge_index, read_weight(self.data_), labels
@@ -174,9 +174,6 @@ class LGGDClassifier(NodeClassifier):
         generator = torch.Generator().manual_seed(seed)
         return read_seed(generator), read_seed(generator)
 
-    def _parts(self) -> dict[str, NodeClassifier]:
-        return {} if self.features_ is None else {"features.": self.features_}
-
     def _inputs(self, data: Any) -> Tensor:
         """The inputs of the backbone, `[N, F]`."""
         return check_node_features(data).to_dense() if self.features_ is None else self.features_.inputs(data)
@@ -196,9 +193,8 @@ class LGGDClassifier(NodeClassifier):
         return {**super()._state(), **module}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        self.features_, self.module_ = None, None
-        if self.features is not None:
-            self.features_ = self._restored(self.features, data, without_prefix("features.", state))
+        super()._restore(data, state)
+        self.module_ = None
         if self.backbone is not None:
             module = build_seeded(self.backbone, self._inputs(data).shape[1], self.num_classes_, seed=0)
             module.load_state_dict(without_prefix("backbone.", state))

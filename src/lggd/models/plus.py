@@ -15,6 +15,7 @@ from lggd.backbones.training import member_curves
 from lggd.closed_form import KernelRidge, PseudoLabels
 from lggd.diffusion import DiffusionGraph, Heat
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, in_parallel, with_prefix, without_prefix
+from lggd.estimator.passes import fit_inner
 from lggd.features import LGGD, DistanceFeatures, SolvedLGGD
 from lggd.learning.networks import PropagatedMLP
 from lggd.models.readout import BackboneReadout, MeanReadout, NearestClass, Readout, WeightedReadout
@@ -28,6 +29,7 @@ class _MetaModel(NodeClassifier):
     """What models that fit copies of another `model` have in common: the means over the copies, their parts."""
 
     model: NodeClassifier
+    _inner = ("model",)  # of which an `Ensemble` fits several copies
 
     def check_settings(self) -> None:
         check_instance("model", self.model, NodeClassifier, "a model such as LGGD()")
@@ -36,10 +38,6 @@ class _MetaModel(NodeClassifier):
     @property
     def accepts_labels(self) -> bool:
         return self.model.accepts_labels
-
-    @property
-    def _held_out(self) -> float:
-        return self.model._held_out
 
     def input_width(self, data: Any, num_classes: int) -> tuple[int, str]:
         """Return the number of columns of `inputs`, known before the fit, and what they are."""
@@ -181,16 +179,8 @@ class SelfTraining(_MetaModel):
                 stage = replace(task, prefix=f"{task.prefix}self-training {number} ")
             if isinstance(seed, torch.Generator):
                 seed.set_state(initial)  # type: ignore[arg-type]
-            self.model_ = copy.copy(self.model)
-            yield from self.model_._fit_to(stage, targets, seed)
-            self.history_ |= self.model_.history_
+            yield from fit_inner(self, "model", stage, targets, seed)
             self._set_labels(labels.train.clone())
-
-    def _parts(self) -> dict[str, NodeClassifier]:
-        return {"model.": self.model_}
-
-    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        self.model_ = self._restored(self.model, data, without_prefix("model.", state))
 
 
 def _solved_features() -> SolvedLGGD:
@@ -241,6 +231,8 @@ class LGGDPlus(NodeClassifier):
     readout: Readout = field(default_factory=_weighted_readout)
     seed: int | torch.Generator = 0
 
+    _inner = ("features",)
+
     @classmethod
     def trained(cls, **changes: Any) -> Self:
         """LGGD+ without a closed form: an ensemble of three networks for φ₀, self-training, and three GCNs.
@@ -268,21 +260,13 @@ class LGGDPlus(NodeClassifier):
     def accepts_nodes(self) -> bool:
         return self.features.accepts_nodes
 
-    @property
-    def _held_out(self) -> float:
-        return self.features._held_out
-
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
         self._start(task.data, labels.num_classes)
-        self.features_, self.readout_ = copy.copy(self.features), copy.copy(self.readout)
-        yield from self.features_._fit_to(task, labels, generator)
-        self.history_ |= self.features_.history_
+        yield from fit_inner(self, "features", task, labels, generator)
+        self.readout_ = copy.copy(self.readout)
         yield from self.readout_.fit(self.features_, task, labels, generator, self.history_)
         self.labels_ = labels.train.clone()
-
-    def _parts(self) -> dict[str, NodeClassifier]:
-        return {"features.": self.features_}
 
     def _probabilities(self, data: Any) -> Tensor:
         return self.readout_.predict_proba(self.features_, data)
@@ -291,6 +275,6 @@ class LGGDPlus(NodeClassifier):
         return {**super()._state(), **with_prefix("readout.", self.readout_.state())}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        self.features_ = self._restored(self.features, data, without_prefix("features.", state))
+        super()._restore(data, state)
         self.readout_ = copy.copy(self.readout)
         self.readout_.restore(self.features_, data, without_prefix("readout.", state))

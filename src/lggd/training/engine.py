@@ -46,10 +46,10 @@ class Trainable(Protocol):
     def parameters(self) -> list[StackedParameter]:
         """All tensors that training changes, buffers included."""
 
-    def training_step(self, targets: Targets, running: Sequence[bool]) -> Tensor:
-        """Backpropagates the losses and returns them, `[Q]`. Problems not `running` may be skipped."""
+    def training_step(self, targets: Targets) -> Tensor:
+        """Backpropagates the losses and returns them, `[Q]`."""
 
-    def validate(self, targets: Targets, running: Sequence[bool]) -> tuple[Tensor, Tensor | None]:
+    def validate(self, targets: Targets) -> tuple[Tensor, Tensor | None]:
         """The losses and the numbers of correct predictions, `[Q]` each; None where only losses are measured."""
 
     def random_state(self) -> dict[str, Tensor]:
@@ -143,14 +143,14 @@ class Engine:
     def _compute_epoch(self) -> Tensor:
         """Runs an epoch without reading from the device; returns rows `[Q]`, concatenated, in the order of `step`."""
         self._optimizer.zero_grad()
-        train_loss = self.trainable.training_step(self._train, self._running)
+        train_loss = self.trainable.training_step(self._train)
         self._optimizer.step()
         with torch.no_grad():
             better = ~self._ended()
             self._epoch.add_(1)
             validated: list[Tensor] = []
             if self._validation is not None:
-                loss, correct = self.trainable.validate(self._validation, self._running)
+                loss, correct = self.trainable.validate(self._validation)
                 score = (-loss if self.lowest_loss else correct).double()  # type: ignore[union-attr]
                 better &= (score > self._best_score) | self._without_validation
                 torch.where(better, score, self._best_score, out=self._best_score)

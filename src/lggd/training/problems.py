@@ -69,13 +69,6 @@ class Targets:
         self._divisor = self.count.clamp(min=1)
         # The position of each target among logits [Q, N] and [N, Q].
         self._position, self._position_nodes_first = problem * nodes + node, node * problems + problem
-        self._of_problem: dict[int, Targets] = {}
-
-    def of_problem(self, problem: int) -> Targets:
-        """The targets of a single problem."""
-        if problem not in self._of_problem:
-            self._of_problem[problem] = Targets(self.labels[problem : problem + 1], self.name)
-        return self._of_problem[problem]
 
     def losses(self, logits: Tensor, nodes_first: bool = False) -> Tensor:
         """The mean cross-entropy of each problem `[Q]`, over its targets and the leading dimensions; 0 without targets.
