@@ -19,6 +19,7 @@ from few_labels import BOTH, DISTANCES, ESTIMATORS, LEARNED, moons
 from lggd import GCN, GGD, Optimization, load_model
 from lggd.errors import InputError
 from lggd.sklearn import KNNGraphClassifier
+from lggd.system.files import describe_file
 from processes import finish
 
 NEW = np.array([[0.5, 0.5], [-1.0, 0.2], [3.0, -4.0], [1.1, 0.0]])
@@ -278,6 +279,13 @@ def check_refused(folder):
     assert str(folder) in str(refused.value)
 
 
+def edit(folder, change):
+    path = folder / "model.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
 @pytest.mark.parametrize("file", ["samples.safetensors", "model.json", "model/model.json", "model/weights.safetensors"])
 def test_missing_and_damaged_files_are_refused(file, folder):
     path = folder / file
@@ -291,6 +299,7 @@ def test_missing_and_damaged_files_are_refused(file, folder):
     "change",
     [
         *[lambda c, key=key: c.pop(key) for key in ("model", "neighbours", "classes", "classes_dtype", "columns")],
+        lambda c: c.pop("files"),
         lambda c: c.update(version=1),
         lambda c: c.update(classes=["left"]),
         lambda c: c.update(classes=3),
@@ -312,10 +321,7 @@ def test_missing_and_damaged_files_are_refused(file, folder):
     ],
 )
 def test_damaged_settings_are_refused(change, folder):
-    path = folder / "model.json"
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
+    edit(folder, change)
     check_refused(folder)
 
 
@@ -334,11 +340,22 @@ def test_damaged_settings_are_refused(change, folder):
         },
     ],
 )  # fmt: skip
-def test_damaged_samples_are_refused(damage, folder):
+@pytest.mark.parametrize("forged", [False, True], ids=["as it is", "described as if it had been saved"])
+def test_damaged_samples_are_refused(damage, forged, folder):
     path = folder / "samples.safetensors"
     packed = damage(load_file(path)["samples"])
     save_file({name: value.contiguous() for name, value in packed.items()}, path)
+    if forged:
+        edit(folder, lambda content: content["files"].update({path.name: describe_file(path)}))
     check_refused(folder)
+
+
+def test_samples_of_another_model_are_refused(folder, tmp_path):
+    X, _, y = moons()
+    clone(DISTANCES).fit(X + 1, y).save(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "samples.safetensors", folder)
+    with pytest.raises(InputError, match=rf"{folder}/samples.safetensors` must match its checksum.* Use a copy of"):
+        load_model(folder)
 
 
 @pytest.mark.parametrize("planted", ["order", "neighbours", "labels"])

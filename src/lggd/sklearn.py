@@ -35,7 +35,7 @@ from lggd.samples import (
     row_keys,
     unpack_samples,
 )
-from lggd.system.files import replacing_folder, save_tensors
+from lggd.system.files import describe_file, replacing_folder, save_tensors
 from lggd.training.engine import Callback, Checkpoint
 from lggd.training.problems import Optimization
 from lggd.validation import check_instance, check_int, suggestion
@@ -297,10 +297,10 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = self._samples
         names = ("data", "indices", "indptr", "shape") if sp.issparse(X) else ()
         parts = {name: torch.as_tensor(getattr(X, name)) for name in names} or {"samples": torch.from_numpy(X)}
-        content["tensors"] = {SAMPLES_FILE: storage.describe_tensors(parts)}
         with replacing_folder(folder, marker=storage.SETTINGS_FILE) as temporary:
             self.model_.save(temporary / MODEL_FOLDER)
             save_tensors(temporary / SAMPLES_FILE, parts)
+            content["files"] = {SAMPLES_FILE: describe_file(temporary / SAMPLES_FILE)}
             storage.write_json(temporary / storage.SETTINGS_FILE, content)
 
     def _check_neighbours(self) -> None:
