@@ -16,7 +16,6 @@ from lggd.baselines.decoupled import MLPClassifier
 from lggd.estimator import NodeClassifier
 from lggd.estimator.inputs import Labels, stored_graph
 from lggd.estimator.passes import FitSteps, FitTask
-from lggd.estimator.settings import saveable
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.training.engine import without_prefix
@@ -95,7 +94,6 @@ Spread = Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]
 LARGEST_FACTOR = 1000.0
 
 
-@saveable
 @dataclass(frozen=True)
 class AutoScale:
     """Scales the spread error of each node to the mean size of the errors on labelled nodes.
@@ -113,7 +111,6 @@ class AutoScale:
         return torch.where(factor <= LARGEST_FACTOR, factor, 1.0) * smoothed
 
 
-@saveable
 @dataclass(frozen=True)
 class FixedScale:
     """Keeps the errors of labelled nodes while they spread, and multiplies the result by a number.

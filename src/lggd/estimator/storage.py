@@ -11,17 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lggd.equation import DegreePotential
 from lggd.errors import InputError, InputFileError
 from lggd.estimator.inputs import INPUTS, graph_files
-from lggd.estimator.settings import from_plain, saveable, to_plain
+from lggd.estimator.settings import from_plain, to_plain
 from lggd.graph import Graph
 from lggd.graph.stored_graph import StoredGraph, fingerprint, is_stored_graph
-from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
-from lggd.learning.networks import MLP, Activation, PropagatedMLP
-from lggd.solvers.scheme import RK4, SSPRK3, Euler
 from lggd.system.files import check_checksums, check_size, describe_file, save_tensors
-from lggd.training.problems import Optimization
 
 if TYPE_CHECKING:
     from lggd.estimator.estimator import NodeClassifier
@@ -33,13 +28,6 @@ ATTEMPTS = 10
 SETTINGS_FILE, WEIGHTS_FILE, GRAPH_FILE = "model.json", "weights.safetensors", "graph.safetensors"
 # Models of rooms above this one that are not `NodeClassifier`s, by the module whose `restored` loads them.
 _LOADED_BY = {"KNNGraphClassifier": "lggd.sklearn"}
-
-# Settings of rooms below this one; other classes register themselves.
-for _kind in (
-    Activation, DegreePotential, Euler, LearnedEdgeWeights, LearnedPotential, LearnedTimeScale, MLP, Optimization,
-    PropagatedMLP, RK4, SSPRK3,
-):  # fmt: skip
-    saveable(_kind)
 
 
 def write_model(model: NodeClassifier, folder: Path) -> None:
