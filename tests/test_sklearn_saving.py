@@ -16,7 +16,7 @@ from torch import nn
 
 from command_line import answer
 from few_labels import BOTH, DISTANCES, ESTIMATORS, LEARNED, moons
-from lggd import GCN, GGD, Optimization, load_model
+from lggd import GCN, GGD, LGGDClassifier, Optimization, load_model
 from lggd.errors import InputError
 from lggd.sklearn import KNNGraphClassifier
 from lggd.system.files import describe_file
@@ -151,14 +151,17 @@ def test_settings_of_any_kind(tmp_path):
     for number, settings in enumerate(
         (
             {"n_neighbors": np.int64(4), "metric": "cosine", "random_state": np.int32(3)},
-            {"features": None, "backbone": GCN(hidden=4), "optimization": Optimization(epochs=2)},
-            {"features": GGD, "n_neighbors": 1000},
+            {"model": LGGDClassifier(None, GCN(hidden=4), Optimization(epochs=2))},
+            {"model": None, "n_neighbors": 1000},
+            {"model": GGD(), "random_state": np.random.RandomState(0)},
             {"metric": "manhattan", "random_state": None},
         )
     ):
         model = clone(DISTANCES).set_params(**settings).fit(X, y)
         loaded = save_and_load(model, tmp_path / str(number))
         model.set_params(**{name: value.item() for name, value in settings.items() if isinstance(value, np.generic)})
+        if isinstance(model.random_state, np.random.RandomState):
+            model.set_params(random_state=model.model_.seed)
         check_same(loaded, model, NEW)
 
 
@@ -187,7 +190,7 @@ def test_loading_leaves_the_global_random_numbers(tmp_path):
 def test_custom_code_is_passed_again(tmp_path):
     X, _, y = moons()
     own = {"metric": largest_difference, "backbone": Linear()}
-    model = clone(LEARNED).set_params(**own).fit(X, y)
+    model = clone(LEARNED).set_params(metric=own["metric"], model__backbone=own["backbone"]).fit(X, y)
     check_same(save_and_load(model, tmp_path / "model", **own), model, NEW)
     for missing, name in (("metric", "largest_difference"), ("backbone", "Linear")):
         with pytest.raises(InputError, match=f"{missing}` must be passed to load, .*{name}"):
@@ -312,7 +315,11 @@ def test_missing_and_damaged_files_are_refused(file, folder):
         lambda c: c["model"].update(n_neighbors=0),
         lambda c: c["model"].update(neighbours=3),
         lambda c: c["model"].update(features="LGGD"),
-        lambda c: c["model"].update(backbone={"kind": "class", "class": "system"}),
+        lambda c: c["model"].update(model="LGGDClassifier"),
+        lambda c: c["model"].update(model={"kind": "GCN"}),
+        lambda c: c["model"]["model"].update(kind="system"),
+        lambda c: c["model"]["model"].update(features={"kind": "class", "class": "LGGD"}),
+        lambda c: c["model"]["model"]["features"].update(times="soon"),
         lambda c: c["neighbours"].update(metric="none"),
         lambda c: c["neighbours"].update(n_neighbors=0),
         lambda c: c["neighbours"].update(n_neighbors=10**6),

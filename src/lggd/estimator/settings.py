@@ -143,8 +143,6 @@ def to_plain(value: Any, name: str) -> Any:
     """Settings as JSON types; errors refer to them by `name`."""
     if isinstance(value, nn.Module):
         return {"kind": "module", "class": type(value).__qualname__}
-    if isinstance(value, type) and _saveable(value.__name__) is value:
-        return {"kind": "class", "class": value.__name__}
     if is_dataclass(value) and not isinstance(value, type):
         kind = type(value).__name__
         public = type(value).__module__.startswith("lggd.") and _home(kind) is not None
@@ -183,8 +181,6 @@ def from_plain(plain: Any, name: str, modules: Mapping[str, Any]) -> Any:
             clause = f"the model was fitted with {plain.get('class')}, custom code of which only parameters are saved"
             raise InputError(name, "be passed to load", but=clause)
         return modules[name]
-    if kind == "class":
-        return _saveable(plain["class"])
     known = _saveable(kind)
     if known is None:
         rule = "name a public dataclass of lggd, or one of yours that is registered"
