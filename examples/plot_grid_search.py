@@ -17,7 +17,7 @@ from lggd.sklearn import KNNGraphClassifier
 
 X, y = load_digits(return_X_y=True)
 X, X_test, y, y_test = train_test_split(X, y, train_size=300, random_state=0, stratify=y)
-pipeline = make_pipeline(PCA(random_state=0), KNNGraphClassifier(features=lggd.GGD, backbone=None, random_state=0))
+pipeline = make_pipeline(PCA(random_state=0), KNNGraphClassifier(lggd.GGD(), random_state=0))
 dimensions, neighbours = (2, 4, 8, 16, 32), (3, 5, 10, 20)
 grid = {"pca__n_components": dimensions, "knngraphclassifier__n_neighbors": neighbours}
 search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)

@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_moons
 
-from lggd import GCN, GGD, LGGD, Optimization
+from lggd import GCN, GGD, LGGD, LGGDClassifier, Optimization
 from lggd.sklearn import KNNGraphClassifier
 
 # Distances alone, nothing learned; both stages of learning, briefly; and the default, which is solved.
-DISTANCES = KNNGraphClassifier(features=GGD(times=(1, 2)), backbone=None, random_state=0)
+DISTANCES = KNNGraphClassifier(LGGDClassifier(GGD(times=(1, 2))), random_state=0)
 LEARNED = KNNGraphClassifier(
-    backbone=GCN,
-    features=LGGD(times=(1, 2), optimization=Optimization(epochs=3)),
-    optimization=Optimization(epochs=12, lr=0.05),
+    LGGDClassifier(LGGD(times=(1, 2), optimization=Optimization(epochs=3)), GCN(), Optimization(epochs=12, lr=0.05)),
     random_state=0,
 )
 SOLVED = KNNGraphClassifier(random_state=0)

@@ -20,7 +20,19 @@ from torch_geometric.data import Data
 
 import lggd
 from few_labels import DISTANCES, EACH, LEARNED, SOLVED, accuracy, few, moons
-from lggd import GCN, GGD, LGGD, Checkpoint, Optimization, SolvedLGGD
+from lggd import (
+    GCN,
+    GGD,
+    LGGD,
+    Checkpoint,
+    KernelRidge,
+    LGGDClassifier,
+    LGGDPlus,
+    NearestClass,
+    Optimization,
+    SelfTraining,
+)
+from lggd.baselines import LabelPropagation, MLPClassifier
 from lggd.errors import InputError
 from lggd.sklearn import KNNGraphClassifier
 from small_models import stop_at
@@ -46,7 +58,7 @@ def test_scikit_learn_checks(estimator, check):
 def test_digits_with_five_labels_a_class(scale):
     X, truth = load_digits(return_X_y=True)
     y = few(truth, 5)
-    model = clone(DISTANCES).set_params(features=GGD()).fit(X * scale, y)
+    model = clone(DISTANCES).set_params(model__features=GGD()).fit(X * scale, y)
     assert accuracy(model, truth, y) > 0.9
 
 
@@ -55,7 +67,7 @@ def test_it_learns():
     X, truth = X[:400], truth[:400]
     y = few(truth, 5)
     learning = LGGD(times=(1, 3), optimization=Optimization(epochs=20))
-    model = KNNGraphClassifier(features=learning, backbone=GCN, random_state=0).fit(X, y)
+    model = KNNGraphClassifier(LGGDClassifier(learning, GCN()), random_state=0).fit(X, y)
     assert accuracy(model, truth, y) > 0.95
     assert len(model.model_.history_["distances"]) > 0
     assert len(model.model_.history_["backbone"]["train_loss"]) > 0
@@ -114,7 +126,7 @@ def test_new_samples_get_the_mean_of_their_neighbours():
 
 def test_new_samples_are_classified_well():
     X, _, y = moons(count=5)
-    model = clone(DISTANCES).set_params(features=GGD()).fit(X, y)
+    model = clone(DISTANCES).set_params(model__features=GGD()).fit(X, y)
     other, other_truth = make_moons(300, noise=0.08, random_state=1)
     assert model.score(other, other_truth) > 0.9
 
@@ -152,23 +164,28 @@ def test_the_same_seed_gives_the_same_bits():
     np.testing.assert_array_equal(one, same)
 
 
-def test_random_state_takes_the_place_of_the_seed_of_the_features():
+@pytest.mark.parametrize("seed", [9, torch.Generator()], ids=["int", "generator"])
+def test_random_state_takes_the_place_of_the_seeds_of_the_model(seed):
     X, _, y = moons()
-    seeded = LGGD(times=(1, 2), optimization=Optimization(epochs=3), seed=9)
-    model = clone(LEARNED).set_params(features=seeded).fit(X, y)
+    model = clone(LEARNED).set_params(model__seed=seed, model__features__seed=seed).fit(X, y)
     np.testing.assert_array_equal(model.label_distributions_, clone(LEARNED).fit(X, y).label_distributions_)
+    assert (model.model.seed, model.model.features.seed) == (seed, seed)
+    assert model.model_.seed == model.model_.features.seed != seed
 
 
 def test_inputs_and_settings_are_not_changed():
     X, truth, y = moons()
     features, module = LGGD(times=(1, 2), optimization=Optimization(epochs=2)), _Linear(5, 2)
     weights = {name: value.clone() for name, value in module.state_dict().items()}
-    model = KNNGraphClassifier(features=features, backbone=module, optimization=Optimization(epochs=5))
-    given, given_y = X.copy(), y.copy()
+    passed = LGGDClassifier(features, module, Optimization(epochs=5))
+    model = KNNGraphClassifier(passed)
+    given, given_y, settings = X.copy(), y.copy(), repr(passed)
     model.fit(X, y).add_labels([0], truth[:1])
-    assert model.features is features
+    assert model.model is passed
+    assert (passed.features is features, passed.backbone is module) == (True, True)
+    assert repr(passed) == settings
+    assert not {"labels_", "features_", "module_"} & vars(passed).keys()
     assert not hasattr(features, "labels_")
-    assert model.backbone is module
     assert all(torch.equal(value, weights[name]) for name, value in module.state_dict().items())
     np.testing.assert_array_equal(X, given)
     np.testing.assert_array_equal(y, given_y)
@@ -184,48 +201,85 @@ class _Linear(torch.nn.Module):
 
 
 def test_parameters_and_clones():
-    model = KNNGraphClassifier(5, features=LGGD(times=(1,)), backbone=GCN(hidden=8), random_state=3)
+    model = KNNGraphClassifier(LGGDClassifier(LGGD(times=(1,)), GCN(hidden=8)), n_neighbors=5, random_state=3)
     copied = clone(model)
-    assert copied.get_params()["backbone"] == GCN(hidden=8)
-    assert copied.features.times == (1,)
-    assert copied.features is not model.features
-    assert KNNGraphClassifier().get_params(deep=False) == {
-        "n_neighbors": 10,
-        "metric": "euclidean",
-        "features": SolvedLGGD,
-        "backbone": None,
-        "optimization": Optimization,
-        "random_state": None,
-    }
+    assert copied.get_params()["model__backbone"] == GCN(hidden=8)
+    assert copied.model.features.times == (1,)
+    assert copied.model is not model.model
+    assert copied.model.features is not model.model.features
+    assert repr(copied) == repr(model)
+    defaults = {"model": None, "n_neighbors": 10, "metric": "euclidean", "random_state": None}
+    assert KNNGraphClassifier().get_params() == defaults
     assert repr(eval(repr(model), {**{name: getattr(lggd, name) for name in lggd.__all__}, **globals()})) == repr(model)
 
 
-def test_nested_settings_are_set_in_copies():
+def test_nested_settings_are_those_of_the_model():
     features = LGGD(times=(1,))
-    model = KNNGraphClassifier(features=features, backbone=GCN)
+    model = KNNGraphClassifier(LGGDClassifier(features, GCN()))
     deep = model.get_params()
-    assert (deep["features__times"], deep["backbone__hidden"], deep["features__initial__hops"]) == ((1,), 32, 2)
-    model.set_params(features__times=(2, 3), backbone__hidden=8, features__initial__hops=1, n_neighbors=4)
-    assert (model.features.times, model.features.initial.hops, model.n_neighbors) == ((2, 3), 1, 4)
-    assert model.backbone == GCN(hidden=8)
+    nested = [deep[f"model__{name}"] for name in ("features__times", "backbone__hidden", "features__initial__hops")]
+    assert nested == [(1,), 32, 2]
+    model.set_params(
+        model__features__times=(2, 3), model__backbone__hidden=8, model__features__initial__hops=1, n_neighbors=4
+    )
+    assert (model.model.features.times, model.model.features.initial.hops, model.n_neighbors) == ((2, 3), 1, 4)
+    assert model.model.backbone == GCN(hidden=8)
     assert features.times == (1,)
-    model.set_params(features__cross_fit=2, features=GGD(times=(7,)))
-    assert model.features.get_params(deep=False) == GGD(times=(7,), cross_fit=2).get_params(deep=False)
-    for wrong in ("features__time", "feature__times", "n_neighbours", "metric__p", "features__times__first"):
+    model.set_params(model__features__cross_fit=2, model__features=GGD(times=(7,)))
+    found, expected = model.model.features, GGD(times=(7,), cross_fit=2)
+    assert found.get_params(deep=False) == expected.get_params(deep=False)
+    model.set_params(model__features__times=(9,), model=LGGDClassifier(GGD(times=(8,))))
+    assert model.model.features.times == (9,)
+    for wrong in ("model__features__time", "model__feature__times", "models__seed", "n_neighbours", "features__times"):
         with pytest.raises(ValueError, match=r"aram"):  # scikit-learn's own error for settings that are not nested
             model.set_params(**{wrong: 1})
 
 
-def test_a_class_stands_for_its_defaults():
+MODELS_OF_NODES = {
+    "KernelRidge": KernelRidge(),
+    "GGD": GGD(times=(1, 2)),
+    "SelfTraining": SelfTraining(GGD(times=(1, 2)), fraction=0.5, rounds=2),
+    "LGGDPlus": LGGDPlus(readout=NearestClass()),
+    "MLP": MLPClassifier(optimization=Optimization(epochs=60)),
+    "LabelPropagation": LabelPropagation(),
+}
+
+
+@pytest.mark.parametrize("model", MODELS_OF_NODES.values(), ids=MODELS_OF_NODES)
+def test_any_model_of_nodes_classifies_samples(model, tmp_path):
+    X, truth, y = moons(count=10)
+    estimator = KNNGraphClassifier(model, random_state=0)
+    assert repr(clone(estimator)) == repr(estimator)
+    fitted = clone(estimator).fit(X, y)
+    assert type(fitted.model_) is type(model)
+    assert accuracy(fitted, truth, y) > 0.7
+    np.testing.assert_array_equal(clone(estimator).fit(X, y).label_distributions_, fitted.label_distributions_)
+    fitted.save(tmp_path / "model")
+    loaded = lggd.load_model(tmp_path / "model")
+    assert repr(loaded) == repr(fitted)
+    np.testing.assert_array_equal(loaded.predict_proba(X + 0.01), fitted.predict_proba(X + 0.01))
+
+
+def test_a_classifier_without_a_model_is_the_default_one():
     X, _, y = moons()
-    one, same = (clone(DISTANCES).set_params(features=f).fit(X, y).label_distributions_ for f in (GGD, GGD()))
-    np.testing.assert_array_equal(one, same)
+    one, same = (KNNGraphClassifier(m, random_state=0).fit(X, y) for m in (None, LGGDClassifier()))
+    np.testing.assert_array_equal(one.label_distributions_, same.label_distributions_)
+    assert one.model is None
+    assert type(one.model_) is LGGDClassifier
+
+
+def test_what_notebooks_show_contains_the_model():
+    X, _, y = moons()
+    model = clone(LEARNED)
+    for shown in (model, model.fit(X, y), make_pipeline(StandardScaler(), model)):
+        assert "KNNGraphClassifier" in (page := shown._repr_html_())
+        assert "GCN(" in page
 
 
 def test_a_backbone_alone():
     X, truth, y = moons(count=10)
     optimization = Optimization(epochs=50)
-    model = KNNGraphClassifier(features=None, backbone=GCN, optimization=optimization, random_state=0).fit(X, y)
+    model = KNNGraphClassifier(LGGDClassifier(None, GCN(), optimization), random_state=0).fit(X, y)
     assert accuracy(model, truth, y) > 0.7
     with pytest.raises(ValueError, match="accept labels without training"):
         model.add_labels([int(np.flatnonzero(y == -1)[0])], [0])
@@ -236,7 +290,7 @@ def test_in_a_pipeline_and_a_grid_search():
     stretched = X * [1, 1000]
     pipeline = make_pipeline(StandardScaler(), clone(DISTANCES)).fit(stretched, y)
     assert pipeline.score(stretched, truth) > 0.9
-    grid = {"knngraphclassifier__n_neighbors": [5, 10], "knngraphclassifier__features__times": [(1,), (1, 4)]}
+    grid = {"knngraphclassifier__n_neighbors": [5, 10], "knngraphclassifier__model__features__times": [(1,), (1, 4)]}
     # -1 is one more class to the folds: each has labelled samples and samples without a label.
     search = GridSearchCV(pipeline, grid, cv=StratifiedKFold(3), error_score="raise").fit(stretched, y)
     assert len(search.cv_results_["params"]) == 4
@@ -246,13 +300,32 @@ def test_in_a_pipeline_and_a_grid_search():
 
 def test_a_grid_search_over_nested_settings():
     X, _, y = moons(count=10)
-    grid = [{"features__times": [(1,), (1, 2)], "backbone__hidden": [4]}, {"backbone__hidden": [8]}]
-    brief = clone(LEARNED).set_params(features__optimization__epochs=1, optimization__epochs=3)
+    grid = [
+        {"model__features__times": [(1,), (1, 2)], "model__backbone__hidden": [4]},
+        {"model__backbone__hidden": [8]},
+    ]
+    brief = clone(LEARNED).set_params(model__features__optimization__epochs=1, model__optimization__epochs=3)
     search = GridSearchCV(brief, grid, cv=StratifiedKFold(2), error_score="raise").fit(X, y)
     assert len(search.cv_results_["params"]) == 3
     best = search.best_estimator_
-    assert best.model_.features_.times == search.best_params_.get("features__times", (1, 2))
-    assert best.model_.module_.state_dict()["first.lin.weight"].shape[0] == search.best_params_["backbone__hidden"]
+    assert best.model_.features_.times == search.best_params_.get("model__features__times", (1, 2))
+    hidden = search.best_params_["model__backbone__hidden"]
+    assert best.model_.module_.state_dict()["first.lin.weight"].shape[0] == hidden
+    assert brief.model.features.times == (1, 2)
+
+
+def test_a_grid_search_over_the_default_model_and_over_models():
+    X, _, y = moons(count=10)
+    grids = (
+        (KNNGraphClassifier(LGGDClassifier(), random_state=0), {"model__features__times": [(1,), (1, 4)]}),
+        (KNNGraphClassifier(random_state=0), {"model": [None, KernelRidge(), GGD(times=(1, 2))]}),
+    )
+    for estimator, grid in grids:
+        search = GridSearchCV(estimator, grid, cv=StratifiedKFold(2), error_score="raise").fit(X, y)
+        ((name, values),) = grid.items()
+        assert len(search.cv_results_["params"]) == len(values)
+        assert repr(search.best_params_[name]) == repr(search.best_estimator_.get_params()[name])
+        assert search.best_score_ > 0.8
 
 
 def test_every_epoch_is_reported_and_a_checkpoint_resumes_to_the_same_bits(tmp_path):

@@ -7,8 +7,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 
 from few_labels import BOTH, DISTANCES, LEARNED, SOLVED, accuracy, moons
+from lggd import GCN, LGGDClassifier
 from lggd.sklearn import KNNGraphClassifier
 
 # -- labels -------------------------------------------------------------------------------------------------------
@@ -170,10 +172,15 @@ def test_a_refit_forgets():
         ({"n_neighbors": 2.5}, ValueError, "`n_neighbors` must be a whole number from 1, got 2.5"),
         ({"metric": "euclidian"}, ValueError, "`metric` must be .* got 'euclidian'. Did you mean 'euclidean'?"),
         ({"metric": "precomputed"}, ValueError, "`metric` must be .* got 'precomputed'"),
-        ({"features": "lggd"}, TypeError, r"`features` must be LGGD\(\), GGD\(\) or None, got 'lggd'"),
-        ({"optimization": 100}, TypeError, r"`optimization` must be an Optimization\(\)"),
-        ({"features": None}, ValueError, "`backbone` must be set if features is None"),
-        ({"backbone": "gcn"}, TypeError, "`backbone` must be"),
+        ({"model": "lggd"}, TypeError, r"`model` must be a model of nodes .* LGGDClassifier\(\), or None, got 'lggd'"),
+        ({"model": LGGDClassifier}, TypeError, r"`model` must be a model of nodes .*, got <class"),
+        ({"model": LogisticRegression()}, TypeError, r"`model` must be a model of nodes .*, got LogisticRegression"),
+        ({"model": SOLVED}, TypeError, r"`model` must be a model of nodes .*, got KNNGraphClassifier"),
+        ({"model": GCN()}, TypeError, r"`model` must be a model of nodes .*, got GCN"),
+        ({"model__features": "lggd"}, TypeError, r"`features` must be LGGD\(\), GGD\(\) or None, got 'lggd'"),
+        ({"model__optimization": 100}, TypeError, r"`optimization` must be an Optimization\(\)"),
+        ({"model__features": None}, ValueError, "`backbone` must be set if features is None"),
+        ({"model__backbone": "gcn"}, TypeError, "`backbone` must be"),
     ],
 )
 def test_wrong_parameters(parameters, error, message):

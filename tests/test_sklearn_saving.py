@@ -16,9 +16,10 @@ from torch import nn
 
 from command_line import answer
 from few_labels import BOTH, DISTANCES, ESTIMATORS, LEARNED, moons
-from lggd import GCN, GGD, Optimization, load_model
+from lggd import GCN, GGD, LGGDClassifier, Optimization, load_model
 from lggd.errors import InputError
 from lggd.sklearn import KNNGraphClassifier
+from lggd.system.files import describe_file
 from processes import finish
 
 NEW = np.array([[0.5, 0.5], [-1.0, 0.2], [3.0, -4.0], [1.1, 0.0]])
@@ -150,14 +151,17 @@ def test_settings_of_any_kind(tmp_path):
     for number, settings in enumerate(
         (
             {"n_neighbors": np.int64(4), "metric": "cosine", "random_state": np.int32(3)},
-            {"features": None, "backbone": GCN(hidden=4), "optimization": Optimization(epochs=2)},
-            {"features": GGD, "n_neighbors": 1000},
+            {"model": LGGDClassifier(None, GCN(hidden=4), Optimization(epochs=2))},
+            {"model": None, "n_neighbors": 1000},
+            {"model": GGD(), "random_state": np.random.RandomState(0)},
             {"metric": "manhattan", "random_state": None},
         )
     ):
         model = clone(DISTANCES).set_params(**settings).fit(X, y)
         loaded = save_and_load(model, tmp_path / str(number))
         model.set_params(**{name: value.item() for name, value in settings.items() if isinstance(value, np.generic)})
+        if isinstance(model.random_state, np.random.RandomState):
+            model.set_params(random_state=model.model_.seed)
         check_same(loaded, model, NEW)
 
 
@@ -186,7 +190,7 @@ def test_loading_leaves_the_global_random_numbers(tmp_path):
 def test_custom_code_is_passed_again(tmp_path):
     X, _, y = moons()
     own = {"metric": largest_difference, "backbone": Linear()}
-    model = clone(LEARNED).set_params(**own).fit(X, y)
+    model = clone(LEARNED).set_params(metric=own["metric"], model__backbone=own["backbone"]).fit(X, y)
     check_same(save_and_load(model, tmp_path / "model", **own), model, NEW)
     for missing, name in (("metric", "largest_difference"), ("backbone", "Linear")):
         with pytest.raises(InputError, match=f"{missing}` must be passed to load, .*{name}"):
@@ -278,6 +282,13 @@ def check_refused(folder):
     assert str(folder) in str(refused.value)
 
 
+def edit(folder, change):
+    path = folder / "model.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
 @pytest.mark.parametrize("file", ["samples.safetensors", "model.json", "model/model.json", "model/weights.safetensors"])
 def test_missing_and_damaged_files_are_refused(file, folder):
     path = folder / file
@@ -291,6 +302,7 @@ def test_missing_and_damaged_files_are_refused(file, folder):
     "change",
     [
         *[lambda c, key=key: c.pop(key) for key in ("model", "neighbours", "classes", "classes_dtype", "columns")],
+        lambda c: c.pop("files"),
         lambda c: c.update(version=1),
         lambda c: c.update(classes=["left"]),
         lambda c: c.update(classes=3),
@@ -303,7 +315,11 @@ def test_missing_and_damaged_files_are_refused(file, folder):
         lambda c: c["model"].update(n_neighbors=0),
         lambda c: c["model"].update(neighbours=3),
         lambda c: c["model"].update(features="LGGD"),
-        lambda c: c["model"].update(backbone={"kind": "class", "class": "system"}),
+        lambda c: c["model"].update(model="LGGDClassifier"),
+        lambda c: c["model"].update(model={"kind": "GCN"}),
+        lambda c: c["model"]["model"].update(kind="system"),
+        lambda c: c["model"]["model"].update(features={"kind": "class", "class": "LGGD"}),
+        lambda c: c["model"]["model"]["features"].update(times="soon"),
         lambda c: c["neighbours"].update(metric="none"),
         lambda c: c["neighbours"].update(n_neighbors=0),
         lambda c: c["neighbours"].update(n_neighbors=10**6),
@@ -312,10 +328,7 @@ def test_missing_and_damaged_files_are_refused(file, folder):
     ],
 )
 def test_damaged_settings_are_refused(change, folder):
-    path = folder / "model.json"
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
+    edit(folder, change)
     check_refused(folder)
 
 
@@ -334,11 +347,22 @@ def test_damaged_settings_are_refused(change, folder):
         },
     ],
 )  # fmt: skip
-def test_damaged_samples_are_refused(damage, folder):
+@pytest.mark.parametrize("forged", [False, True], ids=["as it is", "described as if it had been saved"])
+def test_damaged_samples_are_refused(damage, forged, folder):
     path = folder / "samples.safetensors"
     packed = damage(load_file(path)["samples"])
     save_file({name: value.contiguous() for name, value in packed.items()}, path)
+    if forged:
+        edit(folder, lambda content: content["files"].update({path.name: describe_file(path)}))
     check_refused(folder)
+
+
+def test_samples_of_another_model_are_refused(folder, tmp_path):
+    X, _, y = moons()
+    clone(DISTANCES).fit(X + 1, y).save(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "samples.safetensors", folder)
+    with pytest.raises(InputError, match=rf"{folder}/samples.safetensors` must match its checksum.* Use a copy of"):
+        load_model(folder)
 
 
 @pytest.mark.parametrize("planted", ["order", "neighbours", "labels"])

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass, replace
 from pathlib import Path
-from types import FunctionType
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.metrics import accuracy_score
 from sklearn.neighbors import VALID_METRICS, NearestNeighbors
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
-from torch import nn
 
-from lggd.backbones import Backbone
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator import storage
+from lggd.estimator import NodeClassifier, storage
 from lggd.estimator.inputs import LabelConflictError, LastLabelError
-from lggd.estimator.settings import changed_params, from_plain, get_params, to_plain
-from lggd.features import DistanceFeatures, SolvedLGGD
+from lggd.estimator.settings import from_plain, to_plain
 from lggd.models.classifier import LGGDClassifier
 from lggd.samples import (
     SAMPLES,
@@ -35,13 +30,9 @@ from lggd.samples import (
     row_keys,
     unpack_samples,
 )
-from lggd.system.files import replacing_folder, save_tensors
+from lggd.system.files import describe_file, replacing_folder, save_tensors
 from lggd.training.engine import Callback, Checkpoint
-from lggd.training.problems import Optimization
 from lggd.validation import check_instance, check_int, suggestion
-
-Features = DistanceFeatures | type[DistanceFeatures] | Callable[[], DistanceFeatures]
-Network = Backbone | nn.Module | type[Backbone]
 
 # Not with precomputed distances: features are learned from the samples.
 METRICS = sorted({*VALID_METRICS["brute"], *VALID_METRICS["ball_tree"]} - {"precomputed", "pyfunc"})
@@ -52,24 +43,21 @@ SAMPLES_FILE, MODEL_FOLDER = "samples.safetensors", "model"
 class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classify samples of which few are labelled, and use new labels at once, without training.
 
-    Every sample is joined to its `n_neighbors` nearest ones, and `lggd.LGGDClassifier` is fitted to that graph. Scale
-    the columns of X first, as for any nearest-neighbour method. X may be sparse. `y = -1` marks unlabelled samples, as
-    in `sklearn.semi_supervised`; among strings, `"-1"` does. Classes called -1 must be renamed first.
+    Every sample is joined to its `n_neighbors` nearest ones, and a model of nodes is fitted to that graph. Scale the
+    columns of X first, as for any nearest-neighbour method. X may be sparse. `y = -1` marks unlabelled samples, as in
+    `sklearn.semi_supervised`; among strings, `"-1"` does. Classes called -1 must be renamed first.
 
     Parameters
     ----------
+    model : NodeClassifier or None
+        Any model of nodes, such as `lggd.KernelRidge()`; None is `lggd.LGGDClassifier()`. A copy of it is fitted. Of a
+        model that is passed, scikit-learn reads and sets nested parameters, as in `model__features__times`.
     n_neighbors : int
         Neighbours of each sample in the graph, and of new samples; at most the number of samples minus 1.
     metric : str or callable
         The distance between samples: a name that `NearestNeighbors` knows, or a function of two samples.
-    features : SolvedLGGD, LGGD, GGD or None
-        As for `lggd.LGGDClassifier`. A class or a function is called without arguments.
-    backbone : GCN, GAT, ChebNet, JKNet, GPR, torch.nn.Module or None
-        As for `lggd.LGGDClassifier`.
-    optimization : Optimization
-        How the backbone is trained.
     random_state : int, RandomState or None
-        Random seed, also of `features`; None uses NumPy's global state.
+        Random seed, which takes the place of every seed in `model`; None uses NumPy's global state.
 
     Attributes
     ----------
@@ -78,15 +66,15 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The class probabilities of the samples of `fit`, labelled ones included.
     transduction_ : ndarray of shape [N]
         The predicted classes of the samples of `fit`.
-    model_ : lggd.LGGDClassifier
-        The fitted model.
+    model_ : NodeClassifier
+        The fitted copy of `model`.
 
     Examples
     --------
     >>> import numpy as np
     >>> from lggd import GGD
     >>> X, y = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]]), np.array([0, -1, -1, 1, -1, -1])
-    >>> model = KNNGraphClassifier(n_neighbors=2, features=GGD(times=(1, 2)), backbone=None).fit(X, y)
+    >>> model = KNNGraphClassifier(GGD(times=(1, 2)), n_neighbors=2).fit(X, y)
     >>> model.transduction_
     array([0, 0, 0, 1, 1, 1])
     >>> model.predict([[0.3], [0.9]])
@@ -95,40 +83,18 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        n_neighbors: int = 10,
+        model: NodeClassifier | None = None,
         *,
+        n_neighbors: int = 10,
         metric: str | Callable[[Array, Array], float] = "euclidean",
-        features: Features | None = SolvedLGGD,
-        backbone: Network | None = None,
-        optimization: Optimization | type[Optimization] = Optimization,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.n_neighbors, self.metric, self.random_state = n_neighbors, metric, random_state
-        self.features, self.backbone, self.optimization = features, backbone, optimization
+        self.model, self.n_neighbors, self.metric, self.random_state = model, n_neighbors, metric, random_state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings by name; with `deep` also those of nested settings, as "features__times"."""
-        params: dict[str, Any] = super().get_params(deep=False)
-        choices = {name: _with_defaults(value) for name, value in params.items() if deep and name != "metric"}
-        nested = {name: get_params(choice) for name, choice in choices.items() if is_dataclass(choice)}
-        return params | {f"{name}__{inner}": value for name in nested for inner, value in nested[name].items()}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change settings by name; "features__times" changes a nested setting."""
-        super().set_params(**{name: value for name, value in params.items() if "__" not in name})
-        for name, value in params.items():
-            outer, _, inner = name.partition("__")
-            if inner:
-                choice = None if outer == "metric" else _with_defaults(super().get_params(deep=False).get(outer))
-                if not is_dataclass(choice) or isinstance(choice, type):
-                    raise InputError("params", f"name settings of {type(self).__name__} or of its choices", repr(name))
-                setattr(self, outer, replace(choice, **changed_params(choice, {inner: value})))
-        return self
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, *, callback: Callback | None = None, checkpoint: Checkpoint | None = None
@@ -230,7 +196,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         --------
         >>> from lggd import GGD
         >>> X, y = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]]), np.array([0, -1, 1, 1, -1, -1])
-        >>> model = KNNGraphClassifier(n_neighbors=2, features=GGD(times=(1, 2)), backbone=None).fit(X, y)
+        >>> model = KNNGraphClassifier(GGD(times=(1, 2)), n_neighbors=2).fit(X, y)
         >>> model.change_labels([2], [0]).transduction_
         array([0, 0, 0, 1, 1, 1])
         """
@@ -252,7 +218,7 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         --------
         >>> from lggd import GGD
         >>> X, y = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]]), np.array([0, -1, 1, 1, -1, -1])
-        >>> model = KNNGraphClassifier(n_neighbors=2, features=GGD(times=(1, 2)), backbone=None).fit(X, y)
+        >>> model = KNNGraphClassifier(GGD(times=(1, 2)), n_neighbors=2).fit(X, y)
         >>> model.remove_labels([2]).transduction_
         array([0, 0, 0, 1, 1, 1])
         """
@@ -297,10 +263,10 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = self._samples
         names = ("data", "indices", "indptr", "shape") if sp.issparse(X) else ()
         parts = {name: torch.as_tensor(getattr(X, name)) for name in names} or {"samples": torch.from_numpy(X)}
-        content["tensors"] = {SAMPLES_FILE: storage.describe_tensors(parts)}
         with replacing_folder(folder, marker=storage.SETTINGS_FILE) as temporary:
             self.model_.save(temporary / MODEL_FOLDER)
             save_tensors(temporary / SAMPLES_FILE, parts)
+            content["files"] = {SAMPLES_FILE: describe_file(temporary / SAMPLES_FILE)}
             storage.write_json(temporary / storage.SETTINGS_FILE, content)
 
     def _check_neighbours(self) -> None:
@@ -316,20 +282,19 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._number_of: dict[bytes, int] = {}
         self._points = np.array([self._number_of.setdefault(key, i) for i, key in enumerate(row_keys(samples))])
 
-    def _new_model(self, seed: int) -> LGGDClassifier:
-        features: Any = _with_defaults(self.features)
-        if features is not None:
-            check_instance("features", features, DistanceFeatures, "LGGD(), GGD() or None")
-            features = replace(features, seed=seed)
-        return LGGDClassifier(features, _with_defaults(self.backbone), _with_defaults(self.optimization), seed)
+    def _new_model(self, seed: int) -> NodeClassifier:
+        """An unfitted copy of the model with this seed, also in its parts."""
+        model: NodeClassifier = LGGDClassifier() if self.model is None else self.model
+        check_instance("model", model, NodeClassifier, "a model of nodes such as LGGDClassifier(), or None")
+        model = clone(model, safe=False)
+        seeds = [name for name in model.get_params() if name.rpartition("__")[2] == "seed"]
+        return model.set_params(**dict.fromkeys(seeds, seed))
 
     def _plain(self, name: str, value: Any) -> Any:
         if isinstance(value, np.random.RandomState):
             return self.model_.seed
         if name == "metric" and callable(value):
             return {"kind": "module", "class": getattr(value, "__qualname__", type(value).__qualname__)}
-        if isinstance(value, FunctionType):
-            value = value()
         return to_plain(value.item() if isinstance(value, np.generic) else value, name)
 
     def _update_transduction(self) -> None:
@@ -353,7 +318,7 @@ def restored(folder: Path, settings: Mapping[str, Any], modules: Mapping[str, An
         loaded = KNNGraphClassifier(**params)
         loaded._check_neighbours()
         loaded._new_model(seed=0).check_settings()
-        loaded.model_ = check_instance("model", model, LGGDClassifier, "an LGGDClassifier")
+        loaded.model_ = check_instance("model", model, NodeClassifier, "a model of nodes")
         loaded.classes_ = np.array(settings["classes"], settings["classes_dtype"])
         samples, columns = unpack_samples(packed), settings["columns"]
         loaded.n_features_in_ = samples.shape[1]
@@ -369,7 +334,3 @@ def restored(folder: Path, settings: Mapping[str, Any], modules: Mapping[str, An
         clause = f"it lacks {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
         raise InputError(str(folder), "be a saved model whose files fit together", but=clause) from error
     return loaded
-
-
-def _with_defaults(choice: Any) -> Any:
-    return choice() if isinstance(choice, (type, FunctionType)) else choice

@@ -203,13 +203,20 @@ def test_other_folders_and_files_are_refused(people: Path, labels: Path, tmp_pat
     assert "must lie in a folder that exists" in refused("predict", people, "--out", tmp_path / "no" / "said.csv")
 
 
-@pytest.mark.parametrize("name", ["model.json", "weights.safetensors", "graph.safetensors"])
-def test_a_damaged_model_is_refused(people: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "damaged", "missing"),
+    [
+        ("model.json", "but it is damaged", "must be a"),
+        ("weights.safetensors", "bytes, but it has 40", "bytes, but there is none"),
+        ("graph.safetensors", "bytes, but it has 40", "bytes, but there is none"),
+    ],
+)
+def test_a_damaged_model_is_refused(people: Path, name: str, damaged: str, missing: str) -> None:
     path = people / "model" / name
     path.write_bytes(path.read_bytes()[:40])
-    assert "but it is damaged" in refused("predict", people)
+    assert damaged in refused("predict", people)
     path.unlink()
-    assert "must be a" in refused("predict", people)
+    assert missing in refused("predict", people)
 
 
 def test_a_model_that_lacks_names_or_settings_is_refused(people: Path) -> None:

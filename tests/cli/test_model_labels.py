@@ -262,6 +262,6 @@ def test_a_classifier_of_samples_is_changed_too(tmp_path: Path) -> None:
     from lggd.sklearn import KNNGraphClassifier
 
     X, y = np.array([[0.0], [0.1], [0.2], [1.0], [1.1], [1.2]]), np.array([0, -1, -1, 1, -1, -1])
-    KNNGraphClassifier(2, features=lggd.GGD(times=(1, 2)), backbone=None).fit(X, y).save(tmp_path / "samples")
+    KNNGraphClassifier(lggd.GGD(times=(1, 2)), n_neighbors=2).fit(X, y).save(tmp_path / "samples")
     answer("add-labels", tmp_path / "samples", "1=1")
     assert lggd.load_model(tmp_path / "samples").model_.labels_.tolist() == [0, 1, -1, 1, -1, -1]

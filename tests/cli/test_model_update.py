@@ -183,7 +183,7 @@ def test_a_classifier_of_samples_makes_its_graph_itself(tables: dict[str, Path],
 
     x = torch.randn(30, 2, generator=torch.Generator().manual_seed(0)).numpy()
     y = [0, 1] + [-1] * 28
-    KNNGraphClassifier(features=lggd.GGD(), backbone=None).fit(x, y).save(tmp_path / "samples")
+    KNNGraphClassifier(lggd.GGD()).fit(x, y).save(tmp_path / "samples")
     message = refused("update", tmp_path / "samples", *options(tables, "nodes"))
     assert "a classifier of samples" in message
 

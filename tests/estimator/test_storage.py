@@ -2,6 +2,9 @@
 
 import json
 import pickle
+import subprocess
+import sys
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
@@ -16,7 +19,10 @@ from lggd import (
     MLP,
     RK4,
     SSPRK3,
+    BackboneReadout,
+    ChebNet,
     DegreePotential,
+    Euler,
     LearnedEdgeWeights,
     LearnedPotential,
     LGGDClassifier,
@@ -25,13 +31,16 @@ from lggd import (
     SoftmaxScale,
     Standardize,
     Unscaled,
+    baselines,
+    diffusion,
     load_model,
 )
 from lggd.errors import InputError, InputTypeError
-from lggd.estimator import settings, storage
+from lggd.estimator import saveable, settings, storage
+from lggd.learning.networks import Activation
 from processes import finish
 from small_data import CLASSES, Averages, Perceptron, blocks, random, same
-from small_models import TIMES, WIDTH, classifier, distances, learned
+from small_models import MODELS, TIMES, WIDTH, classifier, distances, learned
 
 NAMES = [
     "plain", "sparse", "weighted", "no-backbone", "no-features", "ggd", "paper", "release", "concat", "modules",
@@ -259,13 +268,63 @@ def test_modules_that_are_passed_again_are_not_changed(saved):
         assert same(module.state_dict(), own[name].state_dict())
 
 
-def test_classes_of_the_users_can_be_registered(tmp_path):
-    model = GGD(TIMES, scale=MaxScale()).fit(blocks())
-    settings._kinds.pop("MaxScale")
-    try:
-        with pytest.raises(InputTypeError, match=r"`scale` must be of a class that can be saved.*saveable"):
-            model.save(tmp_path / "model")
-    finally:
-        settings.saveable(MaxScale)
+@dataclass(frozen=True)
+class OwnPotential:
+    """A potential of the user's."""
+
+    exponent: float = -1.0
+
+    def __call__(self, graph):
+        return DegreePotential(self.exponent)(graph)
+
+
+def test_classes_of_the_users_can_be_registered(tmp_path, monkeypatch):
+    monkeypatch.setattr(settings, "_registered", dict(settings._registered))
+    model = GGD(TIMES, potential=OwnPotential(-0.5)).fit(blocks())
+    with pytest.raises(InputTypeError, match=r"`potential` must be of a class .*lggd.estimator.saveable"):
+        model.save(tmp_path / "model")
+    assert saveable(OwnPotential) is OwnPotential
     model.save(tmp_path / "model")
-    assert load_model(tmp_path / "model").scale == MaxScale()
+    loaded = load_model(tmp_path / "model")
+    assert loaded.potential == OwnPotential(-0.5)
+    assert torch.equal(loaded.predict_proba(), model.predict_proba())
+    settings._registered.pop("OwnPotential")
+    with pytest.raises(InputError, match=r"`potential` must name a public dataclass .* got 'OwnPotential'. Was it"):
+        load_model(tmp_path / "model")
+
+
+def test_a_class_that_only_has_the_name_of_a_public_one_is_refused():
+    """It would come back as the public one."""
+    with pytest.raises(InputTypeError, match="`scale` must be of a class that can be saved"):
+        settings.to_plain(type("MaxScale", (OwnPotential,), {})(), "scale")
+
+
+def test_settings_of_every_model_are_known_to_a_process_that_has_imported_none(tmp_path):
+    models = {name: make(0) for name, make in MODELS.items()}
+    models["GDC of other choices"] = baselines.GDC(diffusion.Heat(2.0), backbone=ChebNet())
+    spread = BackboneReadout(diffusion=diffusion.DiffusionGraph(diffusion.PPR(0.2)))
+    models["LGGDPlus of other choices"] = LGGDPlus(readout=spread)
+    models["LGGD of other choices"] = LGGD(initial=MLP(activation=Activation.TANH), scheme=Euler(0.1))
+    plain = {name: settings.to_plain(model, "model") for name, model in models.items()}
+    (tmp_path / "plain.json").write_text(json.dumps(plain))
+    code = (
+        "import json, sys; from lggd.estimator.settings import from_plain; assert 'lggd.models' not in sys.modules;"
+        "plain = json.load(open(sys.argv[1]));"
+        "print(json.dumps({name: repr(from_plain(plain[name], name, {})) for name in plain}))"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "plain.json"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert json.loads(found) == {name: repr(model) for name, model in models.items()}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["cluster", "studio", "sklearn", "baselines", "_EXPORTS", "__all__", "load", "Status", "NodeClassifier", "Graph",
+     "KNNGraphClassifier", "os.system", "cluster.connect", "", 3, None, True],
+)  # fmt: skip
+def test_only_public_dataclasses_can_be_named(kind):
+    """No name in a file imports a module."""
+    before = set(sys.modules)
+    with pytest.raises(InputError, match="`scale` must name a public dataclass of lggd"):
+        settings.from_plain({"kind": kind}, "scale", {})
+    assert not {name for name in set(sys.modules) - before if name.startswith(("lggd.cluster", "lggd.studio"))}

@@ -1,6 +1,7 @@
 """Damaged or incomplete saved models: every one is refused, with its path in the message."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from lggd import LGGDClassifier, Optimization, load_model
 from lggd.errors import InputError, InputFileError
 from lggd.estimator import storage
+from lggd.system.files import describe_file
 from small_data import CLASSES, Averages, blocks
 from small_models import WIDTH, distances
 
@@ -35,15 +37,22 @@ def edit(folder, change):
 
 
 def edit_tensors(folder, file, change):
+    """Changes tensors behind the back of the settings."""
     tensors = load_file(folder / file)
     change(tensors)
     save_file({name: value.contiguous() for name, value in tensors.items()}, folder / file)
 
 
+def forge_tensors(folder, file, change):
+    """Changes tensors, and describes the file in the settings as if it had been saved so."""
+    edit_tensors(folder, file, change)
+    edit(folder, lambda content: content["files"].update({file: describe_file(folder / file)}))
+
+
 def test_the_folder_of_these_tests_is_complete(folder):
     load_model(folder).predict_proba()
     edit(folder, lambda content: None)
-    edit_tensors(folder, "weights.safetensors", lambda tensors: None)
+    forge_tensors(folder, "weights.safetensors", lambda tensors: None)
     load_model(folder).predict_proba()
 
 
@@ -149,7 +158,7 @@ def test_these_are_names_of_weights(folder):
 
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_incomplete_weights_are_refused(name, folder):
-    edit_tensors(folder, "weights.safetensors", lambda tensors: tensors.pop(name))
+    forge_tensors(folder, "weights.safetensors", lambda tensors: tensors.pop(name))
     check_refused(folder)
 
 
@@ -164,19 +173,22 @@ def test_weights_of_another_shape_are_refused(name, shape, folder):
             "one more axis": value.unsqueeze(0),
         }[shape]
 
-    edit_tensors(folder, "weights.safetensors", change)
+    forge_tensors(folder, "weights.safetensors", change)
     check_refused(folder)
 
 
 @pytest.mark.parametrize("wrong", [CLASSES, 99, -2])
 def test_labels_out_of_range_are_refused(wrong, folder):
-    edit_tensors(folder, "weights.safetensors", lambda tensors: tensors["labels"].__setitem__(0, wrong))
+    forge_tensors(folder, "weights.safetensors", lambda tensors: tensors["labels"].__setitem__(0, wrong))
     check_refused(folder)
 
 
-def test_weights_of_another_model_are_refused(folder, saved):
-    shutil.copy(saved[0] / "ggd" / "weights.safetensors", folder)
-    check_refused(folder)
+@pytest.mark.parametrize("file", ["model.json", "weights.safetensors", "graph.safetensors"])
+@pytest.mark.parametrize("other", ["ggd", "concat"])
+def test_files_of_two_models_are_refused(file, other, folder, saved):
+    shutil.copy(saved[0] / other / file, folder)
+    if (saved[0] / other / file).read_bytes() != (saved[0] / "plain" / file).read_bytes():
+        check_refused(folder)
 
 
 @pytest.mark.parametrize(
@@ -200,67 +212,103 @@ def test_weights_of_another_model_are_refused(folder, saved):
     ],
 )  # fmt: skip
 def test_a_graph_that_makes_no_sense_is_refused(change, folder):
-    edit_tensors(folder, "graph.safetensors", change)
+    forge_tensors(folder, "graph.safetensors", change)
     check_refused(folder)
 
 
-def change_entry(file, name, value):
-    return lambda folder: edit_tensors(folder, file, lambda t: t[name].flatten().__setitem__(-1, value))
+def last_entry(name, value):
+    return lambda tensors: tensors[name].flatten().__setitem__(-1, value)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+NUMBERS = (float("nan"), float("inf"), -float("inf"), 0.5)
+CHANGES = {
+    "a missing tensor": lambda t: t.pop("features.bias.1"),
+    "one more tensor": lambda t: t.update(more=torch.zeros(3)),
+    "another shape": lambda t: t.update({"backbone.first.bias": torch.zeros(3)}),
+    "another shape of the same size": lambda t: t.update({"features.weight.0": t["features.weight.0"].mT}),
+    "another type": lambda t: t.update({"features.weight.0": t["features.weight.0"].double()}),
+    "another type of the same size": lambda t: t.update({"features.bias.1": t["features.bias.1"].int()}),
+    **{f"{value} in distances": last_entry("features.weight.0", value) for value in NUMBERS},
+    **{f"{value} in the backbone": last_entry("backbone.second.bias", value) for value in NUMBERS},
+}
+
+
+def check_changed(folder, file):
+    with pytest.raises(InputFileError) as refused:
+        load_model(folder)
+    assert re.match(rf"`{folder}/{file}` must (match its checksum|have \d+ bytes), but it ", str(refused.value))
+    assert str(refused.value).endswith(" Use a copy of the model, or fit and save it again.")
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_weights_that_changed_since_they_were_saved_are_refused(change, folder):
+    edit_tensors(folder, "weights.safetensors", change)
+    check_changed(folder, "weights.safetensors")
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+def test_node_features_that_changed_since_they_were_saved_are_refused(value, folder):
+    edit_tensors(folder, "graph.safetensors", last_entry("x", value))
+    check_changed(folder, "graph.safetensors")
+
+
+@pytest.mark.parametrize("file", ["weights.safetensors", "graph.safetensors"])
+def test_a_single_bit_is_noticed(file, folder):
+    content = bytearray((folder / file).read_bytes())
+    content[-3] ^= 1
+    (folder / file).write_bytes(content)
+    check_changed(folder, file)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["features.weight.0", "backbone.first.lin.weight", "backbone.second.bias"])
+def test_predictions_that_are_not_finite_are_refused_whatever_the_settings_say(name, value, folder):
+    forge_tensors(folder, "weights.safetensors", last_entry(name, value))
+    check_refused(folder)
+
+
+def test_models_saved_without_checksums_are_refused(folder):
+    edit(folder, lambda content: content.pop("files"))
+    with pytest.raises(InputError, match=r"model.json` must describe \w+.safetensors by its size and .* save it again"):
+        load_model(folder)
+
+
 @pytest.mark.parametrize(
-    ("file", "name"),
+    "change",
     [
-        ("weights.safetensors", "features.weight.0"),
-        ("weights.safetensors", "backbone.first.lin.weight"),
-        ("weights.safetensors", "backbone.second.bias"),
-        ("graph.safetensors", "x"),
+        lambda files: files.clear(),
+        lambda files: files.pop("graph.safetensors"),
+        lambda files: files.update({"weights.safetensors": 3}),
+        lambda files: files.update({"weights.safetensors": "bytes"}),
+        lambda files: files["weights.safetensors"].clear(),
+        lambda files: files["weights.safetensors"].pop("crc32"),
+        lambda files: files["weights.safetensors"].update(bytes=3),
+        lambda files: files["weights.safetensors"].update(crc32=None),
+        lambda files: files["weights.safetensors"].update(crc32=[]),
+        lambda files: files["weights.safetensors"].update(crc32=["0"]),
+        lambda files: files["weights.safetensors"]["crc32"].append(0),
+        lambda files: files.update({"graph.safetensors": files["weights.safetensors"]}),
     ],
-)
-def test_numbers_that_are_not_finite_are_refused_by_name(file, name, value, folder):
-    change_entry(file, name, value)(folder)
-    with pytest.raises(InputError) as refused:
-        load_model(folder)
-    assert str(refused.value).startswith(
-        f"`{folder / file}` must contain finite numbers in the tensor {name!r}, but 1 "
-    )
-    assert f"such as {value} at [" in str(refused.value)
+    ids=[
+        "empty", "no graph", "a number", "a word", "empty within", "no checksums", "another size", "null",
+        "no checksum", "a word for a checksum", "one more", "those of another file",
+    ],
+)  # fmt: skip
+def test_a_damaged_description_of_files_is_refused(change, folder):
+    edit(folder, lambda settings: change(settings["files"]))
+    check_refused(folder)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64, torch.complex64], ids=str)
-@pytest.mark.parametrize("name", ["features.weight.0", "features.scale.temperature", "backbone.first.lin.weight"])
-def test_tensors_of_another_type_are_refused_by_name(name, dtype, folder):
-    edit_tensors(folder, "weights.safetensors", lambda t: t.update({name: t[name].to(dtype)}))
-    with pytest.raises(InputError) as refused:
-        load_model(folder)
-    assert f"{folder / 'weights.safetensors'}` must contain the tensor {name!r} as float32 [" in str(refused.value)
-    assert f"got {str(dtype).removeprefix('torch.')} [" in str(refused.value)
+@pytest.mark.parametrize("content", [3, "files", None, [], ["weights.safetensors"]])
+def test_a_description_of_files_of_another_kind_is_refused(content, folder):
+    edit(folder, lambda settings: settings.update(files=content))
+    check_refused(folder)
 
 
-def test_tensors_of_another_shape_and_unknown_ones_are_refused_by_name(folder):
-    edit_tensors(folder, "weights.safetensors", lambda t: t.update({"backbone.first.bias": torch.zeros(3)}))
-    with pytest.raises(
-        InputError, match=r"must contain the tensor 'backbone.first.bias' as float32 \[8\], got .*\[3\]"
-    ):
-        load_model(folder)
-
-
-def test_unknown_tensors_are_refused_by_name(folder):
-    edit_tensors(folder, "weights.safetensors", lambda t: t.update(more=torch.zeros(3)))
-    with pytest.raises(InputError, match="must contain the saved tensors only, got also 'more'"):
-        load_model(folder)
-
-
-def test_models_saved_without_a_description_of_tensors_are_refused(folder):
-    edit(folder, lambda content: content.pop("tensors"))
-    with pytest.raises(InputError, match="must describe the tensors of"):
-        load_model(folder)
-
-
-@pytest.mark.parametrize("content", [3, {}, {"weights.safetensors": 3}, {"weights.safetensors": {"labels": {}}}])
-def test_a_damaged_description_of_tensors_is_refused(content, folder):
-    edit(folder, lambda settings: settings.update(tensors=content))
+def test_content_that_is_no_safetensors_is_refused_whatever_the_settings_say(folder):
+    file = "weights.safetensors"
+    (folder / file).write_bytes(b"\xff" * 99)
+    edit(folder, lambda content: content["files"].update({file: describe_file(folder / file)}))
     check_refused(folder)
 
 
@@ -273,20 +321,58 @@ def test_infinite_buffers_of_users_are_kept(tmp_path):
     assert torch.equal(loaded.predict_proba(), model.predict_proba())
 
 
-def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(saved, folder, monkeypatch):
-    """Settings of one model and tensors of another would be refused, or worse, not."""
-    other, read, replaced = saved[0] / "ggd", storage.read_tensors, []
+def replace_folder(folder, other):
+    shutil.move(folder, folder.with_name(f"old {len(list(folder.parent.iterdir()))}"))
+    shutil.copytree(other, folder)
 
-    def replacing_once(path, *arguments):
-        if not replaced:
-            replaced.append(path)
-            shutil.move(folder, folder.with_name("old"))
-            shutil.copytree(other, folder)
-        return read(path, *arguments)
+
+@pytest.mark.parametrize("moment", ["before the graph", "after the graph", "after the weights"])
+def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(moment, saved, folder, monkeypatch):
+    """Settings of one model and tensors of another would be refused, or worse, not."""
+    other, read, calls = saved[0] / "ggd", storage.read_tensors, []
+
+    def replacing_once(*arguments):
+        calls.append(arguments)
+        if (moment, len(calls)) in (("before the graph", 1), ("after the graph", 2)):
+            replace_folder(folder, other)
+        tensors = read(*arguments)
+        if (moment, len(calls)) == ("after the weights", 2):
+            replace_folder(folder, other)
+        return tensors
 
     monkeypatch.setattr(storage, "read_tensors", replacing_once)
     assert torch.equal(load_model(folder).predict_proba(), load_model(other).predict_proba())
+    assert len(calls) > 2
+
+
+def test_a_folder_that_is_replaced_by_another_and_by_an_equal_one_is_read_again(saved, folder, monkeypatch):
+    """Two processes that save in turn: the settings are the same again, but those of what was read are not."""
+    plain, other, read, replaced = saved[0] / "plain", saved[0] / "ggd", storage.read_tensors, []
+
+    def replacing_twice(*arguments):
+        if replaced:
+            return read(*arguments)
+        replaced.append(arguments)
+        replace_folder(folder, other)
+        try:
+            return read(*arguments)
+        finally:
+            replace_folder(folder, plain)
+
+    monkeypatch.setattr(storage, "read_tensors", replacing_twice)
+    assert torch.equal(load_model(folder).predict_proba(), load_model(plain).predict_proba())
     assert replaced
+
+
+def test_a_folder_that_is_always_replaced_is_refused(saved, folder, monkeypatch):
+    read = storage.read_tensors
+
+    def replacing(*arguments):
+        replace_folder(folder, saved[0] / "ggd" if len(list(folder.parent.iterdir())) % 2 else saved[0] / "plain")
+        return read(*arguments)
+
+    monkeypatch.setattr(storage, "read_tensors", replacing)
+    check_refused(folder)
 
 
 def test_loading_unpickles_nothing(folder, monkeypatch):
@@ -303,7 +389,7 @@ def test_loading_unpickles_nothing(folder, monkeypatch):
 
 def test_sparse_node_features_out_of_range_are_refused(saved, tmp_path):
     folder = Path(shutil.copytree(saved[0] / "sparse", tmp_path / "model"))
-    edit_tensors(folder, "graph.safetensors", lambda t: t["x.places"].__setitem__((0, 0), 99))
+    forge_tensors(folder, "graph.safetensors", lambda t: t["x.places"].__setitem__((0, 0), 99))
     check_refused(folder)
 
 

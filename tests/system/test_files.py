@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import zlib
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,10 @@ import torch
 from lggd.errors import DiskFullError, InputFileError
 from lggd.system import files
 from lggd.system.files import (
+    check_checksums,
     check_folder_writable,
+    check_size,
+    describe_file,
     exchange,
     replacing,
     replacing_folder,
@@ -313,3 +317,45 @@ def test_safetensors_errors_of_a_full_disk_are_about_the_disk(tmp_path: Path, mo
     monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(DiskFullError, match="must fit"), replacing(tmp_path / "y") as temporary:
         save_tensors(temporary, {"a": torch.zeros(3)})
+
+
+# -- checksums --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 30])
+def test_a_file_is_what_was_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(files, "CHECKED_BYTES", 8)
+    path, written = tmp_path / "x", bytes(range(size))
+    path.write_bytes(written)
+    described = describe_file(path)
+    assert described == {"bytes": size, "crc32": [zlib.crc32(written[k : k + 8]) for k in range(0, size, 8)]}
+    check_size(path, described, "Copy it.")
+    check_checksums(path, described, "Copy it.")
+    for place in range(size):
+        path.write_bytes(written[:place] + bytes([written[place] ^ 1]) + written[place + 1 :])
+        check_size(path, described, "Copy it.")
+        start = place // 8 * 8
+        where = f"between byte {start} and byte {min(start + 8, size)}. Copy it."
+        with pytest.raises(InputFileError, match=f"`{path}` must match its checksum, but it differs {where}"):
+            check_checksums(path, described, "Copy it.")
+
+
+def test_a_file_of_another_size_or_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"abc")
+    described = describe_file(path)
+    path.write_bytes(b"ab")
+    with pytest.raises(InputFileError, match=f"`{path}` must have 3 bytes, but it has 2. Copy it."):
+        check_size(path, described, "Copy it.")
+    path.unlink()
+    with pytest.raises(InputFileError, match=f"`{path}` must have 3 bytes, but there is none. Copy it."):
+        check_size(path, described, "Copy it.")
+
+
+def test_a_description_with_other_checksums_than_the_file_has_blocks_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"abc")
+    described = describe_file(path)
+    for wrong in ([], [*described["crc32"], 0], ["a"]):
+        with pytest.raises(InputFileError, match="must match its checksum"):
+            check_checksums(path, described | {"crc32": wrong}, "Copy it.")

@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from lggd.backbones.network import BackboneChoice, Drop, Network, Propagate
-from lggd.estimator.settings import saveable
 from lggd.graph.sparse import SparseMatrix, SparsePattern, multiply_each, normalized_adjacency
 from lggd.training.engine import without_prefix
 
@@ -149,7 +148,6 @@ class _GCNNetwork(Network):
         return gcn_conv(drop(functional.relu(gcn_conv(x, first, graph))), second, graph)
 
 
-@saveable
 @dataclass(frozen=True)
 class GCN(BackboneChoice):
     """Two-layer graph convolutional network (Kipf and Welling, 2017), as trained in the paper.
@@ -194,7 +192,6 @@ class _GATNetwork(Network):
         return gat_conv(drop(functional.elu(hidden)), second, graph, drop).mean(1) + second["bias"].unsqueeze(1)
 
 
-@saveable
 @dataclass(frozen=True)
 class GAT(BackboneChoice):
     """Two-layer graph attention network (Veličković et al., 2018).
@@ -238,7 +235,6 @@ class _ChebNetwork(Network):
         return cheb_conv(drop(functional.relu(cheb_conv(x, first, graph))), second, graph)
 
 
-@saveable
 @dataclass(frozen=True)
 class ChebNet(BackboneChoice):
     """Two-layer Chebyshev network (Defferrard et al., 2016), with ReLU and dropout between the layers.

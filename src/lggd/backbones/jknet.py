@@ -12,7 +12,6 @@ from torch.nn import functional
 from lggd.backbones.convolutions import batched_linear, gcn_conv, layers
 from lggd.backbones.network import BackboneChoice, Drop, Network, Propagate
 from lggd.errors import InputError
-from lggd.estimator.settings import saveable
 from lggd.graph.sparse import normalized_adjacency
 from lggd.training.engine import without_prefix
 
@@ -38,7 +37,6 @@ class _JKNetwork(Network):
         return graph(batched_linear(attended, parameters["last.weight"])) + parameters["last.bias"].unsqueeze(1)
 
 
-@saveable
 @dataclass(frozen=True)
 class JKNet(BackboneChoice):
     """Jumping knowledge network (Xu et al., 2018): every node attends to the layers of a GCN.

@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from lggd.backbones.convolutions import batched_linear, sparse_linear
 from lggd.backbones.network import BackboneChoice, Drop, Network, Propagate
-from lggd.estimator.settings import saveable
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.system.memory import Cache, identity_key
 
@@ -84,7 +83,6 @@ def _nonzero_entries(x: Tensor) -> SparseMatrix:
     return SparseMatrix.from_entries(rows, columns, x.detach()[rows, columns], (x.shape[0], x.shape[1]))
 
 
-@saveable
 @dataclass(frozen=True)
 class GPR(BackboneChoice):
     """Generalized PageRank, the network of GPR-GNN (Chien et al., 2021): Σ_k γ_k Â^k H, k = 0, …, `hops`.

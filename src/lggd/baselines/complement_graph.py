@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.backbones.convolutions import batched_linear
-from lggd.estimator.settings import saveable
 from lggd.training.cuda_graph import CUDAGraphStep
 from lggd.training.engine import Callback, Progress
 from lggd.training.problems import read_seed
@@ -26,7 +25,6 @@ MAX_SAMPLED_PAIRS, MAX_HALF = 10_000, 200
 RELEVANCE, BLOCK_FRACTION = (4.0, 3.0, 2.0), 0.4
 
 
-@saveable
 @dataclass(frozen=True)
 class Complement:
     """Settings of GOAL's complement graph.

@@ -15,7 +15,6 @@ from lggd.baselines.decoupled import MLPClassifier
 from lggd.estimator import NodeClassifier
 from lggd.estimator.inputs import Labels, stored_graph
 from lggd.estimator.passes import FitSteps, FitTask, fit_inner
-from lggd.estimator.settings import saveable
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.validation import check_fraction, check_instance, check_int, check_positive
@@ -93,7 +92,6 @@ Spread = Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]
 LARGEST_FACTOR = 1000.0
 
 
-@saveable
 @dataclass(frozen=True)
 class AutoScale:
     """Scales the spread error of each node to the mean size of the errors on labelled nodes.
@@ -111,7 +109,6 @@ class AutoScale:
         return torch.where(factor <= LARGEST_FACTOR, factor, 1.0) * smoothed
 
 
-@saveable
 @dataclass(frozen=True)
 class FixedScale:
     """Keeps the errors of labelled nodes while they spread, and multiplies the result by a number.

@@ -13,7 +13,6 @@ from lggd.baselines.baseline import UntrainedBaseline
 from lggd.errors import optional_package
 from lggd.estimator.inputs import Labels
 from lggd.estimator.passes import FitSteps, FitTask
-from lggd.estimator.settings import saveable
 from lggd.validation import check_fraction, check_instance, check_int, check_positive
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     Classes = NDArray[np.int64]  # [N], -1 for unlabelled nodes
 
 
-@saveable
 @dataclass(frozen=True)
 class Diffusion:
     """scikit-network's `DiffusionClassifier`: heat diffuses from labelled nodes, whose temperatures stay fixed.
@@ -57,7 +55,6 @@ class Diffusion:
         return model.fit(adjacency, labels).predict_proba()  # type: ignore[no-any-return]
 
 
-@saveable
 @dataclass(frozen=True)
 class PageRank:
     """scikit-network's `PageRankClassifier`: one personalized PageRank per class, restarted at its labelled nodes.
@@ -92,7 +89,6 @@ class PageRank:
         return np.stack([ranking.fit_predict(adjacency, (labels == k).astype(int)) for k in classes], axis=1)
 
 
-@saveable
 @dataclass(frozen=True)
 class MajorityVote:
     """scikit-network's `Propagation`: each node in turn takes the most frequent class of its neighbours.
@@ -120,7 +116,6 @@ class MajorityVote:
         return Propagation(n_iter=self.iterations).fit(adjacency, labels).predict_proba()  # type: ignore[no-any-return]
 
 
-@saveable
 @dataclass(frozen=True)
 class NearestNeighbours:
     """scikit-network's `NNClassifier`: the nearest labelled nodes in a spectral embedding of the graph.

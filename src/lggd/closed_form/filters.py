@@ -13,7 +13,6 @@ import torch
 from scipy.special import ive
 from torch import Tensor
 
-from lggd.estimator.settings import saveable
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency, with_self_loops
 from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.system.memory import InMemory
@@ -32,7 +31,6 @@ NEGLIGIBLE = 1e-5
 ROWS_PER_BLOCK = 2**16
 
 
-@saveable
 @dataclass(frozen=True)
 class Hops:
     """The features `count` hops away: Âᵏ x, or with `self_loops=False` (D^-½ A D^-½)ᵏ x; `Hops(0)` is x itself.
@@ -77,7 +75,6 @@ class Hops:
         return coefficients
 
 
-@saveable
 @dataclass(frozen=True)
 class HighPass:
     """What distinguishes a node from its neighbourhood: x − Âx.
@@ -96,7 +93,6 @@ class HighPass:
         return [1.0, -1.0]
 
 
-@saveable
 @dataclass(frozen=True)
 class PPR:
     """Personalized PageRank: S = α (I - (1 - α) T)⁻¹ = Σₖ α (1 - α)ᵏ Tᵏ.
@@ -128,7 +124,6 @@ class PPR:
         return _truncated_series(lambda order: self.alpha / root * ratio**order, tolerance)
 
 
-@saveable
 @dataclass(frozen=True)
 class Heat:
     """Heat kernel: S = exp(-t (I - T)) = e^-t Σₖ tᵏ/k! Tᵏ.

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from lggd.closed_form.filters import PPR, Filter, Hops, Propagation
 from lggd.errors import InputError
-from lggd.estimator.settings import saveable
 from lggd.validation import check_instance, check_real
 
 # Added to kernels: a constant feature with a coefficient of its own, which is the intercept.
@@ -21,7 +20,6 @@ INTERCEPT = 1.0
 CACHED_ENTRIES = 2**18
 
 
-@saveable
 @dataclass(frozen=True)
 class Linear:
     """k = c: ridge regression on the features themselves.
@@ -48,7 +46,6 @@ class Linear:
         return cosine
 
 
-@saveable
 @dataclass(frozen=True)
 class ArcCosine:
     """k = (√(1 − c²) + (π − arccos c) c) / π (Cho and Saul, 2009): an infinitely wide layer of rectified units.
@@ -67,7 +64,6 @@ class ArcCosine:
         return ((1 - c * c).sqrt() + (math.pi - c.acos()) * c) / math.pi
 
 
-@saveable
 @dataclass(frozen=True)
 class Gaussian:
     """k = exp((c − 1) / width): the Gaussian kernel, as ‖a − b‖² = 2 − 2c for unit vectors.
@@ -97,7 +93,6 @@ class Gaussian:
 Kernel = Linear | ArcCosine | Gaussian
 
 
-@saveable
 @dataclass(frozen=True)
 class FilterKernel:
     """A kernel of nodes: `kernel` of the mean cosine of their features under several filters.

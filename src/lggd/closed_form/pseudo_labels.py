@@ -10,14 +10,12 @@ from torch import Tensor
 from lggd.closed_form.ridge import RidgeSystem
 from lggd.errors import InputError
 from lggd.estimator.inputs import most_confident
-from lggd.estimator.settings import saveable
 from lggd.validation import check_int
 
 # More pseudo-labels say little more, and take longer.
 MOST_PSEUDO_LABELS = 2000
 
 
-@saveable
 @dataclass(frozen=True)
 class PseudoLabels:
     """Solve a second time with the most confident predictions as labels, and average both predictions.

@@ -19,7 +19,6 @@ from lggd.closed_form.filters import Propagation
 from lggd.closed_form.kernels import FilterKernel, MixtureKernel
 from lggd.closed_form.ridge import InducedSystem
 from lggd.estimator.graph_change import GraphChange, appended_rows
-from lggd.estimator.settings import saveable
 from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges, read_weight
 from lggd.graph.sparse import SparseMatrix, SparsePattern, without_sparse_warnings
 from lggd.validation import check_int
@@ -40,7 +39,6 @@ LEAST_AGREEMENT = 0.02
 MOST_ENTRIES = 2**18
 
 
-@saveable
 @dataclass(frozen=True)
 class EdgeAgreement:
     """Weigh each edge by the agreement of its ends: of their node features, then of their predicted classes.

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.filters import PPR, TOLERANCE, Heat
-from lggd.estimator.settings import saveable
 from lggd.graph.edge_list import check_symmetric, read_edges, with_edges
 from lggd.graph.sparse import SparsePattern, normalized_adjacency
 from lggd.system.memory import Cache, content_key
@@ -25,7 +24,6 @@ __all__ = ["PPR", "DiffusionGraph", "Heat"]
 BLOCK_ENTRIES = {"cpu": 2**19, "cuda": 2**25}
 
 
-@saveable
 @dataclass(frozen=True)
 class DiffusionGraph:
     """Replace the edges of a graph by edges to each node's strongest partners in a diffusion.

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass, replace
-from enum import Enum
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from lggd.estimator.estimator import NodeClassifier
 
 Kind = TypeVar("Kind", bound=type)
-# All classes that saved settings may name.
-_kinds: dict[str, type[Any]] = {}
+# Saved settings may name the public dataclasses of these modules, and the classes that are registered.
+PUBLIC = ("lggd", "lggd.baselines", "lggd.diffusion")
+_registered: dict[str, type[Any]] = {}
 
 
 def get_params(choice: Any, deep: bool = True) -> dict[str, Any]:
@@ -88,8 +90,6 @@ def replace_at(model: Any, path: str, value: Any) -> Any:
 
 def shown(value: Any) -> str:
     """The expression that creates a setting; dataclasses show only the fields that differ from their defaults."""
-    if isinstance(value, Enum):
-        return repr(value.value)
     if type(value) is tuple:
         return f"({', '.join(map(shown, value))}{',' * (len(value) == 1)})"
     if not is_dataclass(value) or isinstance(value, type):
@@ -119,28 +119,38 @@ def model_card(model: NodeClassifier) -> str:
 
 
 def saveable(kind: Kind) -> Kind:
-    """A class decorator: instances of the dataclass, or members of the enum, may be settings of a saved model.
+    """A class decorator: instances of this dataclass of your own may be settings of a saved model.
 
-    Register custom classes before loading a model that uses them.
+    Register custom classes before loading a model that uses them. Models and readouts register themselves.
     """
-    _kinds[kind.__name__] = kind
+    _registered[kind.__name__] = kind
     return kind
+
+
+def _home(name: Any) -> ModuleType | None:
+    """The module that has this public name. Other names of a module would import what a file asks for."""
+    return next((module for module in map(import_module, PUBLIC) if name in module.__all__), None)
+
+
+def _saveable(name: Any) -> type[Any] | None:
+    """The dataclass that saved settings call by this name."""
+    home = None if name in _registered else _home(name)
+    kind = _registered.get(name) if home is None else getattr(home, name)
+    return kind if isinstance(kind, type) and is_dataclass(kind) else None
 
 
 def to_plain(value: Any, name: str) -> Any:
     """Settings as JSON types; errors refer to them by `name`."""
     if isinstance(value, nn.Module):
         return {"kind": "module", "class": type(value).__qualname__}
-    if isinstance(value, type) and value.__name__ in _kinds:
-        return {"kind": "class", "class": value.__name__}
-    if isinstance(value, Enum):
-        return {"kind": type(value).__name__, "value": value.value}
     if is_dataclass(value) and not isinstance(value, type):
-        if type(value).__name__ not in _kinds:
-            remedy = "Decorate its class with lggd.estimator.storage.saveable."
+        kind = type(value).__name__
+        public = type(value).__module__.startswith("lggd.") and _home(kind) is not None
+        if not public and kind not in _registered:
+            remedy = "Decorate its class with lggd.estimator.saveable."
             raise InputTypeError(name, "be of a class that can be saved", repr(value), remedy)
         plain = {field.name: to_plain(getattr(value, field.name), field.name) for field in fields(value)}
-        return {"kind": type(value).__name__, **plain}
+        return {"kind": kind, **plain}
     if isinstance(value, float) and not math.isfinite(value):
         return {"kind": "number", "value": str(value)}
     if isinstance(value, Mapping):
@@ -171,14 +181,12 @@ def from_plain(plain: Any, name: str, modules: Mapping[str, Any]) -> Any:
             clause = f"the model was fitted with {plain.get('class')}, custom code of which only parameters are saved"
             raise InputError(name, "be passed to load", but=clause)
         return modules[name]
-    if kind == "class":
-        return _kinds[plain["class"]]
-    if kind not in _kinds:
-        raise InputError(name, f"be one of {', '.join(sorted(_kinds))}", repr(kind), "Was it saved by a newer version?")
-    if issubclass(_kinds[kind], Enum):
-        return _kinds[kind](plain["value"])
-    known = {field.name for field in fields(_kinds[kind])}
-    unknown = sorted(plain.keys() - known - {"kind"})
+    known = _saveable(kind)
+    if known is None:
+        rule = "name a public dataclass of lggd, or one of yours that is registered"
+        raise InputError(name, rule, repr(kind), "Was it saved by a newer version?")
+    settings = {field.name for field in fields(known)}
+    unknown = sorted(plain.keys() - settings - {"kind"})
     if unknown:
-        raise InputError(name, f"have the settings {sorted(known)}", f"also {unknown[0]!r}")
-    return _kinds[kind](**{key: from_plain(value, key, modules) for key, value in plain.items() if key != "kind"})
+        raise InputError(name, f"have the settings {sorted(settings)}", f"also {unknown[0]!r}")
+    return known(**{key: from_plain(value, key, modules) for key, value in plain.items() if key != "kind"})

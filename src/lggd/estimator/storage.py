@@ -11,17 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lggd.equation import DegreePotential
 from lggd.errors import InputError, InputFileError
 from lggd.estimator.inputs import INPUTS, graph_files
-from lggd.estimator.settings import from_plain, saveable, to_plain
+from lggd.estimator.settings import from_plain, to_plain
 from lggd.graph import Graph
 from lggd.graph.stored_graph import StoredGraph, fingerprint, is_stored_graph
-from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
-from lggd.learning.networks import MLP, Activation, PropagatedMLP
-from lggd.solvers.scheme import RK4, SSPRK3, Euler
-from lggd.system.files import save_tensors
-from lggd.training.problems import Optimization
+from lggd.system.files import check_checksums, check_size, describe_file, save_tensors
 
 if TYPE_CHECKING:
     from lggd.estimator.estimator import NodeClassifier
@@ -33,13 +28,6 @@ ATTEMPTS = 10
 SETTINGS_FILE, WEIGHTS_FILE, GRAPH_FILE = "model.json", "weights.safetensors", "graph.safetensors"
 # Models of rooms above this one that are not `NodeClassifier`s, by the module whose `restored` loads them.
 _LOADED_BY = {"KNNGraphClassifier": "lggd.sklearn"}
-
-# Settings of rooms below this one; other classes register themselves.
-for _kind in (
-    Activation, DegreePotential, Euler, LearnedEdgeWeights, LearnedPotential, LearnedTimeScale, MLP, Optimization,
-    PropagatedMLP, RK4, SSPRK3,
-):  # fmt: skip
-    saveable(_kind)
 
 
 def write_model(model: NodeClassifier, folder: Path) -> None:
@@ -57,11 +45,11 @@ def write_model(model: NodeClassifier, folder: Path) -> None:
         "history": to_plain(model.history_, "history"),
         "additions": model.additions_,
         "metadata": model.metadata_,
-        "tensors": {file: describe_tensors(content) for file, content in tensors.items()},
         **({} if files is None else {"graph": graph_reference(files)}),
     }
     for file, content in tensors.items():
         save_tensors(folder / file, content)
+    settings["files"] = {file: describe_file(folder / file) for file in tensors}
     write_json(folder / SETTINGS_FILE, settings)
 
 
@@ -112,14 +100,9 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
         raise InputError(str(path), "be complete", but=f"it lacks {error}") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(str(path), "be the settings of a saved model", but=str(error).rstrip(".")) from error
+    stored = open_graph(path, settings["graph"]) if "graph" in settings else None
     try:
-        model.data_ = unpack_graph(graph, open_graph(path, settings["graph"]) if "graph" in settings else None)
-    except InputFileError:
-        raise
-    except (KeyError, ValueError, RuntimeError) as error:
-        rule = "be the graph of a saved model"
-        raise InputError(str(folder / GRAPH_FILE), rule, but=str(error).rstrip(".")) from error
-    try:
+        model.data_ = unpack_graph(graph, stored)
         model.labels_ = labels = weights.pop("labels")
         nodes, classes = model.data_.num_nodes, model.num_classes_
         rule = f"contain one class from 0 to {classes - 1}, or -1, for each of {nodes} nodes"
@@ -159,8 +142,9 @@ def _read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor] | None,
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
+    """What differs once another process has replaced a model; its settings may be the same again."""
     try:
-        found = folder.stat()
+        found = (folder / SETTINGS_FILE).stat()
     except OSError:
         return None
     return found.st_ino, found.st_ctime_ns
@@ -250,62 +234,21 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return content
 
 
-def describe_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """What is saved with the settings about tensors, so that others are refused: dtype, shape, and if all are finite.
-
-    Modules of users may have infinite buffers, such as masks of attention.
-    """
-    return {
-        name: {"dtype": _dtype(value), "shape": list(value.shape), "finite": bool(_is_finite(value).all())}
-        for name, value in sorted(tensors.items())
-    }
-
-
 def read_tensors(folder: Path, settings: Mapping[str, Any], file: str) -> dict[str, Tensor]:
-    """Returns the tensors of a file, which must be as `describe_tensors` described them in the settings.
-
-    NaN is refused, and so are infinite numbers, unless the model was saved with some.
-    """
+    """Returns the tensors of a file, which must have the size and the checksums that the settings say."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     path = folder / file
-    if not path.is_file():
-        raise InputFileError(str(folder), "be a complete saved model", but=f"{file} is missing")
     try:
-        tensors: dict[str, Tensor] = load_file(path)
-    except SafetensorError as error:
-        raise InputError(str(path), "be the tensors of a saved model", but=f"it is damaged: {error}") from error
-    try:
-        described = {
-            name: (f"{saved['dtype']} {list(saved['shape'])}", bool(saved["finite"]))
-            for name, saved in settings["tensors"][file].items()
-        }
-    except (KeyError, TypeError, AttributeError) as error:
-        rule = f"describe the tensors of {file}"
+        described = settings["files"][file]
+        check_size(path, described, REPLACED)
+        check_checksums(path, described, REPLACED)
+    except (KeyError, TypeError) as error:
+        rule = f"describe {file} by its size and checksums"
         raise InputError(folder / SETTINGS_FILE, rule, but="it does not", remedy=REPLACED) from error
-    missing = sorted(described.keys() - tensors.keys())
-    if missing:
-        raise InputError(str(path), f"contain the tensor {missing[0]!r}", but="it is missing", remedy="Save it again.")
-    for name, value in tensors.items():
-        if name not in described:
-            raise InputError(str(path), "contain the saved tensors only", f"also {name!r}", REPLACED)
-        found, (saved, finite) = f"{_dtype(value)} {list(value.shape)}", described[name]
-        if found != saved:
-            raise InputError(str(path), f"contain the tensor {name!r} as {saved}", found, REPLACED)
-        wrong = ~_is_finite(value) if finite else value.isnan()
-        if bool(wrong.any()):
-            place = tuple(wrong.nonzero()[0].tolist())
-            entry = f"such as {float(value[place])} at {list(place)}"
-            clause = f"{int(wrong.sum())} of its {value.numel()} are not, {entry}"
-            raise InputError(str(path), f"contain finite numbers in the tensor {name!r}", but=clause, remedy=REPLACED)
-    # Rounding in matrix products depends on memory alignment: copies are aligned as the saved tensors were.
-    return {name: value.clone() for name, value in tensors.items()}
-
-
-def _dtype(value: Tensor) -> str:
-    return str(value.dtype).removeprefix("torch.")
-
-
-def _is_finite(value: Tensor) -> Tensor:
-    return value.isfinite() if value.is_floating_point() or value.is_complex() else torch.ones_like(value).bool()
+    try:
+        # Rounding in matrix products depends on memory alignment: copies are aligned as the saved tensors were.
+        return {name: value.clone() for name, value in load_file(path).items()}
+    except SafetensorError as error:
+        raise InputError(path, "be tensors of a saved model", but=f"it is damaged: {error}", remedy=REPLACED) from error

@@ -15,7 +15,6 @@ from lggd.equation import DegreePotential, check_p
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
 from lggd.estimator.inputs import input_tensors, read_graph
-from lggd.estimator.settings import saveable
 from lggd.graph import Graph
 from lggd.graph.edge_list import check_node_features
 from lggd.learning.flow import BoundarySolver, Coefficients, Equation, Flow, LearnedCoefficients
@@ -30,7 +29,6 @@ from lggd.validation import check_instance, check_int
 Fitted = Mapping[str, Tensor]
 
 
-@saveable
 @dataclass(frozen=True)
 class Unscaled:
     """No scaling: the distances themselves.
@@ -51,7 +49,6 @@ class Unscaled:
         return distances
 
 
-@saveable
 @dataclass(frozen=True)
 class MaxScale:
     """Each column divided by its largest value, as in the authors' code.
@@ -70,7 +67,6 @@ class MaxScale:
         return distances / fitted["largest"]
 
 
-@saveable
 @dataclass(frozen=True)
 class Standardize:
     """Each column shifted and divided to mean 0 and standard deviation 1.
@@ -90,7 +86,6 @@ class Standardize:
         return (distances - fitted["mean"]) / fitted["spread"]
 
 
-@saveable
 @dataclass(frozen=True)
 class SoftmaxScale:
     """softmax over the classes of −f(t) / temperature, at each time: how much nearer one class is than the others.

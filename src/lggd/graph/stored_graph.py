@@ -19,9 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zlib
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -35,13 +33,13 @@ from torch import Tensor
 
 from lggd.errors import InputFileError
 from lggd.graph.csr import CSR
-from lggd.system.files import replacing_folder
+from lggd.system.files import check_checksums, check_size, describe_file, replacing_folder
 from lggd.system.memory import MappedArrays
 
 MANIFEST, FORMAT, VERSION = "graph.json", "lggd graph", 1
 IDS = "ids.arrow"
-# Checksums are of blocks of this many bytes, so that several threads compute them and an error names its place.
-CHECKED_BYTES = 2**26
+TRUNCATED = "It was truncated or replaced: copy the folder again, or build the graph again."
+DAMAGED = "It was changed or damaged: copy the folder again, or build the graph again."
 
 Array = NDArray[Any]
 
@@ -76,10 +74,11 @@ class StoredGraph:
         folder = Path(folder)
         manifest = read_manifest(folder)
         files = manifest["files"]
-        for name, expected in files.items():
-            _check_size(folder / name, expected["bytes"])
+        for name, described in files.items():
+            check_size(folder / name, described, TRUNCATED)
         if verify:
-            _check_files(folder, files)
+            for name, described in files.items():
+                check_checksums(folder / name, described, DAMAGED)
         arrays = {name.removesuffix(".npy"): map_array(folder / name) for name in files if name.endswith(".npy")}
         _check_arrays(folder, manifest, arrays)
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
@@ -137,7 +136,7 @@ class StoredGraphWriter:
             "edges": int(indptr[-1]),
             "directed": directed,
             "metadata": dict(metadata or {}),
-            "files": {path.name: {"bytes": path.stat().st_size, "crc32": checksums(path)} for path in paths},
+            "files": {path.name: describe_file(path) for path in paths},
         }
         (self.folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
 
@@ -211,37 +210,6 @@ def map_array(path: Path) -> np.memmap[Any, Any]:
             except (ValueError, EOFError):
                 pass
         raise InputFileError(str(path), "be an array", but="it is damaged", remedy="Build the graph again.") from error
-
-
-def checksums(path: Path) -> list[int]:
-    """The CRC-32 of each block of `CHECKED_BYTES`, computed by several threads."""
-    starts = range(0, path.stat().st_size, CHECKED_BYTES)
-
-    def of_block(start: int) -> int:
-        with path.open("rb") as file:
-            file.seek(start)
-            return zlib.crc32(file.read(CHECKED_BYTES))
-
-    with ThreadPoolExecutor(2) as threads:
-        return list(threads.map(of_block, starts))
-
-
-def _check_size(path: Path, expected: int) -> None:
-    size = path.stat().st_size if path.is_file() else None
-    if size != expected:
-        clause = "there is none" if size is None else f"it has {size}"
-        remedy = "It was truncated or replaced: copy the folder again, or build the graph again."
-        raise InputFileError(str(path), f"have {expected} bytes", but=clause, remedy=remedy)
-
-
-def _check_files(folder: Path, files: Mapping[str, Any]) -> None:
-    for name, expected in files.items():
-        found = checksums(folder / name)
-        bad = [k for k, (a, b) in enumerate(zip(found, expected["crc32"], strict=True)) if a != b]
-        if bad:
-            where = f"it differs from byte {bad[0] * CHECKED_BYTES} on"
-            remedy = "It was changed or damaged: copy the folder again, or build the graph again."
-            raise InputFileError(str(folder / name), "match its checksum", but=where, remedy=remedy)
 
 
 def _check_arrays(folder: Path, manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:

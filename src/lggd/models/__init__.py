@@ -1,6 +1,5 @@
-"""Models that predict the classes of nodes from a few labels. Importing them registers every class of saved models."""
+"""Models that predict the classes of nodes from a few labels."""
 
-import lggd.baselines as _baselines  # noqa: F401 (registers the baselines for load_model)
 from lggd.estimator import load_model
 from lggd.models.batching import fit_together
 from lggd.models.classifier import LGGDClassifier

@@ -11,10 +11,13 @@ import shutil
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lggd.errors import DiskFullError, InputError, InputFileError
 
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 FULL, FORBIDDEN = (errno.ENOSPC, errno.EDQUOT), (errno.EROFS, errno.EACCES, errno.EPERM)
 NEW, OLD, BLOCK = "new", "old", 2**20
+# Checksums are of blocks of this many bytes, so that several threads compute them and an error names its place.
+CHECKED_BYTES = 2**26
 # Seconds until waiting for a lock is reported, and between two attempts.
 PATIENCE, INTERVAL = 2.0, 0.05
 
@@ -149,6 +154,37 @@ def _check_written(path: Path, size: int) -> None:
             file.write(bytes(min(BLOCK, size - start)))
         file.flush()
         os.fsync(file.fileno())
+
+
+def describe_file(path: Path) -> dict[str, Any]:
+    """The size of a file, and the CRC-32 of each block of `CHECKED_BYTES`, computed by several threads."""
+    size = path.stat().st_size
+
+    def checksum(start: int) -> int:
+        with path.open("rb") as file:
+            file.seek(start)
+            return zlib.crc32(file.read(CHECKED_BYTES))
+
+    with ThreadPoolExecutor(2) as threads:
+        return {"bytes": size, "crc32": list(threads.map(checksum, range(0, size, CHECKED_BYTES)))}
+
+
+def check_size(path: Path, described: Mapping[str, Any], remedy: str) -> None:
+    """Checks that a file is there and has the size that `describe_file` found."""
+    size = path.stat().st_size if path.is_file() else None
+    if size != described["bytes"]:
+        clause = "there is none" if size is None else f"it has {size}"
+        raise InputFileError(str(path), f"have {described['bytes']} bytes", but=clause, remedy=remedy)
+
+
+def check_checksums(path: Path, described: Mapping[str, Any], remedy: str) -> None:
+    """Checks that a file of the right size has the checksums that `describe_file` found; this reads all of it."""
+    found, expected = describe_file(path)["crc32"], described["crc32"]
+    if found != expected:
+        block = next(k for k, (mine, its) in enumerate(zip_longest(found, expected)) if mine != its)
+        start, end = block * CHECKED_BYTES, min((block + 1) * CHECKED_BYTES, described["bytes"])
+        clause = f"it differs between byte {start} and byte {end}"
+        raise InputFileError(str(path), "match its checksum", but=clause, remedy=remedy)
 
 
 @contextmanager
