@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from command_line import environment
 from fields import DTYPES, EXPONENTS, SHAPES, check_stage, close, random_field
 from lggd import Graph
 from lggd.equation import Field
@@ -135,6 +136,28 @@ def test_results_are_bitwise_equal_on_any_number_of_threads(p, shape):
         numba.set_num_threads(before)
     for again in results[1:]:
         assert all(torch.equal(first, second) for first, second in zip(results[0], again, strict=True))
+
+
+VJP = """
+import hashlib, torch
+from lggd import Graph
+from lggd.equation import Field
+from lggd.kernels import cpu
+rng = torch.Generator().manual_seed(0)
+csr = Graph.from_edges(torch.randperm(120, generator=rng).view(2, 60) % 40, symmetrize="max").csr
+y, cotangent = torch.rand(2, csr.num_nodes, 8, generator=rng)
+root = torch.rand(csr.num_edges, 8, generator=rng)  # every column has its own weights
+grad, _, _ = cpu.vjp(Field(csr, 1.0, torch.rand(y.shape, generator=rng), root), y, [cotangent], [1.0], False, False)
+print(hashlib.sha256(grad.numpy().tobytes()).hexdigest())
+"""
+
+
+def test_compiled_and_cached_kernels_compute_the_same_bits(tmp_path):
+    # The first process compiles, the second loads what it has compiled.
+    command = [sys.executable, "-W", "ignore", "-c", VJP]
+    env = environment(NUMBA_CACHE_DIR=str(tmp_path))
+    found = [subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    assert found[0] == found[1] != ""
 
 
 @pytest.mark.parametrize("backend", [cpu, reference])

@@ -236,9 +236,9 @@ def _vjp_sum_by_column(i, indptr, indices, root, root_t, f, a, grad, grad_root):
         fj, aj, out, back = f[indices[e]], a[indices[e]], root[e], root_t[e]
         for k in range(fi.size):
             diff = fi[k] - fj[k]
-            own = out[k] * ai[k] if diff > zero else zero
-            other = back[k] * aj[k] if diff < zero else zero
-            grad[k] += own - other
+            # One term: two could be added in either order, and code from the cache is optimized once more than new code.
+            lower = -(back[k] * aj[k]) if diff < zero else zero
+            grad[k] += out[k] * ai[k] if diff > zero else lower
         if grad_root.size:
             for_edge = grad_root[e]
             for k in range(fi.size):
