@@ -33,7 +33,7 @@ def random_field(p, dtype, shape, *, directed=False, boundary_mask=False, symmet
     if root_groups is not None:
         root = torch.from_numpy(rng.uniform(0.2, 1, (csr.num_edges, root_groups)))
         if symmetric and not directed:
-            root = (root + root[csr.transposed.edge.long()]) / 2
+            root = (root + root[csr.column_order.long()]) / 2
         root = root.to(dtype)
     rho = torch.from_numpy(rng.uniform(0.5, 2, (n, rho_groups))).to(dtype)
     mask = torch.from_numpy(rng.random((n, columns)) < 0.1) if boundary_mask else None

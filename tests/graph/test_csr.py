@@ -1,7 +1,9 @@
 """Compressed rows: their sort, their order in memory, and connected components."""
 
+import gc
 import math
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -25,7 +27,29 @@ def test_transposed_rows_are_those_of_scipy(directed):
     expected = sp.csr_array(matrix.T)
     assert np.array_equal(transposed.indptr, expected.indptr)
     assert np.array_equal(transposed.indices, expected.indices)
-    assert np.array_equal(csr.weight[transposed.edge.long()], expected.data)
+    assert np.array_equal(transposed.weight, expected.data)
+    assert transposed.indices.dtype == csr.indices.dtype == torch.int32  # half the memory of SciPy's default
+    assert torch.equal(csr.weight[csr.column_order.long()], transposed.weight)
+
+
+def test_transposed_rows_of_a_symmetric_graph_take_no_memory():
+    csr = Graph.from_scipy(random_weights()).csr
+    assert csr.transposed is csr
+    assert csr.column_order is csr.column_order
+    alive = weakref.ref(csr)
+    gc.disable()  # freed by its reference count: it may have millions of edges
+    try:
+        del csr
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+def test_lengths_of_a_directed_graph_are_held_once():
+    csr = (graph := Graph.from_scipy(random_weights(symmetric=False), directed=True)).csr
+    lggd.distance(graph, [0], p=math.inf)
+    assert "length" in vars(csr.transposed)
+    assert "length" not in vars(csr)
 
 
 @pytest.mark.parametrize("directed", [False, True])

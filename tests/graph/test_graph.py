@@ -177,7 +177,7 @@ def test_a_graph_does_not_share_memory_with_its_inputs():
     ids=["weighted", "directed", "points"],
 )
 def test_pickle_round_trip(graph):
-    _ = graph.degree, graph.components, graph.csr.transposed
+    _ = graph.degree, graph.components, graph.csr.column_order
     copy = pickle.loads(pickle.dumps(graph))
     assert same(copy, graph)
     assert torch.equal(lggd.distance(copy, [0]).value, lggd.distance(graph, [0]).value)

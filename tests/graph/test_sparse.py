@@ -76,6 +76,15 @@ def test_product_with_one_problem():
     assert torch.autograd.gradcheck(lambda value, x: SparseMatrix(edges, value)(x[None]), (value, x))
 
 
+def test_a_rectangular_matrix_and_its_transpose():
+    rows, columns = torch.randint(9, (40,), generator=random(1)), torch.randint(6, (40,), generator=random(2))
+    matrix, x = SparseMatrix.from_entries(rows, columns, values(40), (9, 6)), values(6, 5).requires_grad_()
+    assert torch.equal(matrix.transposed.csr.to_dense(), matrix.csr.to_dense().t())
+    torch.testing.assert_close(matrix.transposed(values(9, 5)), matrix.csr.to_dense().t() @ values(9, 5))
+    value = matrix.values.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda value, x: matrix.with_values(value)(x), (value, x))
+
+
 def test_normalized_adjacency_of_a_path():
     edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
     matrix = normalized_adjacency(edge_index, None, num_nodes=4).csr.to_dense()

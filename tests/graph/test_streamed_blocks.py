@@ -79,7 +79,7 @@ def test_lengths_on_disk_are_not_kept(tmp_path, several_blocks):
     graph = random_graph(weighted=True)
     stored = opened(graph, tmp_path)
     lggd.distance(stored, [0], p=math.inf)
-    assert "incoming_length" not in vars(stored.csr)
+    assert "length" not in vars(stored.csr)
     assert stored.csr.length_range == pytest.approx(graph.csr.length_range, rel=1e-15)
 
 

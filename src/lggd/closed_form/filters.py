@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
+from numpy.polynomial.chebyshev import poly2cheb
 from scipy.special import ive
 from torch import Tensor
 
@@ -59,20 +60,12 @@ class Hops:
         check_instance("self_loops", self.self_loops, bool, "True or False")
 
     def chebyshev_coefficients(self, tolerance: float = TOLERANCE) -> list[float]:
-        """Return the coefficients of zᵏ in Chebyshev polynomials, exactly, for any tolerance.
-
-        They are 2^(1 − k) · binomial(k, (k − j)/2) at j, half of it at 0.
+        """Return the coefficients of zᵏ in Chebyshev polynomials, all of them for any tolerance.
 
         >>> Hops(2).chebyshev_coefficients()
         [0.5, 0.0, 0.5]
         """
-        scale = 2.0 ** (1 - self.count)
-        coefficients = [
-            scale * math.comb(self.count, (self.count - j) // 2) if (self.count - j) % 2 == 0 else 0.0
-            for j in range(self.count + 1)
-        ]
-        coefficients[0] /= 2
-        return coefficients
+        return [float(c) for c in poly2cheb([0] * self.count + [1])]
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class StoredInputs:
             nodes, width = self._csr.num_nodes, min(TOPOLOGY_WIDTH, self._csr.num_nodes)
             basis = torch.randn(nodes, width, generator=torch.Generator().manual_seed(self._seed))
             for _ in range(SUBSPACE_ITERATIONS):
-                basis = torch.linalg.qr(rows.transposed()(rows(basis))).Q.contiguous()
+                basis = torch.linalg.qr(rows.transposed(rows(basis))).Q.contiguous()
             projected = rows(basis)
             self.axes["topology"] = (basis @ eigenvectors(projected.t() @ projected)).contiguous()
         return rows(self.axes["topology"])

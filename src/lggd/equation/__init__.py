@@ -199,7 +199,7 @@ class Field:
         """√w along the transposed rows, which the adjoint reads."""
         if self.root_weight is None or self.symmetric:
             return self.root_weight
-        return self.root_weight.index_select(0, self.csr.transposed.edge.to(torch.int64))
+        return self.root_weight.index_select(0, self.csr.column_order.long())
 
     def detached(self) -> Field:
         """The same field, detached from autograd."""

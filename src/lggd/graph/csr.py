@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
@@ -53,14 +53,6 @@ def on_threads_that_pay(work: int, loop: Callable[..., Result], *arguments: Any)
 
 # Edges of a graph on disk that are resident at a time: 16 bytes each at most.
 EDGES_PER_BLOCK = 2**24
-
-
-class Transposed(NamedTuple):
-    """The same edges listed by their column: row j holds every i with an edge (i, j)."""
-
-    indptr: Tensor
-    indices: Tensor
-    edge: Tensor  # edge[e] is the position of this entry in the original rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,22 +119,38 @@ class CSR:
         nodes = torch.arange(self.num_nodes, device=self.indptr.device)
         return nodes.repeat_interleave(self.indptr.diff(), output_size=self.num_edges)
 
+    @property
+    def transposed(self) -> CSR:
+        """The edges in the other direction: row j holds every i with an edge (i, j); in memory unless `symmetric`."""
+        return self if self.symmetric else self._reversed[0]
+
+    @property
+    def column_order(self) -> Tensor:
+        """The position of each edge of `transposed` in these rows, `[E]`."""
+        return self._reversed[1]
+
     @cached_property
-    def transposed(self) -> Transposed:
-        """The edges by column, in memory. On a symmetric graph only `edge` is new memory."""
-        device = self.indptr.device
+    def _reversed(self) -> tuple[CSR, Tensor]:
+        """`transposed` and `column_order`; on a symmetric graph only the order is new memory."""
         if self.mapped is not None:
             self._check_transposable()
-        columns, rows = self.indices.cpu().numpy(), self.rows.to("cpu", torch.int32).numpy()
-        indptr, position = sort_edges(columns, rows, self.num_nodes)
-        edge = torch.from_numpy(position).to(device)
+        edges, device, dtype = self.to(CPU), self.indptr.device, _index_type(self.num_edges)
+        # Pointers and positions of one type: SciPy would copy the indices as int64 otherwise.
+        rows = (np.arange(self.num_edges, dtype=dtype), edges.indices.numpy(), edges.indptr.numpy().astype(dtype))
+        by_column = sp.csr_array(rows, shape=(self.num_nodes,) * 2).tocsc()  # sorted, because the rows are
+        order = torch.from_numpy(by_column.data)
         if self.symmetric:
-            return Transposed(self.indptr, self.indices, edge)
-        return Transposed(torch.from_numpy(indptr).to(device), torch.from_numpy(rows[position]).to(device), edge)
+            # Not `self`: only the garbage collector would free a graph that refers to itself.
+            return replace(self), order.to(device)
+        indptr, indices = torch.from_numpy(by_column.indptr).long(), torch.from_numpy(by_column.indices)
+        weight = None if edges.weight is None else edges.weight.index_select(0, order)
+        transposed = CSR(indptr, indices.to(self.indices.dtype), weight, symmetric=False)
+        return transposed.to(device), order.to(device)
 
     def _check_transposable(self) -> None:
-        # Rows, columns and two orders of the edges at a time.
-        needed = Memory({"edges by column": 20 * self.num_edges}, self.indptr.device)
+        # Two orders, the rows and the weights of the edges at a time.
+        size = 20 if self.num_edges < 2**31 else 36
+        needed = Memory({"edges by column": size * self.num_edges}, self.indptr.device)
         if needed.fits is False:
             remedy = "Build the graph without directions, or use a machine with more memory."
             free = size_in_words(needed.free or 0)
@@ -152,26 +160,16 @@ class CSR:
             )
 
     @cached_property
-    def incoming_weight(self) -> Tensor | None:
-        """The weights along the transposed rows, `[E]`; None where every weight is 1."""
-        if self.weight is None or self.symmetric:
-            return self.weight
-        return self.weight[self.transposed.edge.long()]
-
-    @cached_property
-    def incoming_length(self) -> Tensor:
-        """1/√w along the transposed rows, float64 `[E]`; `[1]` where every weight is 1."""
+    def length(self) -> Tensor:
+        """1/√w, float64 `[E]`; `[1]` where every weight is 1."""
         # Cached, because a root and a division per edge would double the time of a shortest path.
-        weight = self.incoming_weight
-        return torch.ones(1, dtype=torch.float64) if weight is None else weight.to(torch.float64).rsqrt()
+        return torch.ones(1, dtype=torch.float64) if self.weight is None else self.weight.to(torch.float64).rsqrt()
 
     @cached_property
     def length_range(self) -> tuple[float, float]:
-        """The shortest and the longest of `incoming_length`; (1, 1) without edges."""
+        """The shortest and the longest of `length`; (1, 1) without edges."""
         if self.num_edges == 0 or self.weight is None:
             return 1.0, 1.0
-        if self.mapped is None:
-            return float(self.incoming_length.min()), float(self.incoming_length.max())
         weights = (self.weight[int(self.indptr[first]) : int(self.indptr[last])] for first, last in self.blocks())
         ends = torch.stack([torch.stack(weight.aminmax()) for weight in weights if len(weight)])
         lightest, heaviest = ends[:, 0].min(), ends[:, 1].max()
@@ -185,6 +183,11 @@ class CSR:
         moved = torch.from_numpy(position)
         weight = None if self.weight is None else self.weight[moved]
         return CSR(torch.from_numpy(indptr), torch.from_numpy(columns[position]), weight, self.symmetric), moved
+
+    def arrays(self) -> tuple[Array, Array, Array, int]:
+        """Row pointers, neighbours, and weights that are read as `weight[e * stride]`; only on the CPU."""
+        weight, stride = (np.ones(1), 0) if self.weight is None else (self.weight.numpy(), 1)
+        return self.indptr.numpy(), self.indices.numpy(), weight, stride
 
     def to_scipy(self, values: Array | None = None) -> sp.csr_array:
         """These entries, by default ones, as a SciPy array `[N, N]`; only on the CPU."""
@@ -280,13 +283,15 @@ def inverse(order: Tensor) -> Tensor:
 
 def sort_edges(rows: Array, columns: Array, num_nodes: int) -> tuple[Array, Array]:
     """Row pointers `[N + 1]` and the positions of the edges in (row, column) order."""
-    # Two stable counting sorts, first by column and then by row: linear in the number of edges.
-    dtype = np.int32 if len(rows) < 2**31 else np.int64
-    by_column = np.empty(len(rows), dtype)
-    _counting_sort(columns, np.arange(len(rows), dtype=dtype), num_nodes, by_column)
-    position = np.empty(len(rows), dtype)
-    indptr = _counting_sort(rows, by_column, num_nodes, position)
-    return indptr, position
+    # SciPy's conversions are stable counting sorts, first by column and then by row: linear in the number of edges.
+    entries = sp.coo_array((np.arange(len(rows), dtype=_index_type(len(rows))), (rows, columns)), (num_nodes,) * 2)
+    entries.has_canonical_format = True  # equal edges stay apart
+    by_row = entries.tocsc().tocsr()
+    return by_row.indptr.astype(np.int64), by_row.data
+
+
+def _index_type(count: int) -> type[np.signedinteger[Any]]:
+    return np.int32 if count < 2**31 else np.int64
 
 
 def merge_duplicates(rows: Array, columns: Array, weight: Array | None, num_nodes: int, rule: str) -> CSR:
@@ -357,20 +362,3 @@ def _number(parent):  # type: ignore[no-untyped-def]
         else:
             parent[i] = parent[parent[i]]
     return parent
-
-
-@njit(cache=True)
-def _counting_sort(key, items, num_nodes, out):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Writes `items` into `out`, ordered by `key[item]` and stable; returns where each key starts."""
-    start = np.zeros(num_nodes + 1, np.int64)
-    for e in range(key.size):
-        start[key[e] + 1] += 1
-    for i in range(num_nodes):
-        start[i + 1] += start[i]
-    cursor = start[:-1].copy()
-    for n in range(items.size):
-        e = items[n]
-        k = key[e]
-        out[cursor[k]] = e
-        cursor[k] += 1
-    return start

@@ -129,9 +129,8 @@ def _checked_symmetric(csr: CSR) -> CSR:
             "Pass {symmetrize} to add the missing direction, or {directed} to keep edge directions.",
             nodes=(i, j), hints=HINTS,
         )  # fmt: skip
-    weight = csr.weight
-    if weight is not None:
-        backward = weight[reverse.edge.long()]
+    weight, backward = csr.weight, reverse.weight
+    if weight is not None and backward is not None:
         differs = (weight - backward).abs() > ROUNDING * weight
         if bool(differs.any()):
             e = int(differs.nonzero()[0])

@@ -56,29 +56,14 @@ class SparsePattern:
         return self._csr[1].long()
 
     @cached_property
-    def column_order(self) -> Tensor:
-        """The entries sorted by column and within a column by row, int64 `[E]`."""
-        return (self.columns * self.shape[0] + self.rows).argsort(stable=True)
-
-    @cached_property
-    def column_starts(self) -> Tensor:
-        """Where each column begins in `column_order`, int64 `[C + 1]`."""
-        return _starts(self._csr[1], self.shape[1])
-
-    @cached_property
-    def _transposed_csr(self) -> tuple[Tensor, Tensor]:
-        return _compact(self.column_starts, self.rows[self.column_order], self.shape[0])
+    def transposed(self) -> SparsePattern:
+        """The pattern of the transposed matrix, `[C, R]`; its `order` is that of these entries by column."""
+        return SparsePattern(self.columns, self.rows, self.shape[::-1])
 
     @cached_property
     def _arrays(self) -> tuple[Array, Array]:
         """Compressed rows, for compiled loops."""
         starts, indices = self._csr
-        return starts.numpy(), indices.numpy()
-
-    @cached_property
-    def _transposed_arrays(self) -> tuple[Array, Array]:
-        """Compressed rows of the transpose, for compiled loops."""
-        starts, indices = self._transposed_csr
         return starts.numpy(), indices.numpy()
 
     def repeat(self, times: int) -> SparsePattern:
@@ -104,7 +89,7 @@ class SparsePattern:
     def column_sum(self, values: Tensor) -> Tensor:
         """The sum of each column, `[C, B]`."""
         if values.is_cuda:
-            return _segment_reduce(values.index_select(0, self.column_order), "sum", self.column_starts)
+            return _segment_reduce(values.index_select(0, self.transposed.order), "sum", self.transposed.row_starts)
         return self._sums_as_products(values.dtype)[1] @ values
 
     def _sums_as_products(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -113,7 +98,7 @@ class SparsePattern:
             count = len(self.order)
             ones = torch.ones(count, dtype=dtype)
             by_row = _compact(self.row_starts, torch.arange(count), count)
-            by_column = _compact(self.column_starts, self.column_order, count)
+            by_column = _compact(self.transposed.row_starts, self.transposed.order, count)
             row_matrix = _csr_tensor(by_row, ones, (self.shape[0], count))
             self._sum_matrices[dtype] = row_matrix, _csr_tensor(by_column, ones, (self.shape[1], count))
         return self._sum_matrices[dtype]
@@ -149,10 +134,9 @@ class SparseMatrix:
         return _csr_tensor(self.pattern._csr, self.values.detach(), self.shape)
 
     @cached_property
-    def transposed_csr(self) -> Tensor:
-        """The transposed matrix as a torch CSR tensor."""
-        values = self.values.detach()[self.pattern.column_order]
-        return _csr_tensor(self.pattern._transposed_csr, values, self.shape[::-1])
+    def transposed(self) -> SparseMatrix:
+        """The transposed matrix `[C, R]`, without autograd."""
+        return SparseMatrix(self.pattern.transposed, self.values.detach()[self.pattern.transposed.order])
 
     def with_values(self, values: Tensor) -> SparseMatrix:
         """The matrix with other entries `[E]` at the same positions."""
@@ -180,10 +164,6 @@ class SparseMatrix:
     def multiply(self, x: Tensor, bias: Tensor, out: Tensor) -> None:
         """out ← M x + bias on a CPU, from `[C, B]` and `[B]`, without autograd; with an empty bias, out ← out + M x."""
         multiply_rows(self.pattern._arrays, self.values, x, bias, out)
-
-    def multiply_transposed(self, x: Tensor, out: Tensor) -> None:
-        """out ← Mᵀ x, from `[R, B]`."""
-        multiply_rows(self.pattern._transposed_arrays, self.transposed_csr.values(), x, x.new_zeros(x.shape[1]), out)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SparseMatrix:
         # Matrices are immutable, and torch cannot copy CSR tensors.
@@ -243,11 +223,7 @@ class _Product(torch.autograd.Function):
         ctx.matrix = matrix
         if ctx.needs_input_grad[0]:
             ctx.save_for_backward(x)
-        if x.dim() == 2 and not x.is_cuda:
-            product = x.new_zeros(matrix.shape[0], x.shape[1])
-            matrix.multiply(x.detach().contiguous(), x.new_empty(0), product)
-            return product
-        return _torch_product(matrix.csr, x)
+        return _product(matrix, x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -257,25 +233,25 @@ class _Product(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_values = _sampled_product(matrix.csr, grad, ctx.saved_tensors[0])
         if ctx.needs_input_grad[1]:
-            if grad.dim() == 2 and not grad.is_cuda:
-                grad_x = grad.new_empty(matrix.shape[1], grad.shape[1])
-                matrix.multiply_transposed(grad.contiguous(), grad_x)
-            else:
-                grad_x = _torch_product(matrix.transposed_csr, grad)
+            grad_x = _product(matrix.transposed, grad)
         return grad_values, grad_x, None
 
 
-def _torch_product(matrix: Tensor, x: Tensor) -> Tensor:
-    """The matrix `[R, C]` times `[C, B]` or each of `[Q, C, B]`."""
+def _product(matrix: SparseMatrix, x: Tensor) -> Tensor:
+    """M x for `[C, B]`, or M x[q] for each q of `[Q, C, B]`."""
+    if x.dim() == 2 and not x.is_cuda:
+        product = x.new_zeros(matrix.shape[0], x.shape[1])
+        matrix.add_product(x.contiguous(), product)
+        return product
     if x.dim() == 2 or len(x) == 1 or x.is_cuda:
         # One pass over the entries serves all problems: narrow products would leave most of a GPU idle.
         wide = _side_by_side(x)
-        product = _add_product(matrix, wide, wide.new_zeros(matrix.shape[0], wide.shape[1]))
+        product = _add_product(matrix.csr, wide, wide.new_zeros(matrix.shape[0], wide.shape[1]))
         return product if x.dim() == 2 else product.view(-1, len(x), x.shape[2]).transpose(0, 1)
     # One by one on a CPU: the rows that a narrow product gathers stay in the cache.
     products = x.new_zeros(len(x), matrix.shape[0], x.shape[2])
     for out, features in zip(products, x.contiguous(), strict=True):
-        _add_product(matrix, features, out)
+        _add_product(matrix.csr, features, out)
     return products
 
 

@@ -51,6 +51,7 @@ class StreamedMatrix:
         """The matrix times a number."""
         return replace(self, factor=factor * self.factor)
 
+    @property
     def transposed(self) -> StreamedMatrix:
         """The transpose, for a symmetric A."""
         return replace(self, left=self.right, right=self.left)

@@ -120,7 +120,6 @@ def _rows(field: Field) -> tuple[Array, Array, Array, int]:
 
 def _columns(field: Field) -> tuple[Array, Array, Array]:
     """The rows of the transposed graph."""
-    csr, root = field.csr, field.root_weight_by_column
-    transposed = csr if csr.symmetric else csr.transposed
+    transposed, root = field.csr.transposed, field.root_weight_by_column
     by_column = _UNIT[field.rho.dtype] if root is None else root.contiguous().numpy()
     return transposed.indptr.numpy(), transposed.indices.numpy(), by_column

@@ -84,7 +84,7 @@ def vjp(
     grad_y = torch.empty_like(y)
     root, groups, weights = _weights(field)
     root_t = root if field.root_weight is None else field.root_weight_by_column
-    transposed = csr if csr.symmetric else csr.transposed
+    transposed = csr.transposed
     if nodes and width:
         tile, (span, constant) = _tile(csr, width, groups), _span(width, groups)
         tiles.vjp_kernel[tile.grid](

@@ -236,7 +236,7 @@ def _vjp_sum_by_column(i, indptr, indices, root, root_t, f, a, grad, grad_root):
         fj, aj, out, back = f[indices[e]], a[indices[e]], root[e], root_t[e]
         for k in range(fi.size):
             diff = fi[k] - fj[k]
-            # One term: two could be added in either order, and code from the cache is optimized once more than new code.
+            # One term: the order of two would differ between new code and code from the cache, optimized once more.
             lower = -(back[k] * aj[k]) if diff < zero else zero
             grad[k] += out[k] * ai[k] if diff > zero else lower
         if grad_root.size:

@@ -95,7 +95,7 @@ class SparseFeatures:
         self.matrix.multiply(weight, bias, out)
 
     def vjp(self, grad: Tensor, out: Tensor, workspace: Workspace) -> None:
-        self.matrix.multiply_transposed(grad, out)
+        self.matrix.transposed.multiply(grad, grad.new_zeros(grad.shape[1]), out)
 
 
 StoredFeatures = DenseFeatures | SparseFeatures
@@ -220,12 +220,13 @@ class PropagatedFeatures:
     def vjp(self, grad: Tensor, out: Tensor, workspace: Workspace) -> None:
         first, *parts = out.chunk(self.num_blocks)
         self.first_block.vjp(grad, first, workspace)
+        zero = grad.new_zeros(grad.shape[1])
         for hop, (part, last_hop) in enumerate(zip(parts, self.last_hops, strict=False)):
             block = workspace.empty(grad.shape, grad.dtype)
-            last_hop.multiply_transposed(grad, block)
+            last_hop.transposed.multiply(grad, zero, block)
             for _ in range(hop):
                 previous, block = block, workspace.empty(grad.shape, grad.dtype)
-                self.adjacency.multiply_transposed(previous, block)
+                self.adjacency.transposed.multiply(previous, zero, block)
             self.base.vjp(block, part, workspace)
         if self.pagerank is not None:
             start = workspace.empty(grad.shape, grad.dtype)

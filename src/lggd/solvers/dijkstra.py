@@ -59,7 +59,7 @@ def shortest(problem: EikonalProblem) -> Tensor:
     # On disk, lengths are computed where they are used: all of them may not fit into memory.
     loops, length = compiled(csr.mapped is not None), weight
     if csr.mapped is None:
-        length = csr.incoming_length.numpy()
+        length = csr.transposed.length.numpy()
 
     def solve(starts: np.ndarray, slowness: np.ndarray, u: np.ndarray) -> None:
         low, high = shortest * slowness.min(), longest * slowness.max()

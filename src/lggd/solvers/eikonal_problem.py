@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numba
 import numpy as np
@@ -16,21 +16,12 @@ from torch import Tensor
 
 from lggd.equation import Boundary, Field, Potential, Sources, check_p, read_potential
 from lggd.graph import Graph, check_graph
-from lggd.graph.csr import CPU, Layout
+from lggd.graph.csr import CPU, Array, Layout
 from lggd.kernels import backend_for
 from lggd.solvers.solution import Solution, Statistics, Status
 
 # solve(starts, slowness [N] or [1], u [N]) fills u, which is inf initially, and returns the number of sweeps or None.
 SolveColumn = Callable[[np.ndarray, np.ndarray, np.ndarray], int | None]
-
-
-class Incoming(NamedTuple):
-    """For each node, the nodes that depend on it, to which a front spreads. Weights are `weight[e * stride]`."""
-
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.int32] | NDArray[np.int64]
-    weight: NDArray[np.floating]
-    stride: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,18 +56,14 @@ class EikonalProblem:
         return np.asarray(1 / self.potential.numpy())
 
     @property
-    def incoming(self) -> Incoming:
-        csr = self.layout.csr
-        indptr, indices = (csr.indptr, csr.indices) if csr.symmetric else csr.transposed[:2]
-        if csr.incoming_weight is None:
-            return Incoming(indptr.numpy(), indices.numpy(), np.ones(1, np.float64), 0)
-        return Incoming(indptr.numpy(), indices.numpy(), csr.incoming_weight.numpy(), 1)
+    def incoming(self) -> tuple[Array, Array, Array, int]:
+        """For each node, the nodes that depend on it, to which a front spreads: the `CSR.arrays`."""
+        return self.layout.csr.transposed.arrays()
 
     @property
-    def outgoing(self) -> tuple[NDArray[np.int64], NDArray[np.integer], NDArray[np.floating]]:
+    def outgoing(self) -> tuple[Array, Array, Array]:
         """The neighbours that each node depends on: row pointers, indices, and weights read with the same stride."""
-        csr = self.layout.csr
-        return csr.indptr.numpy(), csr.indices.numpy(), np.ones(1) if csr.weight is None else csr.weight.numpy()
+        return self.layout.csr.arrays()[:3]
 
     def solve_columns(self, solve: SolveColumn) -> tuple[Tensor, int]:
         """Values by row `[N, K]` and the largest number of sweeps of a column.
