@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
-from lggd.errors import NotEnoughMemoryError
-from lggd.system.files import size_in_words
-from lggd.system.memory import MappedArrays, Memory
+from lggd.system.memory import MappedArrays, Memory, shortage
 
 Array = NDArray[np.generic]
 Result = TypeVar("Result")
@@ -153,11 +151,7 @@ class CSR:
         needed = Memory({"edges by column": size * self.num_edges}, self.indptr.device)
         if needed.fits is False:
             remedy = "Build the graph without directions, or use a machine with more memory."
-            free = size_in_words(needed.free or 0)
-            raise NotEnoughMemoryError(
-                f"Edges of a directed graph on disk are sorted by column in memory, which takes {needed}, where {free} "
-                f"are free. {remedy}"
-            )
+            raise shortage("Sorting the edges of a directed graph on disk by column in memory", needed, remedy)
 
     @cached_property
     def length(self) -> Tensor:

@@ -118,9 +118,13 @@ def explaining_shortage(what: str, estimate: Callable[[], Memory], remedy: str) 
         is_shortage = isinstance(error, (MemoryError, torch.OutOfMemoryError))
         if not is_shortage and not any(phrase in str(error) for phrase in words):
             raise
-        needed = estimate()
-        free = "" if needed.free is None else f", where {size_in_words(needed.free)} are free"
-        raise NotEnoughMemoryError(f"{what} takes {needed} on {needed.device}{free}. {remedy}") from error
+        raise shortage(what, estimate(), remedy) from error
+
+
+def shortage(what: str, needed: Memory, remedy: str) -> NotEnoughMemoryError:
+    """The error about a computation, called `what`, that does not fit into memory."""
+    free = "" if needed.free is None else f", where {size_in_words(needed.free)} are free"
+    return NotEnoughMemoryError(f"{what} takes {needed} on {needed.device}{free}. {remedy}")
 
 
 def release_memory() -> None:
