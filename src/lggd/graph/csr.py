@@ -108,8 +108,8 @@ class CSR:
     def part(self, first: int, last: int) -> CSR:
         """The rows from `first` to before `last`, as the rows of a matrix with as many columns as before."""
         begin, end = int(self.indptr[first]), int(self.indptr[last])
-        weight = None if self.weight is None else self.weight[begin:end]
-        return CSR(self.indptr[first : last + 1] - begin, self.indices[begin:end], weight, symmetric=False)
+        weight, root = (None if x is None else x[begin:end] for x in (self.weight, self.stored_root_weight))
+        return CSR(self.indptr[first : last + 1] - begin, self.indices[begin:end], weight, False, root)
 
     @cached_property
     def rows(self) -> Tensor:
