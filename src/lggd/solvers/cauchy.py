@@ -87,7 +87,7 @@ class CauchyProblem:
         if bool(finite.all()):
             return
         row, column = (int(x) for x in (~finite).nonzero()[0])
-        node = row if self.layout.order is None else int(self.layout.order[row])
+        node = int(self.layout.nodes_of(torch.tensor(row)))
         cfl_number = self.field.cfl_number()
         here = float(cfl_number[row, min(column, cfl_number.shape[1] - 1)])
         raise FloatingPointError(

@@ -46,8 +46,7 @@ class EikonalProblem:
         if potential is not None:
             by_node = read_potential(potential, graph, columns, torch.float64).detach().to(CPU)
             rho = layout.into_rows(by_node).contiguous()
-        ids = [torch.from_numpy(nodes) for nodes in boundary.columns]
-        starts = [nodes if layout.rank is None else layout.rank[nodes] for nodes in ids]
+        starts = [layout.rows_of(torch.from_numpy(nodes)) for nodes in boundary.columns]
         return cls(graph, layout, p, starts, rho, boundary.single, began)
 
     @property
