@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lggd.equation import Boundary, Field, Potential, Sources, check_p, read_potential
+from lggd.equation import Boundary, Field, Potential, Sources, check_p, mask_of, read_potential
 from lggd.graph import Graph, check_graph
 from lggd.graph.csr import CPU, Array, Layout
 from lggd.kernels import backend_for
@@ -96,9 +96,7 @@ class EikonalProblem:
         """max |ρ‖∇⁻f‖_p − 1| off the boundary, where f `[N, K]` is finite; of a graph on disk with √w as stored."""
         csr = self.layout.csr
         root = csr.root_weight_as(torch.float64)
-        boundary_mask = torch.zeros(by_row.shape, dtype=torch.bool)
-        for k, rows in enumerate(self.starts):
-            boundary_mask[rows, k] = True
+        boundary_mask = mask_of(self.starts, csr.num_nodes)
         field = Field(csr, self.p, self.potential, root, boundary_mask)
         finite = torch.isfinite(by_row)
         # A finite node never depends on an infinite one, so any larger number may replace infinity.
