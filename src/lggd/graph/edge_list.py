@@ -262,20 +262,16 @@ def check_weights(edge_index: Tensor, edge_weight: Tensor, name: str = "edge_wei
 
 
 def check_symmetric(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
-    """Raises an error if an edge has no reverse edge of the same weight."""
-    forward, backward = (_coalesced(edges, edge_weight, num_nodes) for edges in (edge_index, edge_index.flip(0)))
-    if not torch.equal(forward[0], backward[0]) or not torch.allclose(forward[1], backward[1], rtol=1e-5, atol=0):
+    """Raises an error if an edge has no reverse edge of the same weight; the weights of repeated edges add up."""
+    from torch_geometric.utils import coalesce
+
+    weight = torch.ones(edge_index.shape[1], device=edge_index.device) if edge_weight is None else edge_weight
+    both = (edge_index, edge_index.flip(0))
+    (edges, forward), (reverse, backward) = (coalesce(each, weight.double(), num_nodes, "sum") for each in both)
+    if not torch.equal(edges, reverse) or not torch.allclose(forward, backward, rtol=ROUNDING, atol=0):
         rule = "contain every edge in both directions, with equal weights"
         remedy = "Apply torch_geometric.transforms.ToUndirected() to the data first."
         raise InputError("data.edge_index", rule, remedy=remedy)
-
-
-def _coalesced(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Each distinct edge as one number, sorted, and the sum of its weights."""
-    edge, inverse = torch.unique(edge_index[0] * num_nodes + edge_index[1], return_inverse=True)
-    weight = torch.ones(len(inverse), device=edge.device) if edge_weight is None else edge_weight
-    total = torch.zeros(len(edge), dtype=torch.float64, device=edge.device)
-    return edge, total.index_add_(0, inverse, weight.double())
 
 
 def with_edges(data: Any, edge_index: Tensor, edge_weight: Tensor | None) -> Any:
