@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -135,7 +136,7 @@ def release_memory() -> None:
 
 
 class InMemory:
-    """Where a computation keeps tensors like another one, all rows at once; `Scratch` keeps them in files."""
+    """Creates tensors of the type and on the device of another one, in memory; `Scratch` creates them in files."""
 
     def __init__(self, like: Tensor) -> None:
         self._like = like
@@ -145,11 +146,11 @@ class InMemory:
         return self._like.new_empty(shape)
 
     def parts(self, rows: int, size: int) -> Iterator[slice]:
-        """The rows to compute at a time: all, or where tensors are in files `size`."""
+        """Which rows to compute at a time: all of them; or `size` rows, where tensors are in files."""
         yield slice(0, rows)
 
     def release(self) -> None:
-        """Gives back the memory of tensors that are in files."""
+        """Gives back the memory that tensors in files occupy."""
 
 
 class Scratch(InMemory):
@@ -195,7 +196,7 @@ class Scratch(InMemory):
 class MappedArrays:
     """Arrays mapped into memory, whose pages can be given back to the system when they have been used."""
 
-    arrays: tuple[np.memmap[Any, Any], ...]
+    arrays: tuple[NDArray[Any], ...]
 
     def release(self) -> None:
         """Gives back all resident pages. They stay in the system's cache as long as nobody else needs the memory."""
@@ -331,6 +332,15 @@ def identity_key(*tensors: Tensor | None) -> Hashable:
 def content_key(*tensors: Tensor | None) -> tuple[str, ...]:
     """A digest of the entries, dtype, shape, device and layout of each tensor."""
     return tuple("none" if tensor is None else _digest(tensor) for tensor in tensors)
+
+
+def fingerprint(tensors: Mapping[str, Tensor], others: bytes = b"") -> str:
+    """The SHA-256 of named tensors: of `others`, then of the names, types, shapes and entries, sorted by name."""
+    digest = hashlib.sha256(others)
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _digest(tensor: Tensor) -> str:
