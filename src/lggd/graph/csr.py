@@ -1,4 +1,4 @@
-"""Compressed sparse rows (CSR), in which a graph is stored: their sort, their order in memory, their components."""
+"""Compressed sparse rows (CSR), in which a graph is stored: sorted, ordered in memory, and their components."""
 
 from __future__ import annotations
 

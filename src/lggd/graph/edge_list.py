@@ -1,6 +1,6 @@
 """Edges in every form that users have them: lists and arrays, assembled into compressed sparse rows, and PyG data.
 
-PyG data have `edge_index [2, E]` and `edge_weight [E]`, which are read, checked and replaced; node features, checked.
+Of PyG data, `edge_index [2, E]` and `edge_weight [E]` are read, checked and replaced, and node features are checked.
 """
 
 from __future__ import annotations

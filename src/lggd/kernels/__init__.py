@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
-from typing import Protocol, cast
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -39,10 +38,12 @@ class Backend(Protocol):
 def backend_for(device: torch.device) -> Backend:
     """numba on the CPU, Triton on NVIDIA GPUs (torch ships it there), plain torch everywhere else."""
     if device.type == "cpu":
-        return cast(Backend, cpu)
+        return cpu
     if device.type == "cuda" and find_spec("triton") is not None:
-        return cast(Backend, import_module("lggd.kernels.cuda"))
-    return cast(Backend, reference)
+        from lggd.kernels import cuda
+
+        return cuda
+    return reference
 
 
 def idle_columns(device: torch.device, columns: int) -> int:

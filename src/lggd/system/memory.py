@@ -32,7 +32,8 @@ _digests = WeakIdKeyDictionary()
 MEMINFO = Path("/proc/meminfo")
 # Smaller tensors stay in memory.
 SMALLEST_ON_DISK = 2**26
-# Solvers that read edges in any order give pages back when so many bytes of them are resident, looked at so often.
+# While edges are read in any order, pages are given back when this many bytes of them are resident, checked at this
+# interval in seconds.
 MOST_RESIDENT, SECONDS_PER_LOOK = 2**29, 0.02
 STATM = Path("/proc/self/statm")
 
