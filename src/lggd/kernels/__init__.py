@@ -16,7 +16,7 @@ from lggd.graph.csr import CSR
 from lggd.kernels import cpu, reference
 from lggd.kernels.reference import Gradients
 
-__all__ = ["Backend", "PaddedState", "backend_for", "idle_columns"]
+__all__ = ["Backend", "PaddedState", "backend_for", "idle_columns", "largest_residual"]
 
 
 class Backend(Protocol):
@@ -44,6 +44,12 @@ def backend_for(device: torch.device) -> Backend:
 
         return cuda
     return reference
+
+
+def largest_residual(field: Field, f: Tensor, free: Tensor) -> float:
+    """max |1 − ρ‖∇⁻f‖_p| where `free` `[N, K]` is True, in the first K columns of f; 0 if it is nowhere."""
+    off = 1 - field.rho.detach() * backend_for(f.device).norm(field.detached(), f)
+    return float(off.abs()[:, : free.shape[1]].masked_fill(~free, 0).max())
 
 
 def idle_columns(device: torch.device, columns: int) -> int:

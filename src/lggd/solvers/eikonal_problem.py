@@ -17,7 +17,7 @@ from torch import Tensor
 from lggd.equation import Boundary, Field, Potential, Sources, check_p, mask_of, read_potential
 from lggd.graph import Graph, check_graph
 from lggd.graph.csr import CPU, Array, Layout
-from lggd.kernels import backend_for
+from lggd.kernels import largest_residual
 from lggd.solvers.solution import Solution, Statistics, Status
 
 # solve(starts, slowness [N] or [1], u [N]) fills u, which is inf initially, and returns the number of sweeps or None.
@@ -95,15 +95,12 @@ class EikonalProblem:
     def residual(self, by_row: Tensor) -> float:
         """max |ρ‖∇⁻f‖_p − 1| off the boundary, where f `[N, K]` is finite; of a graph on disk with √w as stored."""
         csr = self.layout.csr
-        root = csr.root_weight_as(torch.float64)
-        boundary_mask = mask_of(self.starts, csr.num_nodes)
-        field = Field(csr, self.p, self.potential, root, boundary_mask)
+        field = Field(csr, self.p, self.potential, csr.root_weight_as(torch.float64))
         finite = torch.isfinite(by_row)
         # A finite node never depends on an infinite one, so any larger number may replace infinity.
         above = float(by_row[finite].max()) + 1
         filled = torch.where(finite, by_row, torch.full_like(by_row, above)).contiguous()
-        off = 1 - self.potential * backend_for(CPU).norm(field, filled)
-        return float(off.abs().masked_fill(boundary_mask | ~finite, 0).max())
+        return largest_residual(field, filled, finite & ~mask_of(self.starts, csr.num_nodes))
 
 
 class Solver(Protocol):
