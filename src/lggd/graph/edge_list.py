@@ -123,33 +123,26 @@ def _both_directions(rows: Ids, columns: Ids, weight: Weights | None, num_nodes:
 def _checked_symmetric(csr: CSR) -> CSR:
     reverse = csr.transposed
     if not torch.equal(reverse.indptr, csr.indptr) or not torch.equal(reverse.indices, csr.indices):
-        i, j = _first_without_reverse(csr)
+        forward, backward = csr.rows * csr.num_nodes + csr.indices, csr.indices.long() * csr.num_nodes + csr.rows
+        e = int((~torch.isin(backward, forward)).nonzero()[0])
         raise NotSymmetricError(
             "edges", "be symmetric", "({0}, {1}) without ({1}, {0})",
             "Pass {symmetrize} to add the missing direction, or {directed} to keep edge directions.",
-            nodes=(i, j), hints=HINTS,
+            nodes=(int(csr.rows[e]), int(csr.indices[e])), hints=HINTS,
         )  # fmt: skip
-    weight, backward = csr.weight, reverse.weight
-    if weight is not None and backward is not None:
-        differs = (weight - backward).abs() > ROUNDING * weight
+    weight, opposite = csr.weight, reverse.weight
+    if weight is not None and opposite is not None:
+        differs = (weight - opposite).abs() > ROUNDING * weight
         if bool(differs.any()):
             e = int(differs.nonzero()[0])
             i, j = int(csr.rows[e]), int(csr.indices[e])
             raise NotSymmetricError(
                 "weight", "be symmetric",
-                f"{float(weight[e]):g} on ({{0}}, {{1}}) and {float(backward[e]):g} on ({{1}}, {{0}})",
+                f"{float(weight[e]):g} on ({{0}}, {{1}}) and {float(opposite[e]):g} on ({{1}}, {{0}})",
                 "Pass {symmetrize} to join them, or {directed} to keep both.", nodes=(i, j), hints=HINTS,
             )  # fmt: skip
-        weight = (weight + backward) / 2
+        weight = (weight + opposite) / 2
     return CSR(csr.indptr, csr.indices, weight, symmetric=True)
-
-
-def _first_without_reverse(csr: CSR) -> tuple[int, int]:
-    forward = csr.rows * csr.num_nodes + csr.indices  # sorted, because the rows are
-    backward = csr.indices.long() * csr.num_nodes + csr.rows
-    position = torch.searchsorted(forward, backward).clamp(max=csr.num_edges - 1)
-    e = int((forward[position] != backward).nonzero()[0])
-    return int(csr.rows[e]), int(csr.indices[e])
 
 
 def _read_pairs(edges: ArrayLike | Tensor | Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
