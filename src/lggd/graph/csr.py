@@ -109,7 +109,8 @@ class CSR:
         """The rows from `first` to before `last`, as the rows of a matrix with as many columns as before."""
         begin, end = int(self.indptr[first]), int(self.indptr[last])
         weight, root = (None if x is None else x[begin:end] for x in (self.weight, self.stored_root_weight))
-        return CSR(self.indptr[first : last + 1] - begin, self.indices[begin:end], weight, False, root)
+        indptr, indices = self.indptr[first : last + 1] - begin, self.indices[begin:end]
+        return CSR(indptr, indices, weight, symmetric=False, stored_root_weight=root)
 
     @cached_property
     def rows(self) -> Tensor:
