@@ -256,15 +256,14 @@ def check_weights(edge_index: Tensor, edge_weight: Tensor, name: str = "edge_wei
 
 def check_symmetric(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
     """Raises an error if an edge has no reverse edge of the same weight; the weights of repeated edges add up."""
-    from torch_geometric.utils import coalesce
-
-    weight = torch.ones(edge_index.shape[1], device=edge_index.device) if edge_weight is None else edge_weight
-    both = (edge_index, edge_index.flip(0))
-    (edges, forward), (reverse, backward) = (coalesce(each, weight.double(), num_nodes, "sum") for each in both)
-    if not torch.equal(edges, reverse) or not torch.allclose(forward, backward, rtol=ROUNDING, atol=0):
+    weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight.detach().cpu()
+    rows, columns = edge_index.cpu().int().numpy()
+    try:
+        _checked_symmetric(merge_duplicates(rows, columns, weight.double().numpy(), num_nodes, "sum"))
+    except NotSymmetricError as error:
         rule = "contain every edge in both directions, with equal weights"
         remedy = "Apply torch_geometric.transforms.ToUndirected() to the data first."
-        raise InputError("data.edge_index", rule, remedy=remedy)
+        raise InputError("data.edge_index", rule, remedy=remedy) from error
 
 
 def with_edges(data: Any, edge_index: Tensor, edge_weight: Tensor | None) -> Any:
