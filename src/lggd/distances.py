@@ -106,7 +106,7 @@ def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, col
         raise InputError("target", "be reachable", but=but, remedy=remedy, nodes=[target])
     layout = graph.layout()
     csr, height = layout.csr, layout.into_rows(f)
-    row = target if layout.rank is None else int(layout.rank[target])
+    row = int(layout.rows_of(torch.tensor(int(target))))
     rows = [row]
     while height[row] > 0:
         span = slice(int(csr.indptr[row]), int(csr.indptr[row + 1]))
@@ -115,13 +115,11 @@ def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, col
         if csr.weight is not None:
             slope = slope * csr.weight[span].to(slope.dtype).sqrt()
         if len(slope) == 0 or not float(slope.max()) > 0:
-            node = row if layout.order is None else int(layout.order[row])
-            clause = f"node {node} is lower than all its neighbours"
+            clause = f"node {int(layout.nodes_of(torch.tensor(row)))} is lower than all its neighbours"
             raise InputError("solution", "be a distance", but=clause, remedy="Use distance().")
         row = int(neighbours[int(slope.argmax())])
         rows.append(row)
-    path = torch.tensor(rows[::-1], device=graph.device)
-    return path if layout.order is None else layout.order[path]
+    return layout.nodes_of(torch.tensor(rows[::-1], device=graph.device))
 
 
 @dataclass(frozen=True, eq=False)

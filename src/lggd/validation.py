@@ -7,14 +7,13 @@ from dataclasses import fields
 from difflib import get_close_matches
 from math import inf, isnan
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from lggd.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-T = TypeVar("T")
 # Number of names that a misspelt one is compared with (comparing is slow), and number of names that an error lists.
 NAMES_COMPARED, NAMES_LISTED = 10_000, 12
 
@@ -73,17 +72,11 @@ def check_positive(name: str, value: Any, remedy: str = "") -> float:
     return check_real(name, value, 0, closed="neither", rule="be positive and finite", remedy=remedy)
 
 
-def check_choice(name: str, value: T, choices: Collection[T]) -> T:
-    """Checks for one of a few values."""
-    if value not in choices:
-        raise InputError(name, f"be one of {', '.join(map(repr, choices))}", repr(value))
-    return value
-
-
 def check_name(argument: str, name: Any, known: Collection[str]) -> str:
     """Checks for one of the known names; the error suggests the closest one."""
     if name not in known:
-        raise InputError(argument, f"be one of {', '.join(known)}", repr(name), suggestion(str(name), list(known)))
+        names = list(map(str, known))
+        raise InputError(argument, f"be one of {', '.join(names)}", repr(name), suggestion(str(name), names))
     return str(name)
 
 

@@ -296,7 +296,7 @@ def test_help_lists_datasets_and_methods() -> None:
         ([*OWN, "--labels-per-class", "1"], "`--labels-per-class` must be omitted with --edges"),
         ([*OWN, "--test-share", "1"], "`--test-share` must lie in [0, 1), got 1.0. Some labels must remain"),
         (["--edges", "f.csv", *OWN[2:]], "must be one of the 3 nodes"),
-        (["karate", "--method", "lgd"], "`--method` must be one of 'lggd', 'lggd-plus', "),
+        (["karate", "--method", "lgd"], "`--method` must be one of lggd, lggd-plus, "),
         (["karate", "--method", "goal", "--backbone", "gat"], "`--backbone` must be omitted for goal"),
         (
             ["karate", "--method", "ggd", "--preset", "paper"],

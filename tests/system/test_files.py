@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import zlib
 from pathlib import Path
 
@@ -237,6 +238,22 @@ def test_temporary_folders_in_use_and_of_others_are_left_alone(tmp_path: Path) -
 
 
 # -- disks that are full or read-only -----------------------------------------------------------------------------
+
+
+def test_temporary_folders_that_are_removed_meanwhile_are_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leftover, listdir = tmp_path / ".model-abcdefgh", os.listdir
+    leftover.mkdir()
+
+    def removed_by_its_owner(folder: Path) -> list[str]:
+        if Path(folder) == leftover:
+            leftover.rmdir()
+        return listdir(folder)
+
+    monkeypatch.setattr(os, "listdir", removed_by_its_owner)
+    restore_folder(tmp_path / "model", MARKER)
+    assert listdir(tmp_path) == []
 
 
 def full(*_: object, **__: object) -> None:

@@ -277,7 +277,7 @@ def _cached_sums(matrix: SparseMatrix, x: Tensor, series: Sequence[Sequence[floa
         column[: len(own)] = own
     sums = torch.empty(len(series), *x.shape)
     values, work = matrix.values.detach().numpy(), (x.reshape(-1).clone().numpy(), np.zeros(x.numel(), np.float32))
-    _sum_loop(*matrix.pattern._arrays, values, coefficients, *work, sums.view(len(series), -1).numpy())
+    _sum_loop(*matrix.pattern.arrays, values, coefficients, *work, sums.view(len(series), -1).numpy())
     return sums
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol
@@ -64,9 +64,8 @@ class BlockRows:
     @classmethod
     def cut(cls, stored: StoredGraph, first: int, last: int) -> BlockRows:
         """The rows [first, last) of a stored graph; reads their edges once."""
-        indptr = stored.csr.indptr.numpy()
-        begin, end = int(indptr[first]), int(indptr[last])
-        columns = np.asarray(stored.csr.indices.numpy()[begin:end])
+        part = stored.csr.part(first, last)
+        columns = part.indices.numpy()
         outside = np.zeros(stored.csr.num_nodes, np.bool_)
         _mark(columns, first, last, outside)
         halo = np.flatnonzero(outside)
@@ -75,11 +74,7 @@ class BlockRows:
         position[first:last] = np.arange(last - first, dtype=np.int32)
         local = np.empty(len(columns), np.int32)
         _renumber(columns, position, local)
-        weights = (stored.csr.weight, stored.csr.stored_root_weight)
-        weight, root = (None if values is None else values[begin:end] for values in weights)
-        starts = torch.from_numpy(np.asarray(indptr[first : last + 1]) - begin)
-        csr = CSR(starts, torch.from_numpy(local), weight, symmetric=False, stored_root_weight=root)
-        return cls(first, last, csr, halo, stored)
+        return cls(first, last, replace(part, indices=torch.from_numpy(local)), halo, stored)
 
     @property
     def owned(self) -> int:

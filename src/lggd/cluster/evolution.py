@@ -15,7 +15,7 @@ from torch import Tensor
 from lggd.cluster.block import BlockRows, split_rows
 from lggd.cluster.connection import alive_nodes
 from lggd.cluster.team import Team
-from lggd.equation import Boundary, Potential, Sources, check_p, read_potential
+from lggd.equation import Boundary, Potential, Sources, check_p, mask_of, read_potential
 from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.kernels import PaddedState, cpu
@@ -57,11 +57,8 @@ class EvolutionProgram:
         kind = getattr(torch, dtype)
         state = torch.zeros(rows.size, columns, dtype=kind)
         state[: rows.owned] = torch.as_tensor(start, dtype=kind)
-        mask = None
-        if boundary is not None:
-            mask = torch.zeros(rows.owned, columns, dtype=torch.bool)
-            for column, nodes in enumerate(boundary):
-                mask[nodes, column] = True
+        mask = None if boundary is None else mask_of(boundary, rows.owned)
+        if mask is not None:
             state[: rows.owned].masked_fill_(mask, 0)
         potential = torch.ones(rows.owned, 1, dtype=kind) if rho is None else rho.to(kind)
         padded = PaddedState.build(

@@ -32,7 +32,7 @@ from lggd.errors import InputError
 from lggd.graph.csr import merge_duplicates
 from lggd.graph.edge_list import ROUNDING, matrix_entries
 from lggd.system.files import check_extension, check_readable
-from lggd.validation import suggestion
+from lggd.validation import check_name, suggestion
 
 MATRIX = ".npz"
 # Lengths whose squares are finite and not zero.
@@ -197,8 +197,8 @@ def join_directions(table: EdgeTable, rule: Join | str | None = None) -> EdgeTab
     `rule` says what becomes of the weights, or lengths, of edges that are listed several times; one that is listed once
     keeps its own. By default the larger weight or the shorter length counts, and a note tells if any differ.
     """
-    if rule is not None and rule not in list(Join):
-        raise InputError("symmetrize", f"be one of {', '.join(Join)}", repr(rule))
+    if rule is not None:
+        check_name("symmetrize", rule, list(Join))
     weight = np.ones(table.edges.shape[1]) if table.weight is None else table.weight
     values, ends = 1 / np.sqrt(weight) if table.is_length else weight, np.sort(table.edges, axis=0)
     chosen = Join(rule) if rule is not None else Join.MIN if table.is_length else Join.MAX

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lggd.data.table import Cell, Table, as_text
 from lggd.errors import InputError
-from lggd.validation import listed
+from lggd.validation import check_name, listed
 
 # Cells that are treated as missing values of a feature, in any case.
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
@@ -90,8 +90,7 @@ class FeatureReader:
 
     def encode(self, missing: Missing | str = Missing.ERROR) -> Encoded:
         """Returns the features; raises one error that lists every column that has none."""
-        if missing not in list(Missing):
-            raise InputError("missing", f"be one of {', '.join(Missing)}", repr(missing))
+        check_name("missing", missing, list(Missing))
         count = len(self.values)
         x = np.stack(self.values) if count else np.empty((0, len(self.columns)), np.float32)
         parts, names = [np.empty((count, 0), np.float32)], list[str]()

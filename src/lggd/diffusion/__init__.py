@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.filters import PPR, TOLERANCE, Heat
+from lggd.errors import InputError
 from lggd.graph.edge_list import check_symmetric, read_edges, with_edges
 from lggd.graph.sparse import SparsePattern, normalized_adjacency
 from lggd.system.memory import Cache, content_key
-from lggd.validation import check_choice, check_instance, check_int
+from lggd.validation import check_instance, check_int
 
 __all__ = ["PPR", "DiffusionGraph", "Heat"]
 
@@ -54,7 +55,8 @@ class DiffusionGraph:
     def __post_init__(self) -> None:
         check_instance("kernel", self.kernel, (PPR, Heat), "PPR(alpha) or Heat(t)")
         check_int("neighbours", self.neighbours, 1, "It is the number of partners per node.")
-        check_choice("dim", self.dim, (0, 1))
+        if self.dim not in (0, 1):
+            raise InputError("dim", "be one of 0, 1", repr(self.dim))
 
     def transform(self, data: Any) -> Any:
         """Return a shallow copy of PyG data with new `edge_index` and `edge_weight`; the graph must be undirected."""

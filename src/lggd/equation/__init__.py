@@ -56,10 +56,15 @@ class Boundary:
 
     def mask(self, num_nodes: int) -> Tensor:
         """True on the boundary of each column, `[N, K]`."""
-        boundary_mask = torch.zeros(num_nodes, len(self.columns), dtype=torch.bool)
-        for k, nodes in enumerate(self.columns):
-            boundary_mask[torch.from_numpy(nodes), k] = True
-        return boundary_mask
+        return mask_of([torch.from_numpy(nodes) for nodes in self.columns], num_nodes)
+
+
+def mask_of(columns: Sequence[Tensor], num_nodes: int) -> Tensor:
+    """Where the nodes of each column are, bool `[N, K]`."""
+    mask = torch.zeros(num_nodes, len(columns), dtype=torch.bool)
+    for k, nodes in enumerate(columns):
+        mask[nodes, k] = True
+    return mask
 
 
 def _read_set(nodes: Any, num_nodes: int, name: str) -> NDArray[np.int64]:

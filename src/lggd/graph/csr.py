@@ -1,4 +1,4 @@
-"""Compressed sparse rows (CSR), in which a graph is stored: their sort, their order in memory, their components."""
+"""Compressed sparse rows (CSR), in which a graph is stored: sorted, ordered in memory, and their components."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
-from lggd.errors import NotEnoughMemoryError
-from lggd.system.files import size_in_words
-from lggd.system.memory import MappedArrays, Memory
+from lggd.system.memory import MappedArrays, Memory, shortage
 
 Array = NDArray[np.generic]
 Result = TypeVar("Result")
@@ -110,8 +108,9 @@ class CSR:
     def part(self, first: int, last: int) -> CSR:
         """The rows from `first` to before `last`, as the rows of a matrix with as many columns as before."""
         begin, end = int(self.indptr[first]), int(self.indptr[last])
-        weight = None if self.weight is None else self.weight[begin:end]
-        return CSR(self.indptr[first : last + 1] - begin, self.indices[begin:end], weight, symmetric=False)
+        weight, root = (None if x is None else x[begin:end] for x in (self.weight, self.stored_root_weight))
+        indptr, indices = self.indptr[first : last + 1] - begin, self.indices[begin:end]
+        return CSR(indptr, indices, weight, symmetric=False, stored_root_weight=root)
 
     @cached_property
     def rows(self) -> Tensor:
@@ -153,11 +152,7 @@ class CSR:
         needed = Memory({"edges by column": size * self.num_edges}, self.indptr.device)
         if needed.fits is False:
             remedy = "Build the graph without directions, or use a machine with more memory."
-            free = size_in_words(needed.free or 0)
-            raise NotEnoughMemoryError(
-                f"Edges of a directed graph on disk are sorted by column in memory, which takes {needed}, where {free} "
-                f"are free. {remedy}"
-            )
+            raise shortage("Sorting the edges of a directed graph on disk by column in memory", needed, remedy)
 
     @cached_property
     def length(self) -> Tensor:
@@ -216,13 +211,21 @@ class Layout:
         """The row of each node."""
         return None if self.order is None else inverse(self.order)
 
-    def into_rows(self, by_node: Tensor, dim: int = 0) -> Tensor:
+    def into_rows(self, by_node: Tensor) -> Tensor:
         """Reorders values from node order to row order."""
-        return by_node if self.order is None else by_node.index_select(dim, self.order)
+        return by_node if self.order is None else by_node.index_select(0, self.order)
 
     def to_nodes(self, by_row: Tensor, dim: int = 0) -> Tensor:
         """Reorders values from row order to node order."""
         return by_row if self.rank is None else by_row.index_select(dim, self.rank)
+
+    def rows_of(self, nodes: Tensor) -> Tensor:
+        """The rows of some nodes."""
+        return nodes if self.rank is None else self.rank[nodes]
+
+    def nodes_of(self, rows: Tensor) -> Tensor:
+        """The nodes in some rows."""
+        return rows if self.order is None else self.order[rows]
 
     def edges_into_rows(self, by_edge: Tensor) -> Tensor:
         """Reorders values `[E, …]` from the order of the graph's `edge_index` to that of these rows."""
@@ -252,13 +255,9 @@ class Layout:
     def _reordered(self) -> Layout:
         if gaps(self.csr, most=100_000)[0] <= SCATTERED:
             return self
-        order = cuthill_mckee(self.csr)
+        nodes = reverse_cuthill_mckee(self.csr.to_scipy(), symmetric_mode=self.csr.symmetric)
+        order = torch.from_numpy(nodes.astype(np.int64))
         return Layout(self.csr.permuted(order)[0], order)
-
-
-def cuthill_mckee(csr: CSR) -> Tensor:
-    """Reverse Cuthill-McKee order `[N]`, for graphs that come without coordinates."""
-    return torch.from_numpy(reverse_cuthill_mckee(csr.to_scipy(), symmetric_mode=csr.symmetric).astype(np.int64))
 
 
 def gaps(csr: CSR, rank: NDArray[Any] | None = None, most: int = 1_000_000) -> tuple[float, float]:
@@ -318,7 +317,7 @@ def merge_duplicates(rows: Array, columns: Array, weight: Array | None, num_node
 def connected_components(csr: CSR) -> Tensor:
     """The (weakly) connected component of each row, int64 `[N]`, numbered in the order of their first rows."""
     device, parent = csr.indptr.device, np.arange(csr.num_nodes)
-    csr = csr if device.type == "cpu" else csr.to(torch.device("cpu"))
+    csr = csr if device.type == "cpu" else csr.to(CPU)
     indptr, indices = csr.indptr.numpy(), csr.indices.numpy()
     for first, last in csr.blocks():
         _join(first, last, indptr, indices, parent)

@@ -1,6 +1,6 @@
 """Edges in every form that users have them: lists and arrays, assembled into compressed sparse rows, and PyG data.
 
-PyG data have `edge_index [2, E]` and `edge_weight [E]`, which are read, checked and replaced; node features, checked.
+Of PyG data, `edge_index [2, E]` and `edge_weight [E]` are read, checked and replaced, and node features are checked.
 """
 
 from __future__ import annotations
@@ -123,33 +123,26 @@ def _both_directions(rows: Ids, columns: Ids, weight: Weights | None, num_nodes:
 def _checked_symmetric(csr: CSR) -> CSR:
     reverse = csr.transposed
     if not torch.equal(reverse.indptr, csr.indptr) or not torch.equal(reverse.indices, csr.indices):
-        i, j = _first_without_reverse(csr)
+        forward, backward = csr.rows * csr.num_nodes + csr.indices, csr.indices.long() * csr.num_nodes + csr.rows
+        e = int((~torch.isin(backward, forward)).nonzero()[0])
         raise NotSymmetricError(
             "edges", "be symmetric", "({0}, {1}) without ({1}, {0})",
             "Pass {symmetrize} to add the missing direction, or {directed} to keep edge directions.",
-            nodes=(i, j), hints=HINTS,
+            nodes=(int(csr.rows[e]), int(csr.indices[e])), hints=HINTS,
         )  # fmt: skip
-    weight, backward = csr.weight, reverse.weight
-    if weight is not None and backward is not None:
-        differs = (weight - backward).abs() > ROUNDING * weight
+    weight, opposite = csr.weight, reverse.weight
+    if weight is not None and opposite is not None:
+        differs = (weight - opposite).abs() > ROUNDING * weight
         if bool(differs.any()):
             e = int(differs.nonzero()[0])
             i, j = int(csr.rows[e]), int(csr.indices[e])
             raise NotSymmetricError(
                 "weight", "be symmetric",
-                f"{float(weight[e]):g} on ({{0}}, {{1}}) and {float(backward[e]):g} on ({{1}}, {{0}})",
+                f"{float(weight[e]):g} on ({{0}}, {{1}}) and {float(opposite[e]):g} on ({{1}}, {{0}})",
                 "Pass {symmetrize} to join them, or {directed} to keep both.", nodes=(i, j), hints=HINTS,
             )  # fmt: skip
-        weight = (weight + backward) / 2
+        weight = (weight + opposite) / 2
     return CSR(csr.indptr, csr.indices, weight, symmetric=True)
-
-
-def _first_without_reverse(csr: CSR) -> tuple[int, int]:
-    forward = csr.rows * csr.num_nodes + csr.indices  # sorted, because the rows are
-    backward = csr.indices.long() * csr.num_nodes + csr.rows
-    position = torch.searchsorted(forward, backward).clamp(max=csr.num_edges - 1)
-    e = int((forward[position] != backward).nonzero()[0])
-    return int(csr.rows[e]), int(csr.indices[e])
 
 
 def _read_pairs(edges: ArrayLike | Tensor | Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -262,20 +255,15 @@ def check_weights(edge_index: Tensor, edge_weight: Tensor, name: str = "edge_wei
 
 
 def check_symmetric(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
-    """Raises an error if an edge has no reverse edge of the same weight."""
-    forward, backward = (_coalesced(edges, edge_weight, num_nodes) for edges in (edge_index, edge_index.flip(0)))
-    if not torch.equal(forward[0], backward[0]) or not torch.allclose(forward[1], backward[1], rtol=1e-5, atol=0):
+    """Raises an error if an edge has no reverse edge of the same weight; the weights of repeated edges add up."""
+    weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight.detach().cpu()
+    rows, columns = edge_index.cpu().int().numpy()
+    try:
+        _checked_symmetric(merge_duplicates(rows, columns, weight.double().numpy(), num_nodes, "sum"))
+    except NotSymmetricError as error:
         rule = "contain every edge in both directions, with equal weights"
         remedy = "Apply torch_geometric.transforms.ToUndirected() to the data first."
-        raise InputError("data.edge_index", rule, remedy=remedy)
-
-
-def _coalesced(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Each distinct edge as one number, sorted, and the sum of its weights."""
-    edge, inverse = torch.unique(edge_index[0] * num_nodes + edge_index[1], return_inverse=True)
-    weight = torch.ones(len(inverse), device=edge.device) if edge_weight is None else edge_weight
-    total = torch.zeros(len(edge), dtype=torch.float64, device=edge.device)
-    return edge, total.index_add_(0, inverse, weight.double())
+        raise InputError("data.edge_index", rule, remedy=remedy) from error
 
 
 def with_edges(data: Any, edge_index: Tensor, edge_weight: Tensor | None) -> Any:

@@ -61,8 +61,8 @@ class SparsePattern:
         return SparsePattern(self.columns, self.rows, self.shape[::-1])
 
     @cached_property
-    def _arrays(self) -> tuple[Array, Array]:
-        """Compressed rows, for compiled loops."""
+    def arrays(self) -> tuple[Array, Array]:
+        """Where each row begins, and the column of each entry, for compiled loops; only on the CPU."""
         starts, indices = self._csr
         return starts.numpy(), indices.numpy()
 
@@ -163,7 +163,7 @@ class SparseMatrix:
 
     def multiply(self, x: Tensor, bias: Tensor, out: Tensor) -> None:
         """out ← M x + bias on a CPU, from `[C, B]` and `[B]`, without autograd; with an empty bias, out ← out + M x."""
-        multiply_rows(self.pattern._arrays, self.values, x, bias, out)
+        multiply_rows(self.pattern.arrays, self.values, x, bias, out)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SparseMatrix:
         # Matrices are immutable, and torch cannot copy CSR tensors.

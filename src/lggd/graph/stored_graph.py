@@ -38,6 +38,8 @@ from lggd.system.memory import MappedArrays
 
 MANIFEST, FORMAT, VERSION = "graph.json", "lggd graph", 1
 IDS = "ids.arrow"
+# The size of an array file without entries.
+HEADER_BYTES = 128
 TRUNCATED = "It was truncated or replaced: copy the folder again, or build the graph again."
 DAMAGED = "It was changed or damaged: copy the folder again, or build the graph again."
 
@@ -196,20 +198,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def map_array(path: Path) -> np.memmap[Any, Any]:
+def map_array(path: Path) -> Array:
     """An array mapped into memory. Writing to it never changes the file."""
-    array: np.memmap[Any, Any]
+    has_entries = path.stat().st_size > HEADER_BYTES  # others cannot be mapped
     try:
-        array = np.load(path, mmap_mode="c", allow_pickle=False)
-        return array
+        array: Array = np.load(path, mmap_mode="c" if has_entries else None, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        if path.stat().st_size < 4096:
-            try:  # arrays without entries cannot be mapped
-                array = np.load(path, allow_pickle=False)
-                return array
-            except (ValueError, EOFError):
-                pass
         raise InputFileError(str(path), "be an array", but="it is damaged", remedy="Build the graph again.") from error
+    return array
 
 
 def _check_arrays(folder: Path, manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:

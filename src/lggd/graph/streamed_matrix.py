@@ -16,8 +16,8 @@ from lggd.graph.csr import CSR, on_threads_that_pay
 class StreamedMatrix:
     """M = factor · diag(left) (A + diag(loops)) diag(right), for weights A of `csr`; all diagonals are float32 `[N]`.
 
-    `matrix(x)` is the product M x, computed block by block of rows, without autograd. Rows may be the first of all
-    `[C]` columns: then `right` is `[C]`, and `add_product` takes x `[C, B]`.
+    `matrix(x)` is the product M x, computed block by block of rows, without autograd. Where there are rows for only the
+    first N of C nodes, `right` is `[C]`, and `add_product` takes x `[C, B]`.
     """
 
     csr: CSR

@@ -35,6 +35,7 @@ from lggd.graph_build.node_source import NodeSource
 from lggd.graph_build.row_files import ArrayFile, RowFiles
 from lggd.graph_build.work_folder import WorkFolder
 from lggd.system.files import check_folder_writable, locked_folder, write_errors
+from lggd.validation import check_name
 
 MEMORY, LEAST_MEMORY = 2**32, 2**28
 MOST_NODES = 2**31
@@ -138,8 +139,7 @@ def build_graph(
     Graph(nodes=3, edges=4, on disk)
     """
     import_duckdb()
-    if order not in list(NodeOrder):
-        raise InputError("order", f"be one of {', '.join(NodeOrder)}", repr(order))
+    check_name("order", order, list(NodeOrder))
     if memory < LEAST_MEMORY:
         raise InputError("memory", f"be at least {LEAST_MEMORY // 2**20} MiB", f"{memory} bytes")
     if nodes is None and label is not None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
-from typing import Protocol, cast
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,7 +16,7 @@ from lggd.graph.csr import CSR
 from lggd.kernels import cpu, reference
 from lggd.kernels.reference import Gradients
 
-__all__ = ["Backend", "PaddedState", "backend_for", "idle_columns"]
+__all__ = ["Backend", "PaddedState", "backend_for", "idle_columns", "largest_residual"]
 
 
 class Backend(Protocol):
@@ -39,10 +38,18 @@ class Backend(Protocol):
 def backend_for(device: torch.device) -> Backend:
     """numba on the CPU, Triton on NVIDIA GPUs (torch ships it there), plain torch everywhere else."""
     if device.type == "cpu":
-        return cast(Backend, cpu)
+        return cpu
     if device.type == "cuda" and find_spec("triton") is not None:
-        return cast(Backend, import_module("lggd.kernels.cuda"))
-    return cast(Backend, reference)
+        from lggd.kernels import cuda
+
+        return cuda
+    return reference
+
+
+def largest_residual(field: Field, f: Tensor, free: Tensor) -> float:
+    """max |1 − ρ‖∇⁻f‖_p| where `free` `[N, K]` is True, in the first K columns of f; 0 if it is nowhere."""
+    off = 1 - field.rho.detach() * backend_for(f.device).norm(field.detached(), f)
+    return float(off.abs()[:, : free.shape[1]].masked_fill(~free, 0).max())
 
 
 def idle_columns(device: torch.device, columns: int) -> int:

@@ -19,7 +19,7 @@ from lggd.graph.edge_list import check_node_features
 from lggd.learning.node_features import NodeFeatures, propagate, read_node_features
 from lggd.learning.stacked_mlps import StackedMLPs
 from lggd.training.problems import LEVELS, SeededModules
-from lggd.validation import check_choice, check_int, check_real
+from lggd.validation import check_int, check_name, check_real
 
 
 class Activation(StrEnum):
@@ -54,7 +54,7 @@ class _MLPSettings:
     def __post_init__(self) -> None:
         if not isinstance(self.hidden, tuple) or not all(isinstance(size, int) and size > 0 for size in self.hidden):
             raise InputError("hidden", "be a tuple of positive sizes such as (512, 128)", repr(self.hidden))
-        check_choice("activation", self.activation, [activation.value for activation in Activation])
+        check_name("activation", self.activation, list(Activation))
         check_int("zeros", self.zeros, minimum=0)
         for name in ("dropout", "input_dropout"):
             # At higher rates, rounding to levels would keep nothing.

@@ -40,7 +40,7 @@ from lggd.models.memory_estimate import estimate_memory
 from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
 from lggd.runs.run_input import RunInput, data_fingerprint
 from lggd.system.memory import Memory
-from lggd.validation import check_choice
+from lggd.validation import check_name
 
 BACKBONES: dict[str, Backbone | None] = {**backbones.BACKBONES, "none": None}
 DEFAULT_REFERENCE = "gcn"
@@ -172,10 +172,10 @@ class RunSettings:
     reference: str | None = None
 
     def __post_init__(self) -> None:
-        check_choice("method", self.method, METHODS)
+        check_name("method", self.method, METHODS)
         for name in ("backbone", "reference"):
             if getattr(self, name) is not None:
-                check_choice(name, getattr(self, name), BACKBONES)
+                check_name(name, getattr(self, name), BACKBONES)
 
     def check_input(self, run_input: RunInput) -> None:
         """Checks that the method can be fitted to this graph."""

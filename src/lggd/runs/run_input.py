@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,8 +16,9 @@ from lggd.data.graph_files import read_graph_files
 from lggd.data.pyg_data import MASKS, checked_data, read_data_file, read_pyg_dataset
 from lggd.data.stored_data import NodeNames, load_stored
 from lggd.errors import InputError
-from lggd.estimator.inputs import count_edges, stored_graph
+from lggd.estimator.inputs import count_edges, graph_files, stored_graph
 from lggd.estimator.storage import pack_graph
+from lggd.system.memory import fingerprint
 from lggd.validation import check_int, check_real, listed
 
 FEWEST_HELD_OUT = 2  # accuracy is not reported for fewer nodes
@@ -206,13 +206,8 @@ def data_fingerprint(data: Any, names: Sequence[str] = ("y", *MASKS)) -> str:
     """Returns a SHA-256 digest of a graph, its features, and these tensors: by default labels and split."""
     known = {name: getattr(data, name, None) for name in names}
     tensors = pack_graph(data) | {name: value for name, value in known.items() if value is not None}
-    digest, graph = hashlib.sha256(), stored_graph(data)
-    if graph is not None and graph.stored is not None:
-        digest.update(graph.stored.fingerprint.encode())
-    for name, value in sorted(tensors.items()):
-        digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    files = graph_files(data)
+    return fingerprint(tensors, b"" if files is None else files.fingerprint.encode())
 
 
 def _check_hold_out(test_share: float, split: int) -> None:

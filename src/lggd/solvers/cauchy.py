@@ -10,7 +10,7 @@ from torch import Tensor
 from lggd.equation import Boundary, Potential, Sources, check_p, read_potential
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph, check_graph
-from lggd.kernels import PaddedState, backend_for
+from lggd.kernels import PaddedState, largest_residual
 from lggd.solvers.dijkstra import hops
 from lggd.solvers.eikonal_problem import EikonalProblem
 from lggd.solvers.scheme import evolution_layout
@@ -76,10 +76,9 @@ class CauchyProblem:
     def residual(self, rows: Tensor) -> float:
         """max |1 − ρ‖∇⁻f‖_p| over the free rows that can reach the boundary; 0 where there are none."""
         field, free = self.field, self.reachable
-        off = (1 - field.rho.detach() * backend_for(rows.device).norm(field.detached(), rows)).abs()[:, : self.columns]
         if field.boundary_mask is not None:
             free = free & ~field.boundary_mask[:, : self.columns]
-        return float(off.masked_fill(~free, 0).max())
+        return largest_residual(field, rows, free)
 
     def check_finite(self, before: Tensor, after: Tensor, step_number: int, size: float) -> None:
         """Raises an error with the node, the step and the parameter to change if a state is no longer finite."""
@@ -87,7 +86,7 @@ class CauchyProblem:
         if bool(finite.all()):
             return
         row, column = (int(x) for x in (~finite).nonzero()[0])
-        node = row if self.layout.order is None else int(self.layout.order[row])
+        node = int(self.layout.nodes_of(torch.tensor(row)))
         cfl_number = self.field.cfl_number()
         here = float(cfl_number[row, min(column, cfl_number.shape[1] - 1)])
         raise FloatingPointError(

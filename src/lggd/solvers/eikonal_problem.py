@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lggd.equation import Boundary, Field, Potential, Sources, check_p, read_potential
+from lggd.equation import Boundary, Field, Potential, Sources, check_p, mask_of, read_potential
 from lggd.graph import Graph, check_graph
 from lggd.graph.csr import CPU, Array, Layout
-from lggd.kernels import backend_for
+from lggd.kernels import largest_residual
 from lggd.solvers.solution import Solution, Statistics, Status
 
 # solve(starts, slowness [N] or [1], u [N]) fills u, which is inf initially, and returns the number of sweeps or None.
@@ -46,8 +46,7 @@ class EikonalProblem:
         if potential is not None:
             by_node = read_potential(potential, graph, columns, torch.float64).detach().to(CPU)
             rho = layout.into_rows(by_node).contiguous()
-        ids = [torch.from_numpy(nodes) for nodes in boundary.columns]
-        starts = [nodes if layout.rank is None else layout.rank[nodes] for nodes in ids]
+        starts = [layout.rows_of(torch.from_numpy(nodes)) for nodes in boundary.columns]
         return cls(graph, layout, p, starts, rho, boundary.single, began)
 
     @property
@@ -96,17 +95,12 @@ class EikonalProblem:
     def residual(self, by_row: Tensor) -> float:
         """max |ρ‖∇⁻f‖_p − 1| off the boundary, where f `[N, K]` is finite; of a graph on disk with √w as stored."""
         csr = self.layout.csr
-        root = csr.root_weight_as(torch.float64)
-        boundary_mask = torch.zeros(by_row.shape, dtype=torch.bool)
-        for k, rows in enumerate(self.starts):
-            boundary_mask[rows, k] = True
-        field = Field(csr, self.p, self.potential, root, boundary_mask)
+        field = Field(csr, self.p, self.potential, csr.root_weight_as(torch.float64))
         finite = torch.isfinite(by_row)
         # A finite node never depends on an infinite one, so any larger number may replace infinity.
         above = float(by_row[finite].max()) + 1
         filled = torch.where(finite, by_row, torch.full_like(by_row, above)).contiguous()
-        off = 1 - self.potential * backend_for(CPU).norm(field, filled)
-        return float(off.abs().masked_fill(boundary_mask | ~finite, 0).max())
+        return largest_residual(field, filled, finite & ~mask_of(self.starts, csr.num_nodes))
 
 
 class Solver(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +20,7 @@ from lggd.report.graph_layout import layout_graph
 from lggd.runs.run_input import Columns, RunInput
 from lggd.runs.saved_model import SavedModel
 from lggd.studio.store import UNLABELLED, LabelStore
+from lggd.system.memory import fingerprint
 from lggd.validation import check_same_length
 
 MAX_ATTRIBUTES = 24
@@ -112,11 +112,7 @@ class StudioGraph:
     @cached_property
     def fingerprint(self) -> str:
         """A SHA-256 digest of nodes, edges and features; labels may differ."""
-        digest = hashlib.sha256("\0".join(self.ids).encode("utf-8", "surrogatepass"))
-        for name, value in sorted(pack_graph(self.data).items()):
-            digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
-            digest.update(value.detach().cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+        return fingerprint(pack_graph(self.data), "\0".join(self.ids).encode("utf-8", "surrogatepass"))
 
     def open_store(self, path: str | Path) -> LabelStore:
         """The labels in this file; a new one begins with those of the graph."""

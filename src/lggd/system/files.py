@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import os
@@ -14,7 +13,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -257,9 +256,11 @@ def restore_folder(path: str | Path, marker: str) -> None:
     path = Path(path).resolve()
     name = re.compile(rf"\.{re.escape(path.name)}-[a-z0-9_]{{8}}")  # as tempfile names them
     for staging in [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]:
-        if not staging.is_dir() or not {entry.name for entry in staging.iterdir()} <= {NEW, OLD}:
+        try:
+            is_staging = {entry.name for entry in staging.iterdir()} <= {NEW, OLD}
+        except OSError:  # a file, or a folder that another process has just removed
             continue
-        handle = _open_folder(staging)
+        handle = _open_folder(staging) if is_staging else None
         if handle is None:
             continue
         try:
@@ -353,7 +354,7 @@ def locked_folder(path: str | Path, on_wait: Callable[[], None] | None = None) -
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # Windows deletes no open file, and a replaced folder took it along
+        with suppress(OSError):  # Windows deletes no open file, and a replaced folder took it along
             if _is_file(handle, lock):
                 lock.unlink()
         os.close(handle)

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -31,7 +32,8 @@ _digests = WeakIdKeyDictionary()
 MEMINFO = Path("/proc/meminfo")
 # Smaller tensors stay in memory.
 SMALLEST_ON_DISK = 2**26
-# Solvers that read edges in any order give pages back when so many bytes of them are resident, looked at so often.
+# While edges are read in any order, pages are given back when this many bytes of them are resident, checked at this
+# interval in seconds.
 MOST_RESIDENT, SECONDS_PER_LOOK = 2**29, 0.02
 STATM = Path("/proc/self/statm")
 
@@ -118,9 +120,13 @@ def explaining_shortage(what: str, estimate: Callable[[], Memory], remedy: str) 
         is_shortage = isinstance(error, (MemoryError, torch.OutOfMemoryError))
         if not is_shortage and not any(phrase in str(error) for phrase in words):
             raise
-        needed = estimate()
-        free = "" if needed.free is None else f", where {size_in_words(needed.free)} are free"
-        raise NotEnoughMemoryError(f"{what} takes {needed} on {needed.device}{free}. {remedy}") from error
+        raise shortage(what, estimate(), remedy) from error
+
+
+def shortage(what: str, needed: Memory, remedy: str) -> NotEnoughMemoryError:
+    """The error about a computation, called `what`, that does not fit into memory."""
+    free = "" if needed.free is None else f", where {size_in_words(needed.free)} are free"
+    return NotEnoughMemoryError(f"{what} takes {needed} on {needed.device}{free}. {remedy}")
 
 
 def release_memory() -> None:
@@ -131,7 +137,7 @@ def release_memory() -> None:
 
 
 class InMemory:
-    """Where a computation keeps tensors like another one, all rows at once; `Scratch` keeps them in files."""
+    """Creates tensors of the type and on the device of another one, in memory; `Scratch` creates them in files."""
 
     def __init__(self, like: Tensor) -> None:
         self._like = like
@@ -141,11 +147,11 @@ class InMemory:
         return self._like.new_empty(shape)
 
     def parts(self, rows: int, size: int) -> Iterator[slice]:
-        """The rows to compute at a time: all, or where tensors are in files `size`."""
+        """Which rows to compute at a time: all of them; or `size` rows, where tensors are in files."""
         yield slice(0, rows)
 
     def release(self) -> None:
-        """Gives back the memory of tensors that are in files."""
+        """Gives back the memory that tensors in files occupy."""
 
 
 class Scratch(InMemory):
@@ -191,7 +197,7 @@ class Scratch(InMemory):
 class MappedArrays:
     """Arrays mapped into memory, whose pages can be given back to the system when they have been used."""
 
-    arrays: tuple[np.memmap[Any, Any], ...]
+    arrays: tuple[NDArray[Any], ...]
 
     def release(self) -> None:
         """Gives back all resident pages. They stay in the system's cache as long as nobody else needs the memory."""
@@ -327,6 +333,15 @@ def identity_key(*tensors: Tensor | None) -> Hashable:
 def content_key(*tensors: Tensor | None) -> tuple[str, ...]:
     """A digest of the entries, dtype, shape, device and layout of each tensor."""
     return tuple("none" if tensor is None else _digest(tensor) for tensor in tensors)
+
+
+def fingerprint(tensors: Mapping[str, Tensor], others: bytes = b"") -> str:
+    """The SHA-256 of named tensors: of `others`, then of the names, types, shapes and entries, sorted by name."""
+    digest = hashlib.sha256(others)
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _digest(tensor: Tensor) -> str:
