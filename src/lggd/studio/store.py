@@ -246,8 +246,8 @@ class LabelStore:
         if not own:
             return None
         last = own[-1]
-        stale = [entry.node for entry in last.entries if self._origin[entry.node] != last.number]
-        return self._reverse(last, "undo", "undone", stale)
+        entries = tuple(LabelEntry(e.node, e.after, e.before, last.number) for e in last.entries)
+        return self._repeat(last, "undo", "undone", entries, {e.node: e.origin for e in last.entries})
 
     def redo(self, author: str) -> LabelChange | None:
         """Makes the author's change again that was undone last; None where there is none."""
@@ -255,8 +255,7 @@ class LabelStore:
         if not undone:
             return None
         first = undone[0]
-        stale = [entry.node for entry in first.entries if self._origin[entry.node] != entry.origin]
-        return self._reverse(first, "redo", "done", stale)
+        return self._repeat(first, "redo", "done", first.entries, {e.node: first.number for e in first.entries})
 
     def keep(self, node: int, author: str) -> LabelChange | None:
         """Confirms a label, so that it no longer counts as suspicious until it changes; None if it was confirmed."""
@@ -274,19 +273,17 @@ class LabelStore:
     def _next(self) -> int:
         return self.changes[-1].number + 1 if self.changes else 1
 
-    def _reverse(self, change: LabelChange, kind: str, state: str, stale: Sequence[int]) -> LabelChange:
+    def _repeat(
+        self, change: LabelChange, kind: str, state: str, entries: tuple[LabelEntry, ...], origins: dict[int, int]
+    ) -> LabelChange:
+        """Records a change backwards or once more, unless one of its labels comes from another change by now."""
+        stale = [entry.node for entry in entries if self._origin[entry.node] != entry.origin]
         if stale:
-            raise StaleEditError(
-                f"Somebody else has changed this label since: there is nothing to {kind} safely.", stale
-            )
+            text = f"Somebody else has changed this label since: there is nothing to {kind} safely."
+            raise StaleEditError(text, stale)
         self._set_state(change, state)
-        back = kind == "undo"
-        entries = tuple(
-            LabelEntry(e.node, e.after, e.before, change.number) if back else e for e in change.entries
-        )  # fmt: skip
-        origins = {e.node: e.origin if back else change.number for e in change.entries}
-        found = LabelChange(self._next, kind, change.author, _now(), entries, target=change.number)
-        return self._record(found, origins)
+        again = LabelChange(self._next, kind, change.author, _now(), entries, target=change.number)
+        return self._record(again, origins)
 
     def _discard_undone(self, author: str) -> None:
         """A new change ends what could be made again."""
