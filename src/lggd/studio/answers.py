@@ -31,7 +31,7 @@ from lggd.studio.schemas import (
     ProgressAnswer,
 )
 from lggd.studio.session import Session
-from lggd.studio.snapshot import Snapshot, distances
+from lggd.studio.snapshot import Snapshot, computed_once, distances
 from lggd.studio.store import LabelChange, LabelEdit
 
 MAX_NEIGHBOURS, MAX_HISTORY_ENTRIES = 60, 50
@@ -50,10 +50,10 @@ def graph_answer(session: Session, classes: Sequence[str], instance: str) -> Gra
     )  # fmt: skip
 
 
+@computed_once
 def predictions_answer(snapshot: Snapshot) -> bytes:
     """As JSON, which all readers of a revision share."""
-    make = lambda: PredictionsAnswer.model_validate(snapshot).model_dump_json().encode()  # noqa: E731
-    return snapshot.cached("predictions answer", make)
+    return PredictionsAnswer.model_validate(snapshot).model_dump_json().encode()
 
 
 def label_states(snapshot: Snapshot, nodes: Iterable[int]) -> list[LabelState]:

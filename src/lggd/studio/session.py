@@ -83,10 +83,9 @@ class Session:
         self.graph, self.positions = graph, graph.positions(store)
         self.curve: list[CurvePoint] = []
         self.history = list(store.changes)  # all of them, the oldest first
-        # What the background has found last, by the function that finds it in a snapshot.
-        self._found: dict[Callable[[Snapshot], Any], Any] = {}
-        self._finding = threading.Lock()
-        self.analysed = -1  # the revision of the last suggestions
+        # The snapshots whose quality, and whose suggestions and suspicious labels, the background has computed last.
+        self._measured: Snapshot | None = None
+        self.analysed: Snapshot | None = None
         self._store, self._listeners = store, list[Listener]()
         self._tasks: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._work = threading.Event()
@@ -140,27 +139,20 @@ class Session:
 
     def suggestions(self, count: int) -> list[Suggestion]:
         """The nodes to label next, without those that were labelled meanwhile."""
-        snapshot, found = self.snapshot, self._latest(all_suggestions)
+        snapshot = self.snapshot
+        found = all_suggestions(self.analysed or snapshot)
         return _current(snapshot, (each for each in found if snapshot.labels[each.number] < 0), count)
 
     def suspicious(self, count: int) -> list[SuspiciousLabel]:
         """Labels that all others contradict, the most suspicious first, without those changed or kept meanwhile."""
-        snapshot, found = self.snapshot, self._latest(all_suspicious)
+        snapshot = self.snapshot
+        found = all_suspicious(self.analysed or snapshot)
         as_found = (each for each in found if snapshot.name_of(snapshot.labels[each.number]) == each.label)
         return _current(snapshot, (each for each in as_found if not snapshot.kept[each.number]), count)
 
     def quality(self) -> Quality:
-        """How good the predictions are."""
-        found: Quality = self._latest(quality)
-        return found
-
-    def _latest(self, find: Callable[[Snapshot], Any]) -> Any:
-        """What was found last, perhaps in an earlier snapshot: only before the first time somebody waits for it."""
-        if find not in self._found:
-            with self._finding:
-                if find not in self._found:
-                    self._found[find] = find(self.snapshot)
-        return self._found[find]
+        """How good the predictions are, or were when they were measured last."""
+        return quality(self._measured or self.snapshot)
 
     # -- the writer -----------------------------------------------------------------------------------------------
 
@@ -258,7 +250,8 @@ class Session:
         snapshot = self.snapshot
         if self.curve and self.curve[-1].revision == snapshot.revision:
             return
-        self._found[quality] = found = quality(snapshot)
+        found = quality(snapshot)
+        self._measured = snapshot
         point = CurvePoint(snapshot.revision, snapshot.num_labels, found.accuracy, found.held_out, found.certainty)
         self.curve = [*(self.curve[::2] if len(self.curve) >= MOST_POINTS else self.curve), point]
         self._announce("curve", vars(point))
@@ -280,9 +273,9 @@ class Session:
 
     def _suggest(self) -> None:
         snapshot = self.snapshot
-        for find in (all_suspicious, all_suggestions):
-            self._found[find] = find(snapshot)
-        self.analysed = snapshot.revision
+        all_suspicious(snapshot)
+        all_suggestions(snapshot)
+        self.analysed = snapshot
         self._announce("queue", {"revision": snapshot.revision})
 
     # -- listeners ------------------------------------------------------------------------------------------------
