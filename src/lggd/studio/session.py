@@ -80,7 +80,8 @@ class Session:
     """
 
     def __init__(self, graph: StudioGraph, store: LabelStore) -> None:
-        self.graph, self.positions = graph, graph.positions(store)
+        self.graph = graph.with_classes(store.classes)
+        self.positions = self.graph.positions(store)
         self.curve: list[CurvePoint] = []
         self.history = list(store.changes)  # all of them, the oldest first
         # The snapshots whose quality, and whose suggestions and suspicious labels, the background has computed last.

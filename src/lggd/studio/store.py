@@ -92,7 +92,7 @@ class LabelStore:
         Identifies the graph; a store of another one is refused.
     num_nodes : int
     classes : sequence of str
-        The first classes of a new store.
+        The first classes of a new store; those that an existing one lacks are added.
     labels : int64 array [N]
         The first labels of a new store, -1 for none.
     """
@@ -119,6 +119,8 @@ class LabelStore:
                 self._connection.execute("COMMIT")
                 self._check(fingerprint)
                 self._load()
+                for name in classes:  # an existing store may lack some
+                    self._insert_class(name)
         except BaseException:
             self._connection.close()
             raise
@@ -186,6 +188,10 @@ class LabelStore:
         name = check_class_name(name)
         if name not in self.classes:
             self._check_number_of_classes(1)
+        self._insert_class(name)
+
+    def _insert_class(self, name: str) -> None:
+        if name not in self.classes:
             self._connection.execute("INSERT INTO classes VALUES (?, ?)", (len(self.classes), name))
             self.classes.append(name)
 

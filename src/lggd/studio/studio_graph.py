@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -121,6 +122,11 @@ class StudioGraph:
     def open_store(self, path: str | Path) -> LabelStore:
         """The labels in this file; a new one begins with those of the graph."""
         return LabelStore(path, self.fingerprint, self.num_nodes, self.classes, self.labels)
+
+    def with_classes(self, classes: Sequence[str]) -> StudioGraph:
+        """The same graph with its classes numbered as in `classes`, which contain them."""
+        number = np.array([*map(classes.index, self.classes), UNLABELLED])  # -1 remains -1
+        return replace(self, classes=tuple(classes), labels=number[self.labels], truth=number[self.truth])
 
     def positions(self, store: LabelStore) -> NDArray[np.float32]:
         """A place on the map for every node, `[N, 2]` within [-1, 1]; computed once and kept in the store."""
