@@ -82,7 +82,7 @@ def _accuracy(report: RunReport, part: str) -> str:
 
 
 def _difference(report: RunReport) -> str:
-    gain, test = report.gain, report.comparison()
+    gain, test = report.gain, report.comparison
     if gain is None:
         return '<div class="difference"><p>Only one accuracy was measured: there is no comparison.</p></div>'
     kind, verdict = "unclear", "The predictions of both were not compared node by node: see the intervals."
