@@ -96,7 +96,8 @@ def compared(only_model, only_reference, both=50):
     reference_correct[first[:both]] = True
     reference_correct[first[both + only_model : both + only_model + only_reference]] = True
     return random_report(
-        115, 3, predicted=np.where(model_correct, y, wrong), comparison=McNemarTest.of(model_correct, reference_correct),
+        115, 3, predicted=np.where(model_correct, y, wrong),
+        comparison=McNemarTest.of(model_correct, reference_correct),
         accuracy={"model": float(both + only_model), "reference": float(both + only_reference)},
     )  # fmt: skip
 

@@ -194,7 +194,7 @@ def test_suggestions_do_not_wait_and_skip_what_was_labelled(tmp_path: Path, monk
 
 
 def test_a_long_curve_loses_every_other_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MOST_POINTS", 3)
+    monkeypatch.setattr(sessions, "MAX_POINTS", 3)
     with small_session(tmp_path) as session:
         for node in range(13, 18):
             session.submit(LabelStore.set_labels, [LabelEdit(node, "red")], "ada").result()

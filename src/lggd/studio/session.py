@@ -20,7 +20,7 @@ from lggd.closed_form.kernel_ridge import rechosen, relabelled
 from lggd.errors import InputError
 from lggd.estimator.inputs import without_labels
 from lggd.studio.snapshot import (
-    FEWEST_CLASSES,
+    MIN_CLASSES,
     Quality,
     Snapshot,
     Suggestion,
@@ -36,10 +36,10 @@ from lggd.validation import suggestion
 
 # Settings are chosen again when there are this many times as many labels.
 GROWTH = 1.25
-# After work the background rests this many times as long, but at most some seconds: answers need the processor too.
-REST, LONGEST_REST = 3.0, 2.0
+# After work the background rests this many times as long, but at most some seconds: requests need the processor too.
+REST, MAX_REST = 3.0, 2.0
 # A longer curve loses every other point.
-MOST_POINTS = 1000
+MAX_POINTS = 1000
 log = logging.getLogger(__name__)
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found", Suggestion, SuspiciousLabel)
@@ -103,7 +103,7 @@ class Session:
     def _first(self) -> Snapshot:
         """The labels of the store, with the settings of a saved model, or without predictions for the moment."""
         snapshot = self._state(0)
-        if self.graph.model is None or len(snapshot.active) < FEWEST_CLASSES:
+        if self.graph.model is None or len(snapshot.active) < MIN_CLASSES:
             return replace(snapshot, choosing=self._needs_choice(snapshot))
         self._model, self._chosen_for = relabelled(self.graph.model, snapshot.compact()), snapshot.labels
         return replace(snapshot, model=self._model)
@@ -203,7 +203,7 @@ class Session:
         """Solves for the labels of the store with the settings at hand, and shows the result to readers."""
         began, before = time.perf_counter(), self.snapshot
         after = self._state(before.revision + 1)
-        if len(after.active) >= FEWEST_CLASSES and self._model is not None:
+        if len(after.active) >= MIN_CLASSES and self._model is not None:
             if self._model is not before.model or not np.array_equal(after.labels, before.labels):
                 self._model = self._relabelled(self._model, after)
             after = replace(after, model=self._model)
@@ -223,7 +223,7 @@ class Session:
             return None
 
     def _needs_choice(self, snapshot: Snapshot) -> bool:
-        if len(snapshot.active) < FEWEST_CLASSES:
+        if len(snapshot.active) < MIN_CLASSES:
             return False
         grown = snapshot.num_labels >= GROWTH * int((self._chosen_for >= 0).sum())
         return self._model is None or grown or not np.array_equal(snapshot.active, active_classes(self._chosen_for))
@@ -245,7 +245,7 @@ class Session:
                     step()
                 except Exception:  # the labels are safe, and the next change tries again
                     log.exception("The studio could not compute something in the background.")
-            self._closing.wait(min(REST * (time.thread_time() - began), LONGEST_REST))
+            self._closing.wait(min(REST * (time.thread_time() - began), MAX_REST))
 
     def _measure(self) -> None:
         snapshot = self.snapshot
@@ -254,7 +254,7 @@ class Session:
         found = quality(snapshot)
         self._measured = snapshot
         point = CurvePoint(snapshot.revision, snapshot.num_labels, found.accuracy, found.held_out, found.certainty)
-        self.curve = [*(self.curve[::2] if len(self.curve) >= MOST_POINTS else self.curve), point]
+        self.curve = [*(self.curve[::2] if len(self.curve) >= MAX_POINTS else self.curve), point]
         self._announce("curve", vars(point))
 
     def _choose(self) -> None:

@@ -27,7 +27,7 @@ from lggd.studio.studio_graph import StudioGraph
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 Integers = NDArray[np.int64]
-FEWEST_CLASSES = 2
+MIN_CLASSES = 2
 MAX_SUGGESTIONS = 50
 # Before there are predictions, nodes are suggested among this many, for features of this width under this kernel.
 FIRST_CANDIDATES, FIRST_WIDTH, FIRST_RIDGE = 1024, 64, 0.1
@@ -213,7 +213,7 @@ class SuspiciousLabel:
 
 @computed_once
 def all_suspicious(snapshot: Snapshot) -> list[SuspiciousLabel]:
-    """Labels whose leave-one-out answer disagrees, the most suspicious first, without those that somebody kept."""
+    """Labels whose leave-one-out prediction disagrees, the most suspicious first, without those that somebody kept."""
     found = _left_out(snapshot)
     if found is None:
         return []

@@ -108,7 +108,7 @@ class LabelStore:
         self.path, self._num_nodes = check_writable(path), num_nodes
         self._connection = _connect(self.path)
         try:
-            with _refusing(self.path):
+            with _file_errors(self.path):
                 # Held until the end: a second process is refused instead of writing beside this one.
                 self._connection.execute("BEGIN EXCLUSIVE")
                 found = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master")}
@@ -205,12 +205,12 @@ class LabelStore:
         Unknown classes are an error, or with `new_classes` added. An edit that asks for the present label changes
         nothing, whatever its version: sending it twice is harmless.
         """
-        wanted = self._wanted(edits, new_classes)
+        added = self._classes_to_add(edits, new_classes)
         changed = [edit for edit in edits if self._label_of(edit.node) != edit.label]
         stale = [edit.node for edit in changed if edit.version not in (None, self.versions[edit.node])]
         if stale:
             raise StaleEditError("Somebody else has changed this label since you saw it.", stale)
-        for name in wanted:
+        for name in added:
             self.add_class(name)
         if not changed:
             return None
@@ -221,7 +221,7 @@ class LabelStore:
         )
         return self._record(LabelChange(self._next, "label", author, _now(), entries, "done"))
 
-    def _wanted(self, edits: Sequence[LabelEdit], new_classes: bool) -> list[str]:
+    def _classes_to_add(self, edits: Sequence[LabelEdit], new_classes: bool) -> list[str]:
         """The classes to add, all checked before anything is written."""
         repeated = [node for node, count in Counter(edit.node for edit in edits).items() if count > 1]
         if repeated:
@@ -350,7 +350,7 @@ def check_class_name(name: str) -> str:
 def _connect(path: Path) -> sqlite3.Connection:
     # Used by one thread at a time, but not always the one that opened it.
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1)
-    with _refusing(path):
+    with _file_errors(path):
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -358,7 +358,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def _refusing(path: Path) -> Iterator[None]:
+def _file_errors(path: Path) -> Iterator[None]:
     """Turns errors of SQLite about a file into sentences."""
     try:
         yield
