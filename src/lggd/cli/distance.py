@@ -112,7 +112,7 @@ def distance_command(
     finite = (
         {name: value if math.isfinite(value) else None for name, value in distances.items()} if out is None else None
     )
-    terminal.answer(facts | {"distances": finite}, _tables(facts, distances))
+    terminal.print_result(facts | {"distances": finite}, _tables(facts, distances))
 
 
 def _build_graph(

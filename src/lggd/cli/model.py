@@ -86,7 +86,7 @@ def predict_command(
         "labelled": found.num_labelled, "counts": found.counts(), "least_certain": found.least_certain(LEAST_CERTAIN),
         "out": None if out is None else str(out), "predictions": predicted,
     }  # fmt: skip
-    terminal.answer(facts | solved, _predictions(facts | solved))
+    terminal.print_result(facts | solved, _predictions(facts | solved))
 
 
 @command()
@@ -204,7 +204,7 @@ def _change(
     terminal: Terminal, model: Path, out: Path | None, doing: str,
     change: Callable[[SavedModel], tuple[ModelChange, Tensor]],
 ) -> None:  # fmt: skip
-    """Changes a saved model, writes it and its predictions, and answers what has changed."""
+    """Changes a saved model, writes it and its predictions, and prints what has changed."""
     with _open_model(terminal, model, out) as saved:
         with terminal.working(doing):
             found, probabilities = change(saved)
@@ -216,7 +216,7 @@ def _change(
             "labelled": saved.num_labelled, "label_changes": len(saved.model.additions_), **asdict(found),
             "predictions": dict(zip(saved.ids[first:], predicted, strict=True)), **written,
         }  # fmt: skip
-    terminal.answer(facts, _changed(facts))
+    terminal.print_result(facts, _changed(facts))
 
 
 @contextmanager

@@ -71,7 +71,9 @@ def studio_command(
             raise
     address = server.url + (f"?token={quote(token)}" if token is not None else "")
     facts = {"address": address, "graph": read.name, "nodes": read.num_nodes, "store": str(path)}
-    terminal.answer(facts, [f"The studio of {read.name} is at {address}", f"Labels live in {path}. Ctrl-C ends it."])
+    terminal.print_result(
+        facts, [f"The studio of {read.name} is at {address}", f"Labels live in {path}. Ctrl-C ends it."]
+    )
     if not no_browser:
         webbrowser.open(address)
     server.run()
