@@ -75,7 +75,7 @@ def compare_command(
     comparison.jsonl with one line per fit. Lines that exist are not measured
     again: after an interruption, run the same command again. Several processes
     that run the same command share the work, or use --jobs. A method that fails
-    stops nothing: its line says why.
+    does not stop the others: its line says why.
 
     Example, which needs no files:
 

@@ -54,7 +54,7 @@ def build_command(
     space left, is continued with --resume. Needs the extra disk:
     pip install 'lggd[disk]'. In Python: lggd.Graph.open(OUT).
 
-    Example: a list of edges, and what became of it:
+    Example: a list of edges, and the graph that was built from it:
 
         lggd graph build edges.parquet big
 

@@ -105,7 +105,7 @@ def add_labels_command(
     the prediction are shown: one of the two is wrong.
 
     A label that differs from a known one is an error, or with --correct
-    replaces it; lggd remove-labels takes labels back.
+    replaces it; lggd remove-labels removes labels.
 
     Example, after lggd run digits:
 
@@ -133,7 +133,7 @@ def remove_labels_command(
     nodes_file: Path | None = file(None, "Text file with further nodes, one name per line."),
     out: Path | None = file(None, NEW, show_default=BESIDE),
 ) -> None:
-    """Take labels of a saved model back and predict again, without training.
+    """Remove labels from a saved model and predict again, without training.
 
     The nodes are unlabelled afterwards. Every class keeps at least one label.
 
@@ -172,7 +172,7 @@ def update_command(
     edges and labels that are known change nothing. The model is saved with
     all of them, or, if there is an error, not changed at all.
 
-    Only some models take nodes and edges; the others name the remedy.
+    Only some models support this; for others the error names the remedy.
 
     Example: a new person with two friends, one of them labelled now:
 

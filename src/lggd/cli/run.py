@@ -80,9 +80,9 @@ def run_command(
 
         lggd run --edges edges.csv --nodes nodes.csv --label kind
 
-    Columns, separators and values that are read in a special way are said;
-    what has two meanings is refused with the option that decides. Roads with
-    a column of kilometers, nodes with missing values:
+    Columns, separators and values that are read in a special way are reported;
+    what is ambiguous is refused with the option that decides. Roads with a
+    column of kilometers, nodes with missing values:
 
         lggd run --edges roads.csv --length km --nodes towns.csv --label region --missing mean
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 DEFAULT_FOLDER = Path("out/studio")
 STORE = "File where labels live; created where there is none."
 HOST = "Address to listen on. Any but this machine's own requires --token."
-TOKEN = "Secret that everybody must know who opens the page."
-ALLOWED = "Further name of this machine that browsers may use. Can be repeated."
+TOKEN = "Secret that is required to open the page."
+ALLOWED = "Another name of this machine that browsers may use. Can be repeated."
 SHARE = "Fraction of the labels of tables to hold out for accuracy; without, it is estimated by leave-one-out."
 
 
