@@ -56,19 +56,13 @@ def studio_command(
         lggd studio digits --host 0.0.0.0 --token "$(openssl rand -hex 16)"
     """
     with terminal.working("Loading lggd"):
-        from lggd.studio.server import Access, Session, StudioServer
+        from lggd.studio.server import Access, StudioServer
     access = Access(host, port, token, tuple(allow_host))
-    access.check()
     with terminal.working("Reading the graph"):
         read = _read(graph, test_share, start_empty)
     path = _store(read.name) if store is None else store
     with terminal.working(f"Opening {path}"):
-        session = Session(read, read.open_store(path))
-        try:
-            server = StudioServer(session, access)
-        except BaseException:
-            session.close()
-            raise
+        server = StudioServer.open(read, path, access)
     address = server.url + (f"?token={quote(token)}" if token is not None else "")
     facts = {"address": address, "graph": read.name, "nodes": read.num_nodes, "store": str(path)}
     terminal.print_result(

@@ -47,7 +47,6 @@ NodePath = Annotated[str, Path(min_length=1, max_length=500, description="The id
 
 def build_app(session: Session, access: Access) -> FastAPI:
     """The service for a session, for any ASGI server. Its end closes neither the session nor the store."""
-    access.check()
     streams = EventStreams(session, access.limits.streams)
 
     @asynccontextmanager

@@ -53,7 +53,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Access:
-    """Where the service listens and who may talk to it.
+    """Where the service listens and who may talk to it; an error where anybody could connect without a token.
 
     Parameters
     ----------
@@ -72,8 +72,7 @@ class Access:
     hosts: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
-    def check(self) -> None:
-        """Raises an error where anybody could connect without a token."""
+    def __post_init__(self) -> None:
         if self.token is not None and (len(self.token) < MIN_TOKEN_LENGTH or not self.token.isprintable()):
             rule = f"be at least {MIN_TOKEN_LENGTH} printable characters"
             raise InputError("token", rule, f"{len(self.token)}", "Choose a longer one.")

@@ -154,7 +154,7 @@ class StudioGraph:
         x = getattr(self.data, "x", None)
         if x is None or self.pictures is not None:
             return {}
-        row = (x[node].to_dense() if x.layout != torch.strided else x[node]).double()
+        row = x[node].to_dense().double()
         if self.columns is not None:
             values = self._in_units(row)[:MAX_ATTRIBUTES].tolist()
             return {k: float(f"{v:.6g}") for k, v in zip(self.columns.features, values, strict=False)}
@@ -164,8 +164,8 @@ class StudioGraph:
     def attribute(self, name: str) -> NDArray[np.float64]:
         """One named feature of all nodes, `[N]`."""
         column = self.attribute_names.index(name)
-        x = self.data.x.to_dense() if self.data.x.layout != torch.strided else self.data.x
-        return np.asarray(self._in_units(x[:, column].double(), column).numpy())
+        values = self.data.x.to_dense()[:, column].double()
+        return np.asarray(self._in_units(values, column).numpy())
 
     def _in_units(self, values: torch.Tensor, column: int | None = None) -> torch.Tensor:
         """Undoes the standardization of features."""
