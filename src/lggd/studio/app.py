@@ -20,7 +20,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from lggd.errors import InputError
+from lggd.errors import DiskFullError, InputError
 from lggd.studio import responses, schemas
 from lggd.studio.events import EventStreams
 from lggd.studio.schemas import error_responses
@@ -58,7 +58,7 @@ def build_app(session: Session, access: Access) -> FastAPI:
     app = FastAPI(
         title="lggd studio", description=ABOUT, version=__version__, lifespan=lifespan,
         openapi_url="/api/openapi.json", docs_url=None, redoc_url=None,  # these would load scripts from elsewhere
-        redirect_slashes=False, responses=error_responses(400, 401, 403, 422, 429),
+        redirect_slashes=False, responses=error_responses(400, 401, 403, 422, 429, 507),
     )  # fmt: skip
     app.state.streams = streams
     _add_errors(app, session)
@@ -77,6 +77,10 @@ def _add_errors(app: FastAPI, session: Session) -> None:
     async def invalid(_: Request, error: InputError) -> JSONResponse:
         named = error.replace(nodes=[session.graph.ids[int(str(node))] for node in error.nodes])
         return error_response(422, str(named))
+
+    @app.exception_handler(DiskFullError)
+    async def full(_: Request, error: DiskFullError) -> JSONResponse:
+        return error_response(507, str(error))
 
     @app.exception_handler(StaleEditError)
     async def stale(_: Request, error: StaleEditError) -> JSONResponse:

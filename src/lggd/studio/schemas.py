@@ -211,7 +211,7 @@ def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
         400: "The request is not well formed", 401: "The token is missing or wrong",
         403: "The request comes from another page or host", 404: "There is no such thing",
         409: "Somebody else was first", 413: "The request is too large", 415: "The body is of another type",
-        422: "A value breaks a rule", 429: "Too many requests",
+        422: "A value breaks a rule", 429: "Too many requests", 507: "The disk is full",
     }  # fmt: skip
     return {
         status: {"model": ConflictResponse if status == 409 else ErrorResponse, "description": texts[status]}

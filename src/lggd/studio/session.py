@@ -30,7 +30,7 @@ from lggd.studio.snapshot import (
     all_suspicious,
     quality,
 )
-from lggd.studio.store import LabelChange, LabelStore
+from lggd.studio.store import LabelChange, LabelStore, StaleEditError
 from lggd.studio.studio_graph import StudioGraph
 from lggd.validation import suggestion
 
@@ -181,14 +181,14 @@ class Session:
             future.set_result(Outcome(change, self.snapshot))
 
     def _commit(self, requests: list[_Request]) -> list[tuple[LabelChange | None, Future[Outcome]]]:
-        """Runs all tasks in one transaction. A task that is refused has changed nothing."""
+        """Runs all tasks in one transaction. A task that is refused has changed nothing; other errors end them all."""
         done: list[tuple[LabelChange | None, Future[Outcome]]] = []
         refused: list[tuple[Exception, Future[Outcome]]] = []
         with self._store.transaction():
             for task, future in requests:
                 try:
                     done.append((task(self._store), future))
-                except Exception as error:
+                except (InputError, StaleEditError) as error:
                     refused.append((error, future))
         for reason, future in refused:
             future.set_exception(reason)

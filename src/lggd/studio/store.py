@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.errors import InputError, InputFileError
+from lggd.errors import DiskFullError, InputError, InputFileError
 from lggd.system.files import check_writable
 from lggd.validation import suggestion
 
@@ -173,15 +173,16 @@ class LabelStore:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Everything inside becomes durable at its end, together; if that fails, nothing of it has happened."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            self._load()
-            raise
+        with _file_errors(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                self._load()
+                raise
 
     def add_class(self, name: str) -> None:
         """Adds a class, unless there is one of this name."""
@@ -363,6 +364,9 @@ def _file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL:
+            remedy = "Free some space and try again: what was written before is unchanged."
+            raise DiskFullError(path, "fit on its disk", but="no space is left there", remedy=remedy) from error
         if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             remedy = "Close that one, or name another file with --store."
             raise InputFileError(path, "be open in one studio", "a file that another one uses", remedy) from error
