@@ -81,7 +81,7 @@ def settle(session: Session, seconds: float = 120.0) -> None:
 
 
 def is_measured(session: Session) -> bool:
-    return session.curve[-1].revision == session.analysed == session.snapshot.revision
+    return session.analysed is session.snapshot and session.curve[-1].revision == session.snapshot.revision
 
 
 def wait_for(condition: Any, seconds: float = 60.0) -> None:

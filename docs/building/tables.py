@@ -179,7 +179,7 @@ def speed() -> str:
             [
                 name,
                 PEERS.get(found[0]["against"], found[0]["against"]),
-                f"{ratios}{', below its bar' if missed else ''}",
+                f"{ratios}{', below its target' if missed else ''}",
             ]
         )
     return _table(["", "compared with", "faster by"], rows)

@@ -129,22 +129,24 @@ def class_name(name: str | None, k: int) -> str:
 
 
 def render_page(
-    name: str, styles: Iterable[str], sections: Iterable[str], facts: Mapping[str, str], texts: Mapping[str, str],
-    data: str = "",
+    script: str, styles: Iterable[str], sections: Iterable[str], facts: Mapping[str, str], texts: Mapping[str, str],
+    byline: str, data: str = "",
 ) -> str:  # fmt: skip
-    """Fills the template `name.html` and embeds `name.js`; sections without content, "", are left out.
+    """Fills the frame `page.html` and embeds a script; sections without content, "", are left out.
 
-    `texts` are what the template names, with the time `created` in ISO 8601; `data` is JSON for the script.
+    `texts` are title, eyebrow, heading, version, machine, and created, a time in ISO 8601. `byline` is HTML below the
+    heading, and `data` JSON for the script.
     """
-    main, script = "\n".join(filter(None, sections)), inline_script(f"{name}.js")
-    return Template(page_file(f"{name}.html")).substitute(
+    main, script = "\n".join(filter(None, sections)), inline_script(script)
+    return Template(page_file("page.html")).substitute(
         # The browser may run only the script with this hash, and load nothing.
         policy=f"default-src 'none'; script-src {script_hash(script)}; style-src 'unsafe-inline'; img-src data:",
         style="\n".join(map(page_file, styles)),
         facts="".join(f"<div><dt>{escape_text(k)}</dt><dd>{escape_text(v)}</dd></div>" for k, v in facts.items()),
         contents="".join(f'<a href="#{key}">{title}</a>' for key, title in HEADING.findall(main)),
         main=main,
-        data=data,
+        byline=byline,
+        data=f'<script type="application/json" id="report-data">{data}</script>\n' if data else "",
         script=script,
         timestamp=timestamp(texts["created"]),
         **{key: escape_text(text) for key, text in texts.items()},

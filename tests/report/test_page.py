@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lggd.report.page import classes_section, flatten_settings, render, result_section
-from lggd.report.run_report import LabelAddition
+from lggd.report.run_report import LabelAddition, McNemarTest
 from page_reader import PageReader, text_of
 from sample_reports import HOSTILE, bare, hostile, random_report, small
 
@@ -96,7 +96,8 @@ def compared(only_model, only_reference, both=50):
     reference_correct[first[:both]] = True
     reference_correct[first[both + only_model : both + only_model + only_reference]] = True
     return random_report(
-        115, 3, predicted=np.where(model_correct, y, wrong), reference_predicted=np.where(reference_correct, y, wrong),
+        115, 3, predicted=np.where(model_correct, y, wrong),
+        comparison=McNemarTest.of(model_correct, reference_correct),
         accuracy={"model": float(both + only_model), "reference": float(both + only_reference)},
     )  # fmt: skip
 

@@ -86,5 +86,5 @@ def test_the_p_value_is_that_of_both_on_held_out_nodes() -> None:
     correct = [
         (found[tested] == y).numpy() for found in (result.measured_probabilities.argmax(1), result.reference_predicted)
     ]
-    assert result.p_value == McNemarTest.of(*correct).p
-    assert replace(result, reference_predicted=None).p_value is None
+    assert result.comparison == McNemarTest.of(*correct)
+    assert replace(result, reference_predicted=None).comparison is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sqlite3
 import zipfile
 from pathlib import Path
 from urllib.parse import quote
@@ -13,6 +14,7 @@ import httpx
 import pytest
 
 import lggd
+from lggd.studio.store import LabelStore
 from studio_cases import CLASSES, XSS, settle, small_graph, small_studio
 
 IDS = ["", *(f"n{k}" for k in range(1, 33)), "a/b", XSS, "=1+1"]
@@ -47,6 +49,21 @@ def test_health_and_graph(http) -> None:
     assert graph["num_nodes"] == 36 == len(graph["ids"]) == len(graph["x"])
     assert graph["classes"] == list(CLASSES)
     assert len(graph["edges"]) == 2 * graph["num_edges"]
+
+
+def test_a_full_disk_is_an_error_in_words(http, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_, **__):
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    before = http.get("/api/labels").json()
+    monkeypatch.setattr(LabelStore, "set_labels", fail)
+    answer = put(http, n13="green")
+    assert (answer.status_code, "no space is left" in answer.json()["error"]) == (507, True)
+    assert http.get("/api/labels").json() == before
+    monkeypatch.undo()
+    assert put(http, n13="green").status_code == 200
 
 
 def test_labels_change_predictions(http, server) -> None:

@@ -63,8 +63,8 @@ def test_every_address_has_examples_and_errors(server) -> None:
             errors = [code for code in described["responses"] if code != "200"]
             for code in errors:
                 answer = described["responses"][code]["content"]["application/json"]["schema"]["$ref"]
-                assert answer.endswith(("ErrorAnswer", "ConflictAnswer")), (method, path, code)
-    for name in ("LabelsRequest", "ChangeAnswer", "ErrorAnswer", "ConflictAnswer"):
+                assert answer.endswith(("ErrorResponse", "ConflictResponse")), (method, path, code)
+    for name in ("LabelsRequest", "ChangeResponse", "ErrorResponse", "ConflictResponse"):
         assert document["components"]["schemas"][name]["examples"]
 
 

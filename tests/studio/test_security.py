@@ -163,10 +163,10 @@ def test_streams_are_limited(tmp_path: Path) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.org"])
 def test_other_machines_need_a_token(host: str) -> None:
     with pytest.raises(InputError, match="--token"):
-        Access(host).check()
-    Access(host, token=TOKEN).check()
+        Access(host)
+    Access(host, token=TOKEN)
 
 
 def test_short_tokens_are_refused() -> None:
     with pytest.raises(InputError, match="at least 8"):
-        Access(token="short").check()
+        Access(token="short")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from pathlib import Path
 
 import pytest
 
 from lggd.errors import InputError
-from lggd.studio.server import _listen
+from lggd.studio.server import _listen, open_studio
+from lggd.studio.studio_graph import StudioGraph
+from small_data import blocks
 
 
 def test_answers_are_sent_at_once() -> None:
@@ -36,3 +39,12 @@ def test_a_port_that_is_taken_is_named() -> None:
         taken.listen()
         with pytest.raises(InputError, match="--port"):
             _listen("127.0.0.1", taken.getsockname()[1])
+
+
+def test_a_studio_that_cannot_listen_closes_its_store(tmp_path: Path) -> None:
+    data, store = blocks(labelled=4), tmp_path / "labels.sqlite"
+    with _listen("127.0.0.1", 0) as taken:
+        taken.listen()
+        with pytest.raises(InputError, match="--port"):
+            open_studio(data, store, port=taken.getsockname()[1])
+    StudioGraph.from_data(data).open_store(store).close()  # not locked

@@ -40,6 +40,19 @@ def test_a_restart_shows_the_same(tmp_path: Path) -> None:
         assert again.history == history
 
 
+def test_known_classes_are_numbered_as_in_the_store(tmp_path: Path) -> None:
+    """Classes were first added on the page; then the tables got a column of labels, with one more class."""
+    nothing = {"labels": np.full(36, -1), "truth": np.full(36, -1), "held_out": np.zeros(36, bool)}
+    with small_session(tmp_path, small_graph(classes=(), model=None, **nothing), settled=False) as session:
+        session.submit(LabelStore.set_labels, edits(n2="blue", n1="green"), "ada", new_classes=True).result()
+        assert session.snapshot.classes == ("blue", "green")
+    with small_session(tmp_path, small_graph(), settled=False) as session:
+        assert session.snapshot.classes == ("blue", "green", "red")
+        assert session.graph.classes == session.snapshot.classes
+        assert [session.snapshot.name_of(label) for label in session.graph.truth[:3]] == ["red", "green", "blue"]
+        assert session.quality().confusion.shape == (3, 3)
+
+
 def test_settings_are_chosen_again_when_labels_have_grown(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
         model, heard = session.snapshot.model, []
@@ -181,7 +194,7 @@ def test_suggestions_do_not_wait_and_skip_what_was_labelled(tmp_path: Path, monk
 
 
 def test_a_long_curve_loses_every_other_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MOST_POINTS", 3)
+    monkeypatch.setattr(sessions, "MAX_POINTS", 3)
     with small_session(tmp_path) as session:
         for node in range(13, 18):
             session.submit(LabelStore.set_labels, [LabelEdit(node, "red")], "ada").result()

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lggd.errors import InputError, InputFileError
+from lggd.errors import DiskFullError, InputError, InputFileError
 from lggd.studio.store import LabelEdit, LabelStore, StaleEditError
 from processes import finish
 
@@ -81,6 +81,16 @@ def test_labels_are_set_changed_and_removed_with_versions(store) -> None:
         put(store, n5=label)
         assert store.versions[5] == version
     assert store.labels[5] == -1
+
+
+def test_a_full_disk_changes_nothing(store) -> None:
+    store._connection.execute("PRAGMA max_page_count = 1")  # that is, no more than there are
+    before = state(store)
+    with pytest.raises(DiskFullError, match="no space is left"), store.transaction():
+        store.write_cache("layout", bytes(10**6))
+    assert state(store) == before
+    store._connection.execute("PRAGMA max_page_count = 100000")
+    assert put(store, n5="red") is not None
 
 
 def test_an_edit_that_changes_nothing_is_no_change(store) -> None:

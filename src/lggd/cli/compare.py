@@ -75,7 +75,7 @@ def compare_command(
     comparison.jsonl with one line per fit. Lines that exist are not measured
     again: after an interruption, run the same command again. Several processes
     that run the same command share the work, or use --jobs. A method that fails
-    stops nothing: its line says why.
+    does not stop the others: its line says why.
 
     Example, which needs no files:
 
@@ -125,7 +125,7 @@ def compare_command(
         "failed": dict(found.failed), "skipped": dict(found.skipped), "notes": list(run_input.notes),
         "fits": len(found.lines), "seconds": found.seconds,
     }  # fmt: skip
-    terminal.answer(facts, _tables(facts))
+    terminal.print_result(facts, _tables(facts))
     if found.best is None:
         raise Exit(FAILED)
 
@@ -234,7 +234,7 @@ def sweep_command(
     _check_equal_effort(terminal, choices, choose)
     files = _write_chosen(searched, choices) if choose else []
     found = {"trials": trials, "choices": list(map(_as_json, choices)), "files": list(map(str, files))}
-    terminal.answer(found, [_choices_table(searched, choices), *(f"Wrote {file}" for file in files)])
+    terminal.print_result(found, [_choices_table(searched, choices), *(f"Wrote {file}" for file in files)])
 
 
 def _check_optuna() -> None:

@@ -48,7 +48,7 @@ def distance_command(
     header line is optional. Weights are in (0, 1]; the length of an edge is
     1/sqrt(weight), so that larger weights mean shorter edges. A column of
     lengths is named by --length; with --p inf, distances are their sums.
-    Other columns are not used, and named. A .npz file is one saved by
+    Other columns are not used, and reported. A .npz file is one saved by
     scipy.sparse.save_npz; its nodes are named 0, 1, 2, ...
 
     Edges are undirected: listed in both directions, or --symmetrize max.
@@ -112,13 +112,13 @@ def distance_command(
     finite = (
         {name: value if math.isfinite(value) else None for name, value in distances.items()} if out is None else None
     )
-    terminal.answer(facts | {"distances": finite}, _tables(facts, distances))
+    terminal.print_result(facts | {"distances": finite}, _tables(facts, distances))
 
 
 def _build_graph(
     table: EdgeTable, symmetrize: str | None, directed: bool, reverse: bool, unbounded: bool
 ) -> tuple[EdgeTable, Graph]:
-    """Returns the graph whose distances are asked for, and the table with notes about its edges."""
+    """Returns the graph to compute distances on, and the table with notes about its edges."""
     import lggd
     from lggd.data.edges import join_directions
 

@@ -54,7 +54,7 @@ def build_command(
     space left, is continued with --resume. Needs the extra disk:
     pip install 'lggd[disk]'. In Python: lggd.Graph.open(OUT).
 
-    Example: a list of edges, and what became of it:
+    Example: a list of edges, and the graph that was built from it:
 
         lggd graph build edges.parquet big
 
@@ -86,7 +86,7 @@ def build_command(
             raise
     facts = describe_graph(built.folder)
     facts |= {"lines": built.metadata["lines"], "seconds": round(time.perf_counter() - start, 3)}
-    terminal.answer(facts, [*_tables(facts), f"Wrote {facts['folder']} in {facts['seconds']:.1f} s"])
+    terminal.print_result(facts, [*_tables(facts), f"Wrote {facts['folder']} in {facts['seconds']:.1f} s"])
 
 
 @graph_app.command("info")
@@ -110,7 +110,7 @@ def info_command(
         from lggd.data.stored_data import describe_graph
     with terminal.working(f"Reading {folder}"):
         facts = describe_graph(folder, verify=verify)
-    terminal.answer(facts, _tables(facts))
+    terminal.print_result(facts, _tables(facts))
 
 
 def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:

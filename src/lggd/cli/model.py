@@ -86,7 +86,7 @@ def predict_command(
         "labelled": found.num_labelled, "counts": found.counts(), "least_certain": found.least_certain(LEAST_CERTAIN),
         "out": None if out is None else str(out), "predictions": predicted,
     }  # fmt: skip
-    terminal.answer(facts | solved, _predictions(facts | solved))
+    terminal.print_result(facts | solved, _predictions(facts | solved))
 
 
 @command()
@@ -105,7 +105,7 @@ def add_labels_command(
     the prediction are shown: one of the two is wrong.
 
     A label that differs from a known one is an error, or with --correct
-    replaces it; lggd remove-labels takes labels back.
+    replaces it; lggd remove-labels removes labels.
 
     Example, after lggd run digits:
 
@@ -133,7 +133,7 @@ def remove_labels_command(
     nodes_file: Path | None = file(None, "Text file with further nodes, one name per line."),
     out: Path | None = file(None, NEW, show_default=BESIDE),
 ) -> None:
-    """Take labels of a saved model back and predict again, without training.
+    """Remove labels from a saved model and predict again, without training.
 
     The nodes are unlabelled afterwards. Every class keeps at least one label.
 
@@ -172,7 +172,7 @@ def update_command(
     edges and labels that are known change nothing. The model is saved with
     all of them, or, if there is an error, not changed at all.
 
-    Only some models take nodes and edges; the others name the remedy.
+    Only some models support this; for others the error names the remedy.
 
     Example: a new person with two friends, one of them labelled now:
 
@@ -204,7 +204,7 @@ def _change(
     terminal: Terminal, model: Path, out: Path | None, doing: str,
     change: Callable[[SavedModel], tuple[ModelChange, Tensor]],
 ) -> None:  # fmt: skip
-    """Changes a saved model, writes it and its predictions, and answers what has changed."""
+    """Changes a saved model, writes it and its predictions, and prints what has changed."""
     with _open_model(terminal, model, out) as saved:
         with terminal.working(doing):
             found, probabilities = change(saved)
@@ -216,7 +216,7 @@ def _change(
             "labelled": saved.num_labelled, "label_changes": len(saved.model.additions_), **asdict(found),
             "predictions": dict(zip(saved.ids[first:], predicted, strict=True)), **written,
         }  # fmt: skip
-    terminal.answer(facts, _changed(facts))
+    terminal.print_result(facts, _changed(facts))
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def reproduce_command(
         "failed": [{"job": title, "error": terminal.message(error)} for title, error in result.failures],
         "lines": result.lines,
     }  # fmt: skip
-    terminal.answer(facts, _tables(facts))
+    terminal.print_result(facts, _tables(facts))
     for title, error in result.failures:
         if terminal.debug:
             terminal.err.print("".join(traceback.format_exception(error)), markup=False, highlight=False)
@@ -166,7 +166,7 @@ def report_command(
     measured, missing = len(numbers["table1"]), len(numbers["missing"])
     below = sum(each["difference"] < 0 for each in numbers["deviations"])
     result = f"Table 1: {measured} cells measured, {missing} missing, {below} below the paper by more than one sd"
-    terminal.answer(numbers, [result, f"Wrote {page} and {len(numbers['figures'])} figures"])
+    terminal.print_result(numbers, [result, f"Wrote {page} and {len(numbers['figures'])} figures"])
 
 
 # -- figures ------------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def robustness_command(
     rows = ([f"{p:g}", *(f"{100 * mean:.2g} %" for mean in result.mean_change(p))] for p in result.distances)
     title = f"Relative change after n wrong edges, mean of {counted(seeds, 'draw')}:"
     more = {"change": result.changes(), "out": str(out)}
-    terminal.answer(facts | more, [summary(**facts), title, table("p", *columns, rows=rows), f"Wrote {out}"])
+    terminal.print_result(facts | more, [summary(**facts), title, table("p", *columns, rows=rows), f"Wrote {out}"])
 
 
 @figure_app.command("geodesic")
@@ -266,7 +266,7 @@ def geodesic_command(
     }  # fmt: skip
     shown = facts | {"distance": f"{result.length:.6g}", "path": f"{len(result.path):,} pixels"}
     facts |= {"path": result.path.tolist(), "out": str(out)}
-    terminal.answer(facts, [summary(**shown), f"Wrote {out}"])
+    terminal.print_result(facts, [summary(**shown), f"Wrote {out}"])
 
 
 def _read_pixel(text: str | None, flag: str) -> Pixel | None:

@@ -80,9 +80,9 @@ def run_command(
 
         lggd run --edges edges.csv --nodes nodes.csv --label kind
 
-    Columns, separators and values that are read in a special way are said;
-    what has two meanings is refused with the option that decides. Roads with
-    a column of kilometers, nodes with missing values:
+    Columns, separators and values that are read in a special way are reported;
+    what is ambiguous is refused with the option that decides. Roads with a
+    column of kilometers, nodes with missing values:
 
         lggd run --edges roads.csv --length km --nodes towns.csv --label region --missing mean
 
@@ -132,7 +132,7 @@ def run_command(
         check_folder_writable(out, SUMMARY)
     if cluster is not None:
         facts = run_on_cluster(terminal, run_input, cluster, out, seed)
-        terminal.answer(facts, _tables(facts))
+        terminal.print_result(facts, _tables(facts))
         return
     _report_memory(terminal, memory)
     unfinished = UnfinishedTraining(out, settings.record(run_input))
@@ -149,7 +149,7 @@ def run_command(
             out, result, command=record, report=not no_report, on_wait=lambda: terminal.wait_for(folder_name)
         )
         unfinished.remove()
-    terminal.answer(facts, _tables(facts))
+    terminal.print_result(facts, _tables(facts))
 
 
 def _report_memory(terminal: Terminal, needed: Memory | None) -> None:
@@ -247,4 +247,4 @@ def features_command(
         features=f"{len(names):,}, such as {names[0]!r}",
         seconds=f"{facts['seconds']:.3g}",
     )
-    terminal.answer(facts, [about, *run_input.notes, f"Wrote {out}"])
+    terminal.print_result(facts, [about, *run_input.notes, f"Wrote {out}"])

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 DEFAULT_FOLDER = Path("out/studio")
 STORE = "File where labels live; created where there is none."
 HOST = "Address to listen on. Any but this machine's own requires --token."
-TOKEN = "Secret that everybody must know who opens the page."
-ALLOWED = "Further name of this machine that browsers may use. Can be repeated."
+TOKEN = "Secret that is required to open the page."
+ALLOWED = "Another name of this machine that browsers may use. Can be repeated."
 SHARE = "Fraction of the labels of tables to hold out for accuracy; without, it is estimated by leave-one-out."
 
 
@@ -56,22 +56,18 @@ def studio_command(
         lggd studio digits --host 0.0.0.0 --token "$(openssl rand -hex 16)"
     """
     with terminal.working("Loading lggd"):
-        from lggd.studio.server import Access, Session, StudioServer
+        from lggd.studio.server import Access, StudioServer
     access = Access(host, port, token, tuple(allow_host))
-    access.check()
     with terminal.working("Reading the graph"):
         read = _read(graph, test_share, start_empty)
     path = _store(read.name) if store is None else store
     with terminal.working(f"Opening {path}"):
-        session = Session(read, read.open_store(path))
-        try:
-            server = StudioServer(session, access)
-        except BaseException:
-            session.close()
-            raise
+        server = StudioServer.open(read, path, access)
     address = server.url + (f"?token={quote(token)}" if token is not None else "")
     facts = {"address": address, "graph": read.name, "nodes": read.num_nodes, "store": str(path)}
-    terminal.answer(facts, [f"The studio of {read.name} is at {address}", f"Labels live in {path}. Ctrl-C ends it."])
+    terminal.print_result(
+        facts, [f"The studio of {read.name} is at {address}", f"Labels live in {path}. Ctrl-C ends it."]
+    )
     if not no_browser:
         webbrowser.open(address)
     server.run()

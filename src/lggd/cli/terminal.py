@@ -118,7 +118,7 @@ class Terminal:
         """Says that the command waits for another one."""
         self.say(f"Waiting for another command that is changing {folder}.", "yellow")
 
-    def answer(self, value: Mapping[str, Any], shown: Iterable[Table | str]) -> None:
+    def print_result(self, value: Mapping[str, Any], shown: Iterable[Table | str]) -> None:
         """Prints the result: `value` as one JSON object with --json, otherwise the tables and sentences `shown`."""
         if self.as_json:
             typer.echo(json.dumps(value, allow_nan=False))

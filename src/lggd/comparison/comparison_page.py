@@ -43,7 +43,9 @@ def render_comparison(
     """
     of_methods = (_methods, _accuracy, _times, _curves, _calibration) if comparison.methods else ()
     sections = [part(comparison) for part in (_recommendation, *of_methods, _missing)]
-    return render_page("comparison", STYLES, [*sections, notes_section(notes)], facts, texts)
+    heading, byline = texts["dataset"], f"<span>{escape_text(texts['protocol'])}</span>"
+    head = {"title": f"Methods compared on {heading}", "eyebrow": "Comparison of methods", "heading": heading}
+    return render_page("comparison.js", STYLES, [*sections, notes_section(notes)], facts, {**texts, **head}, byline)
 
 
 def _recommendation(comparison: Comparison) -> str:

@@ -20,7 +20,6 @@ from scipy.sparse.csgraph import dijkstra
 
 from lggd.graph import Graph
 from lggd.training.problems import read_seed
-from lggd.validation import check_int
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.integer]
@@ -50,7 +49,7 @@ CANDIDATE_SPACING = 0.5
 FULL_SIZE = 0.95
 
 
-def layout_graph(graph: Graph, *, seed: int = 0) -> NDArray[np.float32]:
+def layout_graph(graph: Graph, *, seed: int | torch.Generator = 0) -> NDArray[np.float32]:
     """Returns a position for each node, float32 `[N, 2]` within [-1, 1]; bit-identical for the same graph and seed.
 
     Edge directions are ignored; edges of larger weight are sampled more often. Graphs of more than about 50,000 nodes
@@ -60,7 +59,7 @@ def layout_graph(graph: Graph, *, seed: int = 0) -> NDArray[np.float32]:
     >>> positions.shape, bool(abs(positions).max() <= 1)
     ((5, 2), True)
     """
-    seed = read_seed(check_int("seed", seed, minimum=0))
+    seed = read_seed(seed)
     components = _Components.of(graph)
     positions = _initial_positions(components, seed)
     heads, tails, probability = components.edge_probabilities()

@@ -49,9 +49,10 @@ def render(report: RunReport) -> str:
         "labelled nodes": (report.labels != UNKNOWN).sum(), "test nodes": report.num_tested,
     }  # fmt: skip
     facts = {name: f"{count:,}" for name, count in counts.items()} | {"duration": duration(report.seconds)}
-    texts = {name: getattr(report, name) for name in ("title", "dataset", "created", "version", "machine")}
-    texts["model"] = report.titles["model"]
-    return render_page("page", STYLES, sections, facts, texts, embed(report, drawn))
+    texts = {name: getattr(report, name) for name in ("title", "created", "version", "machine")}
+    texts |= {"eyebrow": "Node classification", "heading": report.title}
+    byline = f"<span><b>{escape_text(report.dataset)}</b></span><span>{escape_text(report.titles['model'])}</span>"
+    return render_page("page.js", STYLES, sections, facts, texts, byline, embed(report, drawn))
 
 
 def _class(report: RunReport, k: int) -> str:
@@ -82,7 +83,7 @@ def _accuracy(report: RunReport, part: str) -> str:
 
 
 def _difference(report: RunReport) -> str:
-    gain, test = report.gain, report.comparison()
+    gain, test = report.gain, report.comparison
     if gain is None:
         return '<div class="difference"><p>Only one accuracy was measured: there is no comparison.</p></div>'
     kind, verdict = "unclear", "The predictions of both were not compared node by node: see the intervals."

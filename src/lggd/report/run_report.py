@@ -84,7 +84,7 @@ class RunReport:
     - `positions [N, 2]` and `edges [2, E]` draw the graph. `ids` are the names of nodes; None uses their numbers.
     - `y`, `labels` (known to the model) and `predicted` are classes `[N]`, -1 if unknown; `test_mask [N]` selects the
       held-out nodes, whose class is known. `probabilities [N, K]` are those of the predictions.
-    - `reference_predicted [N]` are the predictions of the reference model; None if there is none.
+    - `comparison` tests the model against the reference on the test nodes; None without predictions of both.
     - `additions` show the effect of further labels; `notes` are sentences to print.
     """
 
@@ -112,13 +112,13 @@ class RunReport:
     test_mask: Array
     additions: Sequence[LabelAddition] = ()
     notes: Sequence[str] = ()
-    reference_predicted: Array | None = None
+    comparison: McNemarTest | None = None
 
     def __post_init__(self) -> None:
         nodes, classes, times = len(self.y), len(self.classes), len(self.times)
         if self.distances is None:
             object.__setattr__(self, "distances", np.zeros((times, nodes, classes)))
-        self._to_arrays(np.int64, "y", "labels", "predicted", "edges", "reference_predicted")
+        self._to_arrays(np.int64, "y", "labels", "predicted", "edges")
         self._to_arrays(np.float32, "distances", "positions", "probabilities")
         self._to_arrays(np.bool_, "test_mask")
 
@@ -126,8 +126,7 @@ class RunReport:
         for name in names:
             value = getattr(self, name)
             array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
-            if array is not None:
-                object.__setattr__(self, name, np.asarray(array, dtype))
+            object.__setattr__(self, name, np.asarray(array, dtype))
 
     @property
     def num_nodes(self) -> int:
@@ -179,14 +178,6 @@ class RunReport:
         if accuracy is None or not self.num_tested:
             return None
         return wilson_interval(round(accuracy / 100 * self.num_tested), self.num_tested)
-
-    def comparison(self) -> McNemarTest | None:
-        """Compares the model with the reference on the test nodes; None without predictions of the reference."""
-        if self.reference_predicted is None or self.gain is None or not self.num_tested:
-            return None
-        y = self.y[self.test_mask]
-        model, reference = (each[self.test_mask] == y for each in (self.predicted, self.reference_predicted))
-        return McNemarTest.of(model, reference)
 
 
 def top_two(probabilities: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:

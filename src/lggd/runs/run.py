@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -88,15 +88,15 @@ class RunResult:
     resumed: bool
     reference_predicted: Tensor | None = None
 
-    @property
-    def p_value(self) -> float | None:
-        """That of McNemar's exact test of the model and the reference on held-out nodes; None without both."""
+    @cached_property
+    def comparison(self) -> McNemarTest | None:
+        """McNemar's exact test of the model and the reference on held-out nodes; None without both."""
         if self.reference_predicted is None or None in self.accuracy.values():
             return None
         tested = self.input.held_out.cpu()
         y = self.input.data.y.cpu()[tested]
         predictions = (self.measured_probabilities.argmax(1), self.reference_predicted)
-        return McNemarTest.of(*((each[tested] == y).numpy() for each in predictions)).p
+        return McNemarTest.of(*((each[tested] == y).numpy() for each in predictions))
 
 
 def run(
@@ -347,7 +347,8 @@ def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, 
     ]
     return input_facts(result.input, result.settings, result.measured_labels) | {
         "accuracy": dict(result.accuracy), "seconds": result.seconds["all"],
-        "training_seconds": {part: result.seconds[part] for part in result.accuracy}, "p_value": result.p_value,
+        "training_seconds": {part: result.seconds[part] for part in result.accuracy},
+        "p_value": None if result.comparison is None else result.comparison.p,
         "additions": [asdict(addition) for addition in result.additions],
         "notes": list(result.notes), "resumed": result.resumed, "out": str(out),
         "files": files + [REPORT] * report,
@@ -381,5 +382,5 @@ def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
         positions=pos if pos is not None and pos.shape[1] == 2 else layout_graph(read_graph(data)),
         edges=data.edge_index, y=data.y, labels=result.measured_labels, predicted=probabilities.argmax(1),
         probabilities=probabilities, test_mask=run_input.held_out, additions=result.additions, notes=result.notes,
-        reference_predicted=result.reference_predicted,
+        comparison=result.comparison,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The label studio: add a label, and watch the whole graph change its mind.
+"""The label studio: label nodes in a browser while the predictions of the whole graph follow.
 
 `lggd studio` on the command line starts one. `Client` talks to it from Python; `open_studio` starts one from Python.
 """

@@ -20,10 +20,10 @@ from fastapi.staticfiles import StaticFiles
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from lggd.errors import InputError
-from lggd.studio import answers, schemas
+from lggd.errors import DiskFullError, InputError
+from lggd.studio import responses, schemas
 from lggd.studio.events import EventStreams
-from lggd.studio.schemas import error_answers
+from lggd.studio.schemas import error_responses
 from lggd.studio.security import COOKIE, LOGIN, Access, Guard, RefusedError, error_response
 from lggd.studio.session import Outcome, Session
 from lggd.studio.snapshot import Suggestion, SuspiciousLabel
@@ -47,7 +47,6 @@ NodePath = Annotated[str, Path(min_length=1, max_length=500, description="The id
 
 def build_app(session: Session, access: Access) -> FastAPI:
     """The service for a session, for any ASGI server. Its end closes neither the session nor the store."""
-    access.check()
     streams = EventStreams(session, access.limits.streams)
 
     @asynccontextmanager
@@ -59,7 +58,7 @@ def build_app(session: Session, access: Access) -> FastAPI:
     app = FastAPI(
         title="lggd studio", description=ABOUT, version=__version__, lifespan=lifespan,
         openapi_url="/api/openapi.json", docs_url=None, redoc_url=None,  # these would load scripts from elsewhere
-        redirect_slashes=False, responses=error_answers(400, 401, 403, 422, 429),
+        redirect_slashes=False, responses=error_responses(400, 401, 403, 422, 429, 507),
     )  # fmt: skip
     app.state.streams = streams
     _add_errors(app, session)
@@ -79,9 +78,13 @@ def _add_errors(app: FastAPI, session: Session) -> None:
         named = error.replace(nodes=[session.graph.ids[int(str(node))] for node in error.nodes])
         return error_response(422, str(named))
 
+    @app.exception_handler(DiskFullError)
+    async def full(_: Request, error: DiskFullError) -> JSONResponse:
+        return error_response(507, str(error))
+
     @app.exception_handler(StaleEditError)
     async def stale(_: Request, error: StaleEditError) -> JSONResponse:
-        labels = [state.model_dump() for state in answers.label_states(session.snapshot, error.nodes)]
+        labels = [state.model_dump() for state in responses.label_states(session.snapshot, error.nodes)]
         return error_response(409, str(error), labels=labels)
 
     @app.exception_handler(RefusedError)
@@ -119,14 +122,14 @@ def _add_pages(app: FastAPI, access: Access) -> None:
     async def index(token: str | None = None) -> Response:
         if token is None:
             return HTMLResponse(page)
-        return entered() if access.accepts(token) else RedirectResponse("/", 303)
+        return logged_in() if access.accepts(token) else RedirectResponse("/", 303)
 
-    def entered() -> Response:
-        """The page for somebody who knows the token, which leaves the address bar."""
-        answer = RedirectResponse("/", 303)
+    def logged_in() -> Response:
+        """Redirects to the page, so that the token leaves the address bar, and sets the cookie."""
+        response = RedirectResponse("/", 303)
         if access.token is not None:
-            answer.set_cookie(COOKIE, access.cookie(), httponly=True, samesite="strict")
-        return answer
+            response.set_cookie(COOKIE, access.cookie(), httponly=True, samesite="strict")
+        return response
 
     @app.get(LOGIN, include_in_schema=False)
     async def login_form() -> Response:
@@ -137,11 +140,11 @@ def _add_pages(app: FastAPI, access: Access) -> None:
         given = parse_qs((await request.body()).decode("utf-8", "replace")).get("token", [""])[0]
         if not access.accepts(given):
             return HTMLResponse(form.replace("<!-- wrong -->", "<p role=alert>Wrong token.</p>"), 401)
-        return entered()
+        return logged_in()
 
 
 # -- reading ------------------------------------------------------------------------------------------------------
-# FastAPI runs functions that are not `async` in threads: computing an answer does not stop the event loop.
+# FastAPI runs functions that are not `async` in threads: computing a response does not stop the event loop.
 
 
 def _json(body: bytes) -> Response:
@@ -153,35 +156,35 @@ def _add_reading(app: FastAPI, session: Session, streams: EventStreams) -> None:
 
     @lru_cache(maxsize=1)
     def graph(classes: tuple[str, ...]) -> bytes:
-        """The largest answer, made once for the same classes: nothing else in it changes."""
-        return answers.graph_answer(session, classes, instance).model_dump_json().encode()
+        """The largest response, made once for the same classes: nothing else in it changes."""
+        return responses.graph_response(session, classes, instance).model_dump_json().encode()
 
     @app.get("/api/health")
     async def health() -> schemas.Health:
         """Whether the service runs."""
         return schemas.Health(status="ok", version=__version__, instance=instance)
 
-    @app.get("/api/graph", response_model=schemas.GraphAnswer)
+    @app.get("/api/graph", response_model=schemas.GraphResponse)
     def the_graph() -> Response:
         """The graph, its places on the map, and the classes."""
         return _json(graph(session.snapshot.classes))
 
-    @app.get("/api/predictions", response_model=schemas.PredictionsAnswer)
+    @app.get("/api/predictions", response_model=schemas.PredictionsResponse)
     def predictions() -> Response:
         """Labels and predictions of all nodes, as numbers in the order of the graph."""
-        return _json(answers.predictions_answer(session.snapshot))
+        return _json(responses.predictions_response(session.snapshot))
 
     @app.get("/api/nodes")
     def nodes(
         query: Annotated[str, Query(min_length=1, max_length=200, examples=["17"])], count: Count = 20
     ) -> list[str]:
         """Nodes whose id contains a text, or whose attribute compares, as in "age > 30"."""
-        return [session.graph.ids[k] for k in answers.find_nodes(session, query, count)]
+        return [session.graph.ids[k] for k in responses.find_nodes(session, query, count)]
 
-    @app.get("/api/nodes/{node:path}", responses=error_answers(404))
-    def one_node(node: NodePath) -> schemas.NodeAnswer:
+    @app.get("/api/nodes/{node:path}", responses=error_responses(404))
+    def one_node(node: NodePath) -> schemas.NodeResponse:
         """One node: label, prediction, picture or attributes, neighbours and history."""
-        return answers.node_answer(session, _known(session, node))
+        return responses.node_response(session, _known(session, node))
 
     @app.get("/api/suggestions")
     def suggestions(count: Count = 10) -> list[Suggestion]:
@@ -197,22 +200,22 @@ def _add_reading(app: FastAPI, session: Session, streams: EventStreams) -> None:
     def labels() -> list[schemas.LabelState]:
         """All labels."""
         snapshot = session.snapshot
-        return answers.label_states(snapshot, (snapshot.labels >= 0).nonzero()[0].tolist())
+        return responses.label_states(snapshot, (snapshot.labels >= 0).nonzero()[0].tolist())
 
     @app.get("/api/history")
-    def history(count: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[schemas.HistoryAnswer]:
+    def history(count: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[schemas.HistoryResponse]:
         """The last changes, the newest first."""
-        return answers.history_answer(session.snapshot, session.history[-count:][::-1])
+        return responses.history_response(session.snapshot, session.history[-count:][::-1])
 
     @app.get("/api/progress")
-    def progress() -> schemas.ProgressAnswer:
+    def progress() -> schemas.ProgressResponse:
         """Curves of accuracy and certainty, the confusion, and how many nodes each class has."""
-        return answers.progress_answer(session)
+        return responses.progress_response(session)
 
     @app.get("/api/distances")
-    def distances(label: Annotated[str, Query(max_length=100, examples=["3"])]) -> schemas.DistancesAnswer:
+    def distances(label: Annotated[str, Query(max_length=100, examples=["3"])]) -> schemas.DistancesResponse:
         """The distance of every node to the labels of a class."""
-        return answers.distances_answer(session.snapshot, session.class_number(label))
+        return responses.distances_response(session.snapshot, session.class_number(label))
 
     @app.get(
         "/api/export",
@@ -221,8 +224,8 @@ def _add_reading(app: FastAPI, session: Session, streams: EventStreams) -> None:
     )
     def export(content: Annotated[Literal["labels", "predictions", "model"], Query()] = "labels") -> Response:
         """Labels or predictions as CSV, or the model as ZIP."""
-        tables = {"labels": answers.labels_table, "predictions": answers.predictions_table}
-        make: Any = tables.get(content, answers.model_archive)
+        tables = {"labels": responses.labels_table, "predictions": responses.predictions_table}
+        make: Any = tables.get(content, responses.model_archive)
         kind, ending = ("text/csv", "csv") if content in tables else ("application/zip", "zip")
         headers = {"content-disposition": f'attachment; filename="{content}.{ending}"'}
         return Response(make(session.snapshot), media_type=kind, headers=headers)
@@ -242,32 +245,32 @@ def _known(session: Session, node: str) -> int:
 # -- writing ------------------------------------------------------------------------------------------------------
 
 
-async def _changed(future: Future[Outcome], nodes: Iterable[int] | None = None) -> schemas.ChangeAnswer:
+async def _changed(future: Future[Outcome], nodes: Iterable[int] | None = None) -> schemas.ChangeResponse:
     outcome = await asyncio.wrap_future(future)
     if nodes is None:
         nodes = [entry.node for entry in outcome.change.entries] if outcome.change is not None else []
-    return answers.change_answer(outcome.snapshot, nodes)
+    return responses.change_response(outcome.snapshot, nodes)
 
 
 def _add_writing(app: FastAPI, session: Session) -> None:
-    @app.post("/api/labels", responses=error_answers(409, 413))
-    async def set_labels(body: schemas.LabelsRequest, author: Author = "") -> schemas.ChangeAnswer:
+    @app.post("/api/labels", responses=error_responses(409, 413))
+    async def set_labels(body: schemas.LabelsRequest, author: Author = "") -> schemas.ChangeResponse:
         """Set and remove labels, all or none."""
         edits = [LabelEdit(session.node_number(each.node), each.label, each.version) for each in body.labels]
         future = session.submit(LabelStore.set_labels, edits, author, new_classes=body.new_classes)
         return await _changed(future, [edit.node for edit in edits])
 
-    @app.delete("/api/labels/{node:path}", responses=error_answers(404, 409))
+    @app.delete("/api/labels/{node:path}", responses=error_responses(404, 409))
     async def remove_label(
         node: NodePath, version: Annotated[int | None, Query(ge=0, le=2**53)] = None, author: Author = ""
-    ) -> schemas.ChangeAnswer:
+    ) -> schemas.ChangeResponse:
         """Remove the label of a node; without one nothing changes."""
         edit = LabelEdit(_known(session, node), None, version)
         return await _changed(session.submit(LabelStore.set_labels, [edit], author), [edit.node])
 
     @app.post(
         "/api/upload",
-        responses=error_answers(413, 415),
+        responses=error_responses(413, 415),
         openapi_extra={
             "requestBody": {
                 "required": True,
@@ -275,30 +278,30 @@ def _add_writing(app: FastAPI, session: Session) -> None:
             }
         },
     )
-    async def upload(request: Request, new_classes: bool = False, author: Author = "") -> schemas.UploadAnswer:
+    async def upload(request: Request, new_classes: bool = False, author: Author = "") -> schemas.UploadResponse:
         """Set the labels of a table in CSV with the columns id and label, all or none."""
         if request.headers.get("content-type", "").split(";")[0].strip().lower() != "text/csv":
             raise RefusedError(415, "The body must be a table: send it as text/csv.")
-        edits = await run_in_threadpool(answers.read_labels, await request.body(), session)
+        edits = await run_in_threadpool(responses.read_labels, await request.body(), session)
         found = await _changed(session.submit(LabelStore.set_labels, edits, author, new_classes=new_classes))
-        return schemas.UploadAnswer(**vars(found), rows=len(edits))
+        return schemas.UploadResponse(**vars(found), rows=len(edits))
 
-    @app.post("/api/undo", responses=error_answers(409))
-    async def undo(author: Author = "") -> schemas.ChangeAnswer:
+    @app.post("/api/undo", responses=error_responses(409))
+    async def undo(author: Author = "") -> schemas.ChangeResponse:
         """Take back the author's last change; where there is none, nothing changes."""
         return await _changed(session.submit(LabelStore.undo, author))
 
-    @app.post("/api/redo", responses=error_answers(409))
-    async def redo(author: Author = "") -> schemas.ChangeAnswer:
+    @app.post("/api/redo", responses=error_responses(409))
+    async def redo(author: Author = "") -> schemas.ChangeResponse:
         """Make the author's last undone change again; where there is none, nothing changes."""
         return await _changed(session.submit(LabelStore.redo, author))
 
-    @app.post("/api/keep", responses=error_answers(413))
-    async def keep(body: schemas.KeepRequest, author: Author = "") -> schemas.ChangeAnswer:
+    @app.post("/api/keep", responses=error_responses(413))
+    async def keep(body: schemas.KeepRequest, author: Author = "") -> schemas.ChangeResponse:
         """Confirm a suspicious label."""
         return await _changed(session.submit(LabelStore.keep, session.node_number(body.node), author))
 
-    @app.post("/api/classes", responses=error_answers(413))
-    async def add_class(body: schemas.ClassRequest) -> schemas.ChangeAnswer:
+    @app.post("/api/classes", responses=error_responses(413))
+    async def add_class(body: schemas.ClassRequest) -> schemas.ChangeResponse:
         """Add a class; one that is known changes nothing."""
         return await _changed(session.submit(LabelStore.add_class, body.name))

@@ -1,4 +1,4 @@
-"""Server-sent events: every open page hears of every change."""
+"""Server-sent events, which announce every change to every open page."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ HEARTBEAT = 15.0
 class EventStreams:
     """The open streams of a service. A stream that lags keeps the newest event of each kind."""
 
-    def __init__(self, session: Session, most: int) -> None:
-        self._session, self._most = session, most
+    def __init__(self, session: Session, max_streams: int) -> None:
+        self._session, self._max_streams = session, max_streams
         self._streams: set[_Stream] = set()
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Begins to listen; called in the event loop."""
+        """Subscribes to the session; called in the event loop."""
         loop = asyncio.get_running_loop()
 
-        def hear(kind: str, values: dict[str, Any]) -> None:
+        def forward(kind: str, values: dict[str, Any]) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(self._pass_on, kind, values)
+                loop.call_soon_threadsafe(self._broadcast, kind, values)
 
-        self._unsubscribe = self._session.subscribe(hear)
+        self._unsubscribe = self._session.subscribe(forward)
 
     def stop(self) -> None:
         """Ends all streams."""
         self._unsubscribe()
         for stream in self._streams:
             stream.ended = True
-            stream.news.set()
+            stream.ready.set()
 
-    def _pass_on(self, kind: str, values: dict[str, Any]) -> None:
+    def _broadcast(self, kind: str, values: dict[str, Any]) -> None:
         for stream in self._streams:
             stream.put(kind, values)
 
     def open(self) -> AsyncIterator[str]:
         """A new stream, which begins with the present state."""
-        if len(self._streams) >= self._most:
+        if len(self._streams) >= self._max_streams:
             raise RefusedError(429, "Too many pages are open.")
         stream = _Stream()
         self._streams.add(stream)
@@ -67,20 +67,20 @@ class EventStreams:
 
 
 class _Stream:
-    """What one reader has not heard yet; `news` is set while there is something, or the end."""
+    """The events that one page has not received yet; `ready` is set while there are any, and at the end."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, dict[str, Any]] = {}
-        self.news, self.ended = asyncio.Event(), False
+        self._pending: dict[str, dict[str, Any]] = {}
+        self.ready, self.ended = asyncio.Event(), False
 
     def put(self, kind: str, values: dict[str, Any]) -> None:
-        self._waiting[kind] = values
-        self.news.set()
+        self._pending[kind] = values
+        self.ready.set()
 
     async def take(self) -> Iterable[tuple[str, dict[str, Any]]]:
-        """What is waiting, or nothing after a while."""
+        """The pending events, or none after a while."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.news.wait(), HEARTBEAT)
-        self.news.clear()
-        waiting, self._waiting = self._waiting, {}
-        return waiting.items()
+            await asyncio.wait_for(self.ready.wait(), HEARTBEAT)
+        self.ready.clear()
+        pending, self._pending = self._pending, {}
+        return pending.items()

@@ -1,4 +1,4 @@
-"""The requests and answers of the service, as its OpenAPI document describes them."""
+"""The requests and responses of the service, as its OpenAPI document describes them."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ class LabelState(BaseModel):
     version: int
 
 
-class ErrorAnswer(BaseModel):
+class ErrorResponse(BaseModel):
     """What was wrong, in a sentence. Nothing has changed."""
 
     model_config = _example(error="`node` must be one of the 1,797 nodes, got 'x'. Check its spelling.")
     error: str
 
 
-class ConflictAnswer(ErrorAnswer):
+class ConflictResponse(ErrorResponse):
     """Somebody else was first: the present labels of the nodes in question. Nothing has changed."""
 
     model_config = _example(
@@ -90,7 +90,7 @@ class Health(BaseModel):
     instance: str
 
 
-class ChangeAnswer(BaseModel):
+class ChangeResponse(BaseModel):
     """What a change has led to. `labels` are durable; `changed` counts predictions that differ from before."""
 
     model_config = _example(
@@ -105,7 +105,7 @@ class ChangeAnswer(BaseModel):
     labels: list[LabelState]
 
 
-class GraphAnswer(BaseModel):
+class GraphResponse(BaseModel):
     """The graph: ids, classes, places on the map from 0 to 10000, edges to draw as pairs of numbers, known classes."""
 
     name: str
@@ -122,7 +122,7 @@ class GraphAnswer(BaseModel):
     attributes: list[str]
 
 
-class PredictionsAnswer(BaseModel):
+class PredictionsResponse(BaseModel):
     """One entry for each node, as numbers of classes, -1 for none; certainty is the probability of the prediction."""
 
     model_config = ConfigDict(from_attributes=True)  # those of a `Snapshot`
@@ -148,7 +148,7 @@ class HistoryEntry(BaseModel):
     after: str | None
 
 
-class HistoryAnswer(BaseModel):
+class HistoryResponse(BaseModel):
     """One change: its kind is given, label, undo, redo or keep."""
 
     number: int
@@ -159,7 +159,7 @@ class HistoryAnswer(BaseModel):
     num_entries: int
 
 
-class NodeAnswer(BaseModel):
+class NodeResponse(BaseModel):
     """A node: label, prediction, picture (rows of grey values) or attributes, neighbours, and its own history."""
 
     node: str
@@ -173,10 +173,10 @@ class NodeAnswer(BaseModel):
     attributes: dict[str, float]
     neighbours: list[str]
     num_neighbours: int
-    history: list[HistoryAnswer]
+    history: list[HistoryResponse]
 
 
-class ProgressAnswer(BaseModel):
+class ProgressResponse(BaseModel):
     """Curves, and for each class its labels and predictions; rows of the confusion are true classes."""
 
     revision: int
@@ -191,7 +191,7 @@ class ProgressAnswer(BaseModel):
     confusion: list[list[int]]
 
 
-class DistancesAnswer(BaseModel):
+class DistancesResponse(BaseModel):
     """The distance of every node to the labels of a class; null where there is no path."""
 
     revision: int
@@ -199,21 +199,21 @@ class DistancesAnswer(BaseModel):
     distances: list[float | None]
 
 
-class UploadAnswer(ChangeAnswer):
+class UploadResponse(ChangeResponse):
     """What an upload has led to: rows that were read, and how many of them changed a label."""
 
     rows: int
 
 
-def error_answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The documentation of errors."""
     texts = {
         400: "The request is not well formed", 401: "The token is missing or wrong",
         403: "The request comes from another page or host", 404: "There is no such thing",
         409: "Somebody else was first", 413: "The request is too large", 415: "The body is of another type",
-        422: "A value breaks a rule", 429: "Too many requests",
+        422: "A value breaks a rule", 429: "Too many requests", 507: "The disk is full",
     }  # fmt: skip
     return {
-        status: {"model": ConflictAnswer if status == 409 else ErrorAnswer, "description": texts[status]}
+        status: {"model": ConflictResponse if status == 409 else ErrorResponse, "description": texts[status]}
         for status in statuses
     }

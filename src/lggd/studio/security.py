@@ -1,4 +1,4 @@
-"""Who may talk to the service: token, Host and Origin; how much; and which headers answers have."""
+"""Access to the service: tokens, the headers Host and Origin, limits, and the headers of responses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lggd.errors import InputError
 
 COOKIE = "lggd_studio"
-FEWEST_TOKEN_CHARACTERS = 8
+MIN_TOKEN_LENGTH = 8
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 LOGIN = "/login"
 # Only files of the service itself; no script, style or handler inside a page.
@@ -53,7 +53,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Access:
-    """Where the service listens and who may talk to it.
+    """Where the service listens and who may talk to it; an error where anybody could connect without a token.
 
     Parameters
     ----------
@@ -72,10 +72,9 @@ class Access:
     hosts: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
-    def check(self) -> None:
-        """Raises an error where anybody could connect without a token."""
-        if self.token is not None and (len(self.token) < FEWEST_TOKEN_CHARACTERS or not self.token.isprintable()):
-            rule = f"be at least {FEWEST_TOKEN_CHARACTERS} printable characters"
+    def __post_init__(self) -> None:
+        if self.token is not None and (len(self.token) < MIN_TOKEN_LENGTH or not self.token.isprintable()):
+            rule = f"be at least {MIN_TOKEN_LENGTH} printable characters"
             raise InputError("token", rule, f"{len(self.token)}", "Choose a longer one.")
         if self.token is None and not self.is_local:
             rule = f"be given to listen on {self.host}: other machines could change labels"
@@ -141,9 +140,9 @@ class Guard:
             self._check_token(request)
             self._check_length(request)
         except RefusedError as refused:
-            answer = error_response(refused.status_code, refused.detail, refused.headers)
+            response = error_response(refused.status_code, refused.detail, refused.headers)
             to_login = refused.status_code == 401 and _opens_page(request)  # people get a form instead
-            await (RedirectResponse(LOGIN, 303) if to_login else answer)(scope, receive, send)
+            await (RedirectResponse(LOGIN, 303) if to_login else response)(scope, receive, send)
             return
         await self._app(scope, self._limited(receive), send)
 

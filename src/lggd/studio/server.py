@@ -23,7 +23,7 @@ from lggd.studio.client import Client
 from lggd.studio.session import Session
 from lggd.studio.studio_graph import StudioGraph
 
-__all__ = ["Access", "Session", "StudioServer", "open_studio"]
+__all__ = ["Access", "StudioServer", "open_studio"]
 GRACE_SECONDS = 2
 
 
@@ -40,7 +40,6 @@ class StudioServer:
 
     def __init__(self, session: Session, access: Access) -> None:
         self.session = session
-        access.check()
         self._socket = _listen(access.host, access.port)
         self.access = replace(access, port=self._socket.getsockname()[1])
         self._app = build_app(session, self.access)
@@ -50,6 +49,16 @@ class StudioServer:
         )  # fmt: skip
         self._server = _Server(config, self._app.state.streams)
         self._thread: threading.Thread | None = None
+
+    @classmethod
+    def open(cls, graph: StudioGraph, store: str | Path, access: Access) -> Self:
+        """A server of a graph and the file of its labels, which is closed again if the server cannot listen."""
+        session = Session(graph, graph.open_store(store))
+        try:
+            return cls(session, access)
+        except BaseException:
+            session.close()
+            raise
 
     @property
     def url(self) -> str:
@@ -99,7 +108,7 @@ class _Server(uvicorn.Server):
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends at once (TCP_NODELAY) only where the protocol is named; otherwise every answer waits some 40 ms.
+    # asyncio sends at once (TCP_NODELAY) only where the protocol is named; otherwise every response waits some 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -152,6 +161,6 @@ def open_studio(
     >>> client.show()  # doctest: +SKIP
     """
     graph = StudioGraph.from_data(data, ids, classes, name)
-    server = StudioServer(Session(graph, graph.open_store(store)), Access(port=port))
+    server = StudioServer.open(graph, store, Access(port=port))
     _running.append(server.__enter__())
     return Client(server.url)

@@ -20,7 +20,7 @@ from lggd.closed_form.kernel_ridge import rechosen, relabelled
 from lggd.errors import InputError
 from lggd.estimator.inputs import without_labels
 from lggd.studio.snapshot import (
-    FEWEST_CLASSES,
+    MIN_CLASSES,
     Quality,
     Snapshot,
     Suggestion,
@@ -30,16 +30,16 @@ from lggd.studio.snapshot import (
     all_suspicious,
     quality,
 )
-from lggd.studio.store import LabelChange, LabelStore
+from lggd.studio.store import LabelChange, LabelStore, StaleEditError
 from lggd.studio.studio_graph import StudioGraph
 from lggd.validation import suggestion
 
 # Settings are chosen again when there are this many times as many labels.
 GROWTH = 1.25
-# After work the background rests this many times as long, but at most some seconds: answers need the processor too.
-REST, LONGEST_REST = 3.0, 2.0
+# After work the background rests this many times as long, but at most some seconds: requests need the processor too.
+REST, MAX_REST = 3.0, 2.0
 # A longer curve loses every other point.
-MOST_POINTS = 1000
+MAX_POINTS = 1000
 log = logging.getLogger(__name__)
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found", Suggestion, SuspiciousLabel)
@@ -80,13 +80,13 @@ class Session:
     """
 
     def __init__(self, graph: StudioGraph, store: LabelStore) -> None:
-        self.graph, self.positions = graph, graph.positions(store)
+        self.graph = graph.with_classes(store.classes)
+        self.positions = self.graph.positions(store)
         self.curve: list[CurvePoint] = []
         self.history = list(store.changes)  # all of them, the oldest first
-        # What the background has found last, by the function that finds it in a snapshot.
-        self._found: dict[Callable[[Snapshot], Any], Any] = {}
-        self._finding = threading.Lock()
-        self.analysed = -1  # the revision of the last suggestions
+        # The snapshots whose quality, and whose suggestions and suspicious labels, the background has computed last.
+        self._measured: Snapshot | None = None
+        self.analysed: Snapshot | None = None
         self._store, self._listeners = store, list[Listener]()
         self._tasks: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._work = threading.Event()
@@ -103,7 +103,7 @@ class Session:
     def _first(self) -> Snapshot:
         """The labels of the store, with the settings of a saved model, or without predictions for the moment."""
         snapshot = self._state(0)
-        if self.graph.model is None or len(snapshot.active) < FEWEST_CLASSES:
+        if self.graph.model is None or len(snapshot.active) < MIN_CLASSES:
             return replace(snapshot, choosing=self._needs_choice(snapshot))
         self._model, self._chosen_for = relabelled(self.graph.model, snapshot.compact()), snapshot.labels
         return replace(snapshot, model=self._model)
@@ -140,27 +140,20 @@ class Session:
 
     def suggestions(self, count: int) -> list[Suggestion]:
         """The nodes to label next, without those that were labelled meanwhile."""
-        snapshot, found = self.snapshot, self._latest(all_suggestions)
+        snapshot = self.snapshot
+        found = all_suggestions(self.analysed or snapshot)
         return _current(snapshot, (each for each in found if snapshot.labels[each.number] < 0), count)
 
     def suspicious(self, count: int) -> list[SuspiciousLabel]:
         """Labels that all others contradict, the most suspicious first, without those changed or kept meanwhile."""
-        snapshot, found = self.snapshot, self._latest(all_suspicious)
+        snapshot = self.snapshot
+        found = all_suspicious(self.analysed or snapshot)
         as_found = (each for each in found if snapshot.name_of(snapshot.labels[each.number]) == each.label)
         return _current(snapshot, (each for each in as_found if not snapshot.kept[each.number]), count)
 
     def quality(self) -> Quality:
-        """How good the predictions are."""
-        found: Quality = self._latest(quality)
-        return found
-
-    def _latest(self, find: Callable[[Snapshot], Any]) -> Any:
-        """What was found last, perhaps in an earlier snapshot: only before the first time somebody waits for it."""
-        if find not in self._found:
-            with self._finding:
-                if find not in self._found:
-                    self._found[find] = find(self.snapshot)
-        return self._found[find]
+        """How good the predictions are, or were when they were measured last."""
+        return quality(self._measured or self.snapshot)
 
     # -- the writer -----------------------------------------------------------------------------------------------
 
@@ -188,14 +181,14 @@ class Session:
             future.set_result(Outcome(change, self.snapshot))
 
     def _commit(self, requests: list[_Request]) -> list[tuple[LabelChange | None, Future[Outcome]]]:
-        """Runs all tasks in one transaction. A task that is refused has changed nothing."""
+        """Runs all tasks in one transaction. A task that is refused has changed nothing; other errors end them all."""
         done: list[tuple[LabelChange | None, Future[Outcome]]] = []
         refused: list[tuple[Exception, Future[Outcome]]] = []
         with self._store.transaction():
             for task, future in requests:
                 try:
                     done.append((task(self._store), future))
-                except Exception as error:
+                except (InputError, StaleEditError) as error:
                     refused.append((error, future))
         for reason, future in refused:
             future.set_exception(reason)
@@ -210,7 +203,7 @@ class Session:
         """Solves for the labels of the store with the settings at hand, and shows the result to readers."""
         began, before = time.perf_counter(), self.snapshot
         after = self._state(before.revision + 1)
-        if len(after.active) >= FEWEST_CLASSES and self._model is not None:
+        if len(after.active) >= MIN_CLASSES and self._model is not None:
             if self._model is not before.model or not np.array_equal(after.labels, before.labels):
                 self._model = self._relabelled(self._model, after)
             after = replace(after, model=self._model)
@@ -230,7 +223,7 @@ class Session:
             return None
 
     def _needs_choice(self, snapshot: Snapshot) -> bool:
-        if len(snapshot.active) < FEWEST_CLASSES:
+        if len(snapshot.active) < MIN_CLASSES:
             return False
         grown = snapshot.num_labels >= GROWTH * int((self._chosen_for >= 0).sum())
         return self._model is None or grown or not np.array_equal(snapshot.active, active_classes(self._chosen_for))
@@ -252,15 +245,16 @@ class Session:
                     step()
                 except Exception:  # the labels are safe, and the next change tries again
                     log.exception("The studio could not compute something in the background.")
-            self._closing.wait(min(REST * (time.thread_time() - began), LONGEST_REST))
+            self._closing.wait(min(REST * (time.thread_time() - began), MAX_REST))
 
     def _measure(self) -> None:
         snapshot = self.snapshot
         if self.curve and self.curve[-1].revision == snapshot.revision:
             return
-        self._found[quality] = found = quality(snapshot)
+        found = quality(snapshot)
+        self._measured = snapshot
         point = CurvePoint(snapshot.revision, snapshot.num_labels, found.accuracy, found.held_out, found.certainty)
-        self.curve = [*(self.curve[::2] if len(self.curve) >= MOST_POINTS else self.curve), point]
+        self.curve = [*(self.curve[::2] if len(self.curve) >= MAX_POINTS else self.curve), point]
         self._announce("curve", vars(point))
 
     def _choose(self) -> None:
@@ -280,9 +274,9 @@ class Session:
 
     def _suggest(self) -> None:
         snapshot = self.snapshot
-        for find in (all_suspicious, all_suggestions):
-            self._found[find] = find(snapshot)
-        self.analysed = snapshot.revision
+        all_suspicious(snapshot)
+        all_suggestions(snapshot)
+        self.analysed = snapshot
         self._announce("queue", {"revision": snapshot.revision})
 
     # -- listeners ------------------------------------------------------------------------------------------------

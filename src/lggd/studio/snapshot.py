@@ -9,8 +9,8 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from functools import cached_property, lru_cache, wraps
+from typing import Any, TypeVar, TypeVarTuple
 
 import numpy as np
 import torch
@@ -24,9 +24,10 @@ from lggd.closed_form.uncertainty import SuspiciousLabels, greedy_choice, margin
 from lggd.distances import distance
 from lggd.studio.studio_graph import StudioGraph
 
-Found = TypeVar("Found")
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
 Integers = NDArray[np.int64]
-FEWEST_CLASSES = 2
+MIN_CLASSES = 2
 MAX_SUGGESTIONS = 50
 # Before there are predictions, nodes are suggested among this many, for features of this width under this kernel.
 FIRST_CANDIDATES, FIRST_WIDTH, FIRST_RIDGE = 1024, 64, 0.1
@@ -54,18 +55,8 @@ class Snapshot:
     changed: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     milliseconds: float = 0.0
     choosing: bool = False
-    _cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    _results: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
     _locks: dict[Any, threading.RLock] = field(default_factory=dict, init=False, repr=False)
-
-    def cached(self, key: Any, compute: Callable[[], Found]) -> Found:
-        """What was computed first under this key; others who need it meanwhile wait for it."""
-        if key not in self._cache:
-            # One lock for each key: predictions do not wait for suggestions.
-            with self._locks.setdefault(key, threading.RLock()):
-                if key not in self._cache:
-                    self._cache[key] = compute()
-        found: Found = self._cache[key]
-        return found
 
     @cached_property
     def num_labels(self) -> int:
@@ -115,6 +106,23 @@ class Snapshot:
         return [(self.classes[self.active[k]], float(row[k])) for k in np.argsort(-row, kind="stable")[:count]]
 
 
+def computed_once(function: Callable[[Snapshot, *Arguments], Result]) -> Callable[[Snapshot, *Arguments], Result]:
+    """Makes a function keep its results in the snapshot; other threads that need one meanwhile wait for it."""
+
+    @wraps(function)
+    def kept(snapshot: Snapshot, *args: *Arguments) -> Result:
+        results, key = snapshot._results, (function, *args)
+        if key not in results:
+            # One lock for each key: predictions do not wait for suggestions.
+            with snapshot._locks.setdefault(key, threading.RLock()):
+                if key not in results:
+                    results[key] = function(snapshot, *args)
+        result: Result = results[key]
+        return result
+
+    return kept
+
+
 def active_classes(labels: Integers) -> Integers:
     """The classes with a label, in ascending order."""
     return np.unique(labels[labels >= 0])
@@ -143,6 +151,7 @@ class Suggestion:
     variance: float | None = None
 
 
+@computed_once
 def all_suggestions(snapshot: Snapshot) -> list[Suggestion]:
     """The nodes most worth labelling next, the best first, with reasons."""
     model = snapshot.model
@@ -202,8 +211,9 @@ class SuspiciousLabel:
     suggested_probability: float
 
 
+@computed_once
 def all_suspicious(snapshot: Snapshot) -> list[SuspiciousLabel]:
-    """Labels whose leave-one-out answer disagrees, the most suspicious first, without those that somebody kept."""
+    """Labels whose leave-one-out prediction disagrees, the most suspicious first, without those that somebody kept."""
     found = _left_out(snapshot)
     if found is None:
         return []
@@ -216,10 +226,10 @@ def all_suspicious(snapshot: Snapshot) -> list[SuspiciousLabel]:
     ]
 
 
+@computed_once
 def _left_out(snapshot: Snapshot) -> SuspiciousLabels | None:
     """What all other labels say about each label; None without predictions."""
-    model = snapshot.model
-    return None if model is None else snapshot.cached("left out", model.suspicious_labels)
+    return None if snapshot.model is None else snapshot.model.suspicious_labels()
 
 
 # -- accuracy and distances ---------------------------------------------------------------------------------------
@@ -240,6 +250,7 @@ class Quality:
     certainty: float
 
 
+@computed_once
 def quality(snapshot: Snapshot) -> Quality:
     """The accuracy of a snapshot, on held-out nodes where there are any that nobody has labelled."""
     held_out = np.flatnonzero(snapshot.graph.held_out & (snapshot.labels < 0))
@@ -255,10 +266,10 @@ def quality(snapshot: Snapshot) -> Quality:
     return Quality(len(held_out) > 0, len(true), accuracy, confusion, float(snapshot.certainty.mean()))
 
 
+@computed_once
 def distances(snapshot: Snapshot, label: int) -> NDArray[np.float64]:
     """The geodesic distance of every node to the nodes labelled with a class, `[N]`; inf where there is no path."""
     sources = np.flatnonzero(snapshot.labels == label)
     if not len(sources):
         return np.full(len(snapshot.labels), np.inf)
-    compute = lambda: distance(snapshot.graph.graph, sources.tolist()).value.numpy()  # noqa: E731
-    return np.asarray(snapshot.cached(("distances", label), compute))
+    return np.asarray(distance(snapshot.graph.graph, sources.tolist()).value.numpy())

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lggd.errors import InputError, InputFileError
+from lggd.errors import DiskFullError, InputError, InputFileError
 from lggd.system.files import check_writable
 from lggd.validation import suggestion
 
@@ -92,7 +92,7 @@ class LabelStore:
         Identifies the graph; a store of another one is refused.
     num_nodes : int
     classes : sequence of str
-        The first classes of a new store.
+        The first classes of a new store; those that an existing one lacks are added.
     labels : int64 array [N]
         The first labels of a new store, -1 for none.
     """
@@ -108,7 +108,7 @@ class LabelStore:
         self.path, self._num_nodes = check_writable(path), num_nodes
         self._connection = _connect(self.path)
         try:
-            with _refusing(self.path):
+            with _file_errors(self.path):
                 # Held until the end: a second process is refused instead of writing beside this one.
                 self._connection.execute("BEGIN EXCLUSIVE")
                 found = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master")}
@@ -119,6 +119,8 @@ class LabelStore:
                 self._connection.execute("COMMIT")
                 self._check(fingerprint)
                 self._load()
+                for name in classes:  # an existing store may lack some
+                    self._insert_class(name)
         except BaseException:
             self._connection.close()
             raise
@@ -171,21 +173,26 @@ class LabelStore:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Everything inside becomes durable at its end, together; if that fails, nothing of it has happened."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            self._load()
-            raise
+        with _file_errors(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                self._load()
+                raise
 
     def add_class(self, name: str) -> None:
         """Adds a class, unless there is one of this name."""
         name = check_class_name(name)
         if name not in self.classes:
             self._check_number_of_classes(1)
+        self._insert_class(name)
+
+    def _insert_class(self, name: str) -> None:
+        if name not in self.classes:
             self._connection.execute("INSERT INTO classes VALUES (?, ?)", (len(self.classes), name))
             self.classes.append(name)
 
@@ -199,12 +206,12 @@ class LabelStore:
         Unknown classes are an error, or with `new_classes` added. An edit that asks for the present label changes
         nothing, whatever its version: sending it twice is harmless.
         """
-        wanted = self._wanted(edits, new_classes)
+        added = self._classes_to_add(edits, new_classes)
         changed = [edit for edit in edits if self._label_of(edit.node) != edit.label]
         stale = [edit.node for edit in changed if edit.version not in (None, self.versions[edit.node])]
         if stale:
             raise StaleEditError("Somebody else has changed this label since you saw it.", stale)
-        for name in wanted:
+        for name in added:
             self.add_class(name)
         if not changed:
             return None
@@ -215,7 +222,7 @@ class LabelStore:
         )
         return self._record(LabelChange(self._next, "label", author, _now(), entries, "done"))
 
-    def _wanted(self, edits: Sequence[LabelEdit], new_classes: bool) -> list[str]:
+    def _classes_to_add(self, edits: Sequence[LabelEdit], new_classes: bool) -> list[str]:
         """The classes to add, all checked before anything is written."""
         repeated = [node for node, count in Counter(edit.node for edit in edits).items() if count > 1]
         if repeated:
@@ -246,8 +253,8 @@ class LabelStore:
         if not own:
             return None
         last = own[-1]
-        stale = [entry.node for entry in last.entries if self._origin[entry.node] != last.number]
-        return self._reverse(last, "undo", "undone", stale)
+        entries = tuple(LabelEntry(e.node, e.after, e.before, last.number) for e in last.entries)
+        return self._repeat(last, "undo", "undone", entries, {e.node: e.origin for e in last.entries})
 
     def redo(self, author: str) -> LabelChange | None:
         """Makes the author's change again that was undone last; None where there is none."""
@@ -255,8 +262,7 @@ class LabelStore:
         if not undone:
             return None
         first = undone[0]
-        stale = [entry.node for entry in first.entries if self._origin[entry.node] != entry.origin]
-        return self._reverse(first, "redo", "done", stale)
+        return self._repeat(first, "redo", "done", first.entries, {e.node: first.number for e in first.entries})
 
     def keep(self, node: int, author: str) -> LabelChange | None:
         """Confirms a label, so that it no longer counts as suspicious until it changes; None if it was confirmed."""
@@ -274,19 +280,17 @@ class LabelStore:
     def _next(self) -> int:
         return self.changes[-1].number + 1 if self.changes else 1
 
-    def _reverse(self, change: LabelChange, kind: str, state: str, stale: Sequence[int]) -> LabelChange:
+    def _repeat(
+        self, change: LabelChange, kind: str, state: str, entries: tuple[LabelEntry, ...], origins: dict[int, int]
+    ) -> LabelChange:
+        """Records a change backwards or once more, unless one of its labels comes from another change by now."""
+        stale = [entry.node for entry in entries if self._origin[entry.node] != entry.origin]
         if stale:
-            raise StaleEditError(
-                f"Somebody else has changed this label since: there is nothing to {kind} safely.", stale
-            )
+            text = f"Somebody else has changed this label since: there is nothing to {kind} safely."
+            raise StaleEditError(text, stale)
         self._set_state(change, state)
-        back = kind == "undo"
-        entries = tuple(
-            LabelEntry(e.node, e.after, e.before, change.number) if back else e for e in change.entries
-        )  # fmt: skip
-        origins = {e.node: e.origin if back else change.number for e in change.entries}
-        found = LabelChange(self._next, kind, change.author, _now(), entries, target=change.number)
-        return self._record(found, origins)
+        again = LabelChange(self._next, kind, change.author, _now(), entries, target=change.number)
+        return self._record(again, origins)
 
     def _discard_undone(self, author: str) -> None:
         """A new change ends what could be made again."""
@@ -347,7 +351,7 @@ def check_class_name(name: str) -> str:
 def _connect(path: Path) -> sqlite3.Connection:
     # Used by one thread at a time, but not always the one that opened it.
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1)
-    with _refusing(path):
+    with _file_errors(path):
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -355,11 +359,14 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def _refusing(path: Path) -> Iterator[None]:
+def _file_errors(path: Path) -> Iterator[None]:
     """Turns errors of SQLite about a file into sentences."""
     try:
         yield
     except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL:
+            remedy = "Free some space and try again: what was written before is unchanged."
+            raise DiskFullError(path, "fit on its disk", but="no space is left there", remedy=remedy) from error
         if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             remedy = "Close that one, or name another file with --store."
             raise InputFileError(path, "be open in one studio", "a file that another one uses", remedy) from error

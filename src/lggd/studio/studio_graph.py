@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -118,6 +119,11 @@ class StudioGraph:
         """The labels in this file; a new one begins with those of the graph."""
         return LabelStore(path, self.fingerprint, self.num_nodes, self.classes, self.labels)
 
+    def with_classes(self, classes: Sequence[str]) -> StudioGraph:
+        """The same graph with its classes numbered as in `classes`, which contain them."""
+        number = np.array([*map(classes.index, self.classes), UNLABELLED])  # -1 remains -1
+        return replace(self, classes=tuple(classes), labels=number[self.labels], truth=number[self.truth])
+
     def positions(self, store: LabelStore) -> NDArray[np.float32]:
         """A place on the map for every node, `[N, 2]` within [-1, 1]; computed once and kept in the store."""
         kept = store.read_cache("layout")
@@ -144,7 +150,7 @@ class StudioGraph:
         x = getattr(self.data, "x", None)
         if x is None or self.pictures is not None:
             return {}
-        row = (x[node].to_dense() if x.layout != torch.strided else x[node]).double()
+        row = x[node].to_dense().double()
         if self.columns is not None:
             values = self._in_units(row)[:MAX_ATTRIBUTES].tolist()
             return {k: float(f"{v:.6g}") for k, v in zip(self.columns.features, values, strict=False)}
@@ -154,8 +160,8 @@ class StudioGraph:
     def attribute(self, name: str) -> NDArray[np.float64]:
         """One named feature of all nodes, `[N]`."""
         column = self.attribute_names.index(name)
-        x = self.data.x.to_dense() if self.data.x.layout != torch.strided else self.data.x
-        return np.asarray(self._in_units(x[:, column].double(), column).numpy())
+        values = self.data.x.to_dense()[:, column].double()
+        return np.asarray(self._in_units(values, column).numpy())
 
     def _in_units(self, values: torch.Tensor, column: int | None = None) -> torch.Tensor:
         """Undoes the standardization of features."""

@@ -55,9 +55,9 @@ export function toCSV(rows) {
   return rows.map((row) => `${row.map(quoted).join(",")}\r\n`).join("");
 }
 
-// Saves a text from the page itself, without a server.
-export function saveFile(name, text, type = "text/csv") {
-  const address = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
+// Saves a table from the page itself, without a server.
+export function saveFile(name, text) {
+  const address = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
   element("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }

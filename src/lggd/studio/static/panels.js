@@ -3,7 +3,7 @@
 import { classColour } from "./colours.js";
 import { button, element, formatPercent, shorten, swatch } from "./dom.js";
 
-const MOST_IN_CONFUSION = 30;
+const MAX_CONFUSION_CLASSES = 30;
 const SIZE = { width: 340, height: 150, left: 34, right: 6, top: 8, bottom: 20 };
 
 export function className(classes, name) {
@@ -69,7 +69,7 @@ export function countsTable({ classes, labelled, predicted }) {
 }
 
 export function confusionTable({ classes, confusion }) {
-  const shown = classes.slice(0, MOST_IN_CONFUSION);
+  const shown = classes.slice(0, MAX_CONFUSION_CLASSES);
   const head = element("tr", {}, element("td", {}), ...shown.map((name) => element("th", { scope: "col" }, shorten(name, 12))));
   const rows = shown.map((name, i) => element("tr", {}, element("th", { scope: "row" }, shorten(name, 20)),
     ...shown.map((_, j) => element("td", confusion[i][j] ? { class: i === j ? "hit" : "miss" } : {}, confusion[i][j] || "·"))));

@@ -7,7 +7,7 @@ import { MAX_CODE, UNREACHABLE } from "./map_data.js";
 import { MapPanel } from "./map_panel.js";
 import { accuracyText, confusionTable, countsTable, curves, curvesLegend, historyItem, nodeContent, queueItem, suspiciousItem, whyContent } from "./panels.js";
 
-const QUEUE = 12;
+const SUGGESTIONS = "suggestions?count=12", SUSPICIOUS = "suspicious?count=20";
 const $ = (id) => document.getElementById(id);
 const state = { revision: -1, instance: null, versions: [], selected: [], following: false, queue: [], suspicious: [], why: undefined, ids: [], data: null, panel: null };
 
@@ -106,17 +106,15 @@ async function loadDistances(k) {
 let cards = 0;
 async function loadCards() {
   cards += 1;
-  const own = cards, { data } = state;
+  const own = cards;
   const load = async (path, show) => {
     const found = await get(path);
     if (own === cards) show(found);
   };
   await Promise.all([
     load("progress", showProgress), load("history?count=50", showHistory),
-    load(`suggestions?count=${QUEUE}`, (found) => { state.queue = found; showQueue(); }),
-    load("suspicious?count=20", (found) => { state.suspicious = found; showSuspicious(); }),
+    load(SUGGESTIONS, showQueue), load(SUSPICIOUS, showSuspicious),
   ]).catch((error) => say(error.message, true));
-  return data;
 }
 
 function showProgress(found) {
@@ -130,12 +128,14 @@ function showHistory(found) {
   $("history").replaceChildren(...found.map(historyItem));
 }
 
-function showQueue() {
+function showQueue(found) {
+  state.queue = found;
   $("queue").replaceChildren(...state.queue.map((item) => queueItem(item, state.data.classes, () => go(item.number, true))));
   showCurrent();
 }
 
-function showSuspicious() {
+function showSuspicious(found) {
+  state.suspicious = found;
   const items = state.suspicious.map((item) => suspiciousItem(item, state.data.classes, {
     show: () => go(item.number), keep: () => keep(item), correct: () => correct(item),
   }));
@@ -293,8 +293,8 @@ function listen() {
     if (state.selected.length === 1) showSelected();
   });
   events.addEventListener("queue", () => {
-    get(`suggestions?count=${QUEUE}`).then((found) => { state.queue = found; showQueue(); }).catch(() => {});
-    get("suspicious?count=20").then((found) => { state.suspicious = found; showSuspicious(); }).catch(() => {});
+    get(SUGGESTIONS).then(showQueue).catch(() => {});
+    get(SUSPICIOUS).then(showSuspicious).catch(() => {});
   });
   events.addEventListener("curve", () => get("progress").then(showProgress).catch(() => {}));
   events.addEventListener("error", () => say("Connecting …"));

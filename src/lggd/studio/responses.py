@@ -1,4 +1,4 @@
-"""What the service answers, computed from snapshots; the same for all requests at one revision."""
+"""The responses of the service, computed from snapshots; the same for all requests at one revision."""
 
 from __future__ import annotations
 
@@ -18,31 +18,20 @@ from lggd.data.graph_files import read_label_file
 from lggd.data.output_files import write_predictions
 from lggd.errors import InputError
 from lggd.report.map_data import drawn_edges, encode_positions
-from lggd.studio.schemas import (
-    ChangeAnswer,
-    ClassProbability,
-    DistancesAnswer,
-    GraphAnswer,
-    HistoryAnswer,
-    HistoryEntry,
-    LabelState,
-    NodeAnswer,
-    PredictionsAnswer,
-    ProgressAnswer,
-)
+from lggd.studio import schemas
 from lggd.studio.session import Session
-from lggd.studio.snapshot import Snapshot, distances
+from lggd.studio.snapshot import Snapshot, computed_once, distances
 from lggd.studio.store import LabelChange, LabelEdit
 
 MAX_NEIGHBOURS, MAX_HISTORY_ENTRIES = 60, 50
 MAX_VALUE = 200  # characters of a wrong cell in an error: it may be as long as the upload
 
 
-def graph_answer(session: Session, classes: Sequence[str], instance: str) -> GraphAnswer:
+def graph_response(session: Session, classes: Sequence[str], instance: str) -> schemas.GraphResponse:
     graph = session.graph
     x, y = encode_positions(session.positions).astype(int)
     edges, total = drawn_edges(graph.data.edge_index.numpy(), graph.num_nodes)
-    return GraphAnswer(
+    return schemas.GraphResponse(
         name=graph.name, instance=instance, num_nodes=graph.num_nodes, num_edges=total, ids=graph.ids,
         classes=list(classes), x=x.tolist(), y=y.tolist(), edges=edges.T.ravel().tolist(), truth=graph.truth.tolist(),
         attributes=graph.attribute_names,
@@ -50,31 +39,31 @@ def graph_answer(session: Session, classes: Sequence[str], instance: str) -> Gra
     )  # fmt: skip
 
 
-def predictions_answer(snapshot: Snapshot) -> bytes:
+@computed_once
+def predictions_response(snapshot: Snapshot) -> bytes:
     """As JSON, which all readers of a revision share."""
-    make = lambda: PredictionsAnswer.model_validate(snapshot).model_dump_json().encode()  # noqa: E731
-    return snapshot.cached("predictions answer", make)
+    return schemas.PredictionsResponse.model_validate(snapshot).model_dump_json().encode()
 
 
-def label_states(snapshot: Snapshot, nodes: Iterable[int]) -> list[LabelState]:
+def label_states(snapshot: Snapshot, nodes: Iterable[int]) -> list[schemas.LabelState]:
     ids, labels, versions = snapshot.graph.ids, snapshot.labels, snapshot.versions
-    return [LabelState(node=ids[k], label=snapshot.name_of(labels[k]), version=int(versions[k])) for k in nodes]
+    return [schemas.LabelState(node=ids[k], label=snapshot.name_of(labels[k]), version=int(versions[k])) for k in nodes]
 
 
-def change_answer(snapshot: Snapshot, nodes: Iterable[int]) -> ChangeAnswer:
-    return ChangeAnswer(
+def change_response(snapshot: Snapshot, nodes: Iterable[int]) -> schemas.ChangeResponse:
+    return schemas.ChangeResponse(
         revision=snapshot.revision, changed=len(snapshot.changed), num_labels=snapshot.num_labels,
         milliseconds=snapshot.milliseconds, choosing=snapshot.choosing, labels=label_states(snapshot, nodes),
     )  # fmt: skip
 
 
-def history_answer(snapshot: Snapshot, changes: Sequence[LabelChange]) -> list[HistoryAnswer]:
+def history_response(snapshot: Snapshot, changes: Sequence[LabelChange]) -> list[schemas.HistoryResponse]:
     ids, name_of = snapshot.graph.ids, snapshot.name_of
     return [
-        HistoryAnswer(
+        schemas.HistoryResponse(
             number=change.number, kind=change.kind, author=change.author, at=change.at, num_entries=len(change.entries),
             entries=[
-                HistoryEntry(node=ids[e.node], before=name_of(e.before), after=name_of(e.after))
+                schemas.HistoryEntry(node=ids[e.node], before=name_of(e.before), after=name_of(e.after))
                 for e in change.entries[:MAX_HISTORY_ENTRIES]
             ],
         )
@@ -82,29 +71,29 @@ def history_answer(snapshot: Snapshot, changes: Sequence[LabelChange]) -> list[H
     ]  # fmt: skip
 
 
-def node_answer(session: Session, node: int) -> NodeAnswer:
+def node_response(session: Session, node: int) -> schemas.NodeResponse:
     snapshot, graph = session.snapshot, session.graph
     neighbours = graph.neighbours(node)
     own = [change for change in session.history if any(entry.node == node for entry in change.entries)]
-    return NodeAnswer(
+    return schemas.NodeResponse(
         node=graph.ids[node], number=node, label=snapshot.name_of(snapshot.labels[node]),
         version=int(snapshot.versions[node]), truth=snapshot.name_of(graph.truth[node]),
         predicted=snapshot.name_of(snapshot.predicted[node]),
-        probabilities=[ClassProbability(label=name, probability=p) for name, p in snapshot.top_classes(node)],
+        probabilities=[schemas.ClassProbability(label=name, probability=p) for name, p in snapshot.top_classes(node)],
         picture=None if graph.pictures is None else graph.pictures[node].tolist(),
         attributes=graph.attributes(node),
         neighbours=[graph.ids[k] for k in neighbours[:MAX_NEIGHBOURS]], num_neighbours=len(neighbours),
-        history=history_answer(snapshot, own[-20:][::-1]),
+        history=history_response(snapshot, own[-20:][::-1]),
     )  # fmt: skip
 
 
-def progress_answer(session: Session) -> ProgressAnswer:
+def progress_response(session: Session) -> schemas.ProgressResponse:
     snapshot = session.snapshot
     found, count = session.quality(), len(snapshot.classes)
     labelled, predicted = (
         np.bincount(values[values >= 0], minlength=count).tolist() for values in (snapshot.labels, snapshot.predicted)
     )
-    return ProgressAnswer(
+    return schemas.ProgressResponse(
         revision=snapshot.revision, curve=session.curve, accuracy=found.accuracy, held_out=found.held_out,
         compared=found.compared, certainty=found.certainty, classes=list(snapshot.classes), labelled=labelled,
         predicted=predicted,
@@ -112,10 +101,10 @@ def progress_answer(session: Session) -> ProgressAnswer:
     )  # fmt: skip
 
 
-def distances_answer(snapshot: Snapshot, label: int) -> DistancesAnswer:
+def distances_response(snapshot: Snapshot, label: int) -> schemas.DistancesResponse:
     values = distances(snapshot, label).tolist()
     shown = [round(value, 4) if math.isfinite(value) else None for value in values]
-    return DistancesAnswer(revision=snapshot.revision, label=snapshot.classes[label], distances=shown)
+    return schemas.DistancesResponse(revision=snapshot.revision, label=snapshot.classes[label], distances=shown)
 
 
 # -- files --------------------------------------------------------------------------------------------------------
