@@ -289,7 +289,7 @@ def test_the_ridge_is_the_one_with_the_lowest_loss(noise):
     kernel, nodes = build_kernel(data), data.train_mask.nonzero().squeeze(1)
     system = ExactSystem(kernel)
     system.set_nodes(nodes)
-    loss, ridge, temperature = choose_ridge(system, data.y[nodes], 3)
+    loss, ridge, temperature, _ = choose_ridge(system, data.y[nodes], 3)
     expected = min(losses_at(kernel, nodes, data.y[nodes], RIDGES, DEVIATION))
     assert loss == pytest.approx(expected[0], rel=1e-4)
     assert ridge == expected[1]

@@ -21,12 +21,11 @@ from lggd.closed_form.ridge import InducedSystem
 from lggd.estimator.graph_change import GraphChange, appended_rows
 from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges, read_weight
 from lggd.graph.sparse import SparseMatrix, SparsePattern, without_sparse_warnings
+from lggd.learning.node_features import mostly_zeros, unit_rows
 from lggd.validation import check_int
 
 # Principal directions of the rows of the adjacency: more would describe single edges.
 TOPOLOGY_WIDTH = 128
-# Node features of which fewer than this fraction are not 0 are multiplied as sparse ones on a CPU.
-SPARSE_BELOW = 0.05
 # Each iteration for principal directions squares the ratios of singular values: two suffice where many of them matter.
 SUBSPACE_ITERATIONS = 2
 # Up to this many columns, all principal directions are computed exactly.
@@ -90,7 +89,9 @@ class RidgeInputs:
         self._patterns: dict[bool, SparsePattern] = {}
         self._rows: Tensor | None = None  # of the adjacency in their principal directions, once they are asked for
         if self.has_features:
-            self._x = self._projected("x", unit_rows(_sparse_if_faster(check_node_features(data))), max(widths))
+            x = check_node_features(data)
+            rows = x.to_sparse_coo() if mostly_zeros(x) and not x.is_cuda else x  # type: ignore[no-untyped-call]
+            self._x = self._projected("x", unit_rows(rows), max(widths))
         else:
             self._x = self._topology
         self.widths = sorted({min(width, self._x.shape[1]) for width in widths})
@@ -187,12 +188,6 @@ def replaced_rows(x: Tensor, nodes: Tensor, rows: Tensor) -> Tensor:
     return after
 
 
-def _sparse_if_faster(x: Tensor) -> Tensor:
-    if x.layout != torch.strided or x.is_cuda or int(x.count_nonzero()) >= SPARSE_BELOW * x.numel():
-        return x
-    return x.to_sparse_coo()  # type: ignore[no-untyped-call, no-any-return]
-
-
 def filters_of(kernels: Sequence[FilterKernel]) -> list[Any]:
     """All filters of these kernels, each once."""
     return list(dict.fromkeys(filter for kernel in kernels for filter in kernel.filters))
@@ -278,14 +273,3 @@ def compressed(x: Tensor) -> Tensor:
     """A sparse matrix as CSR, whose products are faster than those of COO."""
     with without_sparse_warnings():
         return x.to_sparse_csr()  # type: ignore[no-untyped-call, no-any-return]
-
-
-def unit_rows(x: Tensor) -> Tensor:
-    """Rows of unit length; x may be sparse."""
-    if x.layout == torch.strided:
-        return normalize(x)
-    x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-    rows, values = x.indices()[0], x.values()
-    norm = torch.zeros(x.shape[0], device=values.device).index_add_(0, rows, values.square()).sqrt()
-    values = values / norm.clamp(min=1e-12)[rows]
-    return torch.sparse_coo_tensor(x.indices(), values, x.shape, check_invariants=False).coalesce()

@@ -18,13 +18,13 @@ from lggd.closed_form.ridge_inputs import (
     eigenvectors,
     filters_of,
     principal_axes,
-    unit_rows,
 )
 from lggd.errors import InputError
 from lggd.estimator.graph_change import GraphChange
 from lggd.graph import Graph
 from lggd.graph.csr import CSR
 from lggd.graph.streamed_matrix import StreamedMatrix
+from lggd.learning.node_features import unit_rows
 from lggd.system.memory import Scratch
 from lggd.validation import check_finite
 
