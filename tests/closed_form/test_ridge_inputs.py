@@ -81,8 +81,8 @@ def test_the_graph_uses_the_given_weights_or_others():
     data = blocks(weighted=True)
     inputs = RidgeInputs(data, (128,), 0)
     other = torch.ones_like(data.edge_weight)
-    assert torch.equal(inputs.graph(KERNELS, 6).edge_weight, data.edge_weight)
-    assert inputs.graph(KERNELS, 6, other).edge_weight is other
+    assert torch.equal(inputs.graph(KERNELS, 6).adjacency.edge_weight, data.edge_weight)
+    assert inputs.graph(KERNELS, 6, other).adjacency.edge_weight is other
 
 
 def test_a_directed_graph_is_refused():

@@ -134,7 +134,7 @@ class KernelSelection:
         weight = alike = inputs.feature_agreement()
         for round in range(1 + rounds):
             if round:
-                weight = alike * class_agreement(self._preliminary(), inputs.edge_index)
+                weight = alike * class_agreement(self._preliminary(), inputs.adjacency.edge_index)
             name = f"agreement {round}"
             self.edge_weights[name] = weight
             self._compare(name, inputs.graph(kernels, inputs.widths[0], weight), kernels)

@@ -93,8 +93,8 @@ class RidgeUncertainty(NodeClassifier):
         self._check_fitted()
         if not isinstance(self._inputs, RidgeInputs):
             raise InputError("data", "have edges in memory", "a graph on disk", "Fit a part of the graph.")
-        count, given = self._inputs.edge_index.shape[1], self._inputs.edge_weight
-        total = torch.zeros(count, device=self._inputs.edge_index.device)
+        count, given = self._inputs.adjacency.num_edges, self._inputs.adjacency.edge_weight
+        total = torch.zeros(count, device=self._inputs.adjacency.edge_index.device)
         for member in self.members_ if count else ():
             weight = self._edge_weights.get(member.graph, given)
             total += member.weight * (torch.ones_like(total) if weight is None else weight / weight.mean())
