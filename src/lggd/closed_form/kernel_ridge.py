@@ -209,7 +209,7 @@ class KernelRidge(RidgeUncertainty):
         return after._proba
 
     def _check_data(self, data: Any) -> None:
-        if data is not self.data_ and not same_inputs(data, self.data_):
+        if not same_inputs(data, self.data_):
             raise InputError("data", "be the graph that the model was fitted to", "another one", "Fit it again.")
 
     def leave_one_out_proba(self) -> Tensor:
