@@ -85,7 +85,7 @@ class KernelRidge(RidgeUncertainty):
     pseudo_fraction_ : float
         The fraction of the predictions that are pseudo-labels.
     loss_ : float
-        The mean leave-one-out −log p of the labels that settings were chosen with, and of the temperature then.
+        The mean leave-one-out −log p of the labels that settings were chosen with, and the prior of the temperature.
 
     Examples
     --------

@@ -24,7 +24,7 @@ class PseudoLabels:
     fractions : tuple of float
         The fractions of the predictions of each class to choose from; 0, no pseudo-labels, is always among them.
     folds : int
-        The fraction is the one with the best predictions of labels that were left out, one of so many folds at a time.
+        Number of folds of the cross-validation that chooses the fraction.
 
     Examples
     --------

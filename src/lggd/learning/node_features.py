@@ -143,7 +143,7 @@ def stored(features: NodeFeatures) -> StoredFeatures:
 
 # Number of entries of dense blocks that are formed at a time.
 BLOCK_ENTRIES = 2**24
-# Steps of the personalised PageRank: at restart probability 0.1, two of three walks have restarted by then.
+# Steps of the personalized PageRank: at restart probability 0.1, two of three walks have restarted by then.
 PAGERANK_STEPS = 10
 
 
@@ -151,7 +151,7 @@ PAGERANK_STEPS = 10
 class PropagatedFeatures:
     """`[X, ÂX, Â²X, …, ΠX]` without forming it: for sparse X, Âᵏ(X Wₖ) is far cheaper than (Âᵏ X) Wₖ.
 
-    Â is the normalised adjacency of a GCN. Π is the personalised PageRank with restart probability `pagerank`, after
+    Â is the normalized adjacency of a GCN. Π is the personalized PageRank with restart probability `pagerank`, after
     `PAGERANK_STEPS` steps; None omits it. `normalize` scales the rows of each block to unit length.
     """
 
