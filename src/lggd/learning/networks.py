@@ -211,8 +211,10 @@ class ModuleCopies(SeededModules):
     def __call__(self, x: ModuleInputs, training: bool, training_follows: bool = False) -> Tensor:
         inputs = (x.x, x.edge_index) if self._takes_edges else (x.x,)
         outputs = [self.call(q, *inputs, training=training) for q in range(len(self.modules))]
-        if outputs[0].dim() != 2 or outputs[0].shape[0] != x.shape[0]:
-            raise InputError("initial", "return one row per node, [N, K]", f"shape {list(outputs[0].shape)}")
+        first: Any = outputs[0]
+        if not isinstance(first, Tensor) or first.dim() != 2 or len(first) != x.shape[0]:
+            found = f"shape {list(first.shape)}" if isinstance(first, Tensor) else f"a {type(first).__name__}"
+            raise InputError("initial", "return one row per node, [N, K]", found)
         return torch.stack(outputs, 1)
 
 
