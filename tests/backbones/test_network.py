@@ -143,8 +143,8 @@ class Counting:
     """Counts how often a module reads its graph."""
 
     def __init__(self, module):
-        self.read, self.times = module._read_graph, 0
-        module._read_graph = self
+        self.read, self.times = module.graph_reader, 0
+        module.graph_reader = self
 
     def __call__(self, *graph):
         self.times += 1

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lggd
 from lggd.baselines import LabelPropagation
 from lggd.baselines.baseline import one_hot, to_probabilities
 from lggd.errors import InputError
@@ -52,3 +53,15 @@ def test_another_graph_of_the_same_nodes_is_predicted():
     data, other = blocks(), blocks(seed=1)
     model = LabelPropagation().fit(data)
     assert torch.equal(model.predict_proba(other), LabelPropagation().fit(other).predict_proba())
+
+
+@pytest.mark.parametrize("each", [9, 15])
+def test_graphs_of_another_size_on_disk_are_refused(each, tmp_path):
+    """Their rows would be read and written out of bounds."""
+    for name, data in (("fitted", blocks()), ("other", blocks(each=each))):
+        graph = lggd.Graph.from_edges(data.edge_index, num_nodes=data.num_nodes)
+        graph.save(tmp_path / name, y=torch.where(data.train_mask, data.y, -1))
+    fitted, other = (lggd.load(tmp_path / name) for name in ("fitted", "other"))
+    model = LabelPropagation().fit(fitted)
+    with pytest.raises(InputError, match=f"`data` must have 36 nodes, as the graph of the fit, got {3 * each}"):
+        model.predict(other)

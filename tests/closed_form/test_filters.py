@@ -12,7 +12,7 @@ from dense_kernels import dense_filter
 from graphs import random_weights
 from lggd import HighPass, Hops, InputError
 from lggd.closed_form import filters
-from lggd.closed_form.filters import Propagation
+from lggd.closed_form.filters import Adjacency, Propagation
 from lggd.diffusion import PPR, Heat
 
 EVERY_FILTER = (
@@ -21,11 +21,14 @@ EVERY_FILTER = (
 )  # fmt: skip
 
 
-def propagation(weights, x, chosen, *shared):
+def adjacency_of(weights):
     rows, columns = np.nonzero(weights)
-    edge_index = torch.tensor(np.stack([rows, columns]))
     weight = torch.tensor(weights[rows, columns], dtype=torch.float32)
-    return Propagation(torch.tensor(x, dtype=torch.float32), edge_index, weight, chosen, *shared)
+    return Adjacency(torch.tensor(np.stack([rows, columns])), weight, len(weights))
+
+
+def propagation(weights, x, chosen):
+    return Propagation(torch.tensor(x, dtype=torch.float32), adjacency_of(weights), chosen)
 
 
 def check_filters(chosen, seed=0, nodes=20, lonely=2, width=3):
@@ -106,16 +109,16 @@ def test_sharing_changes_nothing(seed, loops):
     draws = np.random.default_rng(seed)
     weights, x = random_weights(12, 0.3, seed) + loops * np.diag(draws.random(12) < 0.5), draws.normal(size=(12, 3))
     reweighted = weights * (lambda noise: noise + noise.T)(draws.random((12, 12)))
-    one = propagation(weights, x, EVERY_FILTER)
-    same = propagation(weights, 2 * x[:, :2], EVERY_FILTER, one._matrices, one._patterns)
-    other = propagation(reweighted, x, EVERY_FILTER, None, one._patterns)
-    assert one.matrix(True) is same.matrix(True)
-    assert one.matrix(True) is not other.matrix(True)
-    assert one.matrix(False).pattern is other.matrix(False).pattern
-    alone = propagation(weights, 2 * x[:, :2], EVERY_FILTER), propagation(reweighted, x, EVERY_FILTER)
-    for filter in EVERY_FILTER:
-        for shared, expected in zip((same, other), alone, strict=True):
-            torch.testing.assert_close(shared.block(filter, False), expected.block(filter, False))
+    given = adjacency_of(weights)
+    other = given.reweighted(adjacency_of(reweighted).edge_weight)
+    for used, its_weights in ((given, weights), (given, weights), (other, reweighted)):
+        found = Propagation(torch.tensor(x, dtype=torch.float32), used, EVERY_FILTER)
+        alone = propagation(its_weights, x, EVERY_FILTER)
+        for filter in EVERY_FILTER:
+            torch.testing.assert_close(found.block(filter, False), alone.block(filter, False))
+    assert given.matrix(True) is given.matrix(True)
+    assert given.matrix(True) is not other.matrix(True)
+    assert given.matrix(False).pattern is other.matrix(False).pattern
 
 
 def test_lengths_are_kept_relative_to_their_mean_square():

@@ -29,7 +29,7 @@ from lggd.closed_form import (
     selection,
 )
 from lggd.closed_form.arrival import UpdatedPropagation
-from lggd.closed_form.filters import Propagation
+from lggd.closed_form.filters import Adjacency, Propagation
 from lggd.closed_form.kernels import MixtureKernel
 from lggd.closed_form.ridge import InducedSystem
 from lggd.closed_form.ridge_inputs import FEATURE_BOUNDS, LEAST_AGREEMENT
@@ -182,8 +182,9 @@ def test_rows_after_a_change_are_those_of_a_graph_filtered_afresh(units):
     edges = torch.tensor([[2, 20, 7], [20, 7, 2]])
     edge_index = torch.cat([data.edge_index, edges, edges.flip(0)], 1)
     x = torch.cat([data.x, torch.ones(1, 5)])
-    old, fresh = Propagation(data.x, data.edge_index, None, filters), Propagation(x, edge_index, None, filters)
-    updated = UpdatedPropagation(x, edge_index, None, filters, old, touched, {})
+    before, after = Adjacency(data.edge_index, None, 20), Adjacency(edge_index, None, 21)
+    old, fresh = Propagation(data.x, before, filters), Propagation(x, after, filters)
+    updated = UpdatedPropagation(x, after, filters, old, touched)
     for unit in units:  # rows with lengths need all of them: what is asked for first must not matter
         for filter in filters:
             found, expected = updated.rows(filter, nodes, unit), fresh.block(filter, unit)[nodes]

@@ -11,7 +11,7 @@ from scipy.integrate import dblquad
 
 from dense_kernels import dense_mixture, dense_weights
 from lggd import ArcCosine, FilterKernel, Gaussian, HighPass, Hops, InputError, Linear
-from lggd.closed_form.filters import Propagation
+from lggd.closed_form.filters import Adjacency, Propagation
 from lggd.closed_form.kernels import INTERCEPT, Member, MixtureKernel, filter_kernels
 from lggd.diffusion import PPR
 from small_data import blocks, random
@@ -57,8 +57,9 @@ def test_rounding_beyond_1_gives_finite_values(kernel):
 def mixture(members, data=None):
     data = blocks(lonely=2) if data is None else data
     filters = list(dict.fromkeys(filter for member in members for filter in member.kernel.filters))
-    graph = Propagation(data.x, data.edge_index, None, filters)
-    other = Propagation(data.x[:, :3].contiguous(), data.edge_index, None, filters)
+    adjacency = Adjacency(data.edge_index, None, data.num_nodes)
+    graph = Propagation(data.x, adjacency, filters)
+    other = Propagation(data.x[:, :3].contiguous(), adjacency, filters)
     return MixtureKernel({"x": graph, "other": other}, members)
 
 

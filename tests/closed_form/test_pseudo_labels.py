@@ -95,7 +95,9 @@ def test_predictions_are_the_mean_of_both():
     assert not torch.equal(expected, first)
 
 
-@pytest.mark.parametrize("wrong", [{"fractions": (0.0,)}, {"fractions": (1.5,)}, {"folds": 1}])
+@pytest.mark.parametrize(
+    "wrong", [{"fractions": (0.0,)}, {"fractions": (1.5,)}, {"fractions": ("half",)}, {"folds": 1}]
+)
 def test_wrong_settings(wrong):
     with pytest.raises(InputError):
         PseudoLabels(**wrong)

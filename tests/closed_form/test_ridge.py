@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 from lggd import ArcCosine, FilterKernel, Gaussian, Hops
 from lggd.closed_form import ridge
-from lggd.closed_form.filters import Propagation
+from lggd.closed_form.filters import Adjacency, Propagation
 from lggd.closed_form.kernels import Member, MixtureKernel
 from lggd.closed_form.ridge import (
     ExactSystem,
@@ -138,7 +138,7 @@ CLOSE = {"atol": 2e-4, "rtol": 0}
 
 def build_kernel():
     data = blocks()
-    graph = Propagation(data.x, data.edge_index, None, [Hops(0), Hops(2)])
+    graph = Propagation(data.x, Adjacency(data.edge_index, None, data.num_nodes), [Hops(0), Hops(2)])
     members = [Member("x", FilterKernel((Hops(0),), Gaussian(0.3))), Member("x", FilterKernel((Hops(2),), ArcCosine()))]
     return MixtureKernel({"x": graph}, members)
 
@@ -260,7 +260,7 @@ def test_a_label_lowers_the_variance_everywhere_and_most_at_its_node(build):
 @pytest.mark.parametrize("copies", [2, 4])
 def test_equal_points_do_not_make_it_singular(copies):
     x = torch.randn(6, 3, generator=random()).repeat(copies, 1)
-    graph = Propagation(x, torch.empty(2, 0, dtype=torch.int64), None, [Hops(0)])
+    graph = Propagation(x, Adjacency(torch.empty(2, 0, dtype=torch.int64), None, len(x)), [Hops(0)])
     kernel = MixtureKernel({"x": graph}, [Member("x", FilterKernel((Hops(0),), Gaussian(0.3)))])
     system = InducedSystem(kernel, kernel.points())
     system.set_nodes(torch.arange(6))

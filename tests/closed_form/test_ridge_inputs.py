@@ -19,9 +19,7 @@ from lggd.closed_form.ridge_inputs import (
     edge_products,
     principal_axes,
     relative_agreement,
-    unit_rows,
 )
-from lggd.graph.sparse import without_sparse_warnings
 from small_data import blocks, changed, random
 
 KERNELS = (FilterKernel((Hops(0),), Linear()), FilterKernel((Hops(0), Hops(2)), Linear()))
@@ -83,8 +81,8 @@ def test_the_graph_uses_the_given_weights_or_others():
     data = blocks(weighted=True)
     inputs = RidgeInputs(data, (128,), 0)
     other = torch.ones_like(data.edge_weight)
-    assert torch.equal(inputs.graph(KERNELS, 6).edge_weight, data.edge_weight)
-    assert inputs.graph(KERNELS, 6, other).edge_weight is other
+    assert torch.equal(inputs.graph(KERNELS, 6).adjacency.edge_weight, data.edge_weight)
+    assert inputs.graph(KERNELS, 6, other).adjacency.edge_weight is other
 
 
 def test_a_directed_graph_is_refused():
@@ -196,19 +194,3 @@ def test_principal_axes_depend_on_the_generator_alone(monkeypatch):
     x = decaying(20, 30)
     one, again = (principal_axes(Moments(x), 4, random(3)) for _ in range(2))
     assert torch.equal(one, again)
-
-
-# -- unit rows ----------------------------------------------------------------------------------------------------
-
-
-@given(seed=st.integers(0, 999))
-def test_rows_have_unit_length_dense_or_sparse(seed):
-    draws = random(seed)
-    x = torch.randn(7, 5, generator=draws).masked_fill(torch.rand(7, 5, generator=draws) < 0.5, 0)
-    x[2] = 0
-    dense = unit_rows(x)
-    expected = x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)
-    torch.testing.assert_close(dense, expected)
-    torch.testing.assert_close(unit_rows(x.to_sparse_coo()).to_dense(), expected)
-    with without_sparse_warnings():
-        torch.testing.assert_close(unit_rows(x.to_sparse_csr()).to_dense(), expected)

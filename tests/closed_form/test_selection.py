@@ -13,7 +13,7 @@ from scipy.stats import norm
 from lggd import EdgeAgreement, FilterKernel, Gaussian, Hops, KernelRidge, Linear
 from lggd.closed_form import kernels as all_kernels
 from lggd.closed_form import selection
-from lggd.closed_form.filters import Propagation
+from lggd.closed_form.filters import Adjacency, Propagation
 from lggd.closed_form.kernels import (
     FAR_KERNELS,
     FAR_REWEIGHTED_KERNELS,
@@ -266,7 +266,7 @@ def test_few_labels_are_all_compared_and_many_at_random():
 
 
 def build_kernel(data):
-    graph = Propagation(data.x, data.edge_index, None, [Hops(0), Hops(2)])
+    graph = Propagation(data.x, Adjacency(data.edge_index, None, data.num_nodes), [Hops(0), Hops(2)])
     return MixtureKernel({"x": graph}, [Member("x", FilterKernel((Hops(0), Hops(2)), Gaussian(0.5)))])
 
 
@@ -289,7 +289,7 @@ def test_the_ridge_is_the_one_with_the_lowest_loss(noise):
     kernel, nodes = build_kernel(data), data.train_mask.nonzero().squeeze(1)
     system = ExactSystem(kernel)
     system.set_nodes(nodes)
-    loss, ridge, temperature = choose_ridge(system, data.y[nodes], 3)
+    loss, ridge, temperature, _ = choose_ridge(system, data.y[nodes], 3)
     expected = min(losses_at(kernel, nodes, data.y[nodes], RIDGES, DEVIATION))
     assert loss == pytest.approx(expected[0], rel=1e-4)
     assert ridge == expected[1]
@@ -310,7 +310,7 @@ def test_the_loss_of_a_kernel_is_that_of_its_best_ridge(kernel):
 def test_a_kernel_that_tells_classes_apart_has_a_lower_loss(kernel):
     data = blocks()
     nodes = data.train_mask.nonzero().squeeze(1)
-    noise = Propagation(torch.randn(36, 4, generator=random()), data.edge_index, None, [Hops(0)])
+    noise = Propagation(torch.randn(36, 4, generator=random()), Adjacency(data.edge_index, None, 36), [Hops(0)])
     blind = MixtureKernel({"x": noise}, [Member("x", FilterKernel((Hops(0),), Linear()))])
     losses = [kernel_loss(each, nodes, data.y[nodes], 3) for each in (kernel, blind)]
     assert losses[0] < losses[1]

@@ -13,7 +13,7 @@ from distance_cases import (
     learner_of,
     scripted,
 )
-from lggd import LGGD, Graph, Optimization, fit_together
+from lggd import LGGD, Graph, InputError, Optimization, fit_together
 from lggd.learning.networks import FromModule
 from lggd.training.engine import train
 from small_data import CLASSES
@@ -94,3 +94,11 @@ def test_frozen_parameters_stay(data):
     train(learner, "stage")
     for owned in learner.trainable.parameters():
         assert torch.equal(owned.value, module.layer.bias) == owned.name.endswith("bias")
+
+
+@pytest.mark.parametrize(
+    ("module", "found"), [(nn.LSTM(6, CLASSES), "a tuple"), (nn.Sequential(nn.Linear(6, 3), nn.Flatten(0)), "shape")]
+)
+def test_outputs_that_are_not_rows_of_nodes_are_refused(module, found, data):
+    with pytest.raises(InputError, match=rf"`initial` must return one row per node, \[N, K\], got {found}"):
+        LGGD((1,), initial=module).fit(data)

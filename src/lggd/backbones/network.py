@@ -32,7 +32,7 @@ class Network(nn.Module, ABC):
 
     def __init__(self, dropout: float, read_graph: ReadGraph) -> None:
         super().__init__()
-        self.dropout, self._read_graph = dropout, read_graph
+        self.dropout, self.graph_reader = dropout, read_graph
         # One graph for training and one for evaluation. Not copied or saved with the module.
         self._graphs: Cache[Any] = Cache(capacity=2)
 
@@ -46,7 +46,7 @@ class Network(nn.Module, ABC):
     def read_graph(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Any:
         """Convert a graph with node features x `[N, F]` to the form that `logits` uses."""
         check_edges(edge_index, edge_weight, x.shape[0])
-        return self._read_graph(edge_index, edge_weight, x.shape[0], x.dtype)
+        return self.graph_reader(edge_index, edge_weight, x.shape[0], x.dtype)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         parameters = {name: parameter.unsqueeze(0) for name, parameter in self.named_parameters()}
@@ -128,9 +128,9 @@ def check_user_module(
 ) -> None:
     """Raises an `InputError` if a copy of the module fails on random features `[num_nodes, width]` of this graph.
 
-    One forward pass without gradients tells before training, which may take hours, that the input has another width,
-    that the output is not `[num_nodes, num_classes]`, or that it is not finite. `width_of` says what the width consists
-    of. Torch's global random state is left unchanged.
+    One forward pass without gradients finds out before training, which may take hours, whether the input has another
+    width, or the output is not `[num_nodes, num_classes]` or not finite. `width_of` explains the width in errors.
+    Torch's global random state is left unchanged.
 
     >>> class Linear(nn.Linear):
     ...     def forward(self, x, edge_index):

@@ -103,12 +103,19 @@ class StackedBackbones(SeededGenerators, _TrainedOnLogits):
 
     def parameters(self) -> list[StackedParameter]:
         return [
-            StackedParameter(name, value, decays=name not in self.without_decay) for name, value in self.stacked.items()
+            StackedParameter(name, value, decays=name not in self.without_decay)
+            for name, value in self.stacked.items()
+            if value.requires_grad
         ]
 
     def _logits(self, training: bool) -> Tensor:
         drop: Drop = self._dropout if training else nn.Identity()
-        return self.modules[0].logits(self.stacked, self.x, self.graph, drop)
+        graph = self._training_graph() if training else self.graph
+        return self.modules[0].logits(self.stacked, self.x, graph, drop)
+
+    def _training_graph(self) -> Any:
+        """The graph of one training step."""
+        return self.graph
 
     def _dropout(self, values: Tensor) -> Tensor:
         return dropout(values, self.generators, self.keep_level)

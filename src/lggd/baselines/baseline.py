@@ -15,7 +15,7 @@ from lggd.backbones import Backbone
 from lggd.backbones.network import Network
 from lggd.backbones.training import StackedBackbones
 from lggd.errors import InputError
-from lggd.estimator import NodeClassifier
+from lggd.estimator import NodeClassifier, check_shape
 from lggd.estimator.inputs import Labels, same_inputs, stored_graph
 from lggd.estimator.passes import UNLIMITED, FitSteps, FitTask, TrainingRequest, curves_of
 from lggd.graph.edge_list import check_node_features, read_edges
@@ -121,7 +121,7 @@ class Baseline(NodeClassifier):
         ((self.probabilities_, self.history_[request.stage]),) = yield [request]
 
     def _probabilities(self, data: Any) -> Tensor:
-        if data is not self.data_ and not same_inputs(data, self.data_):
+        if not same_inputs(data, self.data_):
             raise InputError("data", "be the graph that the baseline was fitted to", "another one", "Fit it again.")
         return self.probabilities_
 
@@ -129,10 +129,8 @@ class Baseline(NodeClassifier):
         return {"probabilities": self.probabilities_}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        self.probabilities_ = state["probabilities"]
-        expected, shape = [data.num_nodes, self.num_classes_], list(self.probabilities_.shape)
-        if shape != expected:
-            raise InputError("probabilities", f"have shape {expected}", shape)
+        expected = torch.empty(data.num_nodes, self.num_classes_, device="meta")
+        self.probabilities_ = check_shape("probabilities", state["probabilities"], expected)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,9 +208,14 @@ class UntrainedBaseline(NodeClassifier):
 
 def read_edges_of_same_size(data: Any, num_nodes: int) -> tuple[Tensor, Tensor | None]:
     """The edges of PyG data and their weights; raises an error if it does not have this number of nodes."""
+    check_same_size(data, num_nodes)
+    return read_edges(data, num_nodes)
+
+
+def check_same_size(data: Any, num_nodes: int) -> None:
+    """Raises an error if data do not have this number of nodes, that of the labels."""
     if data.num_nodes != num_nodes:
         raise InputError("data", f"have {num_nodes} nodes, as the graph of the fit", data.num_nodes, "Fit it again.")
-    return read_edges(data, num_nodes)
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:

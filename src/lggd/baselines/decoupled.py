@@ -131,18 +131,18 @@ class APPNP(Baseline):
         check_real("alpha", self.alpha, 0, 1, remedy="It is the restart probability.")
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
-        return _EdgeDropoutTraining(partial(_PageRankNetwork, self), data, problems)
+        return _EdgeDropoutTraining(partial(_PolynomialNetwork, self, False), data, problems)
 
 
-class _PageRankNetwork(ScoringNetwork):
-    gamma: Tensor
+class _PolynomialNetwork(ScoringNetwork):
+    """Σ_k γ_k Â^k H with the γ of personalized PageRank, from which it may be learned."""
 
-    def __init__(self, model: APPNP, in_channels: int, num_classes: int) -> None:
+    def __init__(self, model: APPNP | GPRGNN, learned: bool, in_channels: int, num_classes: int) -> None:
         super().__init__(model.hidden, model.dropout, in_channels, num_classes)
-        self.register_buffer("gamma", pagerank_coefficients(model.alpha, model.hops).unsqueeze(0))
+        self.gamma = nn.Parameter(pagerank_coefficients(model.alpha, model.hops), requires_grad=learned)
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagate, drop: Drop) -> Tensor:
-        return polynomial(mlp_scores(parameters, x, drop), self.gamma, graph)
+        return polynomial(mlp_scores(parameters, x, drop), parameters["gamma"], graph)
 
 
 class _EdgeDropoutTraining(BaselineNetworks):
@@ -150,9 +150,8 @@ class _EdgeDropoutTraining(BaselineNetworks):
 
     without_decay = ("first.bias", "second.weight", "second.bias")
 
-    def _training_losses(self, targets: Targets) -> Tensor:
-        propagate = self.graph if self.keep_level == LEVELS else self._multiply_with_dropout
-        return targets.losses(self.modules[0].logits(self.stacked, self.x, propagate, self._dropout))
+    def _training_graph(self) -> Propagate:
+        return self.graph if self.keep_level == LEVELS else self._multiply_with_dropout
 
     def _multiply_with_dropout(self, scores: Tensor) -> Tensor:
         entries = self._dropout(self.graph.values.unsqueeze(0)).squeeze(1)
@@ -199,22 +198,13 @@ class GPRGNN(Baseline):
         return _PolynomialTraining(self, data, problems)
 
 
-class _PolynomialNetwork(ScoringNetwork):
-    def __init__(self, model: GPRGNN, in_channels: int, num_classes: int) -> None:
-        super().__init__(model.hidden, model.dropout, in_channels, num_classes)
-        self.gamma = nn.Parameter(pagerank_coefficients(model.alpha, model.hops))
-
-    def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagate, drop: Drop) -> Tensor:
-        return polynomial(mlp_scores(parameters, x, drop), parameters["gamma"], graph)
-
-
 class _PolynomialTraining(BaselineNetworks):
     """Networks with a separate dropout rate for the scores, and no weight decay for γ."""
 
     without_decay = ("gamma",)
 
     def __init__(self, model: GPRGNN, data: BaselineData, problems: Problems) -> None:
-        super().__init__(partial(_PolynomialNetwork, model), data, problems)
+        super().__init__(partial(_PolynomialNetwork, model, True), data, problems)
         self.score_keep_level = keep_level(model.propagation_dropout)
 
     def _training_losses(self, targets: Targets) -> Tensor:

@@ -10,7 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lggd.baselines.baseline import UntrainedBaseline, one_hot, read_edges_of_same_size, to_probabilities
+from lggd.baselines.baseline import (
+    UntrainedBaseline,
+    check_same_size,
+    one_hot,
+    read_edges_of_same_size,
+    to_probabilities,
+)
 from lggd.baselines.decoupled import MLPClassifier
 from lggd.estimator import NodeClassifier
 from lggd.estimator.inputs import Labels, stored_graph
@@ -55,6 +61,7 @@ class LabelPropagation(UntrainedBaseline):
         graph = stored_graph(data)
         if graph is None:
             return super()._probabilities(data)
+        check_same_size(data, len(self.labels_))
         # In float32, whose states take half the memory.
         start = one_hot(self.labels_, self.num_classes_).float()
         matrix = StreamedMatrix.normalized_adjacency(graph.csr, self_loops=False)
@@ -82,8 +89,7 @@ def spread(
 
 def propagation_matrix(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> SparseMatrix:
     """S = D^-½ A D^-½ in float64."""
-    weight = None if edge_weight is None else edge_weight.detach()
-    return normalized_adjacency(edge_index, weight, num_nodes, torch.float64, self_loops=False)
+    return normalized_adjacency(edge_index, edge_weight, num_nodes, torch.float64, self_loops=False)
 
 
 # Spreads errors `[N, K]` over the graph; the function is applied after every iteration.

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from lggd.backbones import GCN, Backbone, ChebNet, JKNet
+from lggd.backbones.network import Propagate
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
 from lggd.diffusion import PPR, DiffusionGraph, Heat
-from lggd.graph.sparse import SparseMatrix, SparsePattern, multiply_each
+from lggd.graph.sparse import SparseMatrix, SparsePattern, multiply_each, with_self_loops
 from lggd.training.engine import Callback
-from lggd.training.problems import Targets
 from lggd.validation import check_real
 
 
@@ -62,10 +62,8 @@ class _EdgeDropout(BaselineNetworks):
         self.p = model.p
         self.matrix = SubsampledMatrix(data.edge_index, data.edge_weight, data.num_nodes, laplacian)
 
-    def _training_losses(self, targets: Targets) -> Tensor:
-        entries = self.matrix.entries(self._sample_kept())
-        propagate = partial(multiply_each, values=entries, pattern=self.matrix.pattern)
-        return targets.losses(self.modules[0].logits(self.stacked, self.x, propagate, self._dropout))
+    def _training_graph(self) -> Propagate:
+        return partial(multiply_each, values=self.matrix.entries(self._sample_kept()), pattern=self.matrix.pattern)
 
     def _sample_kept(self) -> Tensor:
         """The edges that each problem keeps in this epoch, bool `[Q, E]`."""
@@ -80,11 +78,11 @@ class SubsampledMatrix:
     """
 
     def __init__(self, edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, laplacian: bool = False) -> None:
-        from torch_geometric.utils import add_remaining_self_loops, remove_self_loops
+        from torch_geometric.utils import remove_self_loops
 
         ones = torch.ones(edge_index.shape[1], device=edge_index.device)
         edges = edge_index, ones if edge_weight is None else edge_weight.float()
-        index, weight = remove_self_loops(*edges) if laplacian else add_remaining_self_loops(*edges, 1.0, num_nodes)
+        index, weight = remove_self_loops(*edges) if laplacian else with_self_loops(*edges, num_nodes)
         self.pattern, self.laplacian = SparsePattern.from_edges(index, num_nodes), laplacian
         self.weight = weight[self.pattern.order]
         self._loop = self.pattern.columns == self.pattern.rows

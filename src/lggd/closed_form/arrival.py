@@ -25,6 +25,7 @@ from torch.nn.functional import pad
 from lggd.closed_form.filters import (
     FEATURE_TOLERANCE,
     PPR,
+    Adjacency,
     Filter,
     Heat,
     HighPass,
@@ -33,7 +34,7 @@ from lggd.closed_form.filters import (
     chebyshev_sums,
     unit_or_zero,
 )
-from lggd.graph.sparse import SparseMatrix, SparsePattern
+from lggd.graph.sparse import SparseMatrix
 
 # An update of more columns than this takes as long as filtering again: at most one column for so many nodes.
 NODES_PER_COLUMN = 8
@@ -51,24 +52,21 @@ class UpdatedPropagation(Propagation):
 
     Parameters
     ----------
-    x, edge_index, edge_weight, filters
+    x, adjacency, filters
         As of `Propagation`, after the change. Features of nodes that are not touched are as before.
     before : Propagation
         Node features before the change.
     touched : Tensor
         The nodes that it touched, ascending; new ones have the highest numbers.
-    patterns : dict
-        The positions of Â by whether it has self-loops: shared by graphs that differ in weights alone.
     draft : UpdatedPropagation, optional
         Another one after the change, whose weights differ in edges between touched nodes alone.
     """
 
     def __init__(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter],
-        before: Propagation, touched: Tensor, patterns: dict[bool, SparsePattern],
+        self, x: Tensor, adjacency: Adjacency, filters: Sequence[Filter], before: Propagation, touched: Tensor,
         draft: UpdatedPropagation | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(x, edge_index, edge_weight, filters, patterns=patterns)
+        super().__init__(x, adjacency, filters)
         self._before: Propagation | None = before
         self._touched, self._draft = touched, draft
         self.negligible = before.negligible
@@ -164,8 +162,9 @@ class MatrixChange:
     def __init__(self, before: Propagation, after: Propagation, touched: Tensor, self_loops: bool) -> None:
         self.before, self.touched, self.x = before, touched, after.x
         self.known = touched[touched < len(before.x)]  # the touched nodes that are not new
-        self.matrix, self.old_matrix = after.matrix(self_loops), before.matrix(self_loops)
-        self.root, self.old_root = after.roots(self_loops), before.roots(self_loops)
+        new, old = after.adjacency, before.adjacency
+        self.matrix, self.old_matrix = new.matrix(self_loops), old.matrix(self_loops)
+        self.root, self.old_root = new.roots(self_loops), old.roots(self_loops)
         self.columns = self.x.new_zeros(len(self.x), len(self.touched))  # E_T
         self.columns[self.touched, torch.arange(len(self.touched), device=self.x.device)] = 1
 
@@ -201,7 +200,7 @@ class MatrixChange:
 
         Hence it is α X B⁻¹ with the rows B of (I − (1 − α) Â') X, after scaling by the roots of the degrees.
         """
-        roots = draft.roots(True)
+        roots = draft.adjacency.roots(True)
         solved = draft.updates[filter].left * (self.root / roots)[:, None]
         violated = solved[self.touched] - (1 - filter.alpha) * (self._first.t() @ solved)
         corrected: Tensor = filter.alpha * torch.linalg.solve(violated, solved, left=False)

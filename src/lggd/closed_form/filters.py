@@ -14,6 +14,7 @@ from numpy.polynomial.chebyshev import poly2cheb
 from scipy.special import ive
 from torch import Tensor
 
+from lggd.graph.csr import CSR
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency, with_self_loops
 from lggd.graph.streamed_matrix import StreamedMatrix
 from lggd.system.memory import InMemory
@@ -160,6 +161,67 @@ def _truncated_series(half: Callable[[int], float], tolerance: float) -> list[fl
 Filter = Hops | HighPass | PPR | Heat
 
 
+class Adjacency:
+    """The normalized adjacency Â of a graph, with self-loops and without, each computed when it is first used.
+
+    Parameters
+    ----------
+    edge_index, edge_weight : Tensor
+        The edges of an undirected graph, in PyG's format; None weighs all edges equally.
+    num_nodes : int
+    """
+
+    def __init__(self, edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
+        self.edge_index, self.edge_weight, self.num_nodes = edge_index, edge_weight, num_nodes
+        self._matrices: dict[bool, SparseMatrix] = {}
+        self._patterns: dict[bool, SparsePattern] = {}
+        self._roots: dict[bool, Tensor] = {}
+
+    @property
+    def num_edges(self) -> int:
+        return int(self.edge_index.shape[1])
+
+    def reweighted(self, edge_weight: Tensor) -> Adjacency:
+        """The adjacency of the same edges with other weights; it shares the positions of the entries."""
+        other = Adjacency(self.edge_index, edge_weight, self.num_nodes)
+        other._patterns = self._patterns
+        return other
+
+    def matrix(self, self_loops: bool) -> SparseMatrix:
+        """Â with or without self-loops."""
+        if self_loops not in self._matrices:
+            known = self._patterns.get(self_loops)
+            edges = self.edge_index, self.edge_weight, self.num_nodes
+            matrix = normalized_adjacency(*edges, self_loops=self_loops, pattern=known)
+            self._matrices[self_loops], self._patterns[self_loops] = matrix, matrix.pattern
+        return self._matrices[self_loops]
+
+    def roots(self, self_loops: bool) -> Tensor:
+        """The roots of the degrees, 1 where the degree is 0 and Â has no entries, `[N]`."""
+        if self_loops not in self._roots:
+            index, weight, size = self.edge_index, self.edge_weight, self.num_nodes
+            weight = torch.ones(self.num_edges, device=index.device) if weight is None else weight.float()
+            if self_loops:
+                index, weight = with_self_loops(index, weight, size)
+            degree = torch.zeros(size, device=index.device).scatter_add(0, index[1], weight)
+            self._roots[self_loops] = degree.sqrt().masked_fill(degree == 0, 1)
+        return self._roots[self_loops]
+
+
+class StoredAdjacency:
+    """The normalized adjacency Â of a graph on disk, with self-loops and without."""
+
+    def __init__(self, csr: CSR) -> None:
+        self._csr = csr
+        self._matrices: dict[bool, StreamedMatrix] = {}
+
+    def matrix(self, self_loops: bool) -> StreamedMatrix:
+        """Â with or without self-loops, as products with blocks of its rows."""
+        if self_loops not in self._matrices:
+            self._matrices[self_loops] = StreamedMatrix.normalized_adjacency(self._csr, self_loops)
+        return self._matrices[self_loops]
+
+
 class Propagation:
     """Node features on a graph: filtered by any of `filters`, with rows of unit length or relative lengths.
 
@@ -167,29 +229,22 @@ class Propagation:
     ----------
     x : Tensor
         Node features, float32 `[N, D]`.
-    edge_index, edge_weight : Tensor
-        The edges of an undirected graph, in PyG's format; None weighs all edges equally.
+    adjacency : Adjacency or StoredAdjacency
+        The graph, which other features may share.
     filters : sequence of Filter
-        The filters that may be asked for: they are computed together, as series in the same Chebyshev polynomials.
-    matrices : dict, optional
-        Â with and without self-loops as far as they are known, shared by graphs with the same edges and weights.
-    patterns : dict, optional
-        Their positions, shared by graphs with the same edges.
+        The filters to choose from: they are computed together, as series in the same Chebyshev polynomials.
     storage : InMemory, optional
         Where filtered features are kept.
     """
 
     def __init__(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None, filters: Sequence[Filter],
-        matrices: dict[bool, Any] | None = None, patterns: dict[bool, SparsePattern] | None = None,
+        self, x: Tensor, adjacency: Adjacency | StoredAdjacency, filters: Sequence[Filter],
         storage: InMemory | None = None,
     ) -> None:  # fmt: skip
-        self.x, self.edge_index, self.edge_weight, self.filters = x, edge_index, edge_weight, tuple(filters)
-        self._matrices = {} if matrices is None else matrices
-        self._patterns = {} if patterns is None else patterns
+        self.x, self.filters = x, tuple(filters)
+        self.adjacency: Any = adjacency
         self.storage = InMemory(x) if storage is None else storage
         self._scaled: dict[Filter, Tensor] = {}
-        self._roots: dict[bool, Tensor] = {}
 
     def block(self, filter: Filter, unit: bool = True) -> Tensor:
         """The filtered features, float32 `[N, D]`: with rows of unit length, or with a mean square length of 1."""
@@ -210,7 +265,7 @@ class Propagation:
         return found
 
     def extend(self, filters: Sequence[Filter]) -> None:
-        """Adds filters that may be asked for."""
+        """Adds filters to choose from."""
         new = tuple(filter for filter in dict.fromkeys(filters) if filter not in self.filters)
         self._blocks.update(self._filter(new))
         self.filters += new
@@ -218,26 +273,6 @@ class Propagation:
     def lengths(self, filter: Filter) -> Tensor:
         """The lengths of the filtered features before they were scaled, `[N, 1]`."""
         return self._blocks[filter][1]
-
-    def matrix(self, self_loops: bool) -> Any:
-        """Â with or without self-loops."""
-        if self_loops not in self._matrices:
-            known = self._patterns.get(self_loops)
-            edges = self.edge_index, self.edge_weight, len(self.x)
-            matrix = normalized_adjacency(*edges, self_loops=self_loops, pattern=known)
-            self._matrices[self_loops], self._patterns[self_loops] = matrix, matrix.pattern
-        return self._matrices[self_loops]
-
-    def roots(self, self_loops: bool) -> Tensor:
-        """The roots of the degrees, 1 where the degree is 0 and Â has no entries, `[N]`."""
-        if self_loops not in self._roots:
-            index, weight, size = self.edge_index, self.edge_weight, len(self.x)
-            weight = torch.ones(index.shape[1], device=index.device) if weight is None else weight.float()
-            if self_loops:
-                index, weight = with_self_loops(index, weight, size)
-            degree = torch.zeros(size, device=index.device).scatter_add(0, index[1], weight)
-            self._roots[self_loops] = degree.sqrt().masked_fill(degree == 0, 1)
-        return self._roots[self_loops]
 
     @cached_property
     def _blocks(self) -> dict[Filter, tuple[Tensor, Tensor]]:
@@ -249,7 +284,7 @@ class Propagation:
         for self_loops in (True, False):
             series = series_of(filters, self_loops)
             if series:
-                sums = chebyshev_sums(self.matrix(self_loops), self.x, list(series.values()), self.storage)
+                sums = chebyshev_sums(self.adjacency.matrix(self_loops), self.x, list(series.values()), self.storage)
                 found |= {filter: self._scale_to_unit(total) for filter, total in zip(series, sums, strict=True)}
         return found
 

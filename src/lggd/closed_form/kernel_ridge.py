@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.filters import Propagation
-from lggd.closed_form.graph_update import update_graphs
+from lggd.closed_form.graph_update import GraphUpdate
 from lggd.closed_form.kernels import (
     FAR_KERNELS,
     FAR_REWEIGHTED_KERNELS,
@@ -26,7 +26,7 @@ from lggd.closed_form.kernels import (
     MixtureKernel,
 )
 from lggd.closed_form.pseudo_labels import PseudoLabels, self_trained
-from lggd.closed_form.ridge import ExactSystem, class_targets, draw_inducing, is_exact
+from lggd.closed_form.ridge import ExactSystem, class_targets, draw_inducing, is_exact, ridge_coefficients
 from lggd.closed_form.ridge_inputs import EdgeAgreement, RidgeInputs
 from lggd.closed_form.selection import KernelSelection, choose_settings
 from lggd.closed_form.stored_inputs import StoredInputs
@@ -85,7 +85,7 @@ class KernelRidge(RidgeUncertainty):
     pseudo_fraction_ : float
         The fraction of the predictions that are pseudo-labels.
     loss_ : float
-        The mean leave-one-out −log p of the labels that settings were chosen with, and of the temperature then.
+        The mean leave-one-out −log p of the labels that settings were chosen with, and the prior of the temperature.
 
     Examples
     --------
@@ -209,7 +209,7 @@ class KernelRidge(RidgeUncertainty):
         return after._proba
 
     def _check_data(self, data: Any) -> None:
-        if data is not self.data_ and not same_inputs(data, self.data_):
+        if not same_inputs(data, self.data_):
             raise InputError("data", "be the graph that the model was fitted to", "another one", "Fit it again.")
 
     def leave_one_out_proba(self) -> Tensor:
@@ -245,10 +245,31 @@ class KernelRidge(RidgeUncertainty):
         after = copy.copy(self)  # a change that fails changes nothing
         after._inputs = self._inputs.changed(change)
         after.data_, after.labels_ = change.data, change.grow_labels(self.labels_)
-        update_graphs(self, after, change)
+        update = GraphUpdate(self._graphs, self._edge_weights, self.members_, after._inputs, change)
+        after._graphs, after._edge_weights = update.graphs, update.edge_weights
+        if update.by_classes:
+            update.weigh_by_classes(after._extended_proba(change.num_new_nodes))
         after._assemble(self._system.nodes)
         after._solve(after.labels_)
         self.__dict__.update(after.__dict__)
+
+    def _extended_proba(self, num_new_nodes: int) -> Tensor:
+        """The probabilities before a change, and those of the new nodes on the graphs so far, `[N, K]`."""
+        if not num_new_nodes:
+            return self._proba
+        num_nodes, labelled = len(self.labels_), self._system.nodes
+        new = torch.arange(num_nodes - num_new_nodes, num_nodes, device=labelled.device)
+        targets = class_targets(self.labels_[labelled], self.num_classes_)
+        if self._exact:  # only what the scores of new nodes need is computed
+            kernel, count = MixtureKernel(self._graphs, self.members_), len(labelled)
+            points = kernel.points(torch.cat([labelled, new]))
+            columns = kernel.between(points, [block[:count] for block in points])
+            coefficients = ridge_coefficients(columns[:count].double(), targets, self.ridge_)
+            scores = columns[count:] @ coefficients.float()
+        else:
+            self._assemble(labelled)
+            scores = self._system.scores(targets, self.ridge_)[new]
+        return torch.cat([self._proba, torch.softmax(self.inverse_temperature_ * scores, dim=1)])
 
     def _state(self) -> dict[str, Tensor]:
         numbers = [self._chosen_with, self._drawn_seed, int(self._exact)]

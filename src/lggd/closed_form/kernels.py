@@ -27,8 +27,8 @@ class Linear:
     Parameters
     ----------
     unit : bool
-        Whether features are scaled to unit length. If not, they keep their lengths, which tell how alike the neighbours
-        are and how many there are; only their mean square is scaled to 1.
+        Whether features are scaled to unit length. If not, they keep their lengths, which depend on the number of the
+        neighbours and on how similar they are; only their mean square is scaled to 1.
 
     Examples
     --------
@@ -130,11 +130,11 @@ def filter_kernels(filters: Sequence[tuple[Filter, ...]], kernels: Sequence[Kern
     return tuple(FilterKernel(each, kernel) for each in filters for kernel in kernels)
 
 
-# The kernels that the closed form chooses from unless told otherwise.
+# The kernels that the closed form chooses from by default.
 _SHAPES = (Linear(), ArcCosine(), Gaussian(0.3))
 _LOOPLESS: tuple[Filter, ...] = (Hops(0), Hops(1, False), Hops(2, False))
 _FOUR_HOPS: tuple[Filter, ...] = (Hops(0), Hops(1), Hops(2), Hops(4))
-# Of node features: near neighbourhoods, together with x or not. Lengths tell degrees apart, which matter where
+# Of node features: near neighbourhoods, together with x or not. Lengths depend on degrees, which matter where
 # neighbours belong to other classes.
 KERNELS = (
     *filter_kernels(((Hops(2),), _FOUR_HOPS), _SHAPES),

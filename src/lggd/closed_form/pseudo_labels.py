@@ -1,4 +1,4 @@
-"""Self-training in closed form: the most confident predictions join the labels, as many as cross-validation says."""
+"""Self-training in closed form: the most confident predictions join the labels, as many as cross-validation chooses."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from lggd.closed_form.ridge import RidgeSystem
-from lggd.errors import InputError
 from lggd.estimator.inputs import most_confident
-from lggd.validation import check_int
+from lggd.validation import check_int, check_real
 
 # More pseudo-labels say little more, and take longer.
 MOST_PSEUDO_LABELS = 2000
@@ -25,7 +24,7 @@ class PseudoLabels:
     fractions : tuple of float
         The fractions of the predictions of each class to choose from; 0, no pseudo-labels, is always among them.
     folds : int
-        The fraction is the one with the best predictions of labels that were left out, one of so many folds at a time.
+        Number of folds of the cross-validation that chooses the fraction.
 
     Examples
     --------
@@ -41,8 +40,7 @@ class PseudoLabels:
     def __post_init__(self) -> None:
         check_int("folds", self.folds, minimum=2)
         for fraction in self.fractions:
-            if not 0 < fraction <= 1:
-                raise InputError("fractions", "lie in (0, 1]", fraction)
+            check_real("fractions", fraction, 0, 1, closed="right")
 
     def choose(self, system: RidgeSystem, labels: Tensor, num_classes: int, ridge: float, beta: float) -> float:
         """The fraction with the lowest cross-validated −log p."""

@@ -1,4 +1,4 @@
-"""Ridge regression of class indicators: its solution, its exact leave-one-out predictions, and what labels leave open.
+"""Ridge regression of class indicators: its solution, its exact leave-one-out predictions, and its uncertainty.
 
 Dual and primal are two ways to the same numbers: with labelled nodes as rows of Φ, ridge λ and targets Y,
 f(x) = φ(x)ᵀ (ΦᵀΦ + λ)⁻¹ ΦᵀY = φ(x)ᵀ Φᵀ (ΦΦᵀ + λ)⁻¹ Y. The first inverts a matrix of the size of the features, the

@@ -15,18 +15,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, pad
 
-from lggd.closed_form.filters import Propagation
+from lggd.closed_form.filters import Adjacency, Propagation
 from lggd.closed_form.kernels import FilterKernel, MixtureKernel
 from lggd.closed_form.ridge import InducedSystem
 from lggd.estimator.graph_change import GraphChange, appended_rows
 from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges, read_weight
-from lggd.graph.sparse import SparseMatrix, SparsePattern, without_sparse_warnings
+from lggd.graph.sparse import without_sparse_warnings
+from lggd.learning.node_features import mostly_zeros, unit_rows
 from lggd.validation import check_int
 
 # Principal directions of the rows of the adjacency: more would describe single edges.
 TOPOLOGY_WIDTH = 128
-# Node features of which fewer than this fraction are not 0 are multiplied as sparse ones on a CPU.
-SPARSE_BELOW = 0.05
 # Each iteration for principal directions squares the ratios of singular values: two suffice where many of them matter.
 SUBSPACE_ITERATIONS = 2
 # Up to this many columns, all principal directions are computed exactly.
@@ -69,7 +68,7 @@ class RidgeInputs:
     data : torch_geometric.data.Data
         An undirected graph; without `x`, rows of the adjacency are the node features.
     widths : sequence of int
-        Numbers of principal directions that will be asked for, the fewest first.
+        Numbers of principal directions to compute, the fewest first.
     seed : int
         Random seed of the principal directions.
     axes : mapping
@@ -80,17 +79,18 @@ class RidgeInputs:
     most_inducing = 2048
 
     def __init__(self, data: Any, widths: Sequence[int], seed: int, axes: Mapping[str, Tensor] | None = None) -> None:
-        self.edge_index, self.edge_weight = read_edges(data, data.num_nodes)
-        check_symmetric(self.edge_index, self.edge_weight, data.num_nodes)
+        edges = *read_edges(data, data.num_nodes), int(data.num_nodes)
+        check_symmetric(*edges)
+        self.adjacency = Adjacency(*edges)
         self.mean_cosine: float | None = None  # set by feature_agreement
-        self.weighs_edges = self.edge_index.shape[1] > 0  # edges can have other weights
+        self.weighs_edges = self.adjacency.num_edges > 0  # edges can have other weights
         self.has_features = getattr(data, "x", None) is not None
-        self.axes, self._seed, self._num_nodes = dict(axes or {}), seed, int(data.num_nodes)
-        self._matrices: dict[bool, SparseMatrix] = {}
-        self._patterns: dict[bool, SparsePattern] = {}
-        self._rows: Tensor | None = None  # of the adjacency in their principal directions, once they are asked for
+        self.axes, self._seed = dict(axes or {}), seed
+        self._rows: Tensor | None = None  # of the adjacency in their principal directions, once they are used
         if self.has_features:
-            self._x = self._projected("x", unit_rows(_sparse_if_faster(check_node_features(data))), max(widths))
+            x = check_node_features(data)
+            rows = x.to_sparse_coo() if mostly_zeros(x) and not x.is_cuda else x  # type: ignore[no-untyped-call]
+            self._x = self._projected("x", unit_rows(rows), max(widths))
         else:
             self._x = self._topology
         self.widths = sorted({min(width, self._x.shape[1]) for width in widths})
@@ -99,19 +99,21 @@ class RidgeInputs:
     def _topology(self) -> Tensor:
         """The rows of the adjacency in their principal directions."""
         if self._rows is None:
-            self._rows = self._projected("topology", unit_rows(self._adjacency()), TOPOLOGY_WIDTH)
+            self._rows = self._projected("topology", unit_rows(self._neighbours()), TOPOLOGY_WIDTH)
         return self._rows
 
-    def _adjacency(self, nodes: Tensor | None = None) -> Tensor:
+    def _neighbours(self, nodes: Tensor | None = None) -> Tensor:
         """The rows of the adjacency of these nodes, in ascending order, or of all, as a sparse tensor."""
-        (sources, targets), weight, shape = self.edge_index, self.edge_weight, (self._num_nodes, self._num_nodes)
+        (sources, targets), weight = self.adjacency.edge_index, self.adjacency.edge_weight
+        columns = self.adjacency.num_nodes
+        rows = columns if nodes is None else len(nodes)
         if nodes is not None:
             chosen = torch.isin(sources, nodes)
             sources, targets = torch.searchsorted(nodes, sources[chosen]), targets[chosen]
-            weight, shape = None if weight is None else weight[chosen], (len(nodes), self._num_nodes)
+            weight = None if weight is None else weight[chosen]
         weight = torch.ones(len(sources), device=sources.device) if weight is None else weight.float()
         index = torch.stack([sources, targets])
-        return torch.sparse_coo_tensor(index, weight, shape, check_invariants=False).coalesce()
+        return torch.sparse_coo_tensor(index, weight, (rows, columns), check_invariants=False).coalesce()
 
     def _projected(self, name: str, rows: Tensor, width: int) -> Tensor:
         """Rows, which may be sparse, in their principal directions."""
@@ -121,15 +123,12 @@ class RidgeInputs:
 
     def graph(self, kernels: Sequence[FilterKernel], width: int, edge_weight: Tensor | None = None) -> Propagation:
         """The node features in their first principal directions, ready for these kernels; None: the given weights."""
-        weight = self.edge_weight if edge_weight is None else edge_weight
-        matrices = self._matrices if edge_weight is None else None
-        x = self._x[:, :width].contiguous()
-        return Propagation(x, self.edge_index, weight, filters_of(kernels), matrices, self._patterns)
+        adjacency = self.adjacency if edge_weight is None else self.adjacency.reweighted(edge_weight)
+        return Propagation(self._x[:, :width].contiguous(), adjacency, filters_of(kernels))
 
     def topology(self, kernels: Sequence[FilterKernel]) -> Propagation:
         """The rows of the adjacency in their principal directions, ready for these kernels."""
-        filters = filters_of(kernels)
-        return Propagation(self._topology, self.edge_index, self.edge_weight, filters, self._matrices, self._patterns)
+        return Propagation(self._topology, self.adjacency, filters_of(kernels))
 
     def induced_system(self, kernel: MixtureKernel, nodes: Tensor) -> InducedSystem:
         """The system of a kernel with these nodes as inducing points."""
@@ -143,14 +142,15 @@ class RidgeInputs:
 
     def new_feature_agreement(self, count: int) -> Tensor:
         """The weights of the last `count` edges, relative to the mean of those of `feature_agreement`."""
-        first = self.edge_index.shape[1] - count
+        first = self.adjacency.num_edges - count
         return self._weighted(relative_agreement(self._edge_cosines(first), self.mean_cosine or 0.0), first)
 
     def _edge_cosines(self, first: int = 0) -> Tensor:
-        return edge_cosines(self._x[:, : self.widths[0]], self.edge_index[:, first:])
+        return edge_cosines(self._x[:, : self.widths[0]], self.adjacency.edge_index[:, first:])
 
     def _weighted(self, agreement: Tensor, first: int = 0) -> Tensor:
-        return agreement if self.edge_weight is None else agreement * self.edge_weight[first:]
+        given = self.adjacency.edge_weight
+        return agreement if given is None else agreement * given[first:]
 
     def changed(self, change: GraphChange) -> RidgeInputs:
         """The inputs after a change of the graph.
@@ -158,13 +158,12 @@ class RidgeInputs:
         Principal directions stay. To those of the rows of the adjacency, new nodes contribute nothing as neighbours.
         """
         after = copy.copy(self)
-        after.edge_index, after.edge_weight = change.data.edge_index, read_weight(change.data)
-        after._matrices, after._patterns, after._num_nodes = {}, {}, change.num_nodes
+        after.adjacency = Adjacency(change.data.edge_index, read_weight(change.data), change.num_nodes)
         after.axes = dict(self.axes)  # copies of a model grow apart
-        if "topology" in self.axes:  # also where no member uses them: they may be asked for when settings are chosen
+        if "topology" in self.axes:  # also where no member uses them: the next choice of settings may
             after.axes["topology"] = pad(self.axes["topology"], (0, 0, 0, change.num_new_nodes))
         if self._rows is not None:
-            rows = unit_rows(after._adjacency(change.touched)) @ after.axes["topology"]
+            rows = unit_rows(after._neighbours(change.touched)) @ after.axes["topology"]
             after._rows = replaced_rows(self._rows, change.touched, rows)
         if self.has_features:
             after._x = appended_rows(self._x, unit_rows(change.new_x.float()) @ self.axes["x"])
@@ -185,12 +184,6 @@ def replaced_rows(x: Tensor, nodes: Tensor, rows: Tensor) -> Tensor:
     after = pad(x, (0, 0, 0, max(0, int(nodes.max()) + 1 - len(x)))) if len(nodes) else x.clone()
     after[nodes] = rows
     return after
-
-
-def _sparse_if_faster(x: Tensor) -> Tensor:
-    if x.layout != torch.strided or x.is_cuda or int(x.count_nonzero()) >= SPARSE_BELOW * x.numel():
-        return x
-    return x.to_sparse_coo()  # type: ignore[no-untyped-call, no-any-return]
 
 
 def filters_of(kernels: Sequence[FilterKernel]) -> list[Any]:
@@ -278,14 +271,3 @@ def compressed(x: Tensor) -> Tensor:
     """A sparse matrix as CSR, whose products are faster than those of COO."""
     with without_sparse_warnings():
         return x.to_sparse_csr()  # type: ignore[no-untyped-call, no-any-return]
-
-
-def unit_rows(x: Tensor) -> Tensor:
-    """Rows of unit length; x may be sparse."""
-    if x.layout == torch.strided:
-        return normalize(x)
-    x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-    rows, values = x.indices()[0], x.values()
-    norm = torch.zeros(x.shape[0], device=values.device).index_add_(0, rows, values.square()).sqrt()
-    values = values / norm.clamp(min=1e-12)[rows]
-    return torch.sparse_coo_tensor(x.indices(), values, x.shape, check_invariants=False).coalesce()

@@ -134,7 +134,7 @@ class KernelSelection:
         weight = alike = inputs.feature_agreement()
         for round in range(1 + rounds):
             if round:
-                weight = alike * class_agreement(self._preliminary(), inputs.edge_index)
+                weight = alike * class_agreement(self._preliminary(), inputs.adjacency.edge_index)
             name = f"agreement {round}"
             self.edge_weights[name] = weight
             self._compare(name, inputs.graph(kernels, inputs.widths[0], weight), kernels)
@@ -146,7 +146,7 @@ class KernelSelection:
         system = ExactSystem(MixtureKernel(self.graphs, best_kernels(narrow, count, len(self._nodes))))
         system.set_nodes(self._nodes)
         classes = self._labels[self._nodes]
-        _, ridge, beta = choose_ridge(system, classes, self._num_classes)
+        _, ridge, beta, _ = choose_ridge(system, classes, self._num_classes)
         targets = class_targets(classes, self._num_classes)
         scores = system.scores(targets, ridge)
         scores[self._nodes] = system.left_out(targets, ridge).float()
@@ -233,27 +233,20 @@ def kernel_loss(kernel: MixtureKernel, nodes: Tensor, classes: Tensor, num_class
     return min(fit_inverse_temperature(scores, classes, INVERSE_TEMPERATURES[::2])[1] for scores in left_out)
 
 
-def choose_ridge(
-    system: RidgeSystem, classes: Tensor, num_classes: int, ridges: Sequence[float] = RIDGES
-) -> tuple[float, float, float]:
-    """The lowest leave-one-out loss, with the prior of the temperature, and its ridge and inverse temperature."""
-    return _best_of(system.path(class_targets(classes, num_classes), ridges), classes, ridges)[:3]
+def choose_ridge(system: RidgeSystem, classes: Tensor, num_classes: int) -> tuple[float, float, float, Tensor]:
+    """The lowest leave-one-out loss, with the prior of the temperature; its ridge, inverse temperature and scores."""
+    path, found = system.path(class_targets(classes, num_classes), RIDGES), []
+    for place, (scores, ridge) in enumerate(zip(path, RIDGES, strict=True)):
+        beta, loss = fit_inverse_temperature(scores, classes, deviation=DEVIATION)
+        found.append((loss, ridge, beta, place))
+    loss, ridge, beta, place = min(found)
+    return loss, ridge, beta, path[place]
 
 
 def choose_settings(system: RidgeSystem, classes: Tensor, num_classes: int) -> tuple[float, float, float]:
     """The loss and the ridge of `choose_ridge`, and the inverse temperature for calibrated probabilities."""
-    path = system.path(class_targets(classes, num_classes), RIDGES)
-    loss, ridge, _, place = _best_of(path, classes, RIDGES)
-    return loss, ridge, mean_inverse_temperature(path[place], classes)
-
-
-def _best_of(path: Tensor, classes: Tensor, ridges: Sequence[float]) -> tuple[float, float, float, int]:
-    """The lowest loss of leave-one-out scores `[R, n, K]`, its ridge and inverse temperature, and its place."""
-    found = []
-    for place, (scores, ridge) in enumerate(zip(path, ridges, strict=True)):
-        beta, loss = fit_inverse_temperature(scores, classes, deviation=DEVIATION)
-        found.append((loss, ridge, beta, place))
-    return min(found)
+    loss, ridge, _, left_out = choose_ridge(system, classes, num_classes)
+    return loss, ridge, mean_inverse_temperature(left_out, classes)
 
 
 def best_kernels(losses: Mapping[Member, float], count: int, compared: int) -> tuple[Member, ...]:

@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from lggd.closed_form.filters import ROWS_PER_BLOCK, Filter, Propagation
+from lggd.closed_form.filters import ROWS_PER_BLOCK, Propagation, StoredAdjacency
 from lggd.closed_form.kernels import FilterKernel, MixtureKernel
 from lggd.closed_form.ridge import InducedSystem
 from lggd.closed_form.ridge_inputs import (
@@ -18,13 +18,11 @@ from lggd.closed_form.ridge_inputs import (
     eigenvectors,
     filters_of,
     principal_axes,
-    unit_rows,
 )
 from lggd.errors import InputError
-from lggd.estimator.graph_change import GraphChange
 from lggd.graph import Graph
-from lggd.graph.csr import CSR
 from lggd.graph.streamed_matrix import StreamedMatrix
+from lggd.learning.node_features import unit_rows
 from lggd.system.memory import Scratch
 from lggd.validation import check_finite
 
@@ -44,7 +42,7 @@ class StoredInputs:
     ) -> None:
         self._csr, self.has_features = graph.csr, x is not None
         self.axes, self._seed, self.scratch = dict(axes or {}), seed, Scratch()
-        self._matrices: dict[bool, StreamedMatrix] = {}
+        self._adjacency = StoredAdjacency(graph.csr)
         self._x = self._topology if x is None else self._projected(x, max(widths))
         self.widths = sorted({min(width, self._x.shape[1]) for width in widths})
 
@@ -86,43 +84,22 @@ class StoredInputs:
             self.axes["topology"] = (basis @ eigenvectors(projected.t() @ projected)).contiguous()
         return rows(self.axes["topology"])
 
-    def graph(
-        self, kernels: Sequence[FilterKernel], width: int, edge_weight: Tensor | None = None
-    ) -> StreamedPropagation:
+    def graph(self, kernels: Sequence[FilterKernel], width: int, edge_weight: Tensor | None = None) -> Propagation:
         """The node features in their first principal directions, ready for these kernels."""
         x = self._x
         if width < x.shape[1]:
             x = self.scratch.empty(len(x), width)
             for part in self._parts(len(x)):
                 x[part] = self._x[part, :width]
-        return StreamedPropagation(x, self._csr, filters_of(kernels), self.scratch, self._matrices)
+        return Propagation(x, self._adjacency, filters_of(kernels), self.scratch)
 
-    def topology(self, kernels: Sequence[FilterKernel]) -> StreamedPropagation:
+    def topology(self, kernels: Sequence[FilterKernel]) -> Propagation:
         """The rows of the adjacency in their principal directions, ready for these kernels."""
-        return StreamedPropagation(self._topology, self._csr, filters_of(kernels), self.scratch, self._matrices)
+        return Propagation(self._topology, self._adjacency, filters_of(kernels), self.scratch)
 
     def induced_system(self, kernel: MixtureKernel, nodes: Tensor) -> InducedSystem:
         """The system of a kernel with these nodes as inducing points."""
         return InducedSystem(kernel, kernel.points(nodes), self.scratch)
-
-    def changed(self, change: GraphChange) -> StoredInputs:
-        raise InputError("graph", "be in memory to accept nodes and edges", "a graph on disk", "Build it again.")
-
-
-class StreamedPropagation(Propagation):
-    """Node features on a graph on disk, filtered by products with blocks of its rows, in temporary files."""
-
-    def __init__(
-        self, x: Tensor, csr: CSR, filters: Sequence[Filter], scratch: Scratch, matrices: dict[bool, StreamedMatrix]
-    ) -> None:
-        super().__init__(x, torch.empty(2, 0, dtype=torch.int64), None, filters, matrices, storage=scratch)
-        self.csr = csr
-
-    def matrix(self, self_loops: bool) -> StreamedMatrix:
-        if self_loops not in self._matrices:
-            self._matrices[self_loops] = StreamedMatrix.normalized_adjacency(self.csr, self_loops)
-        matrix: StreamedMatrix = self._matrices[self_loops]
-        return matrix
 
 
 class SummedMoments:

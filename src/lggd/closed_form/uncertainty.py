@@ -1,4 +1,4 @@
-"""What a solved ridge regression knows about its errors: which labels and edges look wrong, which labels would help."""
+"""The uncertainty of a solved ridge regression: labels that look wrong, weights of edges, nodes worth labelling."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SuspiciousLabels:
 
 
 class RidgeUncertainty(NodeClassifier):
-    """The part of `KernelRidge` that looks for wrong labels and edges, and for nodes to label."""
+    """The methods of `KernelRidge` that find wrong labels, weigh edges, and suggest nodes to label."""
 
     needs_edge_index = False
 
@@ -66,7 +66,7 @@ class RidgeUncertainty(NodeClassifier):
     def leave_one_out_proba(self) -> Tensor: ...
 
     def variance(self) -> Tensor:
-        """Return the posterior variance of each node, float32 `[N]`: how little the labels tell about it.
+        """Return the posterior variance of each node, float32 `[N]`: how little the labels determine it.
 
         It depends on where labels are and not on their classes.
         """
@@ -93,8 +93,8 @@ class RidgeUncertainty(NodeClassifier):
         self._check_fitted()
         if not isinstance(self._inputs, RidgeInputs):
             raise InputError("data", "have edges in memory", "a graph on disk", "Fit a part of the graph.")
-        count, given = self._inputs.edge_index.shape[1], self._inputs.edge_weight
-        total = torch.zeros(count, device=self._inputs.edge_index.device)
+        count, given = self._inputs.adjacency.num_edges, self._inputs.adjacency.edge_weight
+        total = torch.zeros(count, device=self._inputs.adjacency.edge_index.device)
         for member in self.members_ if count else ():
             weight = self._edge_weights.get(member.graph, given)
             total += member.weight * (torch.ones_like(total) if weight is None else weight / weight.mean())

@@ -89,8 +89,7 @@ _PARTNERS: Cache[tuple[Tensor, Tensor]] = Cache(capacity=8)
 def transition_matrix(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> Tensor:
     """T = D̃^-½ (A + I) D̃^-½ as float64 CSR `[N, N]`: symmetric, with eigenvalues in (-1, 1]."""
     check_symmetric(edge_index, edge_weight, num_nodes)
-    weight = None if edge_weight is None else edge_weight.detach()
-    return normalized_adjacency(edge_index, weight, num_nodes, torch.float64).csr
+    return normalized_adjacency(edge_index, edge_weight, num_nodes, torch.float64).csr
 
 
 def strongest_partners(matrix: Tensor, coefficients: Sequence[float], count: int) -> tuple[Tensor, Tensor]:

@@ -69,7 +69,7 @@ class LearnedTimeScale:
 class LearnedEdgeWeights:
     """√w(i, j) is multiplied by √σ(θ_ij), with θ learned per direction of an edge (the authors' code).
 
-    θ is initialised uniformly in [-1, 1].
+    θ is initialized uniformly in [-1, 1].
 
     Parameters
     ----------

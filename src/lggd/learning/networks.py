@@ -68,7 +68,7 @@ class _MLPSettings:
         generators: Sequence[torch.Generator],
         dropout: Sequence[float] | None = None,
     ) -> StackedMLPs:
-        """One network per generator, initialised from it; `dropout` holds their rates where these differ."""
+        """One network per generator, initialized from it; `dropout` holds their rates where these differ."""
         sizes = (x.shape[1], *self.hidden, num_classes)
         rates = self.dropout if dropout is None else dropout
         return StackedMLPs(sizes, rates, Activation(self.activation).function, generators, self.input_dropout)
@@ -116,7 +116,7 @@ class MLP(_MLPSettings):
 class PropagatedMLP(_MLPSettings):
     """An MLP on node features and those of the neighbourhood: φ₀ = |MLP([x, Âx, Â²x, …])|. Not in the paper.
 
-    Â is the normalised adjacency with self-loops of a GCN.
+    Â is the normalized adjacency with self-loops of a GCN.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class PropagatedMLP(_MLPSettings):
     normalize : bool
         Whether each row of each block is scaled to unit length.
     pagerank : float, optional
-        Restart probability of a personalised PageRank, which adds a block of farther nodes.
+        Restart probability of a personalized PageRank, which adds a block of farther nodes.
 
     Examples
     --------
@@ -197,7 +197,7 @@ class ModuleCopies(SeededModules):
         modules = [copy.deepcopy(module).to(device) for _ in generators]
         super().__init__(modules, [generator.initial_seed() for generator in generators], device)
         self._takes_edges = _takes_edges(module.forward)
-        # A first call checks the output and initialises lazy layers.
+        # A first call checks the output and initializes lazy layers.
         with torch.no_grad():
             width = self(inputs, training=False).shape[2]
         if width != num_classes:
@@ -211,8 +211,10 @@ class ModuleCopies(SeededModules):
     def __call__(self, x: ModuleInputs, training: bool, training_follows: bool = False) -> Tensor:
         inputs = (x.x, x.edge_index) if self._takes_edges else (x.x,)
         outputs = [self.call(q, *inputs, training=training) for q in range(len(self.modules))]
-        if outputs[0].dim() != 2 or outputs[0].shape[0] != x.shape[0]:
-            raise InputError("initial", "return one row per node, [N, K]", f"shape {list(outputs[0].shape)}")
+        first: Any = outputs[0]
+        if not isinstance(first, Tensor) or first.dim() != 2 or len(first) != x.shape[0]:
+            found = f"shape {list(first.shape)}" if isinstance(first, Tensor) else f"a {type(first).__name__}"
+            raise InputError("initial", "return one row per node, [N, K]", found)
         return torch.stack(outputs, 1)
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize as normalize_rows
-from torch.nn.functional import pad
+from torch.nn import functional
 
 from lggd.graph import Graph
 from lggd.graph.edge_list import check_node_features
@@ -108,17 +107,31 @@ def matmul_side_by_side(features: NodeFeatures, weight: Tensor) -> Tensor:
     return features.matmul(wide).view(-1, problems, width).transpose(0, 1)
 
 
+def mostly_zeros(x: Tensor) -> bool:
+    """Whether products with x are faster as those of a sparse matrix; x may be sparse already."""
+    return x.layout != torch.strided or int(x.count_nonzero()) < SPARSE_BELOW * x.numel()
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """Rows of unit length; x may be sparse."""
+    if x.layout == torch.strided:
+        return functional.normalize(x)
+    x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+    rows, values = x.indices()[0], x.values()
+    norm = torch.zeros(x.shape[0], device=values.device).index_add_(0, rows, values.square()).sqrt()
+    values = values / norm.clamp(min=1e-12)[rows]
+    return torch.sparse_coo_tensor(x.indices(), values, x.shape, check_invariants=False).coalesce()
+
+
 def read_node_features(data: Any, normalize: bool, zeros: int = 0) -> StoredFeatures:
     """`data.x` with `zeros` columns of 0, sparse where most entries are 0; `normalize` scales rows to unit length."""
     x = check_node_features(data)
-    if x.layout == torch.strided and int(x.count_nonzero()) >= SPARSE_BELOW * x.numel():
-        return DenseFeatures(pad(normalize_rows(x) if normalize else x, (0, zeros)))
-    coo = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-    (rows, columns), values = coo.indices(), coo.values()
-    if normalize:
-        squares = torch.zeros(x.shape[0], device=values.device).index_add_(0, rows, values.square())
-        values = values / squares.sqrt().clamp(min=torch.finfo(x.dtype).tiny)[rows]
-    return SparseFeatures(SparseMatrix.from_entries(rows, columns, values, (x.shape[0], x.shape[1] + zeros)))
+    x = x.to_sparse_coo().coalesce() if mostly_zeros(x) else x  # type: ignore[no-untyped-call]
+    x = unit_rows(x) if normalize else x
+    if x.layout == torch.strided:
+        return DenseFeatures(functional.pad(x, (0, zeros)))
+    rows, columns = x.indices()
+    return SparseFeatures(SparseMatrix.from_entries(rows, columns, x.values(), (x.shape[0], x.shape[1] + zeros)))
 
 
 def stored(features: NodeFeatures) -> StoredFeatures:
@@ -130,7 +143,7 @@ def stored(features: NodeFeatures) -> StoredFeatures:
 
 # Number of entries of dense blocks that are formed at a time.
 BLOCK_ENTRIES = 2**24
-# Steps of the personalised PageRank: at restart probability 0.1, two of three walks have restarted by then.
+# Steps of the personalized PageRank: at restart probability 0.1, two of three walks have restarted by then.
 PAGERANK_STEPS = 10
 
 
@@ -138,7 +151,7 @@ PAGERANK_STEPS = 10
 class PropagatedFeatures:
     """`[X, ÂX, Â²X, …, ΠX]` without forming it: for sparse X, Âᵏ(X Wₖ) is far cheaper than (Âᵏ X) Wₖ.
 
-    Â is the normalised adjacency of a GCN. Π is the personalised PageRank with restart probability `pagerank`, after
+    Â is the normalized adjacency of a GCN. Π is the personalized PageRank with restart probability `pagerank`, after
     `PAGERANK_STEPS` steps; None omits it. `normalize` scales the rows of each block to unit length.
     """
 
@@ -262,7 +275,7 @@ def propagate(
         return PropagatedFeatures(base, adjacency, hops, normalize, pagerank)
     x = base.matrix.csr.to_dense() if isinstance(base, SparseFeatures) else base.x
     blocks = dense_blocks(x, adjacency, hops, pagerank)
-    return DenseFeatures(torch.cat([normalize_rows(block) if normalize else block for block in blocks], 1))
+    return DenseFeatures(torch.cat([unit_rows(block) if normalize else block for block in blocks], 1))
 
 
 def dense_blocks(x: Tensor, adjacency: SparseMatrix, hops: int, pagerank: float | None) -> Iterator[Tensor]:

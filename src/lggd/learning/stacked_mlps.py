@@ -1,4 +1,4 @@
-"""MLPs of equal shape with stacked parameters, each initialised and trained as if alone.
+"""MLPs of equal shape with stacked parameters, each initialized and trained as if alone.
 
 GPUs, and CPUs for small networks, evaluate them together. Otherwise a CPU evaluates one after the other, so that the
 values of one network stay in its cache, in memory that is reused.
@@ -56,15 +56,15 @@ class StackedMLPs(SeededGenerators):
         rates = [dropout] * len(self.generators) if isinstance(dropout, (int, float)) else dropout
         self.levels = [keep_level(rate) for rate in rates]
         initial = parameter_generators(generators)
-        self.weights = [self._initialise(initial, a, a, b) for a, b in pairwise(sizes)]
-        self.biases = [self._initialise(initial, a, 1, b) for a, b in pairwise(sizes)]
+        self.weights = [self._initialize(initial, a, a, b) for a, b in pairwise(sizes)]
+        self.biases = [self._initialize(initial, a, 1, b) for a, b in pairwise(sizes)]
         self._workspace = Workspace()
         self._saved_first_layer: tuple[tuple[NodeFeatures, int, int], Tensor] | None = None
         # Created on the device: nothing may be copied there while a CUDA graph is captured.
         self._levels = torch.tensor(self.levels, dtype=torch.int16, device=self.weights[0].device)
         self._factor = (LEVELS / self._levels)[:, None, None]
 
-    def _initialise(self, generators: Sequence[torch.Generator], fan_in: int, rows: int, columns: int) -> Tensor:
+    def _initialize(self, generators: Sequence[torch.Generator], fan_in: int, rows: int, columns: int) -> Tensor:
         """Uniform in ±1/√fan_in, as in `torch.nn.Linear`."""
         bound = fan_in**-0.5
         parts = [torch.empty(rows, columns).uniform_(-bound, bound, generator=generator) for generator in generators]
@@ -263,7 +263,7 @@ class Workspace:
         self._returned: list[weakref.ref[Any]] = []
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-        """An uninitialised tensor."""
+        """An uninitialized tensor."""
         self._reclaim()
         size = math.prod(shape) * dtype.itemsize
         free = self._free.get(size)

@@ -39,7 +39,7 @@ def sample_labels(graph: Graph, labels: Labels, seed: int) -> tuple[Tensor, Tens
 def streamed_logits(module: Any, graph: Graph, x: Tensor) -> Tensor:
     """The logits of all nodes `[N, K]` by a trained backbone, with one pass over the edges for each layer."""
     parameters = {name: parameter.detach().unsqueeze(0) for name, parameter in module.named_parameters()}
-    matrix = _MATRICES[module._read_graph](graph.csr)
+    matrix = _MATRICES[module.graph_reader](graph.csr)
 
     def propagate(values: Tensor) -> Tensor:
         product: Tensor = matrix(values.squeeze(0).contiguous())
