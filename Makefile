@@ -89,7 +89,8 @@ versions:
 peers: .venv/peers
 
 browser:
-	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium)
+	@command -v chromium-headless-shell >/dev/null || \
+		(apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium-headless-shell)
 
 # Each table in a process of its own: memory that one has freed makes rivals in the next twice as fast.
 bench: .venv/peers
