@@ -110,7 +110,7 @@ def test_compare(started, tmp_path):
 
 
 def test_sweep(started, tmp_path):
-    options = ("--rows", "01", "--datasets", "karate", "--trials", 2, "--splits", 1)
+    options = ("--rows", "18", "--datasets", "karate", "--trials", 2, "--splits", 1)
     found = answer("sweep", *options, "--results", tmp_path / "ray", "--cluster", started.address)
     assert [row["trials"] for row in found["choices"]] == [2]
 
