@@ -53,6 +53,7 @@ def _keep(request: dict[str, Any], files: list[int]) -> None:
 
 def _run(request: dict[str, Any], streams: list[int]) -> None:
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background of a shell ignore Ctrl-C
     for number, file in enumerate(streams):
         os.dup2(file, number)
     os.chdir(request["cwd"])

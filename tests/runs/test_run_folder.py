@@ -74,9 +74,19 @@ def test_a_resumed_run_gives_the_same_bits(karate: RunResult, tmp_path: Path, at
 COMMAND = ("run", "karate", "--method", "lggd-trained", "--epochs", "40", "--no-report", "--out")
 
 
+# The second part of the run waits, so that there is time to stop it.
+WAITING = """
+import runpy, time
+from lggd.runs.run import UnfinishedTraining
+checkpoint = UnfinishedTraining.checkpoint
+UnfinishedTraining.checkpoint = lambda self, part: time.sleep(300) if part == "model" else checkpoint(self, part)
+runpy.run_module("lggd", run_name="__main__", alter_sys=False)
+"""
+
+
 def stop(out: Path, sent: signal.Signals) -> Forked:
-    """A run in a process that gets a signal as soon as its first part is saved; the second takes much longer."""
-    process = start(*COMMAND, out)
+    """A run in a process that gets a signal as soon as its first part is saved."""
+    process = start(*COMMAND, out, code=WAITING)
     saved = out.with_name(f"{out.name}.training") / "reference" / "backbone.safetensors"
     while not saved.exists() and process.poll() is None:
         time.sleep(0.005)
