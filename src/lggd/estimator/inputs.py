@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,6 +101,38 @@ def same_inputs(one: Any, other: Any) -> bool:
     if mine is not None and its is not None:  # their checksums are known: edges need not be read
         return mine.fingerprint == its.fingerprint and equal(one.x, other.x)
     return equal(input_tensors(one), input_tensors(other))
+
+
+def pack_graph(data: Any) -> dict[str, Tensor]:
+    """The graph and the node features of PyG data as tensors; sparse features as indices and values.
+
+    Of a graph on disk nothing that is in its folder.
+    """
+    named = ((name, getattr(data, name, None)) for name in INPUTS)
+    files = graph_files(data)
+    packed = {name: value for name, value in named if isinstance(value, Tensor)}
+    if files is not None and packed.get("x") is files.x:
+        packed.pop("x", None)
+    if "x" in packed and packed["x"].layout != torch.strided:
+        x = packed.pop("x").to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+        packed |= {"x.places": x.indices(), "x.values": x.values(), "x.shape": torch.tensor(x.shape)}
+    return {**packed, "num_nodes": torch.tensor(data.num_nodes)}
+
+
+def unpack_graph(packed: Mapping[str, Tensor], graph: Graph | None = None) -> Any:
+    """The PyG data of a packed graph, or of one on disk: the inverse of `pack_graph`."""
+    from torch_geometric.data import Data
+
+    stored: dict[str, Any] = {name: packed[name] for name in INPUTS if name in packed}
+    if graph is not None and graph.stored is not None:
+        stored = {"x": graph.stored.x, "graph": graph} | stored
+        stored = {name: value for name, value in stored.items() if value is not None}
+    data = Data(**stored, num_nodes=int(packed["num_nodes"]))
+    if "x.places" in packed:
+        shape = tuple(packed["x.shape"].tolist())
+        x = torch.sparse_coo_tensor(packed["x.places"], packed["x.values"], shape, check_invariants=True)
+        data.x = x.coalesce()
+    return data
 
 
 class LabelConflictError(InputError):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lggd.errors import InputError, InputFileError
-from lggd.estimator.inputs import INPUTS, graph_files
+from lggd.estimator.inputs import graph_files, pack_graph, unpack_graph
 from lggd.estimator.settings import from_plain, to_plain
 from lggd.graph import Graph
 from lggd.graph.stored_graph import StoredGraph, fingerprint, is_stored_graph
@@ -166,38 +166,6 @@ def open_graph(path: Path, reference: Any) -> Graph:
         remedy = "Fit the model again, or restore the graph."
         raise InputFileError(str(folder), "be the graph of the saved model", but="it has changed", remedy=remedy)
     return Graph.open(folder, verify=False)
-
-
-def pack_graph(data: Any) -> dict[str, Tensor]:
-    """The graph and the node features of PyG data as tensors; sparse features as indices and values.
-
-    Of a graph on disk nothing that is in its folder.
-    """
-    named = ((name, getattr(data, name, None)) for name in INPUTS)
-    files = graph_files(data)
-    packed = {name: value for name, value in named if isinstance(value, Tensor)}
-    if files is not None and packed.get("x") is files.x:
-        packed.pop("x", None)
-    if "x" in packed and packed["x"].layout != torch.strided:
-        x = packed.pop("x").to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-        packed |= {"x.places": x.indices(), "x.values": x.values(), "x.shape": torch.tensor(x.shape)}
-    return {**packed, "num_nodes": torch.tensor(data.num_nodes)}
-
-
-def unpack_graph(packed: Mapping[str, Tensor], graph: Graph | None = None) -> Any:
-    """The PyG data of a packed graph, or of one on disk: the inverse of `pack_graph`."""
-    from torch_geometric.data import Data
-
-    stored: dict[str, Any] = {name: packed[name] for name in INPUTS if name in packed}
-    if graph is not None and graph.stored is not None:
-        stored = {"x": graph.stored.x, "graph": graph} | stored
-        stored = {name: value for name, value in stored.items() if value is not None}
-    data = Data(**stored, num_nodes=int(packed["num_nodes"]))
-    if "x.places" in packed:
-        shape = tuple(packed["x.shape"].tolist())
-        x = torch.sparse_coo_tensor(packed["x.places"], packed["x.values"], shape, check_invariants=True)
-        data.x = x.coalesce()
-    return data
 
 
 def check_shape(name: str, value: Tensor, like: Tensor) -> Tensor:

@@ -16,8 +16,7 @@ from lggd.data.graph_files import read_graph_files
 from lggd.data.pyg_data import MASKS, checked_data, read_data_file, read_pyg_dataset
 from lggd.data.stored_data import NodeNames, load_stored
 from lggd.errors import InputError
-from lggd.estimator.inputs import count_edges, graph_files, stored_graph
-from lggd.estimator.storage import pack_graph
+from lggd.estimator.inputs import count_edges, graph_files, pack_graph, stored_graph
 from lggd.system.memory import fingerprint
 from lggd.validation import check_int, check_real, listed
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
-from lggd.estimator.inputs import check_data, read_graph, without_labels
-from lggd.estimator.storage import pack_graph
+from lggd.estimator.inputs import check_data, pack_graph, read_graph, without_labels
 from lggd.graph import Graph
 from lggd.report.graph_layout import layout_graph
 from lggd.runs.run_input import Columns, RunInput
