@@ -5,10 +5,12 @@ import warnings
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from lggd.backbones import convolutions
-from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
+from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency, unit_rows, without_sparse_warnings
 from small_data import random
 
 Q, NODES = 3, 14
@@ -115,3 +117,15 @@ def test_torchs_warnings_on_sparse_tensors_are_suppressed(notice, monkeypatch):
         one = torch.tensor([0])
         matrix = SparseMatrix.from_entries(one, one + 1, torch.ones(1), (2, 2))
         assert matrix.csr.to_dense().tolist() == [[0, 1], [0, 0]]
+
+
+@given(seed=st.integers(0, 999))
+def test_rows_have_unit_length_dense_or_sparse(seed):
+    draws = random(seed)
+    x = torch.randn(7, 5, generator=draws).masked_fill(torch.rand(7, 5, generator=draws) < 0.5, 0)
+    x[2] = 0
+    expected = x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    torch.testing.assert_close(unit_rows(x), expected)
+    torch.testing.assert_close(unit_rows(x.to_sparse_coo()).to_dense(), expected)
+    with without_sparse_warnings():
+        torch.testing.assert_close(unit_rows(x.to_sparse_csr()).to_dense(), expected)

@@ -4,8 +4,6 @@ import math
 
 import pytest
 import torch
-from hypothesis import given as examples
-from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from distance_cases import (
@@ -19,13 +17,11 @@ from lggd import (
     MLP,
     PropagatedMLP,
 )
-from lggd.graph.sparse import without_sparse_warnings
 from lggd.learning.node_features import (
     DenseFeatures,
     PropagatedFeatures,
     SparseFeatures,
     read_node_features,
-    unit_rows,
 )
 from lggd.learning.stacked_mlps import Workspace
 from small_data import random
@@ -110,15 +106,3 @@ def test_stacked_weights_equal_separate_products(kind):
     torch.testing.assert_close(product, expected)
     for ours, theirs in zip(gradients(product, [weight]), gradients(expected, [weight]), strict=True):
         torch.testing.assert_close(ours, theirs)
-
-
-@examples(seed=st.integers(0, 999))
-def test_rows_have_unit_length_dense_or_sparse(seed):
-    draws = random(seed)
-    x = torch.randn(7, 5, generator=draws).masked_fill(torch.rand(7, 5, generator=draws) < 0.5, 0)
-    x[2] = 0
-    expected = x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)
-    torch.testing.assert_close(unit_rows(x), expected)
-    torch.testing.assert_close(unit_rows(x.to_sparse_coo()).to_dense(), expected)
-    with without_sparse_warnings():
-        torch.testing.assert_close(unit_rows(x.to_sparse_csr()).to_dense(), expected)

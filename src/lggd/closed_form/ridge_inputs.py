@@ -20,8 +20,7 @@ from lggd.closed_form.kernels import FilterKernel, MixtureKernel
 from lggd.closed_form.ridge import InducedSystem
 from lggd.estimator.graph_change import GraphChange, appended_rows
 from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges, read_weight
-from lggd.graph.sparse import without_sparse_warnings
-from lggd.learning.node_features import mostly_zeros, unit_rows
+from lggd.graph.sparse import mostly_zeros, unit_rows, without_sparse_warnings
 from lggd.validation import check_int
 
 # Principal directions of the rows of the adjacency: more would describe single edges.

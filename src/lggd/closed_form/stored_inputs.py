@@ -21,8 +21,8 @@ from lggd.closed_form.ridge_inputs import (
 )
 from lggd.errors import InputError
 from lggd.graph import Graph
+from lggd.graph.sparse import unit_rows
 from lggd.graph.streamed_matrix import StreamedMatrix
-from lggd.learning.node_features import unit_rows
 from lggd.system.memory import Scratch
 from lggd.validation import check_finite
 

@@ -10,9 +10,9 @@ from torch import nn
 
 from lggd.graph import Graph
 from lggd.graph.edge_list import check_node_features
+from lggd.graph.sparse import SPARSE_BELOW
 from lggd.learning.flow import Equation, Flow
 from lggd.learning.networks import MLP, PropagatedMLP
-from lggd.learning.node_features import SPARSE_BELOW
 from lggd.solvers.scheme import check_times, graph_bytes, saved_states, state_bytes
 from lggd.system.memory import Memory
 

@@ -17,11 +17,13 @@ import torch
 from numba import njit, prange
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import normalize, pad
 
 from lggd.graph.csr import on_threads_that_pay
 
 Array = NDArray[Any]
+# Below this fraction of non-zero entries, a sparse product is faster than a dense one.
+SPARSE_BELOW = 0.05
 
 
 class SparsePattern:
@@ -215,6 +217,22 @@ def with_self_loops(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> 
         return index, weight
     loops = torch.arange(num_nodes, device=edge_index.device)
     return torch.cat([edge_index, loops.expand(2, -1)], 1), torch.cat([edge_weight, edge_weight.new_ones(num_nodes)])
+
+
+def mostly_zeros(x: Tensor) -> bool:
+    """Whether products with x are faster as those of a sparse matrix; x may be sparse already."""
+    return x.layout != torch.strided or int(x.count_nonzero()) < SPARSE_BELOW * x.numel()
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """Rows of unit length; x may be sparse."""
+    if x.layout == torch.strided:
+        return normalize(x)
+    x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+    rows, values = x.indices()[0], x.values()
+    norm = torch.zeros(x.shape[0], device=values.device).index_add_(0, rows, values.square()).sqrt()
+    values = values / norm.clamp(min=1e-12)[rows]
+    return torch.sparse_coo_tensor(x.indices(), values, x.shape, check_invariants=False).coalesce()
 
 
 class _Product(torch.autograd.Function):

@@ -13,13 +13,10 @@ from torch.nn import functional
 
 from lggd.graph import Graph
 from lggd.graph.edge_list import check_node_features
-from lggd.graph.sparse import SparseMatrix, normalized_adjacency
+from lggd.graph.sparse import SparseMatrix, mostly_zeros, normalized_adjacency, unit_rows
 
 if TYPE_CHECKING:
     from lggd.learning.stacked_mlps import Workspace
-
-# Below this fraction of non-zero entries, a sparse product is faster than a dense one.
-SPARSE_BELOW = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,22 +102,6 @@ def matmul_side_by_side(features: NodeFeatures, weight: Tensor) -> Tensor:
     problems, num_features, width = weight.shape
     wide = weight.transpose(0, 1).reshape(num_features, problems * width)
     return features.matmul(wide).view(-1, problems, width).transpose(0, 1)
-
-
-def mostly_zeros(x: Tensor) -> bool:
-    """Whether products with x are faster as those of a sparse matrix; x may be sparse already."""
-    return x.layout != torch.strided or int(x.count_nonzero()) < SPARSE_BELOW * x.numel()
-
-
-def unit_rows(x: Tensor) -> Tensor:
-    """Rows of unit length; x may be sparse."""
-    if x.layout == torch.strided:
-        return functional.normalize(x)
-    x = x.to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-    rows, values = x.indices()[0], x.values()
-    norm = torch.zeros(x.shape[0], device=values.device).index_add_(0, rows, values.square()).sqrt()
-    values = values / norm.clamp(min=1e-12)[rows]
-    return torch.sparse_coo_tensor(x.indices(), values, x.shape, check_invariants=False).coalesce()
 
 
 def read_node_features(data: Any, normalize: bool, zeros: int = 0) -> StoredFeatures:
