@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import zoo
 from lggd import Graph, Solution, depth, distance, evolve, evolve_to_steady_state, shortest_path
+from lggd.errors import InputError
 
 
 def lines(n: int) -> Graph:
@@ -106,9 +107,20 @@ def test_target_outside_the_graph_is_refused(target):
         shortest_path(lines(3), distance(lines(3), [0]), target)
 
 
+@pytest.mark.parametrize("target", ["1", 1.0, torch.tensor(1.0), torch.tensor([1, 2])])
+def test_a_target_that_is_no_node_id_is_refused(target):
+    with pytest.raises(TypeError, match="`target` must be a node id"):
+        shortest_path(lines(3), distance(lines(3), [0]), target)
+
+
+def test_a_target_may_be_an_integer_tensor():
+    assert shortest_path(lines(3), distance(lines(3), [0]), torch.tensor(2)).tolist() == [0, 1, 2]
+
+
 def test_a_tensor_that_is_no_distance_is_refused():
-    with pytest.raises(ValueError, match="node 1 is lower than all its neighbours"):
+    with pytest.raises(InputError, match="node 1 is lower than all its neighbours") as refused:
         shortest_path(lines(3), torch.tensor([2.0, 1.0, 2.0]), 2)
+    assert "node ben is lower" in str(refused.value.replace(nodes=["ben"]))
 
 
 # -- Depth -------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 
 import torch
@@ -97,8 +98,10 @@ def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, col
     if value.dim() == 2 and not 0 <= column < value.shape[1]:
         raise InputError("column", f"lie in 0..{value.shape[1] - 1}", column)
     f = value if value.dim() == 1 else value[:, column]
-    if not hasattr(target, "__index__"):
-        raise InputTypeError("target", "be a node id", repr(target))
+    try:
+        target = operator.index(target)
+    except TypeError:
+        raise InputTypeError("target", "be a node id", repr(target)) from None
     if not 0 <= target < graph.num_nodes:
         raise InputError("target", f"name a node 0..{graph.num_nodes - 1}", target)
     if not math.isfinite(float(f[target])):
@@ -106,7 +109,7 @@ def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, col
         raise InputError("target", "be reachable", but=but, remedy=remedy, nodes=[target])
     layout = graph.layout()
     csr, height = layout.csr, layout.into_rows(f)
-    row = int(layout.rows_of(torch.tensor(int(target))))
+    row = int(layout.rows_of(torch.tensor(target)))
     rows = [row]
     while height[row] > 0:
         span = slice(int(csr.indptr[row]), int(csr.indptr[row + 1]))
@@ -115,8 +118,8 @@ def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, col
         if csr.weight is not None:
             slope = slope * csr.weight[span].to(slope.dtype).sqrt()
         if len(slope) == 0 or not float(slope.max()) > 0:
-            clause = f"node {int(layout.nodes_of(torch.tensor(row)))} is lower than all its neighbours"
-            raise InputError("solution", "be a distance", but=clause, remedy="Use distance().")
+            lowest, clause = int(layout.nodes_of(torch.tensor(row))), "node {0} is lower than all its neighbours"
+            raise InputError("solution", "be a distance", but=clause, remedy="Use distance().", nodes=[lowest])
         row = int(neighbours[int(slope.argmax())])
         rows.append(row)
     return layout.nodes_of(torch.tensor(rows[::-1], device=graph.device))

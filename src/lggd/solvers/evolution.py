@@ -208,12 +208,12 @@ def evolve_to_steady_state(
     [0.0, 1.0, 2.0]
     """
     began = clock.perf_counter()
-    evolution = Evolution(graph, sources, start=start, p=p, potential=potential, weight=weight, scheme=scheme, far=far)
-    problem, rows = evolution.problem, evolution._rows
-    if problem.boundary is None:
+    if sources is None:
         raise InputError("sources", "be passed: without a boundary f grows without bound")
     check_positive("tol", tol)
     check_int("max_steps", max_steps, 1)
+    evolution = Evolution(graph, sources, start=start, p=p, potential=potential, weight=weight, scheme=scheme, far=far)
+    problem, rows = evolution.problem, evolution._rows
     size = 1.0 if math.isinf(evolution.step_size) else evolution.step_size
     # The residual sums up to `cfl_bound` times f, so rounding alone keeps it from falling below this fraction of f.
     rounding = 4 * torch.finfo(rows.dtype).eps * problem.field.cfl_bound
