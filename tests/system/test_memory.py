@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 import lggd
 from lggd import GCN, GGD, LGGD, Euler, Graph, LGGDClassifier, Optimization, SolvedLGGD, estimate_memory, evolve
 from lggd.system.files import size_in_words
-from lggd.system.memory import Memory, explaining_shortage, free_memory
+from lggd.system.memory import Memory, Scratch, explaining_shortage, free_memory
 from small_data import blocks, random
 
 CPU = torch.device("cpu")
@@ -134,6 +135,25 @@ def test_evolve_and_fit_explain_running_out_of_memory(monkeypatch):
     with pytest.raises(MemoryError, match=r"takes about .*networks.* Fit fewer models"):
         model.fit(blocks())
     assert not hasattr(model, "labels_")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_space_of_a_tensor_in_a_file_is_free_when_the_tensor_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("lggd.system.memory.SMALLEST_ON_DISK", 1000)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    scratch = Scratch()
+    kept, dropped = scratch.empty(100, 7).fill_(1.0), scratch.empty(200, 7).fill_(2.0)
+
+    def files():
+        return sum(str(tmp_path) in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+    assert files() == 2
+    del dropped
+    assert files() == 1
+    scratch.release()
+    assert bool((kept == 1).all())
+    assert scratch.empty(10).data_ptr() != 0  # small: in memory
+    assert files() == 1
 
 
 MEASURE = """

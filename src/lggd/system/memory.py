@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import math
 import mmap
 import os
 import re
@@ -15,6 +16,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -168,18 +170,20 @@ class Scratch(InMemory):
 
     def __init__(self) -> None:
         super().__init__(torch.empty(0))
-        self._mappings: list[mmap.mmap] = []
+        self._mappings: WeakSet[mmap.mmap] = WeakSet()
 
     def empty(self, *shape: int) -> Tensor:
         """A tensor to be filled: in a file, or in memory where it is small."""
-        size = 4 * int(np.prod(shape))
+        size = 4 * math.prod(shape)
         if size < SMALLEST_ON_DISK:
             return super().empty(*shape)
         folder = tempfile.gettempdir()
         with write_errors(folder), tempfile.TemporaryFile(dir=folder, prefix="lggd-") as file:
-            os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, and would be a crash later
+            file.truncate(size)
+            if hasattr(os, "posix_fallocate"):  # a full disk is an error here, and would be a crash later
+                os.posix_fallocate(file.fileno(), 0, size)
             mapping = mmap.mmap(file.fileno(), size)
-        self._mappings.append(mapping)
+        self._mappings.add(mapping)
         return torch.from_numpy(np.frombuffer(mapping, np.float32).reshape(shape))
 
     def parts(self, rows: int, size: int) -> Iterator[slice]:
@@ -189,7 +193,13 @@ class Scratch(InMemory):
 
     def release(self) -> None:
         """Gives back all resident pages; their content stays in the files."""
-        for mapping in self._mappings:
+        _give_back(*self._mappings)
+
+
+def _give_back(*mappings: mmap.mmap) -> None:
+    """Gives back the resident pages of mapped files, where the system can."""
+    if hasattr(mmap, "MADV_DONTNEED"):
+        for mapping in mappings:
             mapping.madvise(mmap.MADV_DONTNEED)
 
 
@@ -201,10 +211,7 @@ class MappedArrays:
 
     def release(self) -> None:
         """Gives back all resident pages. They stay in the system's cache as long as nobody else needs the memory."""
-        for array in self.arrays:
-            mapping = getattr(array, "_mmap", None)
-            if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
-                mapping.madvise(mmap.MADV_DONTNEED)
+        _give_back(*(array._mmap for array in self.arrays if isinstance(array, np.memmap)))  # type: ignore[attr-defined]
 
     @contextmanager
     def bounded(self) -> Iterator[None]:
