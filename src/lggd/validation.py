@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
-from math import inf, isnan
+from math import inf
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,9 @@ def check_int(name: str, value: Any, minimum: int, remedy: str = "") -> int:
     >>> check_int("epochs", 5, minimum=1)
     5
     """
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        raise InputError(name, f"be a whole number from {minimum}", repr(value), remedy)
+    kind = InputError if isinstance(value, Integral) and not isinstance(value, bool) else InputTypeError
+    if kind is InputTypeError or value < minimum:
+        raise kind(name, f"be a whole number from {minimum}", repr(value), remedy)
     return int(value)
 
 
@@ -45,10 +46,11 @@ def check_real(
     0.5
     """
     left, right = closed in ("both", "left"), closed in ("both", "right")
-    is_number = isinstance(value, Real) and not isinstance(value, bool) and not isnan(value)
-    if not is_number or not (low <= value if left else low < value) or not (value <= high if right else value < high):
+    kind = InputError if isinstance(value, Real) and not isinstance(value, bool) else InputTypeError
+    above = kind is InputError and (low <= value if left else low < value)  # False for NaN
+    if not above or not (value <= high if right else value < high):
         interval = f"lie in {'[' if left else '('}{low:g}, {high:g}{']' if right else ')'}"
-        raise InputError(name, rule or interval, repr(value), remedy)
+        raise kind(name, rule or interval, repr(value), remedy)
     return float(value)
 
 

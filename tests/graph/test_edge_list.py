@@ -7,7 +7,8 @@ import torch
 import lggd
 from graphs import dense, random_weights
 from lggd import Graph, Symmetrize
-from lggd.graph.edge_list import check_edges, check_symmetric, read_edges, with_edges
+from lggd.errors import InputError
+from lggd.graph.edge_list import check_edges, check_symmetric, check_weights, read_edges, with_edges
 from small_data import blocks, changed
 
 PAIRS = [(0, 1), (1, 0), (1, 3), (3, 1), (0, 3), (3, 0)]
@@ -191,6 +192,14 @@ def test_weights_come_from_edge_weight_or_edge_attr():
 def test_invalid_edges_raise(edge_index, edge_weight, message):
     with pytest.raises(ValueError, match=message):
         check_edges(edge_index, edge_weight, num_nodes=5)
+
+
+def test_invalid_weights_name_their_edge():
+    with pytest.raises(
+        InputError, match=r"`edge_attr` must be 0 or above and finite, got -1 on edge \(4, 2\)"
+    ) as refused:
+        check_weights(torch.tensor([[0, 4], [1, 2]]), torch.tensor([1.0, -1.0]), "edge_attr")
+    assert "on edge (ben, ada)" in str(refused.value.replace(nodes=["ben", "ada"]))
 
 
 def test_symmetric_edges():

@@ -125,6 +125,27 @@ def test_a_folder_that_does_not_exist(tmp_path):
         StoredGraph.open(tmp_path / "nowhere")
 
 
+def test_features_labels_and_ids_are_checked_before_a_graph_is_replaced(graph, folder):
+    for wrong, message in (
+        ({"x": torch.rand(59, 3)}, r"`x` must have shape \[60, F\], one row per node, got \[59, 3\]"),
+        ({"x": torch.rand(60, 3) * 1j}, "`x` must be real numbers"),
+        ({"y": torch.zeros(59).long()}, r"`y` must be a class number for each of 60 nodes, got torch\.int64 \[59\]"),
+        ({"y": torch.zeros(60)}, r"`y` must be a class number .* -1 means unlabelled"),
+        ({"ids": ["one"]}, "`ids` must contain one value per node, 60 in all, got 1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            graph.save(folder, **wrong)
+        assert lggd.Graph.open(folder).stored.x.shape == (60, 3)
+
+
+def test_features_and_labels_of_other_types_are_converted(graph, folder):
+    x, y = torch.rand(60, 3).double(), torch.arange(60) % 2
+    graph.save(folder, x=x.to_sparse(), y=y.int())
+    stored = lggd.Graph.open(folder).stored
+    assert torch.equal(stored.x, x.float())
+    assert torch.equal(stored.y, y)
+
+
 def test_only_graphs_are_replaced(graph, tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "one.png").write_text("")

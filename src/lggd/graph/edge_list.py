@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lggd.errors import InputError, InputTypeError, InputWarning, NotSymmetricError
 from lggd.graph.csr import CSR, merge_duplicates
-from lggd.validation import check_finite
+from lggd.validation import check_finite, check_int
 
 Ids = NDArray[np.int32]
 Weights = NDArray[np.floating]
@@ -164,10 +164,7 @@ def _check_ids(rows: NDArray[np.int64], columns: NDArray[np.int64], num_nodes: i
         if len(rows) == 0:
             raise InputError("num_nodes", "be passed for a graph without edges, which does not determine it")
         num_nodes = max(int(rows.max()), int(columns.max()), 0) + 1
-    if not isinstance(num_nodes, (int, np.integer)):
-        raise InputTypeError("num_nodes", "be an integer", repr(num_nodes))
-    if num_nodes < 1:
-        raise InputError("num_nodes", "be at least 1", num_nodes, "A graph needs a node.")
+    num_nodes = check_int("num_nodes", num_nodes, 1, "A graph needs a node.")
     if num_nodes >= 2**31:
         raise InputError("num_nodes", "be below 2**31", num_nodes, "Split the graph by component.")
     for ids in (rows, columns):
@@ -249,9 +246,8 @@ def check_weights(edge_index: Tensor, edge_weight: Tensor, name: str = "edge_wei
     invalid = ~((edge_weight >= 0) & edge_weight.isfinite())
     if bool(invalid.any()):
         e = int(invalid.nonzero()[0])
-        i, j = edge_index[:, e].tolist()
-        received = f"{float(edge_weight[e]):g} on edge ({i}, {j})"
-        raise InputError(name, "be 0 or above and finite", received, "Remove such edges.")
+        received, nodes = f"{float(edge_weight[e]):g} on edge ({{0}}, {{1}})", edge_index[:, e].tolist()
+        raise InputError(name, "be 0 or above and finite", received, "Remove such edges.", nodes=nodes)
 
 
 def check_symmetric(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> None:
@@ -293,10 +289,15 @@ def check_node_features(data: Any) -> Tensor:
     if not isinstance(x, Tensor):
         remedy = "GGD() works without node features; or use an identity matrix."
         raise InputTypeError("data.x", "be a tensor of node features [N, F]", type(x).__name__, remedy)
-    if x.dim() != 2 or x.shape[0] != data.num_nodes or x.shape[1] == 0:
-        raise InputError("data.x", f"have shape [{data.num_nodes}, F], one row per node", list(x.shape))
-    if x.dtype.is_complex:
-        raise InputTypeError("data.x", "be real numbers", x.dtype)
-    x = x.float()
+    x = check_features("data.x", x, data.num_nodes)
     check_finite("data.x", x if x.layout == torch.strided else x.to_sparse_coo().coalesce().values())  # type: ignore[no-untyped-call]
     return x
+
+
+def check_features(name: str, x: Tensor, num_nodes: int) -> Tensor:
+    """Returns node features as float32, dense or sparse, if there is one row of real numbers per node."""
+    if x.dim() != 2 or x.shape[0] != num_nodes or x.shape[1] == 0:
+        raise InputError(name, f"have shape [{num_nodes}, F], one row per node", list(x.shape))
+    if x.dtype.is_complex:
+        raise InputTypeError(name, "be real numbers", x.dtype)
+    return x.float()

@@ -12,7 +12,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from lggd.errors import InputError, InputTypeError
-from lggd.validation import check_positive
+from lggd.validation import check_int, check_positive
 
 Floats = NDArray[np.floating]
 Integers = NDArray[np.integer]
@@ -134,10 +134,9 @@ def _within(points: Floats, epsilon: float) -> Integers:
 
 
 def _nearest(points: Floats, k: int) -> Integers:
-    if not isinstance(k, (int, np.integer)):
-        raise InputTypeError("k", "be an integer", repr(k))
-    if not 1 <= k < max(2, len(points)):
-        raise InputError("k", f"lie in 1..{len(points) - 1} for {len(points)} points", k)
+    most = max(1, len(points) - 1)
+    if check_int("k", k, 1) > most:
+        raise InputError("k", f"be at most {most}, for {len(points)} points", k)
     if points.shape[1] > HIGHEST_TREE_DIMENSION:
         from sklearn.neighbors import NearestNeighbors
 

@@ -31,10 +31,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lggd.errors import InputFileError
+from lggd.errors import InputError, InputFileError
 from lggd.graph.csr import CSR
+from lggd.graph.edge_list import check_features
 from lggd.system.files import check_checksums, check_size, describe_file, replacing_folder
 from lggd.system.memory import MappedArrays
+from lggd.validation import check_same_length
 
 MANIFEST, FORMAT, VERSION = "graph.json", "lggd graph", 1
 IDS = "ids.arrow"
@@ -154,13 +156,21 @@ def write_csr(
     folder: str | Path, csr: CSR, degree: Tensor, *, x: Tensor | None = None, y: Tensor | None = None, ids: Any = None
 ) -> None:
     """Writes a graph that is in memory into a folder."""
+    arrays = {"indptr": csr.indptr, "indices": csr.indices, "degree": degree}
+    if csr.weight is not None:
+        arrays |= {"weight": csr.weight, "root_weight": csr.weight.sqrt()}
+    if x is not None:
+        arrays["x"] = check_features("x", x, csr.num_nodes).to_dense()
+    if y is not None:
+        if y.shape != (csr.num_nodes,) or y.is_floating_point():
+            rule = f"be a class number for each of {csr.num_nodes} nodes"
+            raise InputError("y", rule, f"{y.dtype} {list(y.shape)}", "-1 means unlabelled.")
+        arrays["y"] = y.long()
+    if ids is not None:
+        check_same_length("ids", ids, csr.num_nodes, "node")
     with writing_graph(folder) as writer:
-        arrays = {"indptr": csr.indptr, "indices": csr.indices, "degree": degree, "x": x, "y": y}
-        if csr.weight is not None:
-            arrays |= {"weight": csr.weight, "root_weight": csr.weight.sqrt()}
         for name, array in arrays.items():
-            if array is not None:
-                writer.write(name, array.detach().cpu().numpy())
+            writer.write(name, array.detach().cpu().numpy())
         if ids is not None:
             writer.write_ids(ids)
         writer.finish(directed=not csr.symmetric)
