@@ -83,8 +83,8 @@ class CSR:
             return [(0, self.num_nodes)]
         ends = torch.arange(EDGES_PER_BLOCK, self.num_edges + EDGES_PER_BLOCK, EDGES_PER_BLOCK)
         ends = ends.clamp(max=self.num_edges).to(self.indptr.device)
-        rows = torch.searchsorted(self.indptr, ends, right=False).unique().tolist()
-        return list(itertools.pairwise([0, *(row for row in rows[:-1] if row), self.num_nodes]))
+        rows = torch.searchsorted(self.indptr, ends).unique().tolist()
+        return list(itertools.pairwise([0, *rows[:-1], self.num_nodes]))
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """`row_blocks`; those of a graph on disk leave memory when they are done."""
@@ -192,7 +192,7 @@ class CSR:
     def to(self, device: torch.device) -> CSR:
         """The same rows on a device. Edges on disk that do not fit there stay on disk, copied block by block."""
         if self.mapped is not None and device.type == "cuda":
-            size = 4 if self.weight is None else 4 + self.weight.element_size()
+            size = self.indices.element_size() + (0 if self.weight is None else self.weight.element_size())
             if Memory({"edges": 2 * size * self.num_edges}, device).fits is False:
                 return replace(self, indptr=self.indptr.to(device))
         weight = None if self.weight is None else self.weight.to(device)
@@ -229,19 +229,20 @@ class Layout:
 
     def edges_into_rows(self, by_edge: Tensor) -> Tensor:
         """Reorders values `[E, …]` from the order of the graph's `edge_index` to that of these rows."""
-        return by_edge if self.order is None else by_edge.index_select(0, self._edge_order)
+        return by_edge if self._edge_order is None else by_edge.index_select(0, self._edge_order)
 
     @cached_property
-    def in_node_order(self) -> tuple[CSR, Tensor]:
-        """The rows sorted by node, and the position of each of their entries in these rows."""
+    def in_node_order(self) -> tuple[CSR, Tensor | None]:
+        """The rows sorted by node, and the position of each of their entries in these rows; None means the same."""
         if self.rank is None:
-            return self.csr, torch.arange(self.csr.num_edges, device=self.csr.indptr.device)
+            return self.csr, None
         csr, position = self.csr.to(CPU).permuted(self.rank.cpu())
         return csr.to(self.csr.indptr.device), position.to(self.csr.indptr.device, torch.int64)
 
     @cached_property
-    def _edge_order(self) -> Tensor:
-        return inverse(self.in_node_order[1])
+    def _edge_order(self) -> Tensor | None:
+        position = self.in_node_order[1]
+        return None if position is None else inverse(position)
 
     def for_passes(self, passes: int) -> Layout:
         """This layout, or a better one of the same graph if that pays off for work that reads all edges so often."""

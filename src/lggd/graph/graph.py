@@ -291,7 +291,7 @@ class Graph:
     @cached_property
     def csr(self) -> CSR:
         """The rows in node order. Do not modify them in place: solvers share this memory."""
-        return self._native.in_node_order[0] if self._native.order is not None else self._native.csr
+        return self._native.in_node_order[0]
 
     @property
     def edge_index(self) -> Tensor:

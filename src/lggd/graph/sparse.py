@@ -36,7 +36,7 @@ class SparsePattern:
     def __init__(self, rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> None:
         self.shape = shape
         self.order: Tensor = (rows * shape[1] + columns).argsort(stable=True)
-        self.row_starts = _starts(rows, shape[0])
+        self.row_starts = pad(torch.bincount(rows, minlength=shape[0]).cumsum(0), (1, 0))
         self._csr = _compact(self.row_starts, columns[self.order], shape[1])
         self._repeated: dict[int, SparsePattern] = {}
         self._sum_matrices: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
@@ -165,7 +165,8 @@ class SparseMatrix:
 
     def multiply(self, x: Tensor, bias: Tensor, out: Tensor) -> None:
         """out ← M x + bias on a CPU, from `[C, B]` and `[B]`, without autograd; with an empty bias, out ← out + M x."""
-        multiply_rows(self.pattern.arrays, self.values, x, bias, out)
+        arrays = (tensor.detach().numpy() for tensor in (self.values, x, bias, out))
+        on_threads_that_pay(self.values.numel() * x.shape[1], _multiply_loop, *self.pattern.arrays, *arrays)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SparseMatrix:
         # Matrices are immutable, and torch cannot copy CSR tensors.
@@ -293,11 +294,6 @@ def _side_by_side(x: Tensor) -> Tensor:
     return x.contiguous() if x.dim() == 2 else x.transpose(0, 1).reshape(x.shape[1], -1).contiguous()
 
 
-def _starts(index: Tensor, count: int) -> Tensor:
-    """Where each of `count` rows begins among sorted entries with these row numbers, int64 `[count + 1]`."""
-    return pad(torch.bincount(index, minlength=count).cumsum(0), (1, 0))
-
-
 def _compact(starts: Tensor, indices: Tensor, num_columns: int) -> tuple[Tensor, Tensor]:
     """Both as int32 where they fit: products on a CPU would convert them each time."""
     fits = max(len(starts), len(indices), num_columns) < 2**31
@@ -322,12 +318,6 @@ def without_sparse_warnings() -> Iterator[None]:
             warnings.filterwarnings("ignore", message=notice)
         with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
             yield
-
-
-def multiply_rows(rows: tuple[Array, Array], values: Tensor, x: Tensor, bias: Tensor, out: Tensor) -> None:
-    """out ← M x + bias for compressed rows with these entries; with an empty bias, out ← out + M x."""
-    arrays = (tensor.detach().numpy() for tensor in (values, x, bias, out))
-    on_threads_that_pay(values.numel() * x.shape[1], _multiply_loop, *rows, *arrays)
 
 
 @njit(parallel=True, fastmath={"contract", "reassoc", "nsz"}, cache=True)

@@ -6,9 +6,9 @@ Reverse of one step, with κ_s the cotangent of slope s and μ_s that of the sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ def integrate(field: Field, plan: Plan, start: Tensor) -> Tensor:
     """States `[T, N, C]` at the outputs of the plan; differentiable where start, ρ or √w requires a gradient."""
     inputs = (start, field.rho, field.root_weight)
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs):
-        return EvolveFunction.apply(*inputs, field.detached(), plan)  # type: ignore[no-any-return, no-untyped-call]
+        return EvolveFunction.apply(*inputs, field, plan)  # type: ignore[no-any-return, no-untyped-call]
     return run(field.detached(), plan, start.detach())
 
 
@@ -40,79 +40,73 @@ class Stepper:
 
     def __init__(self, field: Field, tableau: Tableau, like: Tensor) -> None:
         self.field, self.tableau, self._like = field, tableau, like
-        self.backend = backend_for(like.device)
+        self.backend, self.stages = backend_for(like.device), len(tableau.weights)
 
     @cached_property
     def buffers(self) -> Tensor:
         """Allocated by the first call of `step`: other steps allocate buffers that outlive them."""
-        return self._new_buffers(self._like)
+        return self._new_buffers()
 
-    def _new_buffers(self, like: Tensor) -> Tensor:
-        stages = len(self.tableau.weights)
-        return like.new_empty((stages if stages < 3 else stages - 1, *like.shape))
+    def _new_buffers(self) -> Tensor:
+        count = self.stages if self.stages < 3 else self.stages - 1
+        return self._like.new_empty((count, *self._like.shape))
 
     def step(self, state: Tensor, size: float) -> None:
         """Advances `state [N, C]` by one step of `size`, in place."""
-        self._run_stages(state, list(self.buffers), size, len(self.tableau.weights))
+        self._run(self.evaluations(state, size))
 
     def step_saving_stages(self, state: Tensor, size: float) -> list[Tensor]:
         """`step`, and the states at which its stages evaluated F."""
-        stages, buffers, before = len(self.tableau.weights), self._new_buffers(state), state.clone()
-        self._run_stages(state, list(buffers), size, stages)
-        return [before, *buffers][:stages]
+        before, buffers = state.clone(), self._new_buffers()
+        self._run(self.evaluations(state, size, buffers))
+        return [before, *buffers][: self.stages]
 
     def stage_starts(self, state: Tensor, size: float) -> list[Tensor]:
         """The states at which the stages of a step from `state` evaluate F."""
-        stages, buffers = len(self.tableau.weights), self._new_buffers(state)
-        if stages > 1:
-            self._run_stages(state.clone(), list(buffers), size, stages - 1)
-        return [state, *buffers][:stages]
+        buffers = self._new_buffers()
+        if self.stages > 1:
+            self._run(islice(self.evaluations(state.clone(), size, buffers), self.stages - 1))
+        return [state, *buffers][: self.stages]
 
-    def _run_stages(self, state: Tensor, buffers: list[Tensor], size: float, until: int) -> None:
-        """Runs the stages below `until`; all of them together advance `state` in place."""
-        for evaluation in self._evaluations(state, buffers, size, until):
+    def _run(self, evaluations: Iterable[Evaluation]) -> None:
+        for evaluation in evaluations:
             self.backend.stage(self.field, *evaluation)
 
-    def evaluations(self, state: Tensor, size: float) -> Iterator[Evaluation]:
+    def evaluations(self, state: Tensor, size: float, buffers: Tensor | None = None) -> Iterator[Evaluation]:
         """The arguments of `Backend.stage` for each stage of a step, which the caller runs before it asks for more."""
-        return self._evaluations(state, list(self.buffers), size, len(self.tableau.weights))
-
-    def _evaluations(self, state: Tensor, buffers: list[Tensor], size: float, until: int) -> Iterator[Evaluation]:
-        a, b = self.tableau.stages, [size * weight for weight in self.tableau.weights]
-        stages = len(b)
+        buffers = self.buffers if buffers is None else buffers
+        a, b, stages = self.tableau.stages, [size * weight for weight in self.tableau.weights], self.stages
         if stages == 1:
-            yield state, [state], buffers, [[1.0, b[0]]]
+            yield state, [state], [buffers[0]], [[1.0, b[0]]]
             state.copy_(buffers[0])
             return
-        starts, slope = [state, *buffers], buffers[-1]
+        starts = [state, *buffers]
+        slope = starts[-1]
         yield state, [state], [starts[1], slope], [[1.0, size * a[1][0]], [0.0, 1.0]]
-        if until > 1:
-            factors = [[1.0, size * a[r][0], size * a[r][1]] for r in range(2, stages)] + [[1.0, b[0], b[1]]]
-            yield starts[1], [state, slope], [*starts[2:stages], state], factors
-        for s in range(2, until):
+        factors = [[1.0, size * a[r][0], size * a[r][1]] for r in range(2, stages)] + [[1.0, b[0], b[1]]]
+        yield starts[1], [state, slope], [*starts[2:stages], state], factors
+        for s in range(2, stages):
             open_sums = [*starts[s + 1 : stages], state]
             added = [*(size * a[r][s] for r in range(s + 1, stages)), b[s]]
             factors = [[float(r == t) for r in range(len(open_sums))] + [added[t]] for t in range(len(open_sums))]
             yield starts[s], open_sums, open_sums, factors
 
 
-def run(
-    field: Field, plan: Plan, start: Tensor, saved: list[Tensor] | None = None, stages: list[Any] | None = None
-) -> Tensor:
+def run(field: Field, plan: Plan, start: Tensor, saved: list[Any] | None = None) -> Tensor:
     """States `[T, N, C]` at the outputs of the plan, without gradients.
 
-    Appends the state before every `plan.checkpoint_every`-th step to `saved`, the stages of every step to `stages`.
+    Appends to `saved` what the plan saves: the stages of every step, or the states before some steps.
     """
     state = start.clone(memory_format=torch.contiguous_format)
     stepper = Stepper(field, plan.tableau, state)
     outputs, taken = start.new_empty((len(plan.counts), *start.shape)), 0
     for k, (count, size) in enumerate(zip(plan.counts, plan.sizes, strict=True)):
         for _ in range(count):
-            if saved is not None and taken % plan.checkpoint_every == 0:
-                saved.append(state.clone())
-            if stages is not None:
-                stages.append(stepper.step_saving_stages(state, size))
+            if saved is not None and plan.save_stages:
+                saved.append(stepper.step_saving_stages(state, size))
             else:
+                if saved is not None and taken % plan.checkpoint_every == 0:
+                    saved.append(state.clone())
                 stepper.step(state, size)
             taken += 1
         outputs[k] = state
@@ -124,11 +118,8 @@ class EvolveFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, start: Tensor, rho: Tensor, root: Tensor | None, field: Field, plan: Plan) -> Tensor:
-        field = replace(field, rho=rho.detach().contiguous(), root_weight=None if root is None else root.detach())
-        ctx.field, ctx.plan, ctx.states, ctx.stages = field, plan, [], []
-        if plan.save_stages:
-            return run(field, plan, start.detach(), stages=ctx.stages)
-        return run(field, plan, start.detach(), ctx.states)
+        ctx.field, ctx.plan, ctx.saved = field.detached(), plan, []
+        return run(ctx.field, plan, start.detach(), ctx.saved)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -145,14 +136,14 @@ class EvolveFunction(torch.autograd.Function):
         for n in reversed(range(plan.steps)):
             if n + 1 in output_after:
                 cotangent += grads[0][output_after[n + 1]]
-            if not ctx.stages and not segment:
+            if not plan.save_stages and not segment:
                 # The states before each step since the last one that was saved.
                 first = n - n % plan.checkpoint_every
-                segment = [ctx.states[first // plan.checkpoint_every]]
+                segment = [ctx.saved[first // plan.checkpoint_every]]
                 for size in sizes[first:n]:
                     segment.append(segment[-1].clone())
                     stepper.step(segment[-1], size)
-            starts = ctx.stages[n] if ctx.stages else stepper.stage_starts(segment.pop(), sizes[n])
+            starts = ctx.saved[n] if plan.save_stages else stepper.stage_starts(segment.pop(), sizes[n])
             mu: dict[int, Tensor] = {}
             for s in reversed(range(len(weights))):
                 later = [r for r in range(s + 1, len(weights)) if stages[r][s]]
