@@ -43,10 +43,6 @@ class StreamedMatrix:
         length = _row_sums(csr, power=2).sqrt().clamp(min=1e-12).float()
         return cls(csr, 1 / length, torch.ones_like(length), torch.zeros_like(length))
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.csr.num_nodes, self.csr.num_nodes
-
     def scaled(self, factor: float) -> StreamedMatrix:
         """The matrix times a number."""
         return replace(self, factor=factor * self.factor)

@@ -116,12 +116,12 @@ def write_errors(path: str | Path, written: str | Path | None = None) -> Iterato
         raise
 
 
-def _no_parent(path: Path, remedy: str = "Create it first.") -> InputFileError:
-    return InputFileError(str(path), "lie in a folder that exists", path.parent, remedy)
+def _no_parent(path: Path) -> InputFileError:
+    return InputFileError(str(path), "lie in a folder that exists", path.parent, "Create it first.")
 
 
-def _not_writable(path: Path, remedy: str = "Choose another one.") -> InputFileError:
-    return InputFileError(str(path), "lie in a folder you may write to", path.parent, remedy)
+def _not_writable(path: Path) -> InputFileError:
+    return InputFileError(str(path), "lie in a folder you may write to", path.parent, "Choose another one.")
 
 
 def _disk_full(path: Path, *, quota: bool) -> DiskFullError:
@@ -371,20 +371,14 @@ def try_lock(handle: int) -> bool:
 
 def _acquire(lock: Path, path: Path) -> int | None:
     """Opens and locks the file; returns None if another process holds it."""
-    try:
+    with write_errors(path):
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
-    except FileNotFoundError as error:
-        raise _no_parent(path, "Check its name.") from error
-    except OSError as error:
-        if isinstance(error, PermissionError) or not os.access(path.parent, os.W_OK):
-            raise _not_writable(path, "Copy the model to another folder.") from error
-        raise
     acquired = False
     try:
         # The one who held it may have deleted the file after it was opened here: then this is a lock on nothing.
         acquired = try_lock(handle) and _is_file(handle, lock)
     except OSError as error:
-        clause, remedy = f"it cannot: {error.strerror}", "Copy the model to a local disk."
+        clause, remedy = f"it cannot: {error.strerror}", "Copy it to a local disk."
         raise InputFileError(str(path), "lie on a disk that can lock files", but=clause, remedy=remedy) from error
     finally:
         if not acquired:
