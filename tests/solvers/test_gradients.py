@@ -276,6 +276,15 @@ def test_a_transposed_output_gradient_is_accepted():
     assert found[0][1] == found[1][1]  # no other layout was compiled
 
 
+def test_second_derivatives_are_refused():
+    graph = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max", dtype=torch.float64)
+    start = torch.full((3,), 3.0, dtype=torch.float64, requires_grad=True)
+    value = evolve(graph, [0], start=start, times=[1.0]).value
+    (first,) = torch.autograd.grad(value.square().sum(), start, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
+
+
 @pytest.mark.parametrize(("steps", "most"), [(1, 1), (10, 4), (100, 10), (1000, 33)])
 def test_checkpoints_save_about_the_root_of_the_number_of_steps(steps, most):
     graph = Graph.from_edges([(0, 1)], symmetrize="max", dtype=torch.float64)

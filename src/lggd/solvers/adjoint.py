@@ -63,9 +63,10 @@ class Stepper:
 
     def stage_starts(self, state: Tensor, size: float) -> list[Tensor]:
         """The states at which the stages of a step from `state` evaluate F."""
+        if self.stages == 1:
+            return [state]
         buffers = self._new_buffers()
-        if self.stages > 1:
-            self._run(islice(self.evaluations(state.clone(), size, buffers), self.stages - 1))
+        self._run(islice(self.evaluations(state.clone(), size, buffers), self.stages - 1))
         return [state, *buffers][: self.stages]
 
     def _run(self, evaluations: Iterable[Evaluation]) -> None:
@@ -122,6 +123,7 @@ class EvolveFunction(torch.autograd.Function):
         return run(ctx.field, plan, start.detach(), ctx.saved)
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         field, plan, stages, weights = ctx.field, ctx.plan, ctx.plan.tableau.stages, ctx.plan.tableau.weights
         _, needs_rho, needs_root, *_ = ctx.needs_input_grad
