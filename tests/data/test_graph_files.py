@@ -89,6 +89,22 @@ def test_graphml_holds_nodes_and_edges(tmp_path: Path) -> None:
         read_graph_files(written(tmp_path / "edges.csv", "a,b\n"), label="club")
 
 
+def test_attributes_of_edges_are_ignored_in_graphs_too(tmp_path: Path) -> None:
+    graph = nx.Graph([("a", "b", {"distance": 2.0}), ("b", "c", {"distance": 3.0})])
+    nx.set_node_attributes(graph, {"a": "red", "b": "blue", "c": "red"}, "kind")
+    nx.set_node_attributes(graph, 1, "note")
+    nx.write_graphml(graph, tmp_path / "roads.graphml")
+    nodes = written(tmp_path / "nodes.csv", "id,kind,note\na,red,1\nb,blue,2\nc,red,1\n")
+    for edges in (graph, tmp_path / "roads.graphml"):
+        for table in (None, nodes):
+            with pytest.raises(InputError, match=r"or ignore=\['distance'\]"):
+                read_graph_files(edges, table, label="kind")
+            found = read_graph_files(edges, table, label="kind", ignore=["distance", "note"])
+            assert (found.feature_names, found.data.num_edges) == ([], 4)
+    with pytest.raises(InputError, match=r"`ignore` must be a column of .*got 'distanc'"):
+        read_graph_files(graph, label="kind", ignore=["distanc"])
+
+
 @pytest.mark.parametrize(
     ("edges", "nodes", "message"),
     [

@@ -22,11 +22,10 @@ from lggd.data.table import (
     Table,
     as_text,
     is_frame,
-    is_networkx,
-    read_graphml,
+    is_graph,
+    read_graph_tables,
     read_table,
     reading,
-    tables_of_networkx,
 )
 from lggd.errors import InputError
 from lggd.graph.csr import merge_duplicates
@@ -98,10 +97,11 @@ def read_edge_file(
     numbers = None if ids is None else {name: k for k, name in enumerate(ids)}
     if sp.issparse(source):
         return _read_matrix(source, Path("matrix"), numbers)
-    if is_networkx(source):
-        nodes, table = tables_of_networkx(source)
+    nodes: Table | None = None
+    if is_graph(source):
+        nodes, table = read_graph_tables(source)
     elif is_frame(source):
-        nodes, table = None, read_table(source)
+        table = read_table(source)
     else:
         path = check_readable(source)
         extension = check_extension(path, (*TABLES, GRAPHML, MATRIX))
@@ -110,7 +110,7 @@ def read_edge_file(
             with reading(path, "be written by scipy.sparse.save_npz", *damage):
                 matrix = sp.load_npz(path)
             return _read_matrix(matrix, path, numbers)
-        nodes, table = read_graphml(path) if extension == GRAPHML else (None, read_edge_table(path, format, numbers))
+        table = read_edge_table(path, format, numbers)
     if numbers is None:
         numbers = {} if nodes is None else {as_text(cells[0]): k for k, (_, cells) in enumerate(nodes)}
     return _number_nodes(table, numbers, ids is not None, format, refuse_unused)

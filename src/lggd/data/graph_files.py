@@ -26,7 +26,7 @@ from lggd.data.edge_columns import AS_DETECTED, EdgeFormat
 from lggd.data.edges import MATRIX, EdgeTable, Join, join_directions, read_edge_file
 from lggd.data.node_features import Missing
 from lggd.data.nodes import ID_NAMES, NodeTable, node_columns, read_node_file, sorted_classes
-from lggd.data.table import GRAPHML, as_text, find_pair, is_frame, is_networkx, read_table, reading
+from lggd.data.table import as_text, find_pair, is_frame, is_graph, read_graph_tables, read_table, reading
 from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.system.files import check_readable
@@ -86,10 +86,10 @@ def read_graph_files(
     Classes are sorted, numerically if all are numbers. Test nodes without a label are in no mask. Fewer classes than
     `fewest_classes` are an error; where they may be none, `label` may be None.
     """
-    if nodes is None and not is_networkx(edges) and Path(edges).suffix.lower() != GRAPHML:
-        raise InputError("nodes", f"be a file, because `{edges}` has only edges", remedy="Only GraphML has both.")
+    if nodes is None and not is_graph(edges):
+        raise InputError("nodes", f"be a file, because `{_name(edges)}` has only edges", remedy="Only GraphML has both.")
     node_path = edges if nodes is None else nodes
-    in_edges = _only_of_edges(edges, nodes, ignore, label, format)
+    in_edges = _only_of_edges(edges, node_path, ignore, label, format)
     table = read_node_file(
         node_path, label=label, id_column=id_column, split_column=split_column, category=category, missing=missing,
         ignore=[name for name in ignore if name not in in_edges], unlabelled=unlabelled, delimiter=format.delimiter,
@@ -113,10 +113,14 @@ def _name(source: Any) -> str | Path:
 def _only_of_edges(edges: Any, nodes: Any, ignore: Sequence[str], label: str | None, format: EdgeFormat) -> set[str]:
     """The columns to ignore that only the table of edges has."""
     is_table = is_frame(edges) or (isinstance(edges, (str, Path)) and Path(edges).suffix.lower() != MATRIX)
-    if nodes is None or not ignore or not is_table:
+    if not ignore or not (is_table or is_graph(edges)):
         return set()
     of_nodes = node_columns(nodes, [] if label is None else [label], format.delimiter)
-    return {*read_table(edges, delimiter=format.delimiter, blanks=True).names} - {*of_nodes}
+    if is_graph(edges):
+        of_edges = read_graph_tables(edges)[1].names
+    else:
+        of_edges = read_table(edges, delimiter=format.delimiter, blanks=True).names
+    return {*of_edges} - {*of_nodes}
 
 
 def _without_nodes(table: EdgeTable, count: int) -> tuple[EdgeTable, tuple[str, ...]]:

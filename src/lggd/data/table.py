@@ -92,13 +92,10 @@ def read_table(
     """
     if is_frame(source):
         return _read_frame(source)
-    if is_networkx(source):
-        return tables_of_networkx(source)[0]
+    if is_graph(source):
+        return read_graph_tables(source)[0]
     path = check_readable(source)
-    extension = check_extension(path, (*TABLES, GRAPHML))
-    if extension == GRAPHML:
-        return read_graphml(path)[0]
-    if extension == PARQUET:
+    if check_extension(path, (*TABLES, GRAPHML)) == PARQUET:
         return _read_parquet(path)
     with reading(path, ""):
         dialect = find_dialect(path, delimiter, blanks=blanks)
@@ -190,8 +187,10 @@ def _read_parquet(path: Path) -> Table:
     return Table(path, "row", [schema.names[k] for k in order], rows())
 
 
-def is_networkx(source: Any) -> bool:
-    """Whether this is a networkx graph."""
+def is_graph(source: Any) -> bool:
+    """Whether this is a networkx graph or a `.graphml` file, which have tables of nodes and of edges."""
+    if isinstance(source, (str, Path)):
+        return Path(source).suffix.lower() == GRAPHML
     return hasattr(source, "adj") and hasattr(source, "nodes")
 
 
@@ -215,23 +214,21 @@ def _plain(cell: Any) -> Cell:
     return cell.item() if hasattr(cell, "item") and not hasattr(cell, "__len__") else cell
 
 
-def read_graphml(path: Path) -> tuple[Table, Table]:
-    """Reads the nodes and the edges of a `.graphml` file as `tables_of_networkx` does."""
-    from xml.etree.ElementTree import ParseError
-
-    import networkx as nx
-
-    with reading(path, "be a GraphML file", ParseError, nx.NetworkXException, ValueError, KeyError):
-        graph = nx.read_graphml(path)
-    return tables_of_networkx(graph, path)
-
-
-def tables_of_networkx(graph: Any, path: Path = Path("networkx graph")) -> tuple[Table, Table]:
-    """The nodes and the edges of a networkx graph.
+def read_graph_tables(source: Any) -> tuple[Table, Table]:
+    """Reads the nodes and the edges of a networkx graph or a `.graphml` file.
 
     The columns of the nodes are their id and every attribute that some node has; those of the edges are source, target
     and every attribute that some edge has.
     """
+    graph, path = source, Path("networkx graph")
+    if isinstance(source, (str, Path)):
+        from xml.etree.ElementTree import ParseError
+
+        import networkx as nx
+
+        path = check_readable(source)
+        with reading(path, "be a GraphML file", ParseError, nx.NetworkXException, ValueError, KeyError):
+            graph = nx.read_graphml(path)
     nodes, edges = list(graph.nodes(data=True)), list(graph.edges(data=True))
     attributes = list(dict.fromkeys(name for _, values in nodes for name in values))
     values_of_edges = list(dict.fromkeys(k for *_, values in edges for k in values))
