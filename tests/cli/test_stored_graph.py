@@ -105,8 +105,9 @@ def test_a_model_whose_graph_moved_says_so(folder, tmp_path, large):
 
 
 def test_options_of_datasets_are_refused(folder):
-    with pytest.raises(lggd.InputError, match="omitted for a graph on disk"):
-        lggd.load(folder, labels_per_class=3)
+    for options in ({"labels_per_class": 3}, {"split": 1}):
+        with pytest.raises(lggd.InputError, match="omitted for a graph on disk"):
+            lggd.load(folder, **options)
     assert command("run", folder, "--labels-per-class", "3").exit_code == 2
 
 
@@ -116,6 +117,8 @@ def test_names_are_a_sequence(folder):
     assert names[3] == "image 3"
     assert names[-1] == "image 599"
     assert names[5:7] == ["image 5", "image 6"]
+    assert names[7:5:-1] == ["image 7", "image 6"]
+    assert names[7:5] == []
     assert list(names)[500] == "image 500"
     with pytest.raises(IndexError):
         names[NODES]

@@ -220,7 +220,8 @@ def load(
     (1797, 10, 30)
     """
     if isinstance(name, str | Path) and Path(name).is_dir() and is_stored_graph(name):
-        for option, value in (("labels_per_class", labels_per_class), ("dynamic", dynamic or None), ("root", root)):
+        of_names = {"split": split or None, "labels_per_class": labels_per_class, "dynamic": dynamic or None, "root": root}
+        for option, value in of_names.items():
             if value is not None:
                 raise InputError(option, "be omitted for a graph on disk", value, "It applies to datasets by name.")
         return load_stored(name)

@@ -54,16 +54,12 @@ class NodeNames(Sequence[str]):
     def __getitem__(self, index: slice) -> list[str]: ...
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            start, stop, step = index.indices(self._count)
-            if self._ids is None:
-                return [str(k) for k in range(start, stop, step)]
-            names = [str(name) for name in self._ids.slice(start, max(0, stop - start)).to_pylist()]
-            return names[::step]
-        if not -self._count <= index < self._count:
-            raise IndexError(index)
-        position = index % self._count
-        return str(position if self._ids is None else self._ids[position].as_py())
+        at = range(self._count)[index]
+        if isinstance(at, int):
+            return str(at if self._ids is None else self._ids[at].as_py())
+        if self._ids is None:
+            return [str(k) for k in at]
+        return [str(name) for name in self._ids.take(np.arange(at.start, at.stop, at.step)).to_pylist()]
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, self._count, NAMES_AT_ONCE):
