@@ -164,7 +164,7 @@ def test_label_by_lasso(visit: Any, server: StudioServer) -> None:
     assert count > 10
     page.keyboard.press("1")
     wait_for(lambda: int((server.session.snapshot.labels == 0).sum()) >= count)
-    assert len(server.session.history[-1].entries) <= count
+    assert len(server.session.snapshot.history[-1].entries) <= count
 
 
 def test_a_second_browser_is_in_step(visit: Any, server: StudioServer) -> None:

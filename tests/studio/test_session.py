@@ -34,10 +34,10 @@ def test_predictions_follow_labels_with_kept_settings(tmp_path: Path) -> None:
 def test_a_restart_shows_the_same(tmp_path: Path) -> None:
     with small_session(tmp_path) as session:
         session.submit(LabelStore.set_labels, edits(n13="green", n14="blue"), "ada").result()
-        labels, history = session.snapshot.labels, session.history
+        labels, history = session.snapshot.labels, session.snapshot.history
     with small_session(tmp_path) as again:
         assert np.array_equal(again.snapshot.labels, labels)
-        assert again.history == history
+        assert again.snapshot.history == history
 
 
 def test_known_classes_are_numbered_as_in_the_store(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_many_labels_in_a_moment_are_one_solve(tmp_path: Path, monkeypatch: pyte
         assert len(solves) == 2
         revisions = {future.result().snapshot.revision for future in rest}
         assert len(revisions) == 1
-        assert session.history[-1].entries[0].node == 29
+        assert session.snapshot.history[-1].entries[0].node == 29
 
 
 def test_readers_do_not_wait_for_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +161,21 @@ def test_a_solve_that_fails_keeps_the_label(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.undo()
         wait_for(lambda: session.snapshot.model is not None)
         assert session.snapshot.labels[13] == 1
+
+
+def test_a_listener_that_fails_does_not_end_the_writer(tmp_path: Path) -> None:
+    with small_session(tmp_path) as session:
+
+        def fail(kind: str, _: object) -> None:
+            if kind == "labels":
+                raise RuntimeError("no connection")
+
+        unsubscribe = session.subscribe(fail)
+        with pytest.raises(RuntimeError, match="no connection"):
+            session.submit(LabelStore.set_labels, edits(n13="green"), "ada").result(30)
+        unsubscribe()
+        after = session.submit(LabelStore.set_labels, edits(n14="green"), "ada").result(30).snapshot
+        assert after.labels[13:15].tolist() == [1, 1]
 
 
 def test_the_curve_has_a_point_for_every_state_that_lasts(tmp_path: Path) -> None:

@@ -228,6 +228,13 @@ def test_other_files_are_refused_and_kept(tmp_path: Path) -> None:
         assert path.read_bytes() == before or path == other  # SQLite notes its journal mode
 
 
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    link = tmp_path / "labels.sqlite"
+    link.symlink_to(tmp_path / "missing" / "labels.sqlite")
+    with pytest.raises(InputFileError, match=r"labels\.sqlite` must be a file that can be read and written"):
+        opened(link)
+
+
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     store = opened(tmp_path / "labels.sqlite")
     code = f"from lggd.studio.store import LabelStore; LabelStore({str(store.path)!r}, 'graph', {NODES})"

@@ -205,7 +205,8 @@ def _add_reading(app: FastAPI, session: Session, streams: EventStreams) -> None:
     @app.get("/api/history")
     def history(count: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[schemas.HistoryResponse]:
         """The last changes, the newest first."""
-        return responses.history_response(session.snapshot, session.history[-count:][::-1])
+        snapshot = session.snapshot
+        return responses.history_response(snapshot, snapshot.history[-count:][::-1])
 
     @app.get("/api/progress")
     def progress() -> schemas.ProgressResponse:

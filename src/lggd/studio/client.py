@@ -173,8 +173,8 @@ class Client:
 
     def _change(self, method: str, path: str, value: Any = None) -> dict[str, Any]:
         body = None if value is None else json.dumps(value).encode()
-        query = {} if path == "classes" else {"author": self.author}
-        return dict(json.loads(self._send(method, path, body=body, content_type="application/json", **query)))
+        answer = self._send(method, path, body=body, content_type="application/json", author=self.author)
+        return dict(json.loads(answer))
 
     def _send(
         self, method: str, path: str, *, body: bytes | None = None, content_type: str = "", **query: Any

@@ -48,12 +48,13 @@ class EventStreams:
         """A new stream, which begins with the present state."""
         if len(self._streams) >= self._max_streams:
             raise RefusedError(429, "Too many pages are open.")
-        stream = _Stream()
-        self._streams.add(stream)
-        stream.put("labels", describe(self._session.snapshot))
-        return self._events(stream)
+        return self._events()
 
-    async def _events(self, stream: _Stream) -> AsyncIterator[str]:
+    async def _events(self) -> AsyncIterator[str]:
+        # The first time that it is asked for an event: a page that has gone before must not count as open.
+        stream = _Stream()
+        stream.put("labels", describe(self._session.snapshot))
+        self._streams.add(stream)
         try:
             yield "retry: 1000\n\n"
             while True:

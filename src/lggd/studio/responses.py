@@ -74,7 +74,7 @@ def history_response(snapshot: Snapshot, changes: Sequence[LabelChange]) -> list
 def node_response(session: Session, node: int) -> schemas.NodeResponse:
     snapshot, graph = session.snapshot, session.graph
     neighbours = graph.neighbours(node)
-    own = [change for change in session.history if any(entry.node == node for entry in change.entries)]
+    own = [change for change in snapshot.history if any(entry.node == node for entry in change.entries)]
     return schemas.NodeResponse(
         node=graph.ids[node], number=node, label=snapshot.name_of(snapshot.labels[node]),
         version=int(snapshot.versions[node]), truth=snapshot.name_of(graph.truth[node]),

@@ -83,7 +83,6 @@ class Session:
         self.graph = graph.with_classes(store.classes)
         self.positions = self.graph.positions(store)
         self.curve: list[CurvePoint] = []
-        self.history = list(store.changes)  # all of them, the oldest first
         # The snapshots whose quality, and whose suggestions and suspicious labels, the background has computed last.
         self._measured: Snapshot | None = None
         self.analysed: Snapshot | None = None
@@ -170,13 +169,14 @@ class Session:
         before = self._model, len(self._store.classes)
         try:
             done = self._commit(requests)
-        except Exception as error:
-            log.exception("The studio could not write.")
+            if any(change is not None for change, _ in done) or before != (self._model, len(self._store.classes)):
+                self._publish()
+        except Exception as error:  # later requests must find the writer alive
+            log.exception("The studio could not write, or not show what it wrote.")
             for _, future in requests:
-                future.set_exception(error)
-            done = []
-        if any(change is not None for change, _ in done) or before != (self._model, len(self._store.classes)):
-            self._publish()
+                if not future.done():
+                    future.set_exception(error)
+            return
         for change, future in done:
             future.set_result(Outcome(change, self.snapshot))
 
@@ -197,7 +197,7 @@ class Session:
     def _state(self, revision: int) -> Snapshot:
         store = self._store
         arrays = store.labels.copy(), store.versions.copy(), store.kept.copy()
-        return Snapshot(self.graph, revision, tuple(store.classes), *arrays)
+        return Snapshot(self.graph, revision, tuple(store.classes), *arrays, tuple(store.changes))
 
     def _publish(self) -> None:
         """Solves for the labels of the store with the settings at hand, and shows the result to readers."""
@@ -210,7 +210,6 @@ class Session:
         changed = np.flatnonzero(after.predicted != before.predicted)
         milliseconds = 1e3 * (time.perf_counter() - began)
         choosing = self._needs_choice(after)
-        self.history = list(self._store.changes)
         self.snapshot = replace(after, changed=changed, milliseconds=milliseconds, choosing=choosing)
         self._announce("labels", describe(self.snapshot))
         self._work.set()

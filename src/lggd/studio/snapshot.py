@@ -22,6 +22,7 @@ from lggd.closed_form.kernels import Member, MixtureKernel
 from lggd.closed_form.ridge_inputs import RidgeInputs
 from lggd.closed_form.uncertainty import SuspiciousLabels, greedy_choice, margins
 from lggd.distances import distance
+from lggd.studio.store import LabelChange
 from lggd.studio.studio_graph import StudioGraph
 
 Arguments = TypeVarTuple("Arguments")
@@ -40,7 +41,7 @@ UNDECIDED = 0.3
 class Snapshot:
     """The state of a studio after some changes.
 
-    `labels` and `versions` are int64 `[N]`, `kept` bool `[N]`. `model` predicts the classes `active`; None as long as
+    `labels` and `versions` are int64 `[N]`, `kept` bool `[N]`; `history` are all changes, the oldest first. `model` predicts the classes `active`; None as long as
     there are no predictions. `changed` are the nodes whose prediction differs from that of the snapshot before, and
     `milliseconds` what computing it took. While `choosing`, better settings are being looked for.
     """
@@ -51,6 +52,7 @@ class Snapshot:
     labels: Integers
     versions: Integers
     kept: NDArray[np.bool_]
+    history: tuple[LabelChange, ...]
     model: KernelRidge | None = None
     changed: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     milliseconds: float = 0.0

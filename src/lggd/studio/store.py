@@ -106,9 +106,12 @@ class LabelStore:
         labels: NDArray[np.int64] | None = None,
     ) -> None:
         self.path, self._num_nodes = check_writable(path), num_nodes
-        self._connection = _connect(self.path)
-        try:
-            with _file_errors(self.path):
+        with _file_errors(self.path):
+            # Used by one thread at a time, but not always the one that opened it.
+            self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1)
+            try:
+                for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
+                    self._connection.execute(f"PRAGMA {setting}")
                 # Held until the end: a second process is refused instead of writing beside this one.
                 self._connection.execute("BEGIN EXCLUSIVE")
                 found = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master")}
@@ -121,9 +124,9 @@ class LabelStore:
                 self._load()
                 for name in classes:  # an existing store may lack some
                     self._insert_class(name)
-        except BaseException:
-            self._connection.close()
-            raise
+            except BaseException:
+                self._connection.close()
+                raise
 
     def _create(self, fingerprint: str, classes: Sequence[str], labels: NDArray[np.int64] | None) -> None:
         for statement in SCHEMA.split(";")[:-1]:
@@ -346,16 +349,6 @@ def check_class_name(name: str) -> str:
         rule = f"be 1 to {MAX_NAME} printable characters"
         raise InputError("class", rule, repr(name[: MAX_NAME + 1]), "Choose another name.")
     return shown
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    # Used by one thread at a time, but not always the one that opened it.
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1)
-    with _file_errors(path):
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-    return connection
 
 
 @contextmanager

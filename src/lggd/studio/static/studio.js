@@ -94,7 +94,7 @@ async function loadDistances(k) {
   const { data, panel } = state;
   if (k >= data.classes.length) return;
   const found = await get(`distances?label=${inPath(data.classes[k])}`);
-  const known = found.distances.filter((value) => value !== null), high = Math.max(...known, 1e-9);
+  const high = found.distances.reduce((most, value) => Math.max(most, value), 1e-9); // unreachable: null, less than any
   const codes = data.distances[0].subarray(k * data.count, (k + 1) * data.count);
   found.distances.forEach((value, node) => { codes[node] = value === null ? UNREACHABLE : Math.round(MAX_CODE * value / high); });
   data.scales[0][k] = [0, high, 0, 0];
@@ -165,6 +165,7 @@ function about(node) {
   if (!details.has(key)) {
     if (details.size > 500) details.clear();
     details.set(key, get(`nodes/${inPath(state.ids[node])}`));
+    details.get(key).catch(() => details.delete(key)); // the next time it may answer
   }
   return details.get(key);
 }
