@@ -266,7 +266,7 @@ export class GraphMap extends EventTarget {
   // Above the picture: the node of interest with its edges, and the lasso.
   paintSurface() {
     const { view, theme, surface } = this, context = surface.getContext("2d");
-    const ratio = fitCanvas(surface, view.width, view.height), node = this.hovered >= 0 ? this.hovered : this.pinned;
+    const ratio = fitCanvas(surface, view.width, view.height), node = this.shown;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, view.width, view.height);
     if (node >= 0) {
@@ -300,11 +300,14 @@ export class GraphMap extends EventTarget {
 
   nodeAt(x, y) { return this.view.nearest(x, y, POINTER_RADIUS); }
 
+  // The node under the pointer, or the picked one; -1 for none.
+  get shown() { return this.hovered >= 0 ? this.hovered : this.pinned; }
+
   // Shows the node under the pointer, or the picked one for -1.
   look(node) {
     if (node !== this.hovered) this.emit("hover", { node });
     this.hovered = node;
-    const shown = node >= 0 ? node : this.pinned;
+    const { shown } = this;
     this.findNeighbours(shown);
     this.paintSurface();
     this.tip.hidden = shown < 0;
@@ -313,7 +316,7 @@ export class GraphMap extends EventTarget {
 
   fillTip(node) {
     const fill = (content) => {
-      if (node !== (this.hovered >= 0 ? this.hovered : this.pinned)) return;
+      if (node !== this.shown) return;
       this.tip.replaceChildren(...content);
       placeTip(this.tip, this.stage, this.view.x(node), this.view.y(node));
     };
@@ -326,8 +329,12 @@ export class GraphMap extends EventTarget {
     if (node < 0 || this.around?.node === node) return;
     const set = (found) => { this.around = { node, edges: found.flatMap((other) => [node, other]) }; };
     const found = this.options.neighbours ? this.options.neighbours(node) : neighboursOf(this.data.edges, node);
-    if (found instanceof Promise) found.then((nodes) => { set(nodes); this.paintSurface(); });
-    else set(found);
+    if (!(found instanceof Promise)) set(found);
+    else found.then((nodes) => { // they may come late
+      if (node !== this.shown) return;
+      set(nodes);
+      this.paintSurface();
+    });
   }
 
   pick(node) {

@@ -90,13 +90,11 @@ export class MapView {
     return best;
   }
 
-  // The nodes inside a polygon [[x, y], …], by the number of its sides to their right.
+  // The nodes inside a polygon [[x, y], …]; of one that crosses itself, those within an odd number of its turns.
   inside(polygon) {
-    const [left, right] = range(polygon.map(([x]) => x)), [top, bottom] = range(polygon.map(([, y]) => y));
-    const found = [];
+    const path = new Path2D(`M${polygon.join("L")}Z`), context = new OffscreenCanvas(1, 1).getContext("2d"), found = [];
     for (let node = 0; node < this.count; node++) {
-      const x = this.x(node), y = this.y(node);
-      if (x >= left && x <= right && y >= top && y <= bottom && isInside(polygon, x, y)) found.push(node);
+      if (context.isPointInPath(path, this.x(node), this.y(node), "evenodd")) found.push(node);
     }
     return found;
   }
@@ -106,13 +104,4 @@ function range(values) {
   let low = Infinity, high = -Infinity;
   for (const value of values) { low = Math.min(low, value); high = Math.max(high, value); }
   return [low, high];
-}
-
-function isInside(polygon, x, y) {
-  let odd = false;
-  for (let i = 0, j = polygon.length - 1; i < polygon.length; j = i++) {
-    const [ax, ay] = polygon[i], [bx, by] = polygon[j];
-    if ((ay > y) !== (by > y) && x < ax + (y - ay) / (by - ay) * (bx - ax)) odd = !odd;
-  }
-  return odd;
 }
