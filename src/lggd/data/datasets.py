@@ -220,8 +220,8 @@ def load(
     (1797, 10, 30)
     """
     if isinstance(name, str | Path) and Path(name).is_dir() and is_stored_graph(name):
-        of_names = {"split": split or None, "labels_per_class": labels_per_class, "dynamic": dynamic or None, "root": root}
-        for option, value in of_names.items():
+        more = {"split": split or None, "labels_per_class": labels_per_class, "dynamic": dynamic or None, "root": root}
+        for option, value in more.items():
             if value is not None:
                 raise InputError(option, "be omitted for a graph on disk", value, "It applies to datasets by name.")
         return load_stored(name)

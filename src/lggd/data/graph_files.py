@@ -87,7 +87,8 @@ def read_graph_files(
     `fewest_classes` are an error; where they may be none, `label` may be None.
     """
     if nodes is None and not is_graph(edges):
-        raise InputError("nodes", f"be a file, because `{_name(edges)}` has only edges", remedy="Only GraphML has both.")
+        rule = f"be a file, because `{_name(edges)}` has only edges"
+        raise InputError("nodes", rule, remedy="Only GraphML has both.")
     node_path = edges if nodes is None else nodes
     in_edges = _only_of_edges(edges, node_path, ignore, label, format)
     table = read_node_file(

@@ -41,9 +41,10 @@ UNDECIDED = 0.3
 class Snapshot:
     """The state of a studio after some changes.
 
-    `labels` and `versions` are int64 `[N]`, `kept` bool `[N]`; `history` are all changes, the oldest first. `model` predicts the classes `active`; None as long as
-    there are no predictions. `changed` are the nodes whose prediction differs from that of the snapshot before, and
-    `milliseconds` what computing it took. While `choosing`, better settings are being looked for.
+    `labels` and `versions` are int64 `[N]`, `kept` bool `[N]`; `history` are all changes, the oldest first. `model`
+    predicts the classes `active`; None as long as there are no predictions. `changed` are the nodes whose prediction
+    differs from that of the snapshot before, and `milliseconds` what computing it took. While `choosing`, better
+    settings are being looked for.
     """
 
     graph: StudioGraph
