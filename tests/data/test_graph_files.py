@@ -156,6 +156,15 @@ def test_invalid_splits_are_rejected(tmp_path: Path, nodes: str, message: str) -
     assert message in str(error.value)
 
 
+def test_a_split_needs_labels(tmp_path: Path) -> None:
+    edges, nodes = (
+        written(tmp_path / "edges.csv", "a,b\n"),
+        written(tmp_path / "nodes.csv", "id,part\na,train\nb,test\n"),
+    )
+    with pytest.raises(InputError, match=r"node 'a'` must have a label, because its split is train"):
+        read_graph_files(edges, nodes, label=None, split_column="part", fewest_classes=0)
+
+
 def test_self_loops_are_dropped_with_a_warning(tmp_path: Path) -> None:
     edges = written(tmp_path / "edges.csv", "a,b,0.5\nb,b,1\n")
     with pytest.warns(UserWarning, match="Self-loops dropped: 1, the first at node 'b'") as warned:

@@ -89,6 +89,10 @@ def test_new_nodes_look_like_old_ones(tmp_path: Path) -> None:
     assert (new.feature_names, new.x.tolist()) == (old.feature_names, [[0, 1, 2]])
     with pytest.raises(InputError, match="c: 1 cell is no category of training, 'green' in line 2"):
         read_node_file(nodes(tmp_path, "id,c,size\nz,green,1\n"), **encoding)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="size: 2 cells are no numbers, the first 'small' in line 2"):
+        read_node_file(nodes(tmp_path, "id,c,size\ny,red,small\nz,red,big\n"), **encoding)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="size: 1 cell is no number, 'small' in line 2"):
+        read_node_file(nodes(tmp_path, "id,size\nz,small\n"), categories={})
 
 
 def test_nodes_without_a_header(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def _to_data(path: str | Path, table: NodeTable, edges: EdgeTable, classes: list
     if graph.is_weighted:
         data.edge_weight = graph.weight.float()
     if table.split is not None:
-        _check_split(path, table, classes)
+        _check_split(path, list(zip(table.ids, labels, table.split, strict=True)), classes)
         for part in ("train", "val", "test"):
             mask = torch.tensor([value == part for value in table.split]) & (y >= 0)
             if part != "val" or mask.any():
@@ -204,8 +204,7 @@ def _undirected_graph(table: EdgeTable) -> Graph:
     return Graph.from_edges(table.edges, table.weight, num_nodes=len(table.ids), symmetrize="max", unbounded=True)
 
 
-def _check_split(path: str | Path, table: NodeTable, classes: list[str]) -> None:
-    rows = list(zip(table.ids, table.labels or (), table.split or (), strict=True))
+def _check_split(path: str | Path, rows: Sequence[tuple[str, str | None, str | None]], classes: Sequence[str]) -> None:
     for name, label, part in rows:
         if label is None and part in ("train", "val"):
             raise InputError(f"{path}, node {name!r}", f"have a label, because its split is {part}", remedy="Add one.")

@@ -61,8 +61,8 @@ class _OddCell(NamedTuple):
 class FeatureReader:
     """Collects the features of one row after the other, and decides at the end what each column is.
 
-    `categories` fixes the values of columns of text, as they were in training; `category` names columns that are
-    categories although they contain numbers.
+    `categories` fixes which columns have text and its values, as they were in training; `category` names columns that
+    are categories although they contain numbers.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class FeatureReader:
         self.table = table
         self.columns = {k: table.names[k] for k in columns}
         self.known = {name: list(values) for name, values in (categories or {}).items()}
+        self.is_first = categories is None
         self.known_fill = fill or {}
         self.as_text = {*category, *self.known}
         self.values: list[NDArray[np.float32]] = []
@@ -147,7 +148,7 @@ class FeatureReader:
         dates = [odd for odd in text if _is_date(odd.cell)]
         if len(dates) * 2 > len(text):
             return f"{self._place(name, dates, 'is a date', 'are dates')}; convert them to numbers, such as days"
-        if len(text) + len(gap) < len(numbers):
+        if len(text) + len(gap) < len(numbers) or not (self.is_first or name in self.as_text):
             return self._place(name, text, "is no number", "are no numbers")
         values = {as_text(odd.cell) for odd in text}
         different = len(values) == len(text) and len(text) > ROWS_ALL_DIFFERENT
