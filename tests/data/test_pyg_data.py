@@ -93,7 +93,13 @@ def test_arrays_under_usual_names(tmp_path: Path) -> None:
         ({"y": torch.tensor([0, 0, -1, -1])}, "at least two classes"),
         ({"x": torch.full((4, 2), torch.nan)}, r"finite features x, got NaN or infinity in columns 0 \(4\), 1 \(4\)"),
         ({"x": torch.zeros(3, 2)}, r"features x \[4, F\], got \[3, 2\]"),
+        ({"y": torch.tensor([0, 1, 1, 10**15])}, "number the classes from 0, got 1000000000000000"),
         ({"edge_index": torch.zeros(3, 2)}, r"edge_index of integers \[2, E\]"),
+        ({"edge_index": None}, r"edge_index of integers \[2, E\]"),
+        (
+            {"edge_index": torch.tensor([[0, 1], [1, 1]]), "edge_weight": torch.ones(3)},
+            "edge_weight` must contain one value per edge, 2 in all, got 3",
+        ),
         ({"edge_index": torch.tensor([[0], [9]])}, r"must name nodes 0..3, got 9"),
         ({"train_mask": torch.zeros(3)}, r"train_mask` must be a mask \[4\]"),
     ],

@@ -24,7 +24,7 @@ from lggd.data.table import reading
 from lggd.errors import InputError, InputFileError
 from lggd.graph import Graph
 from lggd.system.files import check_extension, check_readable
-from lggd.validation import check_name, listed
+from lggd.validation import check_name, check_same_length, listed
 
 TENSORS, ARRAYS = ".pt", ".npz"
 # Names under which files store the parts of a graph; the first that occurs is read.
@@ -39,6 +39,8 @@ PARTS = {
 }
 MASKS = ("train_mask", "val_mask", "test_mask")
 REQUIRED = ("edge_index", "y")
+# More classes than this, and than nodes, are no classes: probably years, or ids.
+MOST_CLASSES = 10_000
 
 
 def read_data_file(path: str | Path) -> Any:
@@ -74,7 +76,7 @@ def checked_data(data: Any, place: str | Path) -> tuple[Any, tuple[str, ...]]:
         raise InputError(place, "be one graph with one kind of nodes", type(data).__name__, remedy)
     y = _labels(getattr(data, "y", None), place)
     notes, x = list[str](), _features(getattr(data, "x", None), len(y), place)
-    edges = torch.as_tensor(data.edge_index)
+    edges = torch.as_tensor(() if data.edge_index is None else data.edge_index)
     if edges.dim() != 2 or edges.shape[0] != 2 or edges.is_floating_point():
         raise InputError(place, "have an edge_index of integers [2, E]", f"{edges.dtype} {list(edges.shape)}")
     edges, weight = edges.long(), getattr(data, "edge_weight", None)
@@ -85,10 +87,13 @@ def checked_data(data: Any, place: str | Path) -> tuple[Any, tuple[str, ...]]:
             notes.append("edge_attr was read as weights: larger means closer.")
         else:
             notes.append(f"edge_attr {list(attribute.shape)} was not used: weights have one number per edge.")
+    if weight is not None:
+        weight = torch.as_tensor(weight).reshape(-1)
+        check_same_length(f"{place}, edge_weight", weight, edges.shape[1], "edge")
     loops = edges[0] == edges[1]
     if bool(loops.any()):
         notes.append(f"{int(loops.sum()):,} self-loops were dropped; they change no distance.")
-        edges, weight = edges[:, ~loops], None if weight is None else torch.as_tensor(weight).reshape(-1)[~loops]
+        edges, weight = edges[:, ~loops], None if weight is None else weight[~loops]
     graph = Graph.from_edges(edges, weight, num_nodes=len(y), symmetrize="max", unbounded=True)
     distinct = len(torch.unique(edges[0] * len(y) + edges[1]))
     if graph.num_edges != distinct:
@@ -181,6 +186,9 @@ def _labels(labels: Any, place: str | Path) -> Tensor:
     y = y.long().clamp(min=-1)
     if len(torch.unique(y[y >= 0])) < 2:
         raise InputError(place, "have labels y of at least two classes", "fewer", "Negative labels mean unlabelled.")
+    if int(y.max()) >= max(len(y), MOST_CLASSES):
+        rule = "have labels y that number the classes from 0"
+        raise InputError(place, rule, int(y.max()), "Use the index of the class.")
     return y
 
 
@@ -264,10 +272,8 @@ def _offline(kind: Any, temporary: str) -> Any:
             names = [names] if isinstance(names, str) else list(names)
             raise _FilesMissingError(missing, [str(Path(folder, each)) for each in names])
 
-    members: dict[str, Any] = {"processed_dir": property(lambda _: temporary)}
-    if "download" in {member for base in kind.__mro__[:-3] for member in vars(base)}:
-        members["_download"] = refuse
-    return type(kind.__name__, (kind,), members)
+    # PyG calls `_download` where a class has a method `download`.
+    return type(kind.__name__, (kind,), {"processed_dir": property(lambda _: temporary), "_download": refuse})
 
 
 def _build(kind: Any, name: str, arguments: dict[str, Any]) -> Any:
