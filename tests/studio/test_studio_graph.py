@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import lggd
 from lggd.runs.run_input import RunInput
@@ -53,6 +54,32 @@ def test_tables_without_labels(tables: tuple[Path, Path]) -> None:
     assert graph.classes == ()
     assert (graph.labels == -1).all()
     assert graph.neighbours(1) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "names", "message"),
+    [
+        ({"y": torch.zeros(34, 1).long()}, {}, r"`data\.y` must have shape \[34\]"),
+        ({"y": torch.zeros(34)}, {}, r"`data\.y` must be whole numbers"),
+        ({"train_mask": torch.ones(34, 3).bool()}, {}, r"`data\.train_mask` must be a mask of shape \[34\]"),
+        ({}, {"ids": ["a"] * 34}, "`ids` must have different names, got 'a' twice"),
+        ({}, {"ids": ["a"]}, "`ids` must contain one value per node, 34 in all, got 1"),
+        ({}, {"classes": ["a", "a"]}, "`classes` must have different names, got 'a' twice"),
+    ],
+)
+def test_invalid_data_are_refused(changes, names, message) -> None:
+    data = lggd.load("karate")
+    data.update(changes)
+    with pytest.raises(lggd.InputError, match=message):
+        StudioGraph.from_data(data, **names)
+
+
+def test_any_negative_number_means_unlabelled() -> None:
+    data = lggd.load("karate")
+    data.y[5:] = -2
+    graph = StudioGraph.from_data(data, ids=range(34))
+    assert graph.ids[3] == "3"
+    assert graph.with_classes(graph.classes).truth[5:].max() == -1
 
 
 def test_one_class_is_enough_to_start_with(tmp_path: Path, tables: tuple[Path, Path]) -> None:

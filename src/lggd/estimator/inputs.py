@@ -164,8 +164,8 @@ class Labels:
 
         No other entry of `y` is read, not even to count the classes.
         """
-        y = _read_y(data)
-        train_mask, val_mask = (_read_mask(data, name, len(y)) for name in ("train_mask", "val_mask"))
+        y = read_y(data)
+        train_mask, val_mask = (read_mask(data, name, len(y)) for name in ("train_mask", "val_mask"))
         if val_mask is None:
             val_mask = torch.zeros_like(y, dtype=torch.bool)
         elif train_mask is None:
@@ -370,7 +370,8 @@ def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -
     return float((predicted[counted] == y[counted]).float().mean())
 
 
-def _read_y(data: Any) -> Tensor:
+def read_y(data: Any) -> Tensor:
+    """The classes of the nodes, int64 `[N]`."""
     y = getattr(data, "y", None)
     if not isinstance(y, Tensor):
         raise InputTypeError("data.y", "be a tensor of classes", type(y).__name__, "Use -1 for unlabelled nodes.")
@@ -381,7 +382,8 @@ def _read_y(data: Any) -> Tensor:
     return y.long()
 
 
-def _read_mask(data: Any, name: str, num_nodes: int) -> Tensor | None:
+def read_mask(data: Any, name: str, num_nodes: int) -> Tensor | None:
+    """A mask, bool `[N]`; None where the data have none of this name."""
     mask = getattr(data, name, None)
     if mask is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from lggd.closed_form import KernelRidge
 from lggd.errors import InputError
-from lggd.estimator.inputs import check_data, pack_graph, read_graph, without_labels
+from lggd.estimator.inputs import check_data, pack_graph, read_graph, read_mask, read_y, without_labels
 from lggd.graph import Graph
 from lggd.report.graph_layout import layout_graph
 from lggd.runs.run_input import Columns, RunInput
@@ -53,16 +54,20 @@ class StudioGraph:
     ) -> StudioGraph:
         """The graph of a PyG Data, whose labels are `y` where `train_mask`, and held out where `test_mask`."""
         check_data(data)
-        count, y = data.num_nodes, getattr(data, "y", None)
-        truth = y.numpy().astype(np.int64) if isinstance(y, torch.Tensor) else np.full(count, UNLABELLED)
+        count, is_known = data.num_nodes, getattr(data, "y", None) is not None
+        truth = read_y(data).clamp(min=UNLABELLED).numpy() if is_known else np.full(count, UNLABELLED)
         num_classes = int(truth.max(initial=UNLABELLED)) + 1
         if classes is None:
             classes = getattr(data, "class_names", None) or [str(k) for k in range(num_classes)]
         if len(classes) < num_classes:
             raise InputError("classes", f"name at least {num_classes} classes", len(classes))
-        nodes = [str(k) for k in range(count)] if ids is None else list(ids)
+        nodes = [str(k) for k in (range(count) if ids is None else ids)]
         check_same_length("ids", nodes, count, "node")
-        train, test = getattr(data, "train_mask", None), getattr(data, "test_mask", None)
+        for argument, names in (("ids", nodes), ("classes", classes)):
+            repeated = [each for each, times in Counter(names).items() if times > 1]
+            if repeated:
+                raise InputError(argument, "have different names", f"{repeated[0]!r} twice", "Rename one.")
+        train, test = (read_mask(data, mask, count) for mask in ("train_mask", "test_mask"))
         visible = (truth >= 0) & (True if train is None else train.numpy())
         return cls(
             name=str(name or getattr(data, "name", None) or "graph"), data=without_labels(data), ids=nodes,
