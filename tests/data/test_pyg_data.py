@@ -98,7 +98,7 @@ def test_arrays_under_usual_names(tmp_path: Path) -> None:
         ({"edge_index": None}, r"edge_index of integers \[2, E\]"),
         (
             {"edge_index": torch.tensor([[0, 1], [1, 1]]), "edge_weight": torch.ones(3)},
-            "edge_weight` must contain one value per edge, 2 in all, got 3",
+            r"must have an edge_weight \[2\], one for each edge, got \[3\]",
         ),
         ({"edge_index": torch.tensor([[0], [9]])}, r"must name nodes 0..3, got 9"),
         ({"train_mask": torch.zeros(3)}, r"train_mask` must be a mask \[4\]"),

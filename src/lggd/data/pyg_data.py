@@ -24,7 +24,7 @@ from lggd.data.table import reading
 from lggd.errors import InputError, InputFileError
 from lggd.graph import Graph
 from lggd.system.files import check_extension, check_readable
-from lggd.validation import check_name, check_same_length, listed
+from lggd.validation import check_name, listed
 
 TENSORS, ARRAYS = ".pt", ".npz"
 # Names under which files store the parts of a graph; the first that occurs is read.
@@ -89,7 +89,8 @@ def checked_data(data: Any, place: str | Path) -> tuple[Any, tuple[str, ...]]:
             notes.append(f"edge_attr {list(attribute.shape)} was not used: weights have one number per edge.")
     if weight is not None:
         weight = torch.as_tensor(weight).reshape(-1)
-        check_same_length(f"{place}, edge_weight", weight, edges.shape[1], "edge")
+        if len(weight) != edges.shape[1]:
+            raise InputError(place, f"have an edge_weight [{edges.shape[1]}], one for each edge", [len(weight)])
     loops = edges[0] == edges[1]
     if bool(loops.any()):
         notes.append(f"{int(loops.sum()):,} self-loops were dropped; they change no distance.")
