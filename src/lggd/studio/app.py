@@ -87,10 +87,6 @@ def _add_errors(app: FastAPI, session: Session) -> None:
         labels = [state.model_dump() for state in responses.label_states(session.snapshot, error.nodes)]
         return error_response(409, str(error), labels=labels)
 
-    @app.exception_handler(RefusedError)
-    async def refused(_: Request, error: RefusedError) -> JSONResponse:
-        return error_response(error.status_code, error.detail, error.headers)
-
     @app.exception_handler(RequestValidationError)
     async def malformed(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
@@ -107,7 +103,8 @@ def _add_errors(app: FastAPI, session: Session) -> None:
             404: "There is nothing at this address.",
             405: "This address does not take that method.",
         }
-        return error_response(error.status_code, texts.get(error.status_code, error.detail), error.headers)
+        said = error.detail if isinstance(error, RefusedError) else texts.get(error.status_code, error.detail)
+        return error_response(error.status_code, said, error.headers)
 
 
 # -- pages --------------------------------------------------------------------------------------------------------

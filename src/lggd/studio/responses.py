@@ -9,6 +9,7 @@ import math
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -169,7 +170,7 @@ def find_nodes(session: Session, query: str, count: int) -> list[int]:
                 return matching
             except ValueError:
                 return []
-    wanted = query.strip().lower()
-    exact = [graph.numbers[query.strip()]] if query.strip() in graph.numbers else []
-    others = (k for k, name in enumerate(graph.ids) if wanted in name.lower() and k not in exact)
-    return [*exact, *(k for k, _ in zip(others, range(count), strict=False))][:count]
+    wanted = query.strip()
+    exact = [graph.numbers[wanted]] if wanted in graph.numbers else []
+    others = (k for k, name in enumerate(graph.ids) if wanted.lower() in name.lower() and k not in exact)
+    return list(islice(chain(exact, others), count))

@@ -7,7 +7,6 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from lggd.errors import InputError, optional_package
@@ -80,9 +79,7 @@ class StudioServer:
             time.sleep(0.005)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -71,8 +71,9 @@ class Snapshot:
         return active_classes(self.labels)
 
     def compact(self) -> torch.Tensor:
-        """The labels as numbers of active classes, int64 `[N]`."""
-        return compact_labels(self.labels, self.active)
+        """The labels as positions in `active`, int64 `[N]`, -1 for none: models number their classes without gaps."""
+        compact = np.where(self.labels >= 0, np.searchsorted(self.active, self.labels), -1)
+        return torch.from_numpy(compact.astype(np.int64))
 
     def active_names(self) -> list[str]:
         return [self.classes[k] for k in self.active]
@@ -129,12 +130,6 @@ def computed_once(function: Callable[[Snapshot, *Arguments], Result]) -> Callabl
 def active_classes(labels: Integers) -> Integers:
     """The classes with a label, in ascending order."""
     return np.unique(labels[labels >= 0])
-
-
-def compact_labels(labels: Integers, active: Integers) -> torch.Tensor:
-    """Labels as positions in `active`, -1 elsewhere: models number their classes without gaps."""
-    compact = np.where(labels >= 0, np.searchsorted(active, labels), -1)
-    return torch.from_numpy(compact.astype(np.int64))
 
 
 # -- nodes to label next ------------------------------------------------------------------------------------------

@@ -218,7 +218,8 @@ class LabelStore:
             self.add_class(name)
         if not changed:
             return None
-        self._discard_undone(author)
+        for change in self._changes_of(author, "undone"):  # a new change ends what could be made again
+            self._set_state(change, "final")
         entries = tuple(
             LabelEntry(e.node, int(self.labels[e.node]), self._number(e.label), int(self._origin[e.node]))
             for e in sorted(changed, key=lambda edit: edit.node)
@@ -294,11 +295,6 @@ class LabelStore:
         self._set_state(change, state)
         again = LabelChange(self._next, kind, change.author, _now(), entries, target=change.number)
         return self._record(again, origins)
-
-    def _discard_undone(self, author: str) -> None:
-        """A new change ends what could be made again."""
-        for change in self._changes_of(author, "undone"):
-            self._set_state(change, "final")
 
     def _changes_of(self, author: str, state: str) -> list[LabelChange]:
         return [change for change in self.changes if change.author == author and change.state == state]

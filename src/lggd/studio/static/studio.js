@@ -3,7 +3,7 @@
 import { get, inPath, post, postTable } from "./api.js";
 import { classColour } from "./colours.js";
 import { button, element, formatCount, shorten, swatch } from "./dom.js";
-import { MAX_CODE, UNREACHABLE } from "./map_data.js";
+import { codesOf, MAX_CODE, UNREACHABLE } from "./map_data.js";
 import { MapPanel } from "./map_panel.js";
 import { accuracyText, confusionTable, countsTable, curves, curvesLegend, historyItem, nodeContent, queueItem, suspiciousItem, whyContent } from "./panels.js";
 
@@ -79,7 +79,7 @@ function apply(found) {
     ...(hasNewClasses ? { classes: found.classes, ...noDistances(data.count, found.classes.length) } : {}),
   }, { flash: hadPredictions && !isFirst });
   if (hasNewClasses) showClasses();
-  const labels = found.labels.filter((k) => k >= 0).length;
+  const labels = panel.map.labelled.length;
   $("facts").textContent = `${formatCount(data.count, "node")}, ${formatCount(state.numEdges, "edge")}, ${formatCount(labels, "label")}`;
   document.documentElement.dataset.revision = found.revision;
   if (panel.map.choice.mode === "distance") loadDistances(panel.map.choice.k);
@@ -94,8 +94,9 @@ async function loadDistances(k) {
   const { data, panel } = state;
   if (k >= data.classes.length) return;
   const found = await get(`distances?label=${inPath(data.classes[k])}`);
+  if (found.revision < state.revision) return; // newer ones are on their way
   const high = found.distances.reduce((most, value) => Math.max(most, value), 1e-9); // unreachable: null, less than any
-  const codes = data.distances[0].subarray(k * data.count, (k + 1) * data.count);
+  const codes = codesOf(data, 0, k);
   found.distances.forEach((value, node) => { codes[node] = value === null ? UNREACHABLE : Math.round(MAX_CODE * value / high); });
   data.scales[0][k] = [0, high, 0, 0];
   panel.map.recolour();
