@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import httpx
 import pytest
 
 from lggd.errors import InputError
-from lggd.studio.security import Access, Limits
+from lggd.studio.events import EventStreams
+from lggd.studio.security import Access, Limits, RefusedError
 from studio_cases import small_studio
 
 TOKEN = "a secret of some length"
@@ -158,6 +160,21 @@ def test_streams_are_limited(tmp_path: Path) -> None:
         with httpx.stream("GET", address) as first:
             assert first.status_code == 200
             assert httpx.get(address).status_code == 429
+
+
+def test_pages_that_never_listened_do_not_count(open_one) -> None:
+    async def visits() -> None:
+        streams = EventStreams(open_one.session, max_streams=1)
+        for _ in range(3):
+            streams.open()  # it left before its first event
+        page = streams.open()
+        await anext(page)
+        with pytest.raises(RefusedError, match="Too many pages"):
+            streams.open()
+        await page.aclose()
+        streams.open()
+
+    asyncio.run(visits())
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.1", "example.org"])

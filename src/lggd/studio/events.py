@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -44,13 +44,13 @@ class EventStreams:
         for stream in self._streams:
             stream.put(kind, values)
 
-    def open(self) -> AsyncIterator[str]:
+    def open(self) -> AsyncGenerator[str, None]:
         """A new stream, which begins with the present state."""
         if len(self._streams) >= self._max_streams:
             raise RefusedError(429, "Too many pages are open.")
         return self._events()
 
-    async def _events(self) -> AsyncIterator[str]:
+    async def _events(self) -> AsyncGenerator[str, None]:
         # The first time that it is asked for an event: a page that has gone before must not count as open.
         stream = _Stream()
         stream.put("labels", describe(self._session.snapshot))
