@@ -234,6 +234,19 @@ def test_neighbours_may_arrive_later(opened):
         assert page.evaluate("panel.map.around") == {"node": node, "edges": expected}
 
 
+def test_neighbours_that_arrive_too_late_are_not_drawn(opened):
+    with opened("nodes=50&slow=1") as page:
+        around = page.evaluate("""async () => { const { map } = panel, answers = {};
+            map.options.neighbours = (node) => new Promise((answer) => { answers[node] = answer; });
+            map.pick(3);
+            map.pick(4);
+            answers[4]([5]);
+            answers[3]([2]);
+            await new Promise((done) => setTimeout(done));
+            return map.around; }""")
+        assert around == {"node": 4, "edges": [4, 5]}
+
+
 def test_two_fingers_zoom(opened):
     fingers = """() => { const send = (kind, id, x) => panel.map.surface.dispatchEvent(new PointerEvent(kind,
             { pointerId: id, clientX: x, clientY: 200, pointerType: "touch", buttons: 1, bubbles: true }));
