@@ -128,13 +128,13 @@ def test_attention_is_a_softmax_with_exact_gradients():
     edges, ends = edges_with_loops(), [values(NODES, 4, seed=seed).requires_grad_() for seed in (3, 4)]
     score = nn.functional.leaky_relu(ends[0][edges.columns] + ends[1][edges.rows], 0.2)
     expected = softmax(score, edges.rows, num_nodes=NODES).t()
-    torch.testing.assert_close(convolutions.attention(*ends, edges, 0.2), expected, atol=1e-14, rtol=1e-14)
-    assert torch.autograd.gradcheck(lambda sent, received: convolutions.attention(sent, received, edges, 0.2), ends)
+    torch.testing.assert_close(convolutions.attention(*ends, edges), expected, atol=1e-14, rtol=1e-14)
+    assert torch.autograd.gradcheck(lambda sent, received: convolutions.attention(sent, received, edges), ends)
 
 
 def test_attention_of_any_size_is_finite():
     edges = edges_with_loops()
     sent = values(NODES, 1) * 1e6
-    share = convolutions.attention(sent, -2 * sent, edges, 0.2)
+    share = convolutions.attention(sent, -2 * sent, edges)
     assert torch.isfinite(share).all()
     torch.testing.assert_close(edges.row_sum(share.t().contiguous()), torch.ones(NODES, 1, dtype=torch.float64))

@@ -35,19 +35,6 @@ def batched_linear(x: Tensor, weight: Tensor) -> Tensor:
     return (x @ weight.flatten(0, 1).t()).view(len(x), *weight.shape[:2]).transpose(0, 1)
 
 
-def sparse_linear(x: SparseMatrix, weight: Tensor, drop: Drop) -> Tensor:
-    """dropout(x) · weight[q]ᵀ of sparse x `[N, F]` shared by all, and `[Q, C, F]` → `[Q, N, C]`.
-
-    Only nonzero entries have dropout, as the others stay 0.
-    """
-    entries = drop(x.values.unsqueeze(0))
-    if entries.dim() == 2:  # the same for all networks
-        product = x.with_values(entries[0])(weight.flatten(0, 1).t().contiguous())
-        return product.view(-1, *weight.shape[:2]).transpose(0, 1)
-    pairs = zip(entries.unbind(1)[0], weight.transpose(1, 2), strict=True)
-    return torch.stack([x.with_values(own)(columns.contiguous()) for own, columns in pairs])
-
-
 def gcn_conv(x: Tensor, layer: Mapping[str, Tensor], adjacency: Propagate) -> Tensor:
     """ÂXW + b, as PyG's GCNConv: `[Q, N, F]` → `[Q, N, C]`."""
     return adjacency(batched_linear(x, layer["lin.weight"])) + layer["bias"].unsqueeze(1)
@@ -77,16 +64,16 @@ def gat_conv(x: Tensor, layer: Mapping[str, Tensor], edges: SparsePattern, drop:
     value = value.view(problems, -1, heads, channels).transpose(1, 2).flatten(0, 1)
     att = torch.stack([layer["att_src"], layer["att_dst"]], dim=-1).flatten(0, 2)
     source_score, target_score = torch.bmm(value, att).permute(2, 1, 0).contiguous()
-    alpha = drop(attention(source_score, target_score, edges, NEGATIVE_SLOPE).view(problems, heads, -1))
+    alpha = drop(attention(source_score, target_score, edges).view(problems, heads, -1))
     return multiply_each(value, alpha.flatten(0, 1), edges).view(problems, heads, -1, channels)
 
 
-def attention(source_score: Tensor, target_score: Tensor, edges: SparsePattern, slope: float) -> Tensor:
+def attention(source_score: Tensor, target_score: Tensor, edges: SparsePattern) -> Tensor:
     """The softmax over the edges j → i into each node i of LeakyReLU(source_score[j] + target_score[i]).
 
     Scores are `[N, B]`, one column per head; returns `[B, E]`. Every node must have an incoming edge.
     """
-    alpha: Tensor = _Attention.apply(source_score, target_score, edges, slope)  # type: ignore[no-untyped-call]
+    alpha: Tensor = _Attention.apply(source_score, target_score, edges)  # type: ignore[no-untyped-call]
     return alpha
 
 
@@ -94,25 +81,25 @@ class _Attention(torch.autograd.Function):
     """A custom backward pass: on a GPU, autograd would sum the gradients of the gathers in a varying order."""
 
     @staticmethod
-    def forward(ctx: Any, source_score: Tensor, target_score: Tensor, edges: SparsePattern, slope: float) -> Tensor:
+    def forward(ctx: Any, source_score: Tensor, target_score: Tensor, edges: SparsePattern) -> Tensor:
         score = source_score.index_select(0, edges.columns) + target_score.index_select(0, edges.rows)
-        alpha = functional.leaky_relu(score, slope)
+        alpha = functional.leaky_relu(score, NEGATIVE_SLOPE)
         # Subtracts the maximum first, so that no exponential overflows and each sum is at least 1.
         alpha -= edges.row_max(alpha).index_select(0, edges.rows)
         alpha.exp_()
         alpha /= edges.row_sum(alpha).index_select(0, edges.rows)
-        ctx.edges, ctx.slope = edges, slope
+        ctx.edges = edges
         ctx.save_for_backward(score, alpha)
         return alpha.t().contiguous()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         (score, alpha), edges = ctx.saved_tensors, ctx.edges
         grad_score = alpha * grad.t()
         grad_score -= alpha * edges.row_sum(grad_score).index_select(0, edges.rows)
-        grad_score = torch.ops.aten.leaky_relu_backward(grad_score, score, ctx.slope, False)
-        return edges.column_sum(grad_score), edges.row_sum(grad_score), None, None
+        grad_score = torch.ops.aten.leaky_relu_backward(grad_score, score, NEGATIVE_SLOPE, False)
+        return edges.column_sum(grad_score), edges.row_sum(grad_score), None
 
 
 def scaled_laplacian(

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lggd.backbones.convolutions import batched_linear, sparse_linear
+from lggd.backbones.convolutions import batched_linear
 from lggd.backbones.network import BackboneChoice, Drop, Network, Propagate
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
+from lggd.learning.node_features import SparseFeatures
 from lggd.system.memory import Cache, identity_key
 
 # Node features with a smaller fraction of nonzero entries are multiplied as a sparse matrix on a CPU.
@@ -62,7 +63,7 @@ class _GPRNetwork(ScoringNetwork):
     def __init__(self, choice: GPR, in_channels: int, num_classes: int) -> None:
         super().__init__(choice.hidden, choice.dropout, in_channels, num_classes)
         self.gamma = nn.Parameter(pagerank_coefficients(RESTART, choice.hops))
-        self._sparse: Cache[SparseMatrix] = Cache(capacity=1)
+        self._sparse: Cache[SparseFeatures] = Cache(capacity=1)
 
     def logits(self, parameters: Mapping[str, Tensor], x: Tensor, graph: Propagate, drop: Drop) -> Tensor:
         scores = _scores(parameters, self._project(x, parameters["first.weight"], drop), drop)
@@ -73,14 +74,19 @@ class _GPRNetwork(ScoringNetwork):
         if x.dim() == 3 or x.is_cuda or x.requires_grad:  # sparse entries are constants
             return batched_linear(drop(x), weight)
         sparse = self._sparse(identity_key(x), lambda: _nonzero_entries(x))
-        if sparse.pattern.order.numel() > SPARSE * x.numel():
+        if sparse.values.numel() > SPARSE * x.numel():
             return batched_linear(drop(x), weight)
-        return sparse_linear(sparse, weight, drop)
+        # Only nonzero entries have dropout, as the others stay 0.
+        entries, weight = drop(sparse.values.unsqueeze(0)), weight.transpose(1, 2)
+        if entries.dim() == 2:  # the same for all networks
+            return sparse.with_values(entries[0]).matmul(weight)
+        return sparse.matmul_each(entries.squeeze(1), weight)
 
 
-def _nonzero_entries(x: Tensor) -> SparseMatrix:
+def _nonzero_entries(x: Tensor) -> SparseFeatures:
     rows, columns = x.nonzero().unbind(1)
-    return SparseMatrix.from_entries(rows, columns, x.detach()[rows, columns], (x.shape[0], x.shape[1]))
+    entries = x.detach()[rows, columns]
+    return SparseFeatures(SparseMatrix.from_entries(rows, columns, entries, (x.shape[0], x.shape[1])))
 
 
 @dataclass(frozen=True)
