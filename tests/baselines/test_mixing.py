@@ -230,7 +230,7 @@ def check_graphmix(data, monkeypatch):
     labels = functional.one_hot(data.y, CLASSES).float()[data.train_mask]
     mixed, mixed_labels = (0.3 * each + 0.7 * each[partner] for each in (hidden, labels))
     expected = functional.binary_cross_entropy(torch.softmax(mixed @ second.t(), 1), mixed_labels)
-    found = made._mixed_losses(mlp_logits(made), made.labelled, made.classes)
+    found = made._mixed_losses(mlp_logits(made), made.targets.position, made.classes)
     torch.testing.assert_close(found[0], expected, **EXACT)
 
 

@@ -207,15 +207,12 @@ class _AlternatingTraining(BaselineNetworks):
         super().__init__(partial(_SharedNetwork, model), data, problems)
         self.model, train = model, self.labels("train")
         self.epoch = torch.zeros(len(train), dtype=torch.int64, device=train.device)
+        self.targets, unlabelled = Targets(train, "train"), train < 0
+        self.classes = functional.one_hot(self.targets.classes, data.num_classes).to(self.x.dtype)
         position = torch.arange(train.numel(), device=train.device).view(train.shape)
-        labelled = train >= 0
-        self.labelled, self.problem = position[labelled], labelled.nonzero()[:, 0]
-        self.count = labelled.sum(1)
-        self.counts: list[int] = self.count.tolist()
-        self.classes = functional.one_hot(train[labelled], data.num_classes).to(self.x.dtype)
         # If all nodes are labelled, any nodes are drawn and have weight 0.
-        self.unlabelled = [row[~own] if len(row[~own]) else row for row, own in zip(position, labelled, strict=True)]
-        self.has_unlabelled = ~labelled.all(1)
+        self.unlabelled = [row[own] if len(row[own]) else row for row, own in zip(position, unlabelled, strict=True)]
+        self.has_unlabelled = unlabelled.any(1)
 
     def parameters(self) -> list[StackedParameter]:
         return [*super().parameters(), StackedParameter("epoch", self.epoch)]
@@ -227,7 +224,7 @@ class _AlternatingTraining(BaselineNetworks):
         mlp_logits, train_gcn = _mlp_logits(values, self.stacked), self._train_gcn()
         pseudo_labels = self._pseudo_labels().flatten(0, 1)
         sampled = self._sample_unlabelled()
-        mlp_losses = self._mixed_losses(mlp_logits, self.labelled, self.classes)
+        mlp_losses = self._mixed_losses(mlp_logits, self.targets.position, self.classes)
         mlp_losses = mlp_losses + self._ramp_weight() * self._mixed_losses(mlp_logits, sampled, pseudo_labels[sampled])
         self.epoch.add_(1)
         return torch.where(train_gcn, gcn_losses, mlp_losses)
@@ -258,27 +255,25 @@ class _AlternatingTraining(BaselineNetworks):
     def _sample_unlabelled(self) -> Tensor:
         """Positions of as many unlabelled nodes as training nodes, with replacement."""
         sampled = []
-        for pool, count, rng in zip(self.unlabelled, self.counts, self.generators, strict=True):
+        for pool, count, rng in zip(self.unlabelled, self.targets.counts, self.generators, strict=True):
             sampled.append(pool[torch.randint(len(pool), (count,), generator=rng, device=pool.device)])
         return torch.cat(sampled)
 
     def _mixed_losses(self, logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
         """Binary cross-entropy `[Q]` of nodes at positions `[n]` with labels `[n, K]`, mixed in pairs per problem."""
         # The second layer is linear, so that mixing its outputs equals mixing its inputs.
-        ratio, partner = self._sample_uniform()[self.problem].unsqueeze(1), self._sample_partners()
+        ratio, partner = self._sample_uniform()[self.targets.problem].unsqueeze(1), self._sample_partners()
         # Not index_select: its gradient is not deterministic on a GPU for nodes that occur twice.
         chosen = logits.reshape(-1, logits.shape[2])[nodes]
         mixed = ratio * chosen + (1 - ratio) * chosen.index_select(0, partner)
         mixed_labels = ratio * labels + (1 - ratio) * labels.index_select(0, partner)
         each = functional.binary_cross_entropy(torch.softmax(mixed, dim=1), mixed_labels, reduction="none").mean(1)
-        # `unsafe` skips a check of the lengths that would synchronize with the device.
-        total = torch.segment_reduce(each, "sum", lengths=self.count, axis=0, unsafe=True, initial=0)
-        return total / self.count
+        return self.targets.mean_by_problem(each)
 
     def _sample_partners(self) -> Tensor:
         """A permutation within the mixed nodes of each problem, `[n]`."""
         orders, start = [], 0
-        for count, generator in zip(self.counts, self.generators, strict=True):
+        for count, generator in zip(self.targets.counts, self.generators, strict=True):
             orders.append(torch.rand(count, generator=generator, device=self.x.device).argsort() + start)
             start += count
         return torch.cat(orders)

@@ -63,12 +63,12 @@ class Targets:
         is_target, (problems, nodes) = labels >= 0, labels.shape
         self.count = is_target.sum(1)
         self.counts: list[int] = self.count.tolist()
-        problem, node = is_target.nonzero().unbind(1)
-        self.classes = labels[problem, node]
+        self.problem, node = is_target.nonzero().unbind(1)
+        self.classes = labels[self.problem, node]
         self.largest = int(self.classes.max()) if len(self.classes) else -1
         self._divisor = self.count.clamp(min=1)
         # The position of each target among logits [Q, N] and [N, Q].
-        self._position, self._position_nodes_first = problem * nodes + node, node * problems + problem
+        self.position, self._position_nodes_first = self.problem * nodes + node, node * problems + self.problem
 
     def losses(self, logits: Tensor, nodes_first: bool = False) -> Tensor:
         """The mean cross-entropy of each problem `[Q]`, over its targets and the leading dimensions; 0 without targets.
@@ -78,7 +78,11 @@ class Targets:
         chosen = self._select(logits, nodes_first)
         classes = self.classes.repeat(len(chosen))
         losses = functional.cross_entropy(chosen.flatten(0, 1), classes, reduction="none").view(len(chosen), -1)
-        return self._sum_by_problem(losses.mean(0)) / self._divisor
+        return self.mean_by_problem(losses.mean(0))
+
+    def mean_by_problem(self, by_target: Tensor) -> Tensor:
+        """The mean over the targets of each problem, `[Q]`; 0 without targets."""
+        return self._sum_by_problem(by_target) / self._divisor
 
     def correct(self, logits: Tensor) -> Tensor:
         """The number of targets of each problem with the largest logit at their class: `[Q, N, K]` → float64 `[Q]`."""
@@ -93,7 +97,7 @@ class Targets:
         if self.largest >= num_classes:
             rule = f"contain classes from 0 to {num_classes - 1}, one per output of the module"
             raise InputError(self.name, rule, self.largest)
-        position = self._position_nodes_first if nodes_first else self._position
+        position = self._position_nodes_first if nodes_first else self.position
         return logits.reshape(-1, self.labels.numel(), num_classes).index_select(1, position)
 
     def _sum_by_problem(self, by_target: Tensor) -> Tensor:
