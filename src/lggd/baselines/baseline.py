@@ -42,15 +42,19 @@ class BaselineData:
 
 
 class BaselineNetworks(StackedBackbones):
-    """One network per problem, initialized from its seed by `build(in_channels, num_classes)`."""
+    """One network per problem, made by `build(in_channels, num_classes)` with its seed, or one of `seeds`."""
 
-    def __init__(self, build: Callable[[int, int], Network], data: BaselineData, problems: Problems) -> None:
+    def __init__(
+        self, build: Callable[[int, int], Network], data: BaselineData, problems: Problems,
+        seeds: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
         self.problems, modules = problems, []
-        for problem in problems:
-            with torch.device("cpu"), RandomState(problem.seed, torch.device("cpu")).in_use():
+        seeds = [problem.seed for problem in problems] if seeds is None else seeds
+        for seed in seeds:
+            with torch.device("cpu"), RandomState(seed, torch.device("cpu")).in_use():
                 modules.append(build(data.x.shape[1], data.num_classes).to(data.x.device))
-        seeds = [derived_seeds(problem.seed, 1)[0] for problem in problems]
-        super().__init__(modules, data.x, (data.edge_index, data.edge_weight), seeds)
+        dropout_seeds = [derived_seeds(seed, 1)[0] for seed in seeds]
+        super().__init__(modules, data.x, (data.edge_index, data.edge_weight), dropout_seeds)
 
     def labels(self, name: str) -> Tensor:
         """The "train" or "validation" labels of all problems, int64 `[Q, N]`."""

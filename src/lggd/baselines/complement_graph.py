@@ -150,9 +150,8 @@ class _Encoders:
 
     def _inputs_of(self, nodes: Tensor) -> Tensor:
         """The inputs of nodes `[Q, n]` of each problem, `[Q, n, F]`."""
-        if self.inputs.dim() == 2:
-            return self.inputs[nodes]
-        return self.inputs[torch.arange(len(nodes), device=nodes.device).unsqueeze(1), nodes]
+        problem = torch.arange(len(nodes), device=nodes.device).unsqueeze(1)
+        return self.inputs.expand(len(nodes), -1, -1)[problem, nodes]
 
     def _sample_pairs(self) -> tuple[Tensor, Tensor]:
         """Random ordered pairs of nodes, first ends and then second ends, `[Q, 2m]`; which are negative, `[Q, m]`."""

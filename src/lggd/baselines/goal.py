@@ -99,12 +99,10 @@ class GOAL(Baseline):
             remedy = "The embedding also serves as class logits."
             raise InputError("complement.hidden", rule, self.complement.hidden, remedy)
         first, second, third = zip(*(derived_seeds(problem.seed, 3) for problem in problems), strict=True)
-        reseeded = [replace(problem, seed=seed) for problem, seed in zip(problems, third, strict=True)]
-        networks = BaselineNetworks(partial(_ConvolutionNetwork, self), data, reseeded)
+        networks = BaselineNetworks(partial(_ConvolutionNetwork, self), data, problems, third)
         inputs = x = data.x
         if self.pretrain:
-            reseeded = [replace(problem, seed=seed) for problem, seed in zip(problems, first, strict=True)]
-            attention = BaselineNetworks(AttentionNetwork, replace(data, edge_weight=None), reseeded)
+            attention = BaselineNetworks(AttentionNetwork, replace(data, edge_weight=None), problems, first)
             inputs, _ = attention.train(self.pretraining, "pretraining", callback)
         graphs = complement_graphs(self.complement, self.k, inputs, x, networks.labels("train"), second, callback)
         weights = self.alpha, self.beta, self.gamma, self.delta
