@@ -23,8 +23,6 @@ from lggd.validation import check_same_length
 
 # Without validation nodes nothing stops training early; by this epoch the paper's GCN fits its training nodes.
 EPOCHS_WITHOUT_VALIDATION = 200
-# The patience of problems that never stop early.
-UNLIMITED = 2**62
 
 # Training curves: a list of values by name, one value per epoch.
 History = dict[str, list[float]]
@@ -104,7 +102,8 @@ class Engine:
         # The best state is selected on the device, so that an epoch need not wait for its metrics to be read.
         self._without_validation = torch.tensor(self._num_validation, device=device) == 0
         self._max_epochs = torch.tensor(max_epochs, device=device)
-        self._patience = torch.tensor([each.patience or UNLIMITED for each in self._optimizations], device=device)
+        patience = [own.patience or own.epochs for own in self._optimizations]
+        self._patience = torch.tensor(patience, device=device)
         self._epoch = torch.zeros((), dtype=torch.int64, device=device)
         self._best_epoch = torch.zeros_like(self._max_epochs)
         self._best_score = torch.full((problems,), -torch.inf, dtype=torch.float64, device=device)
