@@ -54,7 +54,7 @@ class GAugM(Baseline):
         Number of edges to add, as a multiple of the number of edges.
     predictor_epochs, predictor_seed : int
         Training epochs and random seed of the autoencoder.
-    backbone : GCN, GAT, ChebNet or JKNet
+    backbone : GCN, GAT, ChebNet, JKNet or GPR
 
     Examples
     --------

@@ -101,8 +101,8 @@ class GDC(Baseline):
     """Graph diffusion convolution (Gasteiger et al., 2019): a backbone on the graph of each node's strongest partners.
 
     Training and evaluation use the edges of `lggd.diffusion.DiffusionGraph(kernel, k, dim)`. GCN and JKNet multiply by
-    their weights directly, without self-loops and further normalization; ChebNet normalizes them as usual; GAT ignores
-    them. The graph must be undirected. Labels are not used.
+    their weights directly, without self-loops and further normalization; ChebNet and GPR normalize them as usual; GAT
+    ignores them. The graph must be undirected. Labels are not used.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class GDC(Baseline):
         Number of edges per node.
     dim : {0, 1}
         0 keeps the strongest edges into each node, 1 those out of it.
-    backbone : GCN, GAT, ChebNet or JKNet
+    backbone : GCN, GAT, ChebNet, JKNet or GPR
 
     Examples
     --------
