@@ -118,6 +118,18 @@ def test_unusual_graphs_and_labels(name, make):
 
 
 @every_case
+def test_node_features_and_weights_may_be_results_of_another_network(name, make):
+    data = blocks(weighted=True)
+    expected = make().fit(data).probabilities_
+    leaf = [values.clone().requires_grad_() for values in (data.x, data.edge_weight)]
+    with torch.inference_mode():
+        inferred = [values.clone() for values in (data.x, data.edge_weight)]
+    for x, weight in (leaf, [values * 1 for values in leaf], inferred):
+        assert torch.equal(make().fit(changed(data, x=x, edge_weight=weight)).probabilities_, expected)
+    assert all(values.grad is None for values in leaf)
+
+
+@every_case
 def test_accuracy(name, make):
     data = blocks(each=20, lonely=1, weighted=True)
     model = make(optimization=Optimization(epochs=80), **CASES[name].accurate).fit(data)

@@ -278,9 +278,16 @@ def read_weight(data: Any) -> Tensor | None:
     """The weights of a PyG `Data`: `edge_weight`, or else a one-dimensional `edge_attr`, or else None."""
     weight: Tensor | None = getattr(data, "edge_weight", None)
     if weight is not None:
-        return weight
+        return _constant(weight)
     attribute: Tensor | None = getattr(data, "edge_attr", None)
-    return attribute if attribute is not None and attribute.dim() == 1 else None
+    return _constant(attribute) if attribute is not None and attribute.dim() == 1 else None
+
+
+def _constant(values: Tensor) -> Tensor:
+    """Values that training may use and does not differentiate, such as embeddings that another network has computed."""
+    if values.is_inference():
+        return values.clone()
+    return values.detach() if values.requires_grad else values
 
 
 def check_node_features(data: Any) -> Tensor:
@@ -300,4 +307,4 @@ def check_features(name: str, x: Tensor, num_nodes: int) -> Tensor:
         raise InputError(name, f"have shape [{num_nodes}, F], one row per node", list(x.shape))
     if x.dtype.is_complex:
         raise InputTypeError(name, "be real numbers", x.dtype)
-    return x.float()
+    return _constant(x).float()
