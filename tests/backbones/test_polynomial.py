@@ -79,6 +79,14 @@ def test_sparse_node_features_change_nothing_but_the_order_of_sums(monkeypatch):
         torch.testing.assert_close(dense, sparse, **EXACT)
 
 
+def test_node_features_may_all_be_zero():
+    data = graph()
+    networks = [build_seeded(GPR(5, hops=2), 6, 3, seed=seed) for seed in range(2)]
+    logits = trainable_backbones(networks, 0 * data.x, data.edge_index, seeds=(0, 1))._logits(training=True)
+    assert logits.shape == (2, data.num_nodes, 3)
+    assert logits.isfinite().all()
+
+
 def test_dropout_of_sparse_node_features_keeps_their_mean(monkeypatch):
     monkeypatch.setattr(module, "SPARSE", 1.0)
     data = graph()

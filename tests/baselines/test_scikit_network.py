@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_matrix
+from torch_geometric.data import Data
 
 from baseline_cases import graph, weighted_or_not
 from lggd.baselines import Diffusion, MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
@@ -70,7 +71,7 @@ def test_predictions_are_deterministic_and_leave_random_numbers_alone(name):
 
 @every_algorithm
 def test_unusual_graphs_and_labels(name):
-    """No edges, one label per class, all nodes labelled, added labels."""
+    """No edges, one label per class, all nodes labelled, a single node with a loop, added labels."""
     pytest.importorskip("sknetwork", reason="scikit-network is not installed")
     data = blocks()
     everything = torch.ones(data.num_nodes, dtype=torch.bool)
@@ -79,11 +80,12 @@ def test_unusual_graphs_and_labels(name):
         changed(data, edge_index=data.edge_index[:, :0]),
         blocks(labelled=1),
         changed(data, train_mask=everything, val_mask=none),
+        Data(x=torch.ones(1, 1), edge_index=torch.tensor([[0], [0]]), y=torch.tensor([0])),
         *splits(2),
     )
     for one in cases:
         found = ScikitNetwork(ALGORITHMS[name]).fit(one).predict_proba()
-        torch.testing.assert_close(found.sum(1), torch.ones(36))
+        torch.testing.assert_close(found.sum(1), torch.ones(one.num_nodes))
     model = ScikitNetwork(ALGORITHMS[name]).fit(data).add_labels(data.val_mask, data.y[data.val_mask])
     known = changed(data, train_mask=data.train_mask | data.val_mask, val_mask=none)
     assert torch.equal(model.predict_proba(), ScikitNetwork(ALGORITHMS[name]).fit(known).predict_proba())

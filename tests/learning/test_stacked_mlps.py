@@ -225,6 +225,13 @@ def test_input_dropout_rate_and_mean(share, kind):
 @both_ways
 @kinds_of_features
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_input_dropout_of_zeros(kind):
+    assert not thinning(stored(torch.zeros(7, 5), kind), 0.5, 5)[1].any()
+
+
+@both_ways
+@kinds_of_features
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_gradients_with_input_dropout(kind, dropout):
     x = torch.randn(40, 9, generator=random(7)).masked_fill(torch.rand(40, 9, generator=random(8)) < 0.5, 0)

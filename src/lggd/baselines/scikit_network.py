@@ -207,7 +207,7 @@ class ScikitNetwork(UntrainedBaseline):
         from scipy.sparse import csr_matrix
 
         size = len(labels)
-        if edge_index.shape[1] == 0:  # which scikit-network refuses
+        if edge_index.shape[1] == 0 or size == 1:  # which scikit-network refuses
             return torch.zeros(size, self.num_classes_, dtype=torch.float64, device=labels.device)
         weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight.detach().cpu()
         ends: Any = edge_index.flip(0).cpu().numpy()

@@ -266,6 +266,8 @@ class Workspace:
         """An uninitialized tensor."""
         self._reclaim()
         size = math.prod(shape) * dtype.itemsize
+        if not size:  # torch cannot view no bytes as another dtype
+            return torch.empty(*shape, dtype=dtype)
         free = self._free.get(size)
         block = free.pop() if free else torch.empty(size, dtype=torch.uint8)
         # torch references this array as long as any tensor uses the memory. Its end is recorded by a C function:

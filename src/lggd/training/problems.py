@@ -289,7 +289,7 @@ def draw_keep_mask(generators: Sequence[torch.Generator | None], shape: Sequence
         if generator is not None:
             draw_random_bytes(row, generator)
     levels = level if isinstance(level, int) else level.unsqueeze(1)
-    return (words.view(torch.uint8)[:, :size] < levels).view(-1, *shape)
+    return (words.view(torch.uint8)[:, :size] < levels).view(len(generators), *shape)
 
 
 def dropout(values: Tensor, generators: Sequence[torch.Generator], level: int) -> Tensor:
