@@ -310,7 +310,7 @@ def restored(folder: Path, settings: Mapping[str, Any], modules: Mapping[str, An
     """Returns the classifier that `save` wrote, for `lggd.load_model`."""
     model = storage.load_model(folder / MODEL_FOLDER, **modules)
     packed = storage.read_tensors(folder, settings, SAMPLES_FILE)
-    try:
+    with storage.fitting_together(folder):
         params, neighbours = (
             {name: from_plain(value, name, modules) for name, value in settings[part].items() if name != "kind"}
             for part in ("model", "neighbours")
@@ -330,7 +330,4 @@ def restored(folder: Path, settings: Mapping[str, Any], modules: Mapping[str, An
         loaded._index(samples, **neighbours)
         loaded._nearest.kneighbors(samples[:1])  # raises where there are too few samples
         loaded._update_transduction()
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
-        clause = f"it lacks {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
-        raise InputError(str(folder), "be a saved model whose files fit together", but=clause) from error
     return loaded

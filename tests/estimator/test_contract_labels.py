@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from lggd import load_model
+from lggd import Ensemble, LGGDClassifier, LGGDPlus, NearestClass, SelfTraining, load_model
 from lggd.errors import InputError
 from small_data import CLASSES, same
-from small_models import BASELINES, MODELS, agree, learned
+from small_models import BASELINES, MODELS, agree, baseline, classifier, learned
 
 NODES = 36
 RETRAINED = [*BASELINES, "Ensemble of baselines", "LGGDClassifier without features"]
@@ -28,6 +28,20 @@ def test_added_labels_are_used_without_training(name, data, fitted):
     assert agree(name, one_by_one.predict_proba(), model.predict_proba())
     assert [(one["nodes"], one["labels"]) for one in model.additions_] == [([30, 31], [0, 1])]
     assert model.additions_[0]["when"].endswith("+00:00")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LGGDPlus(SelfTraining(classifier(None)), NearestClass()),
+        lambda: LGGDClassifier(Ensemble(baseline("MixUp"), members=1), None),
+    ],
+    ids=["LGGDPlus", "LGGDClassifier"],
+)
+def test_outer_models_refuse_labels_as_those_inside_them(make, data):
+    model = make().fit(data)
+    with pytest.raises(InputError, match=f"accept labels without training, got {type(model).__name__}"):
+        model.add_labels([30], [0])
 
 
 @pytest.mark.parametrize("name", RETRAINED)

@@ -103,6 +103,9 @@ WRONG_EDGES = [
     ([[0], [9]], "must contain node ids from 0 to 3, got 9"),
     ([[-1], [0]], "must contain node ids from 0 to 3, got -1"),
     ([[0.5], [1.0]], "must be whole numbers"),
+    ([["a"], ["b"]], "must be whole numbers, got <U1"),
+    (None, "must be whole numbers, got None"),
+    ([[0, 1], [2]], "must have rows of equal length"),
     ([[0, 1, 2]], "must have shape [2, E], got [1, 3]"),
     ([[0, 0], [3, 3]], "must name each edge once, but (0, 3) is in it twice"),
 ]
@@ -132,6 +135,7 @@ def test_edges_that_cannot_be_removed(edges, message):
 
 @pytest.mark.parametrize(("weight", "message"), [
     (None, "`edge_weight` must contain one weight per edge, because the edges of the graph have weights, got None"),
+    (["heavy", "light"], "`edge_weight` must be numbers, got <U5"),
     ([1.0, 2.0, 3.0], "`edge_weight` must have shape [2], one weight per edge, got [3]"),
     ([1.0, float("nan")], "`edge_weight` must be 0 or above and finite, got nan on edge (3, 0)"),
     ([-1.0, -1.0], "`edge_weight` must be 0 or above and finite, got -1 on edge (0, 3)"),

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from lggd import GGD, Ensemble
+from lggd import GGD, Ensemble, KernelRidge, SelfTraining
 from lggd.errors import InputError, InputTypeError
 from lggd.training.problems import read_seed
 from small_data import blocks, random, same, unmasked
-from small_models import TIMES, baseline, classifier, distances, learned
+from small_models import TIMES, baseline, classifier, distances, learned, plus, readout
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,16 @@ def test_distances_are_averaged_as_features_and_nearness(data):
     near = [torch.softmax(-member.distances(data), 2) for member in (one, other)]
     torch.testing.assert_close(ensemble.nearness(data), (near[0] + near[1]) / 2)
     torch.testing.assert_close(ensemble.predict_proba(), ((near[0] + near[1]) / 2).mean(1))
+
+
+@pytest.mark.parametrize("wrap", [Ensemble, SelfTraining])
+def test_features_are_refused_of_models_without_distances(wrap, data):
+    model = wrap(KernelRidge()).fit(data)
+    for refused in (lambda: model.features(data), lambda: classifier(wrap(model.model)).in_channels(data)):
+        with pytest.raises(InputError, match="`model` must provide distances as features, got KernelRidge"):
+            refused()
+    with pytest.raises(InputError, match="provide distances"):
+        plus(wrap(KernelRidge()), readout()).fit(data)
 
 
 def test_the_curves_of_members_are_told_apart(data):

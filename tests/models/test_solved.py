@@ -10,10 +10,12 @@ from lggd import (
     GPR,
     LGGD,
     BackboneReadout,
+    Ensemble,
     KernelRidge,
     LGGDClassifier,
     LGGDPlus,
     NearestClass,
+    SelfTraining,
     SolvedLGGD,
     WeightedReadout,
     load_model,
@@ -91,8 +93,14 @@ def test_networks_fade_as_labels_arrive(data, fade):
 
 @pytest.mark.parametrize(
     "make",
-    [LGGD.solved, lambda: LGGDClassifier(), solved],
-    ids=["LGGD", "LGGDClassifier", "LGGDPlus"],
+    [
+        LGGD.solved,
+        lambda: LGGDClassifier(),
+        solved,
+        lambda: Ensemble(KernelRidge(), 2),
+        lambda: SelfTraining(LGGD.solved()),
+    ],
+    ids=["LGGD", "LGGDClassifier", "LGGDPlus", "Ensemble", "SelfTraining"],
 )
 def test_nodes_and_edges_arrive_through_outer_models(make, data, tmp_path):
     model, inner = make().fit(data), KernelRidge().fit(data)

@@ -182,10 +182,14 @@ class CorrectAndSmooth(NodeClassifier):
     scaling: AutoScale | FixedScale = AutoScale()
     seed: int | torch.Generator = 0
 
-    _inner = ("model",)
+    _inner = "model"
 
     def __post_init__(self) -> None:
         self.model_: Any  # set by fit
+
+    @property
+    def accepts_labels(self) -> bool:
+        return True  # the model itself keeps the labels that it was trained on
 
     def check_settings(self) -> None:
         check_instance("model", self.model, NodeClassifier, "a model such as MLPClassifier()")
@@ -197,7 +201,7 @@ class CorrectAndSmooth(NodeClassifier):
 
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         self._start(task.data, labels.num_classes)
-        yield from fit_inner(self, "model", task, labels, seed)
+        yield from fit_inner(self, task, labels, seed)
         self._set_labels(labels.train.clone())
 
     def _probabilities(self, data: Any) -> Tensor:

@@ -68,20 +68,24 @@ class NodeClassifier(ABC):
     additions_: list[dict[str, Any]]
     metadata_: dict[str, Any]
 
+    # Whether predictions need `data.edge_index`; the others also work on a graph on disk, block by block.
+    needs_edge_index: bool = True
+    # The setting that is a model itself, or None; `fit_inner` fits a copy of it, the attribute of that name with "_".
+    _inner: ClassVar[str] = ""
+
     @property
     def accepts_labels(self) -> bool:
-        """Whether `add_labels` works, because other labels can be used without training."""
-        return True
+        """Whether `add_labels` works, because other labels can be used without training; by default as inside."""
+        return not self._inner or (self._inner_model is not None and self._inner_model.accepts_labels)
 
     @property
     def accepts_nodes(self) -> bool:
         """Whether `add_nodes`, `add_edges` and `remove_edges` work, because the graph can change without training."""
-        return False
+        return self._inner_model is not None and self._inner_model.accepts_nodes
 
-    # Whether predictions need `data.edge_index`; the others also work on a graph on disk, block by block.
-    needs_edge_index: bool = True
-    # The settings that are models themselves, or None; `fit_inner` fits a copy of `NAME` as `NAME_`.
-    _inner: ClassVar[tuple[str, ...]] = ()
+    @property
+    def _inner_model(self) -> NodeClassifier | None:
+        return getattr(self, self._inner) if self._inner else None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -104,17 +108,17 @@ class NodeClassifier(ABC):
 
     def _parts(self) -> Mapping[str, NodeClassifier]:
         """Fitted models inside this one, by the prefix that the names of their tensors have in `_state`."""
-        return {f"{name}.": part for name in self._inner if (part := getattr(self, f"{name}_")) is not None}
+        return {} if self._inner_model is None else {f"{self._inner}.": getattr(self, f"{self._inner}_")}
 
     def _state(self) -> dict[str, Tensor]:
         """The learned tensors by name; by default those of all parts."""
-        parts = self._parts().items()
-        return {prefix + name: value for prefix, part in parts for name, value in part._state().items()}
+        return {prefix + name: x for prefix, part in self._parts().items() for name, x in part._state().items()}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
-        """Restores such a state; `labels_` and `num_classes_` are already set. By default restores inner models."""
-        for name in self._inner:
-            setattr(self, f"{name}_", self._restored(getattr(self, name), data, without_prefix(f"{name}.", state)))
+        """Restores such a state; `labels_` and `num_classes_` are already set. By default restores the inner model."""
+        if self._inner:
+            inner = self._restored(self._inner_model, data, without_prefix(f"{self._inner}.", state))
+            setattr(self, f"{self._inner}_", inner)
 
     def fit(self, data: Any, *, callback: Callback | None = None, checkpoint: Checkpoint | None = None) -> Self:
         """Fit the model to a graph with some labelled nodes.
@@ -157,8 +161,7 @@ class NodeClassifier(ABC):
     @property
     def _held_out(self) -> float:
         """The fraction of labels to hold out where there are no validation nodes; that of an inner model, if any."""
-        inner = getattr(self, self._inner[0]) if self._inner else None
-        return VALIDATION if inner is None else inner._held_out
+        return VALIDATION if self._inner_model is None else self._inner_model._held_out
 
     def _start(self, data: Any, num_classes: int) -> None:
         """Resets the fitted attributes."""
@@ -213,8 +216,7 @@ class NodeClassifier(ABC):
         >>> lggd.KernelRidge().fit(lggd.load("karate")).add_labels([8], [1]).labels_[8].item()
         1
         """
-        self._check_accepts_labels()
-        return self._use(merge_labels(self.labels_, nodes, labels, self.num_classes_), "added")
+        return self._relabel("added", merge_labels, nodes, labels)
 
     def change_labels(self, nodes: Any, labels: Any) -> Self:
         """Correct labels without training; a class keeps at least one label. Returns the model.
@@ -233,8 +235,7 @@ class NodeClassifier(ABC):
         >>> model.change_labels([0], [1]).labels_[0].item()
         1
         """
-        self._check_accepts_labels()
-        return self._use(replace_labels(self.labels_, nodes, labels, self.num_classes_), "changed")
+        return self._relabel("changed", replace_labels, nodes, labels)
 
     def remove_labels(self, nodes: Any) -> Self:
         """Take labels back without training; a class keeps at least one label. Returns the model.
@@ -251,18 +252,16 @@ class NodeClassifier(ABC):
         >>> model.remove_labels([0]).labels_[0].item()
         -1
         """
-        self._check_accepts_labels()
-        return self._use(without_nodes(self.labels_, nodes, self.num_classes_), "removed")
+        return self._relabel("removed", without_nodes, nodes)
 
-    def _check_accepts_labels(self) -> None:
+    def _relabel(self, change: str, relabelled: Callable[..., Tensor], *nodes_and_labels: Any) -> Self:
+        """Uses other labels and records the difference in `additions_`."""
         self._check_fitted()
         if not self.accepts_labels:
             remedy = "Fit it again with all labels, or use distances as features, as LGGDClassifier() does."
             raise InputError("model", "accept labels without training", type(self).__name__, remedy)
-
-    def _use(self, labels: Tensor, change: str) -> Self:
-        """Uses these labels and records the difference in `additions_`."""
-        nodes, before = (labels != self.labels_).nonzero().squeeze(1), self.labels_
+        before, labels = self.labels_, relabelled(self.labels_, *nodes_and_labels, self.num_classes_)
+        nodes = (labels != before).nonzero().squeeze(1)
         self._set_labels(labels)
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         record = {"when": when, "nodes": nodes.tolist(), "labels": labels[nodes].tolist()}

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from lggd.errors import InputError, InputTypeError
-from lggd.estimator.inputs import UNLABELLED
+from lggd.errors import InputError
+from lggd.estimator.inputs import UNLABELLED, numbers, whole_numbers
 from lggd.graph.edge_list import check_weights, read_weight, with_edges
 from lggd.validation import check_entries
 
@@ -131,18 +131,12 @@ def _no_rows(data: Any) -> Tensor:
 
 def _read_rows(x: Any, features: Tensor) -> Tensor:
     """The rows of new nodes as features of the same kind as those of the others."""
-    if not isinstance(x, Tensor):
-        array = np.asarray(x)
-        if array.dtype.kind not in "biuf":
-            raise InputTypeError("x", "be numbers", "None" if x is None else array.dtype)
-        x = torch.as_tensor(array)
+    x = numbers("x", x)
     if x.dim() != 2 or x.shape[1] != features.shape[1]:
         rule = f"have shape [M, {features.shape[1]}], one row of node features for each new node"
         raise InputError("x", rule, list(x.shape))
     if not len(x):
         raise InputError("x", "have a row for each new node", "none", "Use add_edges for edges between known nodes.")
-    if x.dtype.is_complex:
-        raise InputTypeError("x", "be real numbers", x.dtype)
     rows: Tensor = x.to_dense().to(features.device, features.dtype)
     check_entries("x", rows, rows.isfinite(), "be finite", "row", "Fill or drop those entries first.")
     return rows
@@ -150,14 +144,12 @@ def _read_rows(x: Any, features: Tensor) -> Tensor:
 
 def _read_edges(edge_index: Any, device: torch.device) -> Tensor:
     """Edges as int64 `[2, E]`, from a tensor or an array."""
-    edges = edge_index if isinstance(edge_index, Tensor) else torch.as_tensor(np.asarray(edge_index))
+    edges = whole_numbers("edge_index", edge_index, device)
     if not edges.numel():
-        return torch.empty(2, 0, dtype=torch.int64, device=device)
-    if edges.dtype.is_floating_point or edges.dtype.is_complex or edges.dtype == torch.bool:
-        raise InputTypeError("edge_index", "be whole numbers [2, E]", edges.dtype, "Pass two rows of node ids.")
+        return edges.new_empty(2, 0)
     if edges.dim() != 2 or edges.shape[0] != 2:
         raise InputError("edge_index", "have shape [2, E]", list(edges.shape), "Pass two rows of node ids.")
-    return edges.to(device, torch.int64)
+    return edges
 
 
 def _read_weights(edge_weight: Any, edges: Tensor, known: Tensor | None) -> Tensor | None:
@@ -167,12 +159,9 @@ def _read_weights(edge_weight: Any, edges: Tensor, known: Tensor | None) -> Tens
             rule = "contain one weight per edge, because the edges of the graph have weights"
             raise InputError("edge_weight", rule, "None")
         return None
-    weight = torch.as_tensor(edge_weight, device=edges.device)
+    weight = numbers("edge_weight", edge_weight).to(edges.device).float()
     if list(weight.shape) != [edges.shape[1]]:
         raise InputError("edge_weight", f"have shape [{edges.shape[1]}], one weight per edge", list(weight.shape))
-    if weight.dtype.is_complex:
-        raise InputTypeError("edge_weight", "be real numbers", weight.dtype)
-    weight = weight.float()
     check_weights(edges, weight)
     return weight
 

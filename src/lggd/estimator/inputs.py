@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lggd.errors import InputError, InputTypeError, NotSymmetricError
 from lggd.graph import Graph
+from lggd.graph.edge_list import as_array
 from lggd.graph.stored_graph import StoredGraph
 from lggd.system.files import size_in_words
 from lggd.system.memory import equal
@@ -284,10 +285,9 @@ def without_nodes(known: Tensor, nodes: Any, num_classes: int) -> Tensor:
 
 def _read_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> tuple[Tensor, Tensor]:
     """The ids of nodes, int64 `[n]`, and the class of each, int64 `[n]`."""
-    ids, classes = _read_nodes(known, nodes), _as_tensor("labels", labels).to(known.device).reshape(-1)
+    ids, classes = _read_nodes(known, nodes), whole_numbers("labels", labels, known.device).reshape(-1)
     if len(ids) != len(classes):
         raise InputError("labels", f"have {len(ids)} entries, one class each", len(classes))
-    classes = _whole_numbers("labels", classes)
     outside = (classes < 0) | (classes >= num_classes)
     if bool(outside.any()):
         remedy = "A new class needs a new fit: every class has trained parameters of its own."
@@ -297,32 +297,36 @@ def _read_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> tu
 
 def _read_nodes(known: Tensor, nodes: Any) -> Tensor:
     """The ids of nodes, int64 `[n]`, from ids or a mask."""
-    ids = _as_tensor("nodes", nodes).to(known.device)
-    if ids.dtype == torch.bool:
-        if ids.shape != known.shape:
-            raise InputError("nodes", f"have shape {list(known.shape)} as a mask", list(ids.shape))
-        ids = ids.nonzero()
-    ids = _whole_numbers("nodes", ids.reshape(-1))
+    given = numbers("nodes", nodes, "be whole numbers")
+    if given.dtype == torch.bool:
+        if given.shape != known.shape:
+            raise InputError("nodes", f"have shape {list(known.shape)} as a mask", list(given.shape))
+        given = given.nonzero()
+    ids = whole_numbers("nodes", given, known.device).reshape(-1)
     outside = (ids < 0) | (ids >= len(known))
     if bool(outside.any()):
         raise InputError("nodes", f"lie in 0..{len(known) - 1}", int(ids[outside][0]))
     return ids
 
 
-def _as_tensor(name: str, values: Any) -> Tensor:
+def numbers(name: str, values: Any, rule: str = "be numbers") -> Tensor:
+    """Real numbers as a tensor, from a tensor or an array."""
     if isinstance(values, Tensor):
+        if values.dtype.is_complex:
+            raise InputTypeError(name, rule, values.dtype)
         return values
-    array = np.asarray(values)
+    array = as_array(values, name)
     if array.dtype.kind not in "biuf":
-        raise InputTypeError(name, "be whole numbers", array.dtype)
+        raise InputTypeError(name, rule, "None" if values is None else array.dtype)
     return torch.as_tensor(np.ascontiguousarray(array))  # torch has no negative strides
 
 
-def _whole_numbers(name: str, values: Tensor) -> Tensor:
+def whole_numbers(name: str, values: Any, device: torch.device) -> Tensor:
     """As int64; an empty list is an array of floats to NumPy."""
-    if len(values) and (values.dtype.is_floating_point or values.dtype == torch.bool):
-        raise InputTypeError(name, "be whole numbers", values.dtype)
-    return values.long()
+    tensor = numbers(name, values, rule := "be whole numbers").to(device)
+    if tensor.numel() and (tensor.dtype.is_floating_point or tensor.dtype == torch.bool):
+        raise InputTypeError(name, rule, tensor.dtype)
+    return tensor.long()
 
 
 def _check_agreement(ids: Tensor, classes: Tensor, other: Tensor, remedy: str) -> None:

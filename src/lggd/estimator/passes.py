@@ -122,10 +122,10 @@ def fit_tasks(
         raise
 
 
-def fit_inner(model: NodeClassifier, name: str, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
-    """Fits a copy of the inner model `NAME` as `NAME_`, and adds its curves to those of the model; None stays None."""
-    inner = copy.copy(getattr(model, name))
-    setattr(model, f"{name}_", inner)
+def fit_inner(model: NodeClassifier, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
+    """Fits a copy of the inner model, and adds its curves to those of the outer one; None stays None."""
+    inner = copy.copy(model._inner_model)
+    setattr(model, f"{model._inner}_", inner)
     if inner is not None:
         yield from inner._fit_to(task, labels, seed)
         model.history_ |= inner.history_

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,21 +91,22 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
     try:
         model = from_plain(settings["model"], "model", modules)
         model.check_settings()
-        model.num_classes_ = int(settings["num_classes"])
-        model.history_ = {
+        classes = int(settings["num_classes"])
+        history = {
             stage: {name: [from_plain(value, name, {}) for value in values] for name, values in curves.items()}
             for stage, curves in settings["history"].items()
         }
-        model.additions_, model.metadata_ = list(settings["additions"]), dict(settings["metadata"])
+        additions, metadata = list(settings["additions"]), dict(settings["metadata"])
     except KeyError as error:
         raise InputError(str(path), "be complete", but=f"it lacks {error}") from error
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(str(path), "be the settings of a saved model", but=str(error).rstrip(".")) from error
     stored = open_graph(path, settings["graph"]) if "graph" in settings else None
-    try:
-        model.data_ = unpack_graph(graph, stored)
+    with fitting_together(folder):
+        model._start(unpack_graph(graph, stored), classes)
+        model.history_, model.additions_, model.metadata_ = history, additions, metadata
         model.labels_ = labels = weights.pop("labels")
-        nodes, classes = model.data_.num_nodes, model.num_classes_
+        nodes = model.data_.num_nodes
         rule = f"contain one class from 0 to {classes - 1}, or -1, for each of {nodes} nodes"
         if labels.shape != (nodes,) or labels.dtype != torch.int64:
             raise InputError("labels", rule, f"{labels.dtype} {list(labels.shape)}")
@@ -113,10 +115,17 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
         model._restore(model.data_, weights)
         if not bool(model.predict_proba().isfinite().all()):
             raise InputError("predictions", "be finite", "nan", REPLACED)
-    except (KeyError, RuntimeError, ValueError, TypeError, IndexError) as error:
-        but = str(error).rstrip(".")
-        raise InputError(str(folder), "be a saved model whose files fit together", but=but) from error
     return model
+
+
+@contextmanager
+def fitting_together(folder: Path) -> Iterator[None]:
+    """Turns errors about the content of saved files into one about the folder."""
+    try:
+        yield
+    except (KeyError, RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+        clause = f"it lacks {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise InputError(str(folder), "be a saved model whose files fit together", but=clause) from error
 
 
 def _read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor] | None, dict[str, Tensor]]:

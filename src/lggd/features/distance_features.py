@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,13 +148,6 @@ class DistanceFeatures(NodeClassifier):
 
     needs_edge_index = False
 
-    def __post_init__(self) -> None:
-        # Set by fit: the order in which labelled nodes are assigned to folds, and the statistics of the fitted scale.
-        self.priority_: Tensor
-        self.scale_: Mapping[str, Tensor]
-        self._solvers: Cache[BoundarySolver]
-        self._solved: Cache[tuple[Tensor, Tensor]]
-
     def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
         """Trains the model, where there is anything to learn."""
         yield from ()
@@ -163,9 +156,13 @@ class DistanceFeatures(NodeClassifier):
     def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
         """The solver on these data, with the learned parameters."""
 
-    def _trained_solver(self, task: FitTask) -> BoundarySolver:
-        """The solver on the training data."""
-        return self._solver(task.data, task.graph)
+    def _cached_solver(self, data: Any, graph: Callable[[], Graph]) -> BoundarySolver:
+        return self._solvers(identity_key(*input_tensors(data)), lambda: self._solver(data, graph()))
+
+    def _start(self, data: Any, num_classes: int) -> None:
+        super()._start(data, num_classes)
+        self._solvers: Cache[BoundarySolver] = Cache(capacity=1)
+        self._solved: Cache[tuple[Tensor, Tensor]] = Cache(capacity=1)
 
     def check_settings(self) -> None:
         check_times(self.times)
@@ -179,13 +176,13 @@ class DistanceFeatures(NodeClassifier):
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         graph, seed = task.graph, read_seed(seed)
         self._start(task.data, labels.num_classes)
-        self._solvers, self._solved = Cache(capacity=1), Cache(capacity=1)
         generator = torch.Generator().manual_seed(seed)
+        # The order in which labelled nodes are assigned to folds.
         self.priority_ = torch.randperm(graph.num_nodes, generator=generator).to(graph.device)
         yield from self._learn(task, labels, seed)
-        self._solvers(identity_key(*input_tensors(task.data)), lambda: self._trained_solver(task))
+        self._cached_solver(task.data, task.inputs)
         self.labels_ = labels.train.clone()
-        self.scale_ = self.scale.fit(self._solve(task.data, self.cross_fit)[0])
+        self.scale_: Fitted = self.scale.fit(self._solve(task.data, self.cross_fit)[0])
 
     @property
     def _held_out(self) -> float:
@@ -251,7 +248,7 @@ class DistanceFeatures(NodeClassifier):
         if data.num_nodes != len(self.labels_):
             rule = f"have the {len(self.labels_)} nodes that the labels belong to"
             raise InputError("data", rule, data.num_nodes, "Fit on the new graph.")
-        solver = self._solvers(identity_key(*input_tensors(data)), lambda: self._solver(data, read_graph(data)))
+        solver = self._cached_solver(data, lambda: read_graph(data))
 
         def solve() -> tuple[Tensor, Tensor]:
             fold = assign_folds(self.labels_, self.priority_, folds)
@@ -267,22 +264,15 @@ class DistanceFeatures(NodeClassifier):
         names = [f"class {k}, t={t:g}" for t in check_times(self.times) for k in range(self.num_classes_)]
         return names + ["reachable"] * self.reachable
 
-    def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
-        pass
-
     def _state(self) -> dict[str, Tensor]:
         return {**super()._state(), "priority": self.priority_, **with_prefix("scale.", self.scale_)}
 
     def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
         super()._restore(data, state)
-        graph = read_graph(data)
-        self._solvers, self._solved = Cache(capacity=1), Cache(capacity=1)
         ones = torch.ones(1, len(check_times(self.times)), self.num_classes_)
-        like = {"priority": torch.empty(graph.num_nodes), **with_prefix("scale.", self.scale.fit(ones))}
-        saved = {name: check_shape(name, state[name], value).to(graph.device) for name, value in like.items()}
+        like = {"priority": self.labels_, **with_prefix("scale.", self.scale.fit(ones))}
+        saved = {name: check_shape(name, state[name], value).to(self.labels_.device) for name, value in like.items()}
         self.priority_, self.scale_ = saved["priority"], without_prefix("scale.", saved)
-        self._restore_learned(data, graph, state)
-        self._solvers(identity_key(*input_tensors(data)), lambda: self._solver(data, graph))
 
 
 def check_fixed(potential: object) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lggd.equation import DegreePotential
 from lggd.errors import InputError
-from lggd.estimator import FitSteps, FitTask, Labels, check_shape
+from lggd.estimator import FitSteps, FitTask, Labels, check_shape, read_graph
 from lggd.features.distance_features import DistanceFeatures, MaxScale
 from lggd.features.distance_training import DistanceProblems, DistanceRequest, read_initial
 from lggd.features.solved_lggd import SolvedLGGD
@@ -80,9 +80,6 @@ class LGGD(DistanceFeatures):
 
     needs_edge_index = True
 
-    def __post_init__(self) -> None:
-        self._problems: DistanceProblems  # set by fit
-
     @classmethod
     def paper(cls, **changes: Any) -> Self:
         """LGGD as the paper describes it: φ₀ = |MLP(x)|, one model for all times.
@@ -131,11 +128,10 @@ class LGGD(DistanceFeatures):
         if result is None:
             (result,) = yield [request]
             cache.put(key, result)
+        self._problems: DistanceProblems
         self._problems, self.history_[request.stage] = result
-
-    def _trained_solver(self, task: FitTask) -> BoundarySolver:
         # Reused distances were learned on an equal graph: its layout and matrices already exist.
-        return self._problems.solver(task.data, self._problems.flow.graph)
+        self._cached_solver(task.data, lambda: self._problems.flow.graph)
 
     def _solver(self, data: Any, graph: Graph) -> BoundarySolver:
         return self._problems.solver(data, graph)
@@ -144,8 +140,11 @@ class LGGD(DistanceFeatures):
         learned = {parameter.name: parameter.value.detach() for parameter in self._problems.parameters()}
         return {**super()._state(), **learned}
 
-    def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
+    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+        super()._restore(data, state)
+        graph = read_graph(data)
         self._problems = DistanceProblems.of_models([self], data, graph, self.num_classes_, seeds=[0])
         with torch.no_grad():
             for parameter in self._problems.parameters():
                 parameter.value.copy_(check_shape(parameter.name, state[parameter.name], parameter.value))
+        self._cached_solver(data, lambda: graph)

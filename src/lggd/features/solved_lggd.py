@@ -77,13 +77,14 @@ class SolvedLGGD(DistanceFeatures):
     reachable: bool = False
     initial: KernelRidge = field(default_factory=KernelRidge)
 
-    _inner = ("initial",)
+    _inner = "initial"
 
     def __post_init__(self) -> None:
         self.initial_: KernelRidge  # set by fit
-        self.time_: float
-        self.share_: DistanceShare
-        self._plain: Cache[Tensor]
+
+    def _start(self, data: Any, num_classes: int) -> None:
+        super()._start(data, num_classes)
+        self._plain: Cache[Tensor] = Cache(capacity=1)
 
     def check_settings(self) -> None:
         super().check_settings()
@@ -92,8 +93,7 @@ class SolvedLGGD(DistanceFeatures):
         check_fixed(self.potential)
 
     def _learn(self, task: FitTask, labels: Labels, seed: int) -> FitSteps:
-        self._plain = Cache(capacity=1)
-        yield from fit_inner(self, "initial", task, labels, seed)
+        yield from fit_inner(self, task, labels, seed)
         self.time_, self.share_ = self._cross_validate(task, labels.train)
 
     def _cross_validate(self, task: FitTask, labels: Tensor) -> tuple[float, DistanceShare]:
@@ -138,10 +138,6 @@ class SolvedLGGD(DistanceFeatures):
         super()._set_labels(labels)
         self._solvers.clear()  # they start at the old φ₀
 
-    @property
-    def accepts_nodes(self) -> bool:
-        return True
-
     def _change_graph(self, change: GraphChange) -> None:
         super()._change_graph(change)
         new = torch.arange(len(self.priority_), change.num_nodes, device=self.priority_.device)
@@ -155,9 +151,10 @@ class SolvedLGGD(DistanceFeatures):
         chosen = torch.tensor([self.time_, self.share_.weight, self.share_.sharpness], dtype=torch.float64)
         return {**super()._state(), "time and share": chosen}
 
-    def _restore_learned(self, data: Any, graph: Graph, state: Mapping[str, Tensor]) -> None:
+    def _restore(self, data: Any, state: Mapping[str, Tensor]) -> None:
+        super()._restore(data, state)
         self.time_, *share = check_shape("time and share", state["time and share"], torch.empty(3)).tolist()
-        self.share_, self._plain = DistanceShare(*share), Cache(capacity=1)
+        self.share_ = DistanceShare(*share)
 
 
 def mixture_weights(likelihoods: Tensor, prior: Sequence[float]) -> list[float]:

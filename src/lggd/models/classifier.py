@@ -67,7 +67,7 @@ class LGGDClassifier(NodeClassifier):
     optimization: Optimization = Optimization()
     seed: int | torch.Generator = 0
 
-    _inner = ("features",)
+    _inner = "features"
 
     @classmethod
     def trained(cls, **changes: Any) -> Self:
@@ -76,7 +76,6 @@ class LGGDClassifier(NodeClassifier):
 
     def __post_init__(self) -> None:
         self.features_: Any  # set by fit
-        self.module_: nn.Module | None
 
     def check_settings(self) -> None:
         if self.features is None and self.backbone is None:
@@ -131,14 +130,6 @@ class LGGDClassifier(NodeClassifier):
         return self.backbone is not None and getattr(self.backbone, "needs_edge_index", True)
 
     @property
-    def accepts_labels(self) -> bool:
-        return self.features is not None  # a backbone alone must be trained again
-
-    @property
-    def accepts_nodes(self) -> bool:
-        return self.features is not None and self.features.accepts_nodes
-
-    @property
     def _held_out(self) -> float:
         if isinstance(self.features, GGD) and self.backbone is not None:
             return VALIDATION
@@ -151,8 +142,8 @@ class LGGDClassifier(NodeClassifier):
             edges = task.data.edge_index, read_weight(task.data)
             check_user_module(self.backbone, width, labels.num_classes, task.data.num_nodes, *edges, width_of=meaning)
         self._start(task.data, labels.num_classes)
-        self.module_ = None
-        yield from fit_inner(self, "features", task, labels, features_seed)
+        self.module_: nn.Module | None = None
+        yield from fit_inner(self, task, labels, features_seed)
         if self.backbone is not None:
             x, graph = self._inputs(self.data_), stored_graph(self.data_)
             edge_index, edge_weight, own_labels = self.data_.edge_index, read_weight(self.data_), labels

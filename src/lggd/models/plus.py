@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from lggd.backbones import GPR
 from lggd.backbones.training import member_curves
 from lggd.closed_form import KernelRidge, PseudoLabels
 from lggd.diffusion import DiffusionGraph, Heat
+from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, in_parallel, with_prefix, without_prefix
 from lggd.estimator.passes import fit_inner
 from lggd.features import LGGD, DistanceFeatures, SolvedLGGD
@@ -29,34 +30,37 @@ class _MetaModel(NodeClassifier):
     """What models that fit copies of another `model` have in common: the means over the copies, their parts."""
 
     model: NodeClassifier
-    _inner = ("model",)  # of which an `Ensemble` fits several copies
+    _inner = "model"  # of which an `Ensemble` fits several copies
 
     def check_settings(self) -> None:
         check_instance("model", self.model, NodeClassifier, "a model such as LGGD()")
         self.model.check_settings()
 
-    @property
-    def accepts_labels(self) -> bool:
-        return self.model.accepts_labels
-
     def input_width(self, data: Any, num_classes: int) -> tuple[int, str]:
         """Return the number of columns of `inputs`, known before the fit, and what they are."""
-        return self.model.input_width(data, num_classes)  # type: ignore[attr-defined, no-any-return]
+        return self._providing("input_width").input_width(data, num_classes)  # type: ignore[no-any-return]
 
     def features(self, data: Any) -> Tensor:
         """Return the features of the copies, averaged, float32 `[N, F]`."""
-        return self._average(lambda part: part.features(data))
+        return self._average("features", data)
 
     def inputs(self, data: Any) -> Tensor:
         """Return the inputs of a backbone, averaged over the copies, float32 `[N, F]`."""
-        return self._average(lambda part: part.inputs(data))
+        return self._average("inputs", data)
 
     def _probabilities(self, data: Any) -> Tensor:
-        return self._average(lambda part: part._probabilities(data))
+        return self._average("_probabilities", data)
 
-    def _average(self, values: Callable[[Any], Tensor]) -> Tensor:
+    def _average(self, method: str, data: Any) -> Tensor:
         self._check_fitted()
-        return torch.stack([values(part) for part in self._parts().values()]).mean(0)
+        self._providing(method)
+        return torch.stack([getattr(part, method)(data) for part in self._parts().values()]).mean(0)
+
+    def _providing(self, method: str) -> Any:
+        """The model, if it has a method that only features of distances have."""
+        if not hasattr(self.model, method):
+            raise InputError("model", "provide distances as features", repr(self.model), "Use LGGD() or GGD().")
+        return self.model
 
 
 @dataclass(eq=False, repr=False)
@@ -91,9 +95,6 @@ class Ensemble(_MetaModel):
     members: int = 3
     seed: int | torch.Generator = 0
 
-    def __post_init__(self) -> None:
-        self.members_: list[Any]  # set by fit
-
     def check_settings(self) -> None:
         check_int("members", self.members, minimum=1)
         super().check_settings()
@@ -102,7 +103,7 @@ class Ensemble(_MetaModel):
         generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
         seeds = [read_seed(generator) for _ in range(self.members)]
         self._start(task.data, labels.num_classes)
-        self.members_ = [copy.copy(self.model) for _ in seeds]
+        self.members_: list[Any] = [copy.copy(self.model) for _ in seeds]
         numbered = enumerate(zip(self.members_, seeds, strict=True))
         yield from in_parallel([member._fit_to(task.member(k, own), labels, own) for k, (member, own) in numbered])
         for stage in self.members_[0].history_:
@@ -114,7 +115,7 @@ class Ensemble(_MetaModel):
 
     def nearness(self, data: Any) -> Tensor:
         """Return softmax(−f) over the classes at each time, averaged over the members, `[N, T, K]`."""
-        return self._average(lambda member: member.nearness(data))
+        return self._average("nearness", data)
 
     def _probabilities(self, data: Any) -> Tensor:
         if isinstance(self.model, DistanceFeatures):
@@ -179,7 +180,7 @@ class SelfTraining(_MetaModel):
                 stage = replace(task, prefix=f"{task.prefix}self-training {number} ")
             if isinstance(seed, torch.Generator):
                 seed.set_state(initial)  # type: ignore[arg-type]
-            yield from fit_inner(self, "model", stage, targets, seed)
+            yield from fit_inner(self, stage, targets, seed)
             self._set_labels(labels.train.clone())
 
 
@@ -231,7 +232,7 @@ class LGGDPlus(NodeClassifier):
     readout: Readout = field(default_factory=_weighted_readout)
     seed: int | torch.Generator = 0
 
-    _inner = ("features",)
+    _inner = "features"
 
     @classmethod
     def trained(cls, **changes: Any) -> Self:
@@ -247,7 +248,6 @@ class LGGDPlus(NodeClassifier):
 
     def __post_init__(self) -> None:
         self.features_: Any  # set by fit
-        self.readout_: Readout
 
     def check_settings(self) -> None:
         kinds = (SelfTraining, Ensemble, DistanceFeatures)
@@ -256,14 +256,10 @@ class LGGDPlus(NodeClassifier):
         self.features.check_settings()
         self.readout.check_settings()
 
-    @property
-    def accepts_nodes(self) -> bool:
-        return self.features.accepts_nodes
-
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         generator = seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
         self._start(task.data, labels.num_classes)
-        yield from fit_inner(self, "features", task, labels, generator)
+        yield from fit_inner(self, task, labels, generator)
         self.readout_ = copy.copy(self.readout)
         yield from self.readout_.fit(self.features_, task, labels, generator, self.history_)
         self.labels_ = labels.train.clone()

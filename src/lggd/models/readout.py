@@ -105,10 +105,6 @@ class BackboneReadout(Readout):
     optimization: Optimization = Optimization()
     confident: float = 0.0
 
-    def __post_init__(self) -> None:
-        self.modules_: list[nn.Module]  # set by fit
-        self.x_scale_: float
-
     def check_settings(self) -> None:
         check_instance("backbone", self.backbone, Backbone, "GCN(), GAT(), ChebNet(), JKNet() or GPR()")
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
@@ -132,6 +128,7 @@ class BackboneReadout(Readout):
             self.backbone, self._inputs(features, data), *self._edges(data), labels, self.optimization, seeds, task,
             shared_x=not self.use_features, graph_key=self.diffusion,
         )  # fmt: skip
+        self.modules_: list[nn.Module]
         ((self.modules_, history[request.stage]),) = yield [request]
 
     def _inputs(self, features: Any, data: Any) -> Tensor:
@@ -185,10 +182,6 @@ class MeanReadout(Readout):
 
     readouts: tuple[Readout, ...] = field(default_factory=lambda: (BackboneReadout(), NearestClass()))
     fade: bool = False
-
-    def __post_init__(self) -> None:
-        self.readouts_: list[Readout]  # set by fit
-        self.labels_seen_: int
 
     def check_settings(self) -> None:
         if not self.readouts:
@@ -258,10 +251,6 @@ class WeightedReadout(MeanReadout):
     """
 
     prior: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.weights_: list[float]
 
     def check_settings(self) -> None:
         super().check_settings()
