@@ -226,6 +226,12 @@ def test_another_number_of_nodes_is_refused(name, fitted):
 
 
 @every_model
+def test_predictions_are_for_pyg_data(name, fitted):
+    with pytest.raises(InputTypeError, match="`data` must be a PyG Data, got int"):
+        fitted(name).predict(3)
+
+
+@every_model
 def test_the_score_is_the_fraction_of_correct_predictions(name, data, fitted):
     model = fitted(name)
     correct = (model.predict() == data.y).float()

@@ -10,9 +10,11 @@ from lggd import (
     BackboneReadout,
     Checkpoint,
     Ensemble,
+    KernelRidge,
     LGGDPlus,
     MeanReadout,
     NearestClass,
+    SelfTraining,
     WeightedReadout,
     load_model,
 )
@@ -104,6 +106,11 @@ def test_weights_are_saved_and_networks_fade(data, tmp_path):
     near, network = (part.predict_proba(loaded.features_, loaded.data_) for part in loaded.readout_.readouts_)
     faded = weights[1] * (12 / 18) ** 2
     torch.testing.assert_close(loaded.predict_proba(), (weights[0] * near + faded * network) / (weights[0] + faded))
+
+
+def test_networks_on_node_features_alone_need_no_distances(data):
+    model = LGGDPlus(SelfTraining(KernelRidge()), readout(use_features=False)).fit(data)
+    assert model.predict_proba().shape == (data.num_nodes, CLASSES)
 
 
 def test_without_validation_labels_weights_are_those_of_the_prior(data):

@@ -18,6 +18,7 @@ from lggd.estimator.graph_change import GraphChange, new_edges, new_nodes, remov
 from lggd.estimator.inputs import (
     Labels,
     accuracy,
+    check_data,
     check_storage,
     merge_labels,
     replace_labels,
@@ -184,7 +185,7 @@ class NodeClassifier(ABC):
         torch.Size([34, 2])
         """
         self._check_fitted()
-        return self._probabilities(self.data_ if data is None else data)
+        return self._probabilities(self.data_ if data is None else check_data(data))
 
     def score(self, data: Any, mask: Tensor | None = None) -> float:
         """Return the accuracy over `mask`, or `data.test_mask`, or the labels in `data.y` that the model lacks.

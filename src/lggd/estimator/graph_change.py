@@ -196,19 +196,16 @@ def _check_new(edges: Tensor, known: Tensor, num_nodes: int) -> None:
 
 def _both_directions(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor | None]:
     """Each edge once in either direction; the two directions may both be given if their weights are equal."""
-    keys = _keys(edges, num_nodes)
-    pair, place = torch.unique(keys, return_inverse=True)
-    first = torch.full_like(pair, edges.shape[1]).scatter_reduce_(
-        0, place, torch.arange(edges.shape[1], device=edges.device), "amin"
-    )
-    if weight is not None and not torch.equal(weight, weight[first][place]):
-        e = int((weight != weight[first][place]).nonzero()[0])
-        i, j = edges[:, e].tolist()
+    keys, order = _keys(edges, num_nodes).sort(stable=True)
+    again = keys[1:] == keys[:-1]
+    first, second = order[:-1][again], order[1:][again]
+    if weight is not None and not torch.equal(weight[first], weight[second]):
+        i, j = edges[:, second[weight[first] != weight[second]][0]].tolist()
         clause = "those of the edges ({0}, {1}) and ({1}, {0}) differ"
         raise InputError("edge_weight", "be equal in both directions", but=clause, nodes=[i, j])
-    first = first.sort().values
-    edges = torch.cat([edges[:, first], edges[:, first].flip(0)], 1)
-    return edges, None if weight is None else weight[first].repeat(2)
+    kept = torch.ones_like(order, dtype=torch.bool).index_fill_(0, second, False)
+    edges = torch.cat([edges[:, kept], edges[:, kept].flip(0)], 1)
+    return edges, None if weight is None else weight[kept].repeat(2)
 
 
 def _keys(edges: Tensor, num_nodes: int) -> Tensor:

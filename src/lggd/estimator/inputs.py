@@ -24,10 +24,11 @@ UNLABELLED = -1
 FEWEST_TO_HOLD_OUT = 20
 
 
-def check_data(data: Any) -> None:
-    """Raises an error unless this is PyG data."""
+def check_data(data: Any) -> Any:
+    """Returns PyG data; raises an error for anything else."""
     if not hasattr(data, "edge_index") or not hasattr(data, "num_nodes"):
         raise InputTypeError("data", "be a PyG Data", type(data).__name__)
+    return data
 
 
 def read_graph(data: Any) -> Graph:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from lggd.errors import InputTypeError
-from lggd.estimator import Labels
+from lggd.estimator import Labels, read_graph
 from lggd.features import LGGD, DistanceFeatures, SolvedLGGD
 from lggd.features.distance_training import horizons
 from lggd.features.training_memory import FLOAT, training_memory
@@ -70,7 +70,7 @@ def estimate_memory(
     if isinstance(graph, Graph) or not hasattr(graph, "edge_index"):
         raise InputTypeError("graph", "be PyG data with labels if model is not None", type(graph).__name__)
     data, classes = graph, Labels.read(graph).num_classes
-    graph = Graph.from_pyg(data, dtype=torch.float32)
+    graph = read_graph(data)
     if isinstance(features, LGGD):
         return training_memory(data, graph, features, classes, models * len(horizons(features)))
     memory = evolution_memory(graph, models * classes, features.scheme, len(features.times), 0, torch.float32)

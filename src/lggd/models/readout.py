@@ -123,7 +123,8 @@ class BackboneReadout(Readout):
         if earlier:  # curves and checkpoints of every readout need different names
             task = replace(task, prefix=f"{task.prefix}readout {earlier + 1} ")
         labels = labels.with_confident(features._probabilities(data), self.confident)
-        self.x_scale_ = float(features.features(data).norm(dim=1).mean())
+        both = self.use_features and self.use_x
+        self.x_scale_ = float(features.features(data).norm(dim=1).mean()) if both else 1.0
         request = BackboneRequest(
             self.backbone, self._inputs(features, data), *self._edges(data), labels, self.optimization, seeds, task,
             shared_x=not self.use_features, graph_key=self.diffusion,
