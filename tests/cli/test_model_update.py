@@ -151,6 +151,7 @@ def test_a_run_records_how_its_tables_were_read(tmp_path: Path) -> None:
         ("nodes", "height,tall\n1,1\n", "must have a column of ids"),
         ("nodes", "id,height,tall\nn1,1,1\nn2,1,1\nz,1,1\n", "must contain new nodes, got n1, n2, which the model has"),
         ("nodes", "id,height,tall\nz,,1\n", "height: all cells are empty. Fill in or correct these cells."),
+        ("nodes", "id,height,tall\nz,old,1\n", "height: 1 cell is no number, 'old' in line 2. Fill in or correct"),
         ("nodes", "id,height,tall\nz,1,1\nz,1,1\n", "must be a unique id, got 'z'"),
         ("edges", "source,target,weight\nn1,n99,1\n", "must be one of the 40 nodes, got 'n99'"),
         ("edges", "n1,n12\n", "must have weights, because the edges of the model have weights"),

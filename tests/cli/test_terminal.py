@@ -101,6 +101,11 @@ def test_help_teaches_by_example(name: str) -> None:
     assert name.split()[0] in command("--help").stdout
 
 
+@pytest.mark.parametrize(("name", "extra"), [("studio", "lggd[studio]"), ("graph build", "lggd[disk]")])
+def test_help_names_extras(name: str, extra: str) -> None:
+    assert f"pip install '{extra}'" in command(*name.split(), "--help").stdout
+
+
 def test_usage_errors(roads: Path) -> None:
     for arguments in (
         ["nonsense"],

@@ -40,7 +40,7 @@ def build_command(
     memory: str = option("4GiB", "Memory to use, besides a few numbers per node.", metavar="SIZE"),
     resume: bool = option(False, "Continue a build that was interrupted.", "--resume"),
 ) -> None:
-    """Build a graph on disk from tables that may be larger than memory.
+    r"""Build a graph on disk from tables that may be larger than memory.
 
     EDGES has one edge per line: source,target or source,target,weight, read
     as by the other commands. Edges are undirected, unless --directed, and may
@@ -52,7 +52,7 @@ def build_command(
 
     The folder appears when it is complete. A build that was killed, or had no
     space left, is continued with --resume. Needs the extra disk:
-    pip install 'lggd[disk]'. In Python: lggd.Graph.open(OUT).
+    pip install 'lggd\[disk]'. In Python: lggd.Graph.open(OUT).
 
     Example: a list of edges, and the graph that was built from it:
 

@@ -35,13 +35,13 @@ def studio_command(
     allow_host: list[str] = option([], ALLOWED, metavar="NAME"),
     no_browser: bool = option(False, "Do not open a browser.", "--no-browser"),
 ) -> None:
-    """Label nodes in a browser, and watch the predictions of the whole graph change.
+    r"""Label nodes in a browser, and watch the predictions of the whole graph change.
 
     DATASET may also be a folder of lggd run, or a saved model. Without one,
     it is digits. Tables need no labels: --label may be omitted, and classes
     added on the page. Labels live in the file --store; a restart shows them.
 
-    Needs the extra studio: pip install 'lggd[studio]'
+    Needs the extra studio: pip install 'lggd\[studio]'
 
     Example, which needs no files:
 
