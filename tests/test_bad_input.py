@@ -239,7 +239,7 @@ TABLE = [
     ("target negative", walk(numbers(0, 1, 2), -1), ValueError, ["`target`", "0..2", "got -1"]),
     ("target a float", walk(numbers(0, 1, 2), 1.5), TypeError, ["`target`", "node id", "got 1.5"]),
     ("target unreachable", lambda: shortest_path(SPLIT, distance(SPLIT, [0]), 2), ValueError,
-     ["`target`", "node 2", "has no path to a source"]),
+     ["`target`", "no path joins node 2 and a source"]),
     ("not a distance", walk(numbers(1.0, 2.0, 3.0)), ValueError, ["`solution`", "node 0", "distance()"]),
     ("a distance of another graph", walk(torch.zeros(4)), ValueError, ["`solution`", "3 nodes", "got [4]"]),
     ("solution a list", walk([0, 1, 2]), TypeError, ["`solution`", "list", "distance()"]),

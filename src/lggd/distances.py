@@ -105,7 +105,7 @@ def shortest_path(graph: Graph, solution: Solution | Tensor, target: int, *, col
     if not 0 <= target < graph.num_nodes:
         raise InputError("target", f"name a node 0..{graph.num_nodes - 1}", target)
     if not math.isfinite(float(f[target])):
-        but, remedy = "node {0} has no path to a source", "Choose another target."
+        but, remedy = "no path joins node {0} and a source", "Choose another target."
         raise InputError("target", "be reachable", but=but, remedy=remedy, nodes=[target])
     layout = graph.layout()
     csr, height = layout.csr, layout.into_rows(f)

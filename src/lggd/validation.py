@@ -112,10 +112,22 @@ def check_same_length(name: str, values: Sequence[Any], count: int, of: str) -> 
 
 
 def suggestion(name: str, known: Sequence[str], otherwise: str = "") -> str:
-    """Returns "Did you mean …?" with the closest known name, ignoring case, or `otherwise` if none is close."""
+    """Returns "Did you mean …?" with the closest known name, ignoring case, or `otherwise` if none is close.
+
+    The closest is one that is the same number, such as '007' and '7.0', if there is one.
+    """
+    number = _as_number(name)
+    same = next((other for other in known if _as_number(other) == number), None) if number else None
     compared = {other.lower(): other for other in reversed(known[:NAMES_COMPARED])}
     close = get_close_matches(name.lower(), list(compared), n=1)
-    return f"Did you mean {compared[close[0]]!r}?" if close else otherwise
+    found = same or (compared[close[0]] if close else None)
+    return f"Did you mean {found!r}?" if found else otherwise
+
+
+def _as_number(name: str) -> str:
+    """The digits of a whole number without leading zeros and `.0`; empty for other names."""
+    digits = name.removesuffix(".0")
+    return (digits.lstrip("0") or "0") if digits.isdecimal() else ""
 
 
 def listed(names: Sequence[str]) -> str:

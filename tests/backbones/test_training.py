@@ -221,7 +221,7 @@ def test_a_loss_that_is_not_finite_is_an_error(validated):
         ("validation", torch.ones(80, 1, dtype=torch.int64), r"`validation` must be int64 \[1, 80\]"),
         ("train", torch.full((1, 80), 2), "`train` must contain classes from 0 to 1, .*got 2"),
         ("validation", torch.full((1, 80), 5), "`validation` must contain classes from 0 to 1, .*got 5"),
-        ("modules", [nn.Identity()], "`modules` must have parameters"),
+        ("modules", [nn.Identity()], "`backbone` must have parameters"),
         ("names", [], "`names` must contain one value per problem, 1 in all, got 0"),
     ],
 )

@@ -21,6 +21,7 @@ from backbone_cases import (
     undirected,
 )
 from lggd.backbones import build_seeded
+from lggd.errors import InputError
 from lggd.training.engine import train
 
 
@@ -115,3 +116,12 @@ def test_an_output_that_is_no_tensor_is_rejected():
 
     with pytest.raises(ValueError, match="Talkative returned a tuple"):
         build_seeded(Talkative(), FEATURES, CLASSES, seed=0)(features(), undirected())
+
+
+def test_a_module_without_parameters_is_refused_by_its_own_name():
+    class Same(nn.Module):
+        def forward(self, x, edge_index):
+            return x[:, :CLASSES]
+
+    with pytest.raises(InputError, match="`backbone` must have parameters that require gradients, but Same has none"):
+        sbm_learner(Same())

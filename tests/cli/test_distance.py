@@ -87,6 +87,14 @@ def test_unbounded_and_mean(tmp_path: Path) -> None:
     assert found["distances"] == {"a": 0.0, "b": 0.25}
 
 
+def test_edges_listed_again_with_another_weight_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("source,target,km\na,b,1\na,b,3\nb,c,2\n")
+    found = answer("distance", tmp_path / "e.csv", "--source", "a", "--directed", "--length", "km", "--p", "inf")
+    assert found["distances"] == pytest.approx({"a": 0, "b": 1, "c": 3})
+    said = "1 pairs of nodes have edges of different lengths (the first: a,b = 1 and a,b = 3); the shorter is kept."
+    assert said in found["notes"]
+
+
 def test_distance_of_a_matrix(tmp_path: Path) -> None:
     sp.save_npz(tmp_path / "path.npz", sp.diags_array([np.ones(2), np.ones(2)], offsets=[-1, 1]))
     found = answer("distance", tmp_path / "path.npz", "--source", "0")
@@ -116,7 +124,7 @@ def test_long_tables_are_cut(tmp_path: Path) -> None:
         (
             "a,b\nb,a\nc,d\nd,c\n",
             ["--path-to", "d"],
-            "`--path-to` must be reachable, but node d has no path to a source.",
+            "`--path-to` must be reachable, but no path joins node d and a source.",
         ),
         (
             "a,b\nb,a\n",
@@ -126,9 +134,11 @@ def test_long_tables_are_cut(tmp_path: Path) -> None:
         (
             "a,b\nb,a\n",
             ["--directed", "--symmetrize", "max"],
-            "must be None with --directed, which keeps edge directions",
+            "must be omitted with --directed, which keeps edge directions",
         ),
         ("a,b\nb,a\nb,c\nc,b\n", ["--alpha", "inf"], "`degree^alpha` must be positive and finite, got inf"),
+        ("a,b,-1\n", [], "must be a positive weight, got '-1'. There are no negative similarities; shift or rescale"),
+        ("a,007\n007,a\n", ["--path-to", "7"], "got '7'. Did you mean '007'?"),
         ("a,b\nb,a\n", ["--out", "nowhere/far.csv"], "must lie in a folder that exists, got nowhere. Create it first."),
         ("a,b\nb,a\n", ["--out", "."], "must name a file to write, got a folder."),
         ("a,b\nb,a\n", ["--sources-file", "nowhere.txt"], "`nowhere.txt` must be a file, but there is none."),

@@ -274,6 +274,7 @@ def test_help_lists_datasets_and_methods() -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
+        (["e.csv"], "got the file e.csv. Read tables by --edges and --nodes."),
         (["digts"], "`DATASET` must be one of digits, moons, karate, cora, citeseer, pubmed, computers, photo, actor"),
         (["digts"], "Did you mean 'digits'?"),
         ([], "`DATASET` must be a name, or use --edges, --file or --pyg, got none. Try digits"),

@@ -33,6 +33,12 @@ def test_distances_in_tsv(tmp_path: Path) -> None:
     assert (tmp_path / "far.tsv").read_text(encoding="utf-8") == "node\tdistance\na\t1.5\n"
 
 
+def test_distances_in_parquet(tmp_path: Path) -> None:
+    write_distances(tmp_path / "far.parquet", ["a", "b"], [1.5, float("inf")])
+    rows = [{"node": "a", "distance": 1.5}, {"node": "b", "distance": float("inf")}]
+    assert pq.read_table(tmp_path / "far.parquet").to_pylist() == rows
+
+
 def test_predictions_in_csv_and_parquet(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     write_predictions(path, ["007", "a, b"], ["x", "y z"], torch.tensor([[0.9, 0.1], [0.25, 0.75]]), [-1, 0])

@@ -48,7 +48,7 @@ def test_outer_models_refuse_labels_as_those_inside_them(make, data):
 def test_models_that_would_need_training_refuse_labels(name, fitted):
     model = fitted(name)
     assert not model.accepts_labels
-    with pytest.raises(InputError, match="Fit it again with all labels, or use distances") as caught:
+    with pytest.raises(InputError, match="Fit it again with all labels, or use a model in closed form") as caught:
         model.add_labels([30], [0])
     assert caught.value.argument == "model"
     for refused in (lambda: model.change_labels([0], [0]), lambda: model.remove_labels([0])):

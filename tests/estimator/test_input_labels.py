@@ -37,6 +37,11 @@ def test_unlabelled_nodes_are_minus_one(dtype):
     assert (labels.num_classes, labels.held_out, has_validation(labels)) == (3, False, False)
 
 
+def test_classes_in_a_column_are_refused_with_a_remedy():
+    with pytest.raises(InputError, match=r"one class per node, got \[3, 1\]\. Use y.squeeze\(1\)\."):
+        Labels.read(data_of([[0], [1], [1]]))
+
+
 def test_masks_select_the_labels_that_may_be_seen():
     masks = {"train_mask": [True, True, False, False], "val_mask": [False, False, True, False]}
     labels = Labels.read(data_of([0, 1, 1, 7], **masks))
@@ -338,6 +343,7 @@ def test_the_accuracy_is_over_the_mask_or_the_test_nodes_or_the_unknown_labels()
     correct = (predicted == data.y).float()
     assert accuracy(predicted, data, data.val_mask, known) == pytest.approx(float(correct[data.val_mask].mean()))
     assert accuracy(predicted, data, None, known) == pytest.approx(float(correct[data.test_mask].mean()))
+    assert accuracy(predicted, data, data.val_mask.tolist(), known) == accuracy(predicted, data, data.val_mask, known)
     without = changed(data, test_mask=None)
     assert accuracy(predicted, without, None, known) == pytest.approx(float(correct[~data.train_mask].mean()))
     y = data.y.clone()

@@ -247,7 +247,7 @@ def test_a_history_with_an_infinite_loss_can_be_saved(tmp_path):
 @pytest.mark.parametrize("missing", ["initial", "backbone"])
 def test_modules_must_be_passed_again(missing, saved):
     others = {name: module for name, module in modules("modules").items() if name != missing}
-    with pytest.raises(InputError, match=f"`{missing}` must be passed"):
+    with pytest.raises(InputError, match=rf"^`{missing}` must be passed.*Use load_model\(folder, {missing}=…\)\.$"):
         load_model(saved[0] / "modules", **others)
 
 

@@ -288,6 +288,22 @@ def test_directed_edges_are_refused_with_a_remedy(name, data):
         make(name).fit(changed(data, edge_index=one_way))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            {"edge_weight": 5.0},
+            r"`data.edge_weight` must lie in \(0, 1\], got 5 on .* Divide all weights by the largest\.$",
+        ),
+        ({"edge_attr": 0.0}, r"`data.edge_attr` must be positive and finite, got 0 on"),
+    ],
+)
+def test_weights_are_refused_by_their_name_in_the_data(wrong, message, data):
+    weights = {name: torch.full((data.num_edges,), value) for name, value in wrong.items()}
+    with pytest.raises(InputError, match=message):
+        make("GGD").fit(changed(data, **weights))
+
+
 @every_features
 def test_another_number_of_nodes_is_refused(name, fitted):
     with pytest.raises(InputError, match=r"`data` must have the 36 nodes.*27"):

@@ -60,6 +60,11 @@ def test_from_networkx_reads_the_named_attribute():
     graph = nx.Graph()
     graph.add_edge(0, 1, closeness=0.25, weight=0.5)
     assert Graph.from_networkx(graph, weight="closeness").weight.tolist() == [0.25, 0.25]
+    assert not Graph.from_networkx(graph, weight=None).is_weighted
+    with pytest.raises(ValueError, match=r"got 'closenes'\. Did you mean 'closeness'\?"):
+        Graph.from_networkx(graph, weight="closenes")
+    with pytest.raises(ValueError, match="`weight` must be an attribute of an edge, got 'length'"):
+        Graph.from_networkx(nx.path_graph(3), weight="length")
 
 
 def test_from_networkx_keeps_directions_only_with_directed():

@@ -102,3 +102,12 @@ def test_frozen_parameters_stay(data):
 def test_outputs_that_are_not_rows_of_nodes_are_refused(module, found, data):
     with pytest.raises(InputError, match=rf"`initial` must return one row per node, \[N, K\], got {found}"):
         LGGD((1,), initial=module).fit(data)
+
+
+@pytest.mark.parametrize(
+    ("module", "edges"), [(nn.Linear(4, CLASSES), ""), (Keyword(4, CLASSES), r" and edges \[2, E\]")]
+)
+def test_modules_that_cannot_be_called_are_refused_with_the_reason(module, edges, data):
+    rule = rf"`initial` must accept node features \[N, 6\]{edges}, but {type(module).__name__}"
+    with pytest.raises(InputError, match=f"{rule} raised RuntimeError: .*x6 and 4x"):
+        LGGD((1,), initial=module).fit(data)

@@ -176,8 +176,9 @@ def trainable_backbones(
     """
     for module in modules:
         if not any(parameter.requires_grad for parameter in module.parameters()):
-            rule, found = "have parameters that require gradients", f"{type(module).__name__} has none"
-            raise InputError("modules", rule, but=found, remedy="There is nothing to train.")
+            name = type(module.module if isinstance(module, UserModule) else module).__name__
+            rule, found = "have parameters that require gradients", f"{name} has none"
+            raise InputError("backbone", rule, but=found, remedy="There is nothing to train.")
     check_edges(edge_index, edge_weight, x.shape[-2])
     modules, edges = [module.to(x.device) for module in modules], (edge_index, edge_weight)
     # Derived seeds: dropout must not repeat the random numbers that initialized the parameters.

@@ -39,7 +39,7 @@ def distance_command(
     reverse: bool = option(False, "With --directed: distances to the sources instead, along the edges.", "--reverse"),
     unbounded: bool = option(False, "Allow edge weights above 1.", "--unbounded"),
     solver: Literal["auto", "marching", "dijkstra", "iterative"] = option("auto", SOLVERS),
-    out: Path | None = file(None, "Write the distances to this CSV file."),
+    out: Path | None = file(None, "Write the distances to this file: .csv, .tsv or .parquet."),
     path_to: str | None = option(None, "Also print the geodesic to this node; with --reverse, from it.", metavar="ID"),
 ) -> None:
     """Compute the distance of every node from one or more sources.
@@ -120,10 +120,12 @@ def _build_graph(
 ) -> tuple[EdgeTable, Graph]:
     """Returns the graph to compute distances on, and the table with notes about its edges."""
     import lggd
-    from lggd.data.edges import join_directions
+    from lggd.data.edges import join_directions, report_different_values
 
     if symmetrize is not None and not directed:
         table = join_directions(table, symmetrize)
+    else:
+        table = report_different_values(table)
     # f(i) is the length of walking from i along the edges to a source: turned around, it is that from the source to i.
     edges = table.edges[::-1] if directed and not reverse else table.edges
     joined = "max" if symmetrize is not None else None  # by now only the missing direction is added

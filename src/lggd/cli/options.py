@@ -245,6 +245,9 @@ class GraphOptions(EdgeTableOptions):
             options |= {"--labels-per-class": self.labels_per_class, "--data": self.data}
             what, why = f"the graph {self.dataset}", ""
         elif source == "DATASET":
+            if Path(self.dataset or "").suffix and Path(self.dataset or "").is_file():
+                rule, remedy = "be a dataset, or the folder of a graph on disk", "Read tables by --edges and --nodes."
+                raise InputError("DATASET", rule, f"the file {self.dataset}", remedy)
             options["--test-share"], what = test_share, f"the dataset {self.dataset}"
         for flag, value in options.items():
             if value is not None:

@@ -296,7 +296,7 @@ def _karate() -> Data:
     club = nx.karate_club_graph()
     class_names = ["Mr. Hi", "Officer"]
     y = torch.tensor([class_names.index(side) for _, side in club.nodes(data="club")])
-    graph = Graph.from_networkx(club, weight="")  # no attribute has this name: edges are unweighted
+    graph = Graph.from_networkx(club, weight=None)
     return Data(x=torch.eye(len(y)), edge_index=graph.edge_index, y=y, class_names=class_names)
 
 

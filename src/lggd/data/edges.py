@@ -129,7 +129,7 @@ def _number_nodes(
             node = numbers.get(name)
             if node is None:
                 if not name:
-                    raise table.error(row, column, "name a node", "an empty cell")
+                    raise table.error(row, column, "name a node", "an empty cell", "Fill it in or remove the row.")
                 if complete:
                     remedy = suggestion(name, list(numbers), "Add the node, or remove the edge.")
                     raise table.error(row, column, f"be one of the {len(numbers)} nodes", repr(name), remedy)
@@ -164,6 +164,8 @@ def read_value(table: Table, row: int | str, column: int, cell: Any, is_length: 
             raise table.error(row, column, "be a positive length", repr(as_text(cell)), remedy)
     elif not 0 < value < math.inf:
         remedy = "Remove edges without a weight."
+        if value < 0:
+            remedy = "There are no negative similarities; shift or rescale the weights."
         raise table.error(row, column, "be a positive weight", repr(as_text(cell)), remedy)
     return value
 
@@ -206,10 +208,19 @@ def join_directions(table: EdgeTable, rule: Join | str | None = None) -> EdgeTab
     repeated = table.edges.shape[1] - _merged(table.edges, values, chosen)[0].shape[1]
     note = f"{repeated:,} rows repeat an edge of the same direction." if repeated else ""
     if rule is None:
-        note = _different_values(table, ends, values) or note
+        differ = _different_values(table, ends, values)
+        note = f"{differ} (option `symmetrize`: max, mean, min or sum)." if differ else note
     unweighted = table.weight is None and rule != Join.SUM
     kept = None if unweighted else 1 / joined**2 if table.is_length else joined
     return replace(table, edges=edges, weight=kept, notes=(*table.notes, note) if note else table.notes)
+
+
+def report_different_values(table: EdgeTable) -> EdgeTable:
+    """Adds a note if an edge is listed several times in one direction with different weights: a graph keeps one."""
+    if table.weight is None:
+        return table
+    differ = _different_values(table, table.edges, 1 / np.sqrt(table.weight) if table.is_length else table.weight)
+    return replace(table, notes=(*table.notes, f"{differ}.")) if differ else table
 
 
 def _merged(
@@ -222,7 +233,7 @@ def _merged(
 
 
 def _different_values(table: EdgeTable, ends: NDArray[np.int64], values: NDArray[np.float64]) -> str:
-    """A sentence if an edge has several weights."""
+    """A sentence without its end if an edge has several weights."""
     (pairs, largest), (_, smallest) = (_merged(ends, values, rule) for rule in (Join.MAX, Join.MIN))
     differ = np.flatnonzero(largest - smallest > ROUNDING * largest)
     if not len(differ):
@@ -233,7 +244,4 @@ def _different_values(table: EdgeTable, ends: NDArray[np.int64], values: NDArray
         for i, j, value in zip(*table.edges[:, rows], values[rows], strict=True)
     )
     kind, kept = ("lengths", "shorter") if table.is_length else ("weights", "larger")
-    return (
-        f"{len(differ):,} pairs of nodes have edges of different {kind} (the first: {first}); the {kept} is kept "
-        "(option `symmetrize`: max, mean, min or sum)."
-    )
+    return f"{len(differ):,} pairs of nodes have edges of different {kind} (the first: {first}); the {kept} is kept"

@@ -32,8 +32,9 @@ def check_table_writable(path: str | Path) -> Path:
 
 
 def write_distances(path: str | Path, ids: Sequence[str], value: Iterable[float]) -> None:
-    """Writes text with the columns node and distance (inf if unreachable), separated by tabs if the file is `.tsv`."""
-    values, extension = list(value), ".tsv" if Path(path).suffix.lower() == ".tsv" else ".csv"
+    """Writes the columns node and distance (inf if unreachable): `.tsv` or `.parquet`, and any other file as CSV."""
+    values, extension = list(value), Path(path).suffix.lower()
+    extension = extension if extension in FORMATS else ".csv"
     _write(path, ["node", "distance"], lambda rows: [ids[rows], values[rows]], len(values), extension)
 
 

@@ -24,7 +24,7 @@ from lggd.data.table import reading
 from lggd.errors import InputError, InputFileError
 from lggd.graph import Graph
 from lggd.system.files import check_extension, check_readable
-from lggd.validation import check_name, listed
+from lggd.validation import listed, suggestion
 
 TENSORS, ARRAYS = ".pt", ".npz"
 # Names under which files store the parts of a graph; the first that occurs is read.
@@ -235,7 +235,10 @@ def read_pyg_dataset(name: str, root: Root = None) -> Any:
     import torch_geometric.datasets as families
 
     family, _, title = name.partition("/")
-    kind = getattr(families, check_name("pyg", family, families.__all__))
+    if family not in families.__all__:
+        rule = "begin with a class of torch_geometric.datasets, such as Planetoid/Cora"
+        raise InputError("pyg", rule, repr(family), suggestion(family, families.__all__))
+    kind = getattr(families, family)
     parameters = inspect.signature(kind.__init__).parameters
     if "name" in parameters and not title and parameters["name"].default is inspect.Parameter.empty:
         raise InputError("pyg", f"name one of the datasets of {family}", repr(name), f"Write {family}/NAME.")

@@ -77,7 +77,8 @@ def _read_set(nodes: Any, num_nodes: int, name: str) -> NDArray[np.int64]:
     if array.size == 0:
         raise InputError(name, "name at least one node", "none", "Distances are measured from these nodes.")
     if array.ndim != 1 or array.dtype.kind not in "ui":
-        raise InputTypeError(name, "be node ids or a mask", f"{array.dtype} of shape {list(array.shape)}")
+        value, remedy = f"{array.dtype} of shape {list(array.shape)}", f"Nodes are numbered from 0 to {num_nodes - 1}."
+        raise InputTypeError(name, "be node ids or a mask", value, remedy)
     outside = (array < 0) | (array >= num_nodes)
     if outside.any():
         raise InputError(name, f"name nodes 0..{num_nodes - 1}", int(array[outside][0]))

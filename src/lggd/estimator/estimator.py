@@ -259,7 +259,7 @@ class NodeClassifier(ABC):
         """Uses other labels and records the difference in `additions_`."""
         self._check_fitted()
         if not self.accepts_labels:
-            remedy = "Fit it again with all labels, or use distances as features, as LGGDClassifier() does."
+            remedy = "Fit it again with all labels, or use a model in closed form, such as KernelRidge()."
             raise InputError("model", "accept labels without training", type(self).__name__, remedy)
         before, labels = self.labels_, relabelled(self.labels_, *nodes_and_labels, self.num_classes_)
         nodes = (labels != before).nonzero().squeeze(1)

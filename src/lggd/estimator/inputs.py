@@ -42,9 +42,14 @@ def read_graph(data: Any) -> Graph:
         return graph
     try:
         return Graph.from_pyg(data, dtype=torch.float32)
-    except NotSymmetricError as error:
-        remedy = "Apply torch_geometric.transforms.ToUndirected() to the data first."
-        raise error.replace(argument="data.edge_index", remedy=remedy) from error
+    except InputError as error:
+        weight = "data.edge_attr" if getattr(data, "edge_weight", None) is None else "data.edge_weight"
+        argument = {"edges": "data.edge_index", "weight": weight}.get(error.argument, error.argument)
+        remedy = "Divide all weights by the largest." if "unbounded" in error.hints else error.remedy
+        if isinstance(error, NotSymmetricError):
+            argument = "data.edge_index"
+            remedy = "Apply torch_geometric.transforms.ToUndirected() to the data first."
+        raise error.replace(argument=argument, remedy=remedy) from error
 
 
 def stored_graph(data: Any) -> Graph | None:
@@ -367,6 +372,7 @@ def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -
         mask = getattr(data, "test_mask", None)
     if mask is None:
         mask = (y >= 0) & (known < 0)
+    mask = torch.as_tensor(mask)
     if mask.shape != y.shape or mask.dtype != torch.bool:
         raise InputError("mask", f"be a mask of shape {list(y.shape)}", f"{mask.dtype} {list(mask.shape)}")
     counted = mask & (y >= 0)
@@ -383,7 +389,8 @@ def read_y(data: Any) -> Tensor:
     if y.dtype.is_floating_point or y.dtype == torch.bool:
         raise InputTypeError("data.y", "be whole numbers", y.dtype, "Number the classes from 0 and use y.long().")
     if y.dim() != 1 or len(y) != data.num_nodes:
-        raise InputError("data.y", f"have shape [{data.num_nodes}], one class per node", list(y.shape))
+        remedy = "Use y.squeeze(1)." if y.shape == (data.num_nodes, 1) else ""
+        raise InputError("data.y", f"have shape [{data.num_nodes}], one class per node", list(y.shape), remedy)
     return y.long()
 
 

@@ -167,6 +167,10 @@ def to_plain(value: Any, name: str) -> Any:
     raise InputTypeError(name, "be a setting that can be saved", type(value).__name__, remedy)
 
 
+class MissingModuleError(InputError):
+    """A model that was fitted with a user's module is loaded without it."""
+
+
 def from_plain(plain: Any, name: str, modules: Mapping[str, Any]) -> Any:
     """The settings that `to_plain` wrote; `modules` are the user's modules, by the name of their setting."""
     if isinstance(plain, list):
@@ -179,7 +183,7 @@ def from_plain(plain: Any, name: str, modules: Mapping[str, Any]) -> Any:
     if kind == "module":
         if name not in modules:
             clause = f"the model was fitted with {plain.get('class')}, custom code of which only parameters are saved"
-            raise InputError(name, "be passed to load", but=clause)
+            raise MissingModuleError(name, "be passed to load", but=clause, remedy=f"Use load_model(folder, {name}=…).")
         return modules[name]
     known = _saveable(kind)
     if known is None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lggd.errors import InputError, InputFileError
 from lggd.estimator.inputs import graph_files, pack_graph, unpack_graph
-from lggd.estimator.settings import from_plain, to_plain
+from lggd.estimator.settings import MissingModuleError, from_plain, to_plain
 from lggd.graph import Graph
 from lggd.graph.stored_graph import StoredGraph, fingerprint, is_stored_graph
 from lggd.system.files import check_checksums, check_size, describe_file, save_tensors
@@ -99,6 +99,8 @@ def load_model(folder: str | Path, **modules: Any) -> Any:
         additions, metadata = list(settings["additions"]), dict(settings["metadata"])
     except KeyError as error:
         raise InputError(str(path), "be complete", but=f"it lacks {error}") from error
+    except MissingModuleError:
+        raise
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(str(path), "be the settings of a saved model", but=str(error).rstrip(".")) from error
     stored = open_graph(path, settings["graph"]) if "graph" in settings else None

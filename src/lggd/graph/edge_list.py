@@ -58,7 +58,7 @@ def read_edge_list(
     if symmetrize not in (None, *Symmetrize):
         raise InputError("symmetrize", 'be "max", "mean" or None', repr(symmetrize))
     if directed and symmetrize is not None:
-        rule = "be None with {directed}, which keeps edge directions"
+        rule = "be omitted with {directed}, which keeps edge directions"
         raise InputError("symmetrize", rule, repr(str(symmetrize)), "Pass only one of the two.", hints=HINTS)
     rows, columns = _read_pairs(edges)
     num_nodes = _check_ids(rows, columns, num_nodes)

@@ -18,6 +18,7 @@ from lggd.graph import geometry
 from lggd.graph.csr import CPU, CSR, Layout, connected_components, inverse
 from lggd.graph.edge_list import Symmetrize, as_array, matrix_entries, read_edge_list, read_weight
 from lggd.html import MAX_VALUES, Facts, card, histogram
+from lggd.validation import suggestion
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -154,14 +155,17 @@ class Graph:
         return cls.from_edges(*matrix_entries(matrix), num_nodes=matrix.shape[0], **options)
 
     @classmethod
-    def from_networkx(cls, graph: nx.Graph[Any], *, weight: str = "weight", **options: Unpack[EdgeOptions]) -> Graph:
+    def from_networkx(
+        cls, graph: nx.Graph[Any], *, weight: str | None = "weight", **options: Unpack[EdgeOptions]
+    ) -> Graph:
         """From a networkx graph, whose nodes are numbered in the order of `list(graph)`.
 
         Parameters
         ----------
         graph : networkx.Graph
-        weight : str
-            The edge attribute to read; edges without it have weight 1.
+        weight : str, optional
+            The edge attribute to read; edges without it have weight 1, and with None all edges. An attribute that no
+            edge has is an error, except "weight".
         **options
             `directed`, `symmetrize`, `unbounded` and `dtype` (float64 by default), as in `from_edges`.
 
@@ -171,7 +175,13 @@ class Graph:
         >>> Graph.from_networkx(nx.path_graph(3))
         Graph(nodes=3, edges=4)
         """
+        if weight not in ("weight", None) and graph.number_of_edges():
+            known = {str(name) for _, _, attributes in graph.edges(data=True) for name in attributes}
+            if weight not in known:
+                remedy = suggestion(str(weight), sorted(known))
+                raise InputError("weight", "be an attribute of an edge", repr(weight), remedy)
         number: dict[Hashable, int] = {node: k for k, node in enumerate(graph)}
+        # networkx looks for an attribute called None, too, and finds none.
         triples = [(number[u], number[v], w) for u, v, w in graph.edges(data=weight, default=1.0)]
         edges = np.array([(u, v) for u, v, _ in triples], np.int64).reshape(-1, 2).T
         values = np.array([w for _, _, w in triples])

@@ -198,8 +198,16 @@ class ModuleCopies(SeededModules):
         super().__init__(modules, [generator.initial_seed() for generator in generators], device)
         self._takes_edges = _takes_edges(module.forward)
         # A first call checks the output and initializes lazy layers.
-        with torch.no_grad():
-            width = self(inputs, training=False).shape[2]
+        try:
+            with torch.no_grad():
+                width = self(inputs, training=False).shape[2]
+        except (InputError, MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            rule = f"accept node features [N, {inputs.shape[1]}]{' and edges [2, E]' * self._takes_edges}"
+            reason = str(error).strip().rstrip(".").partition("\n")[0]
+            clause = f"{type(module).__name__} raised {type(error).__name__}: {reason}"
+            raise InputError("initial", rule, but=clause) from error
         if width != num_classes:
             rule = f"return one value for each of the {num_classes} classes"
             raise InputError("initial", rule, f"{width} per node")
