@@ -364,3 +364,5 @@ def test_the_accuracy_needs_labels_and_a_mask_that_fits():
         with pytest.raises(InputError) as caught:
             accuracy(data.y, other, mask, data.y)
         assert caught.value.argument == argument
+    with pytest.raises(InputError, match=r"with a label in `data.y`, got none\. Known ones count only in a mask\."):
+        accuracy(data.y, changed(data, test_mask=None), None, data.y)

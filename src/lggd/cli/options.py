@@ -154,8 +154,8 @@ LABELS = "Labels per class of digits, moons and karate."
 EDGES = "Table of edges: .csv, .tsv, .txt, .parquet, .npz or .graphml."
 NODES = "Table of nodes: .csv, .tsv, .txt or .parquet. Omit it for GraphML."
 UNLABELLED = (
-    "Value that means unlabelled, besides an empty cell. Can be repeated. By default -1, NA, NaN, null, none, unknown "
-    "and ?; use '' if all of these are classes."
+    "Value that means unlabelled, besides an empty cell. Can be repeated. By default -1, NA, N/A, NaN, null, none, "
+    "unknown and ?; use '' if all of these are classes."
 )
 PYG = "Dataset of PyG whose files are in LGGD_DATA or --data, such as Planetoid/Cora; nothing is downloaded."
 WEIGHT = "Column of edge weights: similarities, larger means closer. By default the column weight or w."

@@ -377,7 +377,7 @@ def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -
         raise InputError("mask", f"be a mask of shape {list(y.shape)}", f"{mask.dtype} {list(mask.shape)}")
     counted = mask & (y >= 0)
     if not bool(counted.any()):
-        raise InputError("mask", "contain at least one node with a label in `data.y`", "none")
+        raise InputError("mask", "contain a node with a label in `data.y`", "none", "Known ones count only in a mask.")
     return float((predicted[counted] == y[counted]).float().mean())
 
 

@@ -214,7 +214,8 @@ class Graph:
         if edge_index is None and isinstance(stored, Graph):
             return stored
         if edge_index is None:
-            raise InputTypeError("data", "have an edge_index", f"{type(data).__name__} without it", "Pass a PyG Data.")
+            remedy = "Pass a PyG Data with one; ToSparseTensor(remove_edge_index=False) keeps it."
+            raise InputTypeError("data", "have an edge_index", f"{type(data).__name__} without it", remedy)
         graph = cls.from_edges(edge_index, read_weight(data), num_nodes=data.num_nodes, **options)
         return graph.to(edge_index.device)
 
