@@ -189,7 +189,7 @@ def test_a_model_that_cannot_add_labels_names_the_remedy(tmp_path: Path, method:
     (tmp_path / "labels.csv").write_text(f"id,label\n{free},0\n")
     message = refused("add-labels", tmp_path / "club", tmp_path / "labels.csv")
     assert message.startswith("`MODEL` must accept labels without training, got ")
-    assert "as LGGDClassifier() does" in message
+    assert "use a model in closed form, such as KernelRidge()" in message
 
 
 # -- folders that hold no model -----------------------------------------------------------------------------------
