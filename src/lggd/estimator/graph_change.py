@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from lggd.errors import InputError
-from lggd.estimator.inputs import UNLABELLED, numbers, whole_numbers
-from lggd.graph.edge_list import check_weights, read_weight, with_edges
+from lggd.estimator.inputs import UNLABELLED
+from lggd.graph.edge_list import check_weights, numbers, read_weight, whole_numbers, with_edges
 from lggd.validation import check_entries
 
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from lggd.errors import InputError, InputTypeError, NotSymmetricError
 from lggd.graph import Graph
-from lggd.graph.edge_list import as_array
+from lggd.graph.edge_list import numbers, whole_numbers
 from lggd.graph.stored_graph import StoredGraph
 from lggd.system.files import size_in_words
 from lggd.system.memory import equal
@@ -313,26 +312,6 @@ def _read_nodes(known: Tensor, nodes: Any) -> Tensor:
     if bool(outside.any()):
         raise InputError("nodes", f"lie in 0..{len(known) - 1}", int(ids[outside][0]))
     return ids
-
-
-def numbers(name: str, values: Any, rule: str = "be numbers") -> Tensor:
-    """Real numbers as a tensor, from a tensor or an array."""
-    if isinstance(values, Tensor):
-        if values.dtype.is_complex:
-            raise InputTypeError(name, rule, values.dtype)
-        return values
-    array = as_array(values, name)
-    if array.dtype.kind not in "biuf":
-        raise InputTypeError(name, rule, "None" if values is None else array.dtype)
-    return torch.as_tensor(np.ascontiguousarray(array))  # torch has no negative strides
-
-
-def whole_numbers(name: str, values: Any, device: torch.device) -> Tensor:
-    """As int64; an empty list is an array of floats to NumPy."""
-    tensor = numbers(name, values, rule := "be whole numbers").to(device)
-    if tensor.numel() and (tensor.dtype.is_floating_point or tensor.dtype == torch.bool):
-        raise InputTypeError(name, rule, tensor.dtype)
-    return tensor.long()
 
 
 def _check_agreement(ids: Tensor, classes: Tensor, other: Tensor, remedy: str) -> None:

@@ -105,6 +105,26 @@ def as_array(value: ArrayLike | Tensor, name: str) -> NDArray[Any]:
         raise InputError(name, "have rows of equal length", "rows of different lengths") from None
 
 
+def numbers(name: str, values: Any, rule: str = "be numbers") -> Tensor:
+    """Real numbers as a tensor, from a tensor or an array."""
+    if isinstance(values, Tensor):
+        if values.dtype.is_complex:
+            raise InputTypeError(name, rule, values.dtype)
+        return values
+    array = as_array(values, name)
+    if array.dtype.kind not in "biuf":
+        raise InputTypeError(name, rule, "None" if values is None else array.dtype)
+    return torch.as_tensor(np.ascontiguousarray(array))  # torch has no negative strides
+
+
+def whole_numbers(name: str, values: Any, device: torch.device) -> Tensor:
+    """As int64; an empty list is an array of floats to NumPy."""
+    tensor = numbers(name, values, rule := "be whole numbers").to(device)
+    if tensor.numel() and (tensor.dtype.is_floating_point or tensor.dtype == torch.bool):
+        raise InputTypeError(name, rule, tensor.dtype)
+    return tensor.long()
+
+
 def matrix_entries(matrix: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """The positions int64 `[2, E]` and the values `[E]` of the entries of a matrix that are not 0."""
     entries = sp.coo_array(matrix)
