@@ -73,17 +73,18 @@ def reproduce_command(
     jobs = plan(experiment, Selection(options.named(rows), options.named(datasets), configs, quick))
     with _progress_bars(terminal) as listener:
         result = run_jobs(jobs, job_options, again=again, listener=listener)
+    failures = [(jobs[number].title, error) for number, error in result.failures.items()]
     facts = {
         "results": str(results), "measured": len(result.lines) - result.reused, "reused": result.reused,
-        "failed": [{"job": title, "error": terminal.message(error)} for title, error in result.failures],
+        "failed": [{"job": title, "error": terminal.message(error)} for title, error in failures],
         "lines": result.lines,
     }  # fmt: skip
     terminal.print_result(facts, _tables(facts))
-    for title, error in result.failures:
+    for title, error in failures:
         if terminal.debug:
             terminal.err.print("".join(traceback.format_exception(error)), markup=False, highlight=False)
         terminal.say(f"{title} failed: {terminal.message(error)}", "red")
-    if result.failures:
+    if failures:
         raise Exit(FAILED)
 
 

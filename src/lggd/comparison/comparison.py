@@ -16,8 +16,8 @@ import torch
 from lggd.cluster.connection import connect
 from lggd.comparison import CURVE_SPLITS, SHARES, SPLITS, label_splits, summary
 from lggd.comparison.candidates import read_candidates
-from lggd.comparison.fit_job import ERROR, FitJob
-from lggd.comparison.jobs import Job, JobOptions, run_jobs, run_jobs_in_processes, run_jobs_on_cluster
+from lggd.comparison.fit_job import ERROR, FitJob, describe_error
+from lggd.comparison.jobs import Job, JobOptions, JobResults, run_jobs, run_jobs_in_processes, run_jobs_on_cluster
 from lggd.comparison.results import Line, Results
 from lggd.comparison.summary import MethodSummary
 from lggd.errors import InputTypeError, optional_package
@@ -215,12 +215,15 @@ def compare(
     with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as kept:
         options = JobOptions(Results(kept), splits, str(data.y.device), seed, reuse=False)
         with nullcontext() if cluster is None else connect(cluster):
-            lines = _measure(planned, options, jobs, callback, on_cluster=cluster is not None)
+            results = _measure(planned, options, jobs, callback, on_cluster=cluster is not None)
     facts = {
         "nodes": int(data.num_nodes), "edges": int(data.edge_index.shape[1]) // 2, "classes": int(data.y.max()) + 1,
         "training labels": int(datas[0].train_mask.sum()), "test nodes": int(datas[0].test_mask.sum()),
     }  # fmt: skip
-    failed = {line["method"]: line[ERROR] for line in reversed(lines) if ERROR in line}
+    lines = results.lines
+    # Errors of a method are lines; those that no line could be written for are of the disk or of a cluster.
+    failed = {planned[number].method.name: describe_error(error) for number, error in results.failures.items()}
+    failed |= {line["method"]: line[ERROR] for line in reversed(lines) if ERROR in line}
     return Comparison(lines, splits, labels, failed, skipped, time.perf_counter() - start, facts)
 
 
@@ -251,7 +254,7 @@ def _plan(
 
 def _measure(
     planned: Sequence[FitJob], options: JobOptions, jobs: int, callback: ComparisonCallback | None, on_cluster: bool
-) -> list[Line]:
+) -> JobResults:
     def report(number: int, total: int, title: str = "Fitting") -> None:
         if callback is not None:
             callback(number, total, title)
@@ -260,7 +263,7 @@ def _measure(
         report(number, total, job.title)
 
     if on_cluster:
-        return run_jobs_on_cluster(planned, options, listen).lines
+        return run_jobs_on_cluster(planned, options, listen)
     if jobs > 1:
         return run_jobs_in_processes(planned, options, jobs, report)
-    return run_jobs(planned, options, listener=listen).lines
+    return run_jobs(planned, options, listener=listen)

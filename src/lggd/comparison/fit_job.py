@@ -97,8 +97,7 @@ class FitJob(Job):
             found = self._measure(options, missing[0], meter)
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            found = {ERROR: reason, "where": f"{last.filename}:{last.lineno}"}
+            found = {ERROR: describe_error(error), "where": f"{last.filename}:{last.lineno}"}
         if ERROR in found:
             release_memory()  # after the except clause, so that the traceback keeps no tensors alive
         yield missing[0] | found | runner.run_metadata(options.device, meter.seconds)
@@ -123,6 +122,11 @@ class FitJob(Job):
         probabilities = read_probabilities(self.method.name, found, self.data)
         costs = {"cpu_seconds": meter.cpu_seconds, "memory": meter.memory}
         return evaluate(probabilities, self.data.y, self.data.test_mask) | costs | more
+
+
+def describe_error(error: Exception) -> str:
+    """The kind and the message of an error on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def choose_settings(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -79,13 +80,22 @@ class Job(ABC):
 JobListener = Callable[[Job, int, int], Callback | None]
 
 
-@dataclass(frozen=True)
+@dataclass
 class JobResults:
-    """The lines of all jobs, the number of lines that existed before, and the titles and errors of failed jobs."""
+    """The lines of jobs and the errors of those that failed, by number of the job; `reused` lines existed before."""
 
-    lines: list[Line]
-    reused: int
-    failures: list[tuple[str, Exception]]
+    lines_of: dict[int, list[Line]] = field(default_factory=dict)
+    failures: dict[int, Exception] = field(default_factory=dict)
+    reused: int = 0
+
+    @property
+    def lines(self) -> list[Line]:
+        """All lines, in the order of the jobs."""
+        return [line for number in sorted(self.lines_of) for line in self.lines_of[number]]
+
+    def add_known(self, number: int, lines: list[Line]) -> None:
+        self.lines_of[number] = lines
+        self.reused += len(lines)
 
 
 def run_jobs(
@@ -100,8 +110,7 @@ def run_jobs(
     identities = [job.identities(options) for job in jobs]
     options.results.prepare()
     earlier = {name: len(options.results.lines(name)[0]) for name in {job.experiment for job in jobs}}
-    results: dict[int, JobResults] = {}
-    groups = _groups(jobs, options)
+    results, groups = JobResults(), _groups(jobs, options)
     cached = reuse_distances() if options.reuse else nullcontext()
     with cached, closing(Claims(options.results.folder)) as claims:
         for wait in (False, True):  # at last for other processes: reads their lines, and runs what they did not finish
@@ -113,14 +122,18 @@ def run_jobs(
                         # Reads them again for every job: another process may have measured it by now.
                         lines, count = options.results.lines(job.experiment)[0], earlier[job.experiment]
                         before = [] if again else [line for line in lines[:count] if job.is_final(line)]
-                        results[number] = _run(job, identities[number], options, before + lines[count:], callback)
-    return _joined([results[number] for number in range(len(jobs))])
+                        known, missing = _known(job, identities[number], options, before + lines[count:])
+                        results.add_known(number, known)
+                        error = _measure(job, options, missing, callback, known) if missing else None
+                        if error is not None:
+                            results.failures[number] = error
+    return results
 
 
 def run_jobs_in_processes(
     jobs: Sequence[Job], options: JobOptions, processes: int, progress: Callable[[int, int], None]
-) -> list[Line]:
-    """`run_jobs` in several processes, which share jobs of one line each as separate commands would; returns all lines.
+) -> JobResults:
+    """`run_jobs` in several processes, which share jobs of one line each as separate commands would.
 
     `progress` is called with the number of lines that were measured so far, and of all.
     """
@@ -138,12 +151,12 @@ def run_jobs_in_processes(
         return Parallel(n_jobs=processes)(work)[0]  # type: ignore[no-any-return]
 
 
-def _work(jobs: Sequence[Job], options: JobOptions, parent: int) -> list[Line]:
+def _work(jobs: Sequence[Job], options: JobOptions, parent: int) -> JobResults:
     def listen(*_: Any) -> None:
         if os.getppid() != parent:  # it was killed, and nobody waits for the rest
             raise SystemExit
 
-    return run_jobs(jobs, options, listener=listen).lines
+    return run_jobs(jobs, options, listener=listen)
 
 
 def _key(job: Job, line: Line) -> tuple[Any, ...]:
@@ -157,28 +170,28 @@ def run_jobs_on_cluster(jobs: Sequence[Job], options: JobOptions, listener: JobL
     """
     identities = [job.identities(options) for job in jobs]
     options.results.prepare()
-    results, missing = [], []
+    results, missing = JobResults(), []
     with closing(Claims(options.results.folder)) as claims, ExitStack() as held:
         for name in _groups(jobs, options):  # other processes with the same folder wait
             held.enter_context(claims.on(name, wait=True))
-        for job, wanted in zip(jobs, identities, strict=True):
+        for number, (job, wanted) in enumerate(zip(jobs, identities, strict=True)):
             lines = [line for line in options.results.lines(job.experiment)[0] if job.is_final(line)]
             known, left = _known(job, wanted, options, lines)
-            results.append(JobResults(known, len(known), []))
+            results.add_known(number, known)
             missing.append(left)
         numbers = [number for number, left in enumerate(missing) if left]
         done = len(jobs) - len(numbers)
         for number, found in run_tasks(_lines_of, (list(jobs), options, missing), numbers):
             if isinstance(found, Exception):
-                results[number].failures.append((jobs[number].title, found))
+                results.failures[number] = found
                 continue
             for line in found:
                 options.results.append(jobs[number].experiment, line)
-            results[number].lines.extend(found)
+            results.lines_of[number] += found
             done += 1
             if listener is not None:
                 listener(jobs[number], done, len(jobs))
-    return _joined(results)
+    return results
 
 
 @contextmanager
@@ -215,12 +228,6 @@ def _groups(jobs: Sequence[Job], options: JobOptions) -> dict[str, list[int]]:
     return groups
 
 
-def _joined(results: Sequence[JobResults]) -> JobResults:
-    lines = [line for result in results for line in result.lines]
-    failures = [failure for result in results for failure in result.failures]
-    return JobResults(lines, sum(result.reused for result in results), failures)
-
-
 def _known(
     job: Job, identities: Sequence[Line], options: JobOptions, existing: list[Line]
 ) -> tuple[list[Line], list[Line]]:
@@ -241,17 +248,16 @@ def _known(
     return lines, missing
 
 
-def _run(
-    job: Job, identities: Sequence[Line], options: JobOptions, existing: list[Line], callback: Callback | None
-) -> JobResults:
-    """Measures the missing lines of a job; returns them with the existing ones."""
-    lines, missing = _known(job, identities, options, existing)
-    reused, failures = len(lines), []
+def _measure(
+    job: Job, options: JobOptions, missing: Sequence[Line], callback: Callback | None, lines: list[Line]
+) -> Exception | None:
+    """Appends the missing lines of a job to its results and to `lines`; returns its error if it fails."""
     try:
-        for line in job.lines(options, missing, callback) if missing else ():
+        for line in job.lines(options, missing, callback):
             options.results.append(job.experiment, line)
             lines.append(line)
     except Exception as error:
-        failures.append((job.title, error))
+        traceback.clear_frames(error.__traceback__)  # the error is kept, and would keep tensors alive
         release_memory()
-    return JobResults(lines, reused, failures)
+        return error
+    return None
