@@ -217,6 +217,20 @@ def test_a_run_with_all_of_it_can_be_updated(tmp_path: Path) -> None:
     )
 
 
+def test_a_run_of_one_file_is_updated_in_the_units_of_the_file(tmp_path: Path) -> None:
+    x, ring = np.arange(16.0).reshape(8, 2) ** 2, np.arange(8)
+    edges = np.stack([np.r_[ring, np.roll(ring, 1)], np.r_[np.roll(ring, 1), ring]])
+    np.savez(tmp_path / "ring.npz", x=x, y=ring // 4, edge_index=edges, edge_weight=np.full(16, 5.0))
+    options = ["--method", "kernel-ridge", "--no-report", "--out", tmp_path / "out"]
+    answer("run", "--file", tmp_path / "ring.npz", *options)
+    new = written(tmp_path / "new.csv", f"id,0,1\nzoe,{x[3, 0]:g},{x[3, 1]:g}\n")
+    links = written(tmp_path / "links.csv", "source,target,weight\nzoe,2,2.5\n")
+    answer("update", tmp_path / "out", "--nodes", new, "--edges", links)
+    data = lggd.load_model(tmp_path / "out" / "model").data_
+    assert data.x[8].tolist() == pytest.approx(data.x[3].tolist(), abs=1e-6)
+    assert data.edge_weight[data.edge_index[0] == 8].tolist() == [0.5]
+
+
 def test_notes_are_printed(tmp_path: Path) -> None:
     result = command(*features(tmp_path, PEOPLE))
     assert result.exit_code == 0

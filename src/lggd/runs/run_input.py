@@ -65,7 +65,7 @@ class RunInput:
     `data` is a PyG Data with `y`, `train_mask`, `test_mask` (the held-out nodes, whose class is known) and possibly
     `val_mask`; `ids` and `classes` name its nodes and classes; `origin` records its source. With `restores_labels`, the
     held-out labels are added to the model after accuracy is measured. `notes` describe the preprocessing in sentences,
-    and `columns` how later tables are read; None for datasets.
+    and `columns` how later tables are read; None where features and weights are used as they are.
     """
 
     name: str
@@ -134,14 +134,14 @@ class RunInput:
         """
         data, found = checked_data(read_data_file(path), path)
         notes = list(found)
-        _standardize(data, notes)
-        return cls._from_data(Path(path).stem, data, {"file": str(path)}, test_share, split, notes)
+        units = _standardize(data, notes)
+        return cls._from_data(Path(path).stem, data, {"file": str(path)}, test_share, split, notes, units)
 
     @classmethod
     def from_pyg(cls, name: str, test_share: float = 0.3, split: int = 0, root: str | Path | None = None) -> RunInput:
         """Reads a dataset of PyG by name, as in `read_pyg_dataset`; nodes are held out as in `from_file`."""
         data, notes = checked_data(read_pyg_dataset(name, root), name)
-        return cls._from_data(name.replace("/", "-").lower(), data, {"pyg": name}, test_share, split, list(notes))
+        return cls._from_data(name.replace("/", "-").lower(), data, {"pyg": name}, test_share, split, list(notes), {})
 
     @classmethod
     def from_graph(
@@ -161,18 +161,22 @@ class RunInput:
 
     @classmethod
     def _from_data(
-        cls, name: str, data: Any, origin: dict[str, Any], test_share: float, split: int, notes: list[str]
-    ) -> RunInput:
+        cls, name: str, data: Any, origin: dict[str, Any], test_share: float, split: int, notes: list[str],
+        units: dict[str, list[float]],
+    ) -> RunInput:  # fmt: skip
         _check_hold_out(test_share, split)
         y, drawn = data.y, data.get("train_mask") is None
-        _scale_weights(data, notes)
+        largest, read = _scale_weights(data, notes), None
+        if units or largest != 1:
+            features = 0 if data.get("x") is None else data.x.shape[1]
+            read = Columns([str(k) for k in range(features)], [], **units, largest_weight=largest)
         notes += _hold_out(data, test_share, split) if drawn else _choose_masks(data, split)
         data.num_classes = int(y.max()) + 1
         classes = [str(k) for k in range(data.num_classes)]
         counts = [f"{int((y == k).sum()):,} {name}" for k, name in enumerate(classes)]
         labels = f"Labels: {listed(counts)}; {int((y < 0).sum()):,} of {len(y):,} nodes are unlabelled."
         origin = {**origin, "test_share": test_share if drawn else None, "split": split}
-        return cls(name, data, [str(k) for k in range(len(y))], classes, origin, drawn, (labels, *notes))
+        return cls(name, data, [str(k) for k in range(len(y))], classes, origin, drawn, (labels, *notes), read)
 
     @property
     def held_out(self) -> Tensor:
