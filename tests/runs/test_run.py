@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from lggd.errors import InputError
 from lggd.report.run_report import McNemarTest
 from lggd.runs.methods import RunSettings
 from lggd.runs.run import run, write_run
@@ -88,3 +89,15 @@ def test_the_p_value_is_that_of_both_on_held_out_nodes() -> None:
     ]
     assert result.comparison == McNemarTest.of(*correct)
     assert replace(result, reference_predicted=None).comparison is None
+
+
+@pytest.mark.parametrize(("argument", "value"), [("preset", "paper"), ("epochs", 5)])
+def test_settings_are_refused_before_the_reference_is_trained(argument: str, value: str | int) -> None:
+    trained: list[str] = []
+    with pytest.raises(InputError, match=f"`{argument}` must be omitted"):
+        run(
+            RunInput.from_dataset("karate"),
+            RunSettings(**{argument: value}),  # type: ignore[arg-type]
+            callback=lambda part, _: trained.append(part),
+        )
+    assert trained == []

@@ -178,16 +178,17 @@ class RunSettings:
                 check_name(name, getattr(self, name), BACKBONES)
 
     def check_input(self, run_input: RunInput) -> None:
-        """Checks that the method can be fitted to this graph."""
+        """Checks the settings, and that the method can be fitted to this graph, before anything is trained."""
         if METHODS[self.method].needs_features and not run_input.has_features:
             rule, remedy = "be one that needs no node features", "Add features, or use lggd, the default."
             raise InputError("method", rule, self.method, remedy)
+        self.model()
 
     def model(self, large: bool = False) -> NodeClassifier:
         """An unfitted model; for a `large` graph, the default methods are kernel ridge with few kernels."""
-        if large and self.method in ("lggd", "kernel-ridge") and self.backbone in (None, "none"):
-            return KernelRidge.large(seed=self.seed)
-        return build_model(self.method, self.backbone, self.preset, self.epochs, self.seed)
+        model = build_model(self.method, self.backbone, self.preset, self.epochs, self.seed)
+        is_default = self.method in ("lggd", "kernel-ridge") and self.backbone in (None, "none")
+        return KernelRidge.large(seed=self.seed) if large and is_default else model
 
     @property
     def backbone_name(self) -> str | None:
