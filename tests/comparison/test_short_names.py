@@ -103,6 +103,10 @@ def test_any_field_can_be_set_by_its_path() -> None:
     assert complete == {**complete_settings("lggd-trained", {}, "gcn"), **settings}
     with pytest.raises(InputError, match=r"`features.initial.normalize` must be true or false, got 3"):
         build("lggd-trained", {"features.initial.normalize": 3}, "gcn", 0)
+    model = build("lggd-trained", {"features.initial.activation": "tanh"}, "gcn", 0)
+    assert model.features.initial.activation == "tanh"  # type: ignore[union-attr]
+    with pytest.raises(InputError, match=r"activation` must be one of relu, .* got 'sin'"):
+        build("lggd-trained", {"features.initial.activation": "sin"}, "gcn", 0)
     for path in ("features.initial", "features.nothing", "features.fit", "nothing.at.all"):
         with pytest.raises(InputError, match="`settings` must be settings of"):
             build("lggd-trained", {path: 1}, "gcn", 0)

@@ -128,7 +128,8 @@ def renamed_arguments(rules: Mapping[str, Rule]) -> Iterator[None]:
 
 def check_kind(name: str, value: Setting, default: Setting) -> None:
     """Raises if the type of a value is not that of the default: 5 * "1" would be "11111", and "no" is truthy."""
-    kind, infinite = type(default), name in EXPONENTS and value in (math.inf, "inf")
+    kind = next(each for each in KINDS if isinstance(default, each))  # of a StrEnum, str
+    infinite = name in EXPONENTS and value in (math.inf, "inf")
     finite = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     same = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
     if not (infinite or (finite if kind is float else same)):
