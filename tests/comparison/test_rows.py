@@ -136,7 +136,7 @@ def test_an_unknown_row_is_refused_with_a_suggestion(configs: Path) -> None:
 )
 def test_what_may_not_be_tried_first_is_replaced_by_the_middle(space: Any, expected: float) -> None:
     row = Row("01", "GCN", "gcn", "gcn", {"dropout": 0.5}, {"dropout": space})
-    assert first_settings(row, "gcn")["dropout"] == pytest.approx(expected)
+    assert first_settings(row)["dropout"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -110,12 +110,15 @@ def test_of_many_claims_only_as_many_are_granted_as_are_wanted(tmp_path):
     granted = [trial for _ in range(3) for one in workers if (trial := one.claim(5)) is not None]
     assert len(granted) == 5
     assert len({trial.params["x"] for trial in granted}) == 5
-    workers[0].abandon(granted[2])
-    again = [trial for one in workers if (trial := one.claim(5)) is not None]
-    assert [trial.params for trial in again] == [granted[2].params]
-    for number, trial in enumerate([*granted[:2], *granted[3:], *again]):
+    for given_up in (granted[2], granted[0]):
+        workers[0].abandon(given_up)
+        granted += [trial for one in workers if (trial := one.claim(5)) is not None]
+        assert not workers[0].finish(given_up, TrialState.COMPLETE, 1.0)
+        granted.remove(given_up)
+    assert granted[-1].params == {"x": 0.5}, "the first settings are not lost"
+    assert len({trial.params["x"] for trial in granted}) == 5
+    for number, trial in enumerate(granted):
         assert workers[number % 4].finish(trial, TrialState.COMPLETE, 1.0)
-    assert not workers[0].finish(granted[2], TrialState.COMPLETE, 1.0)
     assert len(workers[0].counted(5)) == 5
     assert workers[3].claim(5) is None
 

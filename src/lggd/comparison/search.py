@@ -32,6 +32,7 @@ from lggd.training.problems import Optimization
 from lggd.validation import check_int
 
 JOURNALS = "sweeps"
+BACKBONE = "gcn"  # of all trials
 DEFAULT_SPLITS = 3
 PAUSE = 0.5  # seconds between two checks for the trials of other workers
 
@@ -54,7 +55,6 @@ class SearchConfig:
     splits: int | None = None
     batch_size: int | None = None
     device: str = "cpu"
-    backbone: str = "gcn"
     seed: int = 0
     results: Path = Path("results")
     root: Path | None = None
@@ -132,9 +132,9 @@ def _run_on_cluster(searches: Sequence[Search], report: Callable[[], None]) -> N
             stopped.set()
 
 
-def first_settings(row: Row, backbone: str) -> dict[str, Setting]:
+def first_settings(row: Row) -> dict[str, Setting]:
     """Returns the settings of the first trial: those of the row if they are in the search space, else its middle."""
-    complete = complete_settings(row.method, row.settings, backbone)
+    complete = complete_settings(row.method, row.settings, BACKBONE)
     middle = {name: space.middle for name, space in row.search.items()}
     return middle | {name: value for name, value in complete.items() if name in middle and value in row.search[name]}
 
@@ -150,15 +150,15 @@ def _searches(config: SearchConfig, row: Row, datasets: Sequence[str]) -> list[S
         "search": {key: list(x.values) if isinstance(x, Categorical) else vars(x) for key, x in search.items()},
     }  # fmt: skip
     with error_context(f"{row.name} ({row.file})"):
-        first = first_settings(row, config.backbone)
+        first = first_settings(row)
         # Raises for unknown settings and invalid values before the first trial.
         for name, space in search.items():
             for value in space.ends:
-                build(row.method, {**row.settings, **first, name: value}, config.backbone, seed=0)
+                build(row.method, {**row.settings, **first, name: value}, BACKBONE, seed=0)
     journal, searches = open_journal(config.journal(row)), []
     for dataset in datasets:
         study = SharedStudy(
-            journal, f"{row.slug}/{dataset}/{config.backbone}{'/paper' if is_paper else ''}", space=search,
+            journal, f"{row.slug}/{dataset}/{BACKBONE}{'/paper' if is_paper else ''}", space=search,
             first=first, about=about, defaults={"splits": DEFAULT_SPLITS}, seed=config.seed, grace=config.grace,
         )  # fmt: skip
         evaluate = partial(_validation_accuracies, config, row, dataset)
@@ -170,7 +170,7 @@ def _validation_accuracies(
     config: SearchConfig, row: Row, dataset: str, settings: dict[str, Setting], splits: Sequence[int]
 ) -> list[float]:
     settings = {**row.settings, **settings}
-    where = config.device, config.backbone, config.seed, config.root
+    where = config.device, BACKBONE, config.seed, config.root
     return measure(row.method, settings, dataset, splits, *where, hide_test=True).val
 
 

@@ -70,7 +70,7 @@ class SharedStudy:
     `about` is everything else that a trial's value depends on, and must be the same when a study is continued. Entries
     that are None are taken from the earlier trials, or from `defaults`.
     Trials count when they have finished: complete, pruned, or failed with a reason. Trials whose workers sent no
-    heartbeat for `grace` seconds fail without a reason and are run again.
+    heartbeat for `grace` seconds fail without a reason, and others are run instead.
     """
 
     def __init__(
@@ -101,11 +101,13 @@ class SharedStudy:
         if sum(_counts(trial, TrialState.RUNNING) for trial in self._trials()) >= wanted:
             return None
         trial = self._study.ask()
-        rank = sum(_counts(other, *UNFINISHED) for other in self._trials()[: trial.number])
-        if rank >= wanted:  # another worker was faster
+        before = [other for other in self._trials()[: trial.number] if _counts(other, *UNFINISHED)]
+        if len(before) >= wanted:  # another worker was faster
             self._study.tell(trial, state=TrialState.FAIL)
             return None
-        self._study.sampler = self._sampler(trial.number, is_first=rank == 0)
+        # A trial that has not all of its settings yet may get the first ones.
+        is_first = not any(other.params == self.first or len(other.params) < len(self.space) for other in before)
+        self._study.sampler = self._sampler(trial.number, is_first=is_first)
         for name, values in self.space.items():
             values.suggest(trial, name)
         return trial
@@ -130,13 +132,7 @@ class SharedStudy:
         return True
 
     def abandon(self, trial: Trial | FrozenTrial) -> None:
-        """Gives up a trial, so that another worker runs it again."""
-        # Queues the settings before the trial fails: otherwise another worker could start with other settings.
-        before, given_up = self._trials()[: trial.number], self._trials()[trial.number]
-        is_first = not any(_counts(other, *UNFINISHED) for other in before)
-        settings = self.first if is_first else given_up.params
-        if settings and not given_up.state.is_finished():
-            self._study.enqueue_trial(settings)
+        """Gives up a trial: it does not count, and another one is run instead."""
         with suppress(UpdateFinishedTrialError, ValueError):  # another worker gave it up, or it has finished meanwhile
             self._study.tell(trial.number, state=TrialState.FAIL)
 
