@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -205,10 +205,23 @@ def _change(
     change: Callable[[SavedModel], tuple[ModelChange, Tensor]],
 ) -> None:  # fmt: skip
     """Changes a saved model, writes it and its predictions, and prints what has changed."""
-    with _open_model(terminal, model, out) as saved:
+    with terminal.working("Loading lggd"):
+        from lggd.data.output_files import check_table_writable
+        from lggd.runs.saved_model import SavedModel
+    if out is not None:
+        check_table_writable(out)
+    with ExitStack() as opened:
+        with terminal.working(f"Reading {model}"):
+            saved = opened.enter_context(SavedModel.open(model, lambda: terminal.wait_for(str(model))))
+            check_table_writable(saved.predictions)
+        terminal.node_names = saved.ids
+        written: dict[str, Any] = {"model": None, "out": str(out or saved.predictions), "refreshed": [], "outdated": []}
         with terminal.working(doing):
             found, probabilities = change(saved)
-            written = _write_model(saved, probabilities, out, changed=not found.is_empty)
+            if found.is_empty:
+                saved.write(out or saved.predictions, probabilities)
+            else:
+                written |= {"model": str(saved.folder), **saved.save(out)}
         first = len(saved.ids) - found.new_nodes
         predicted = [saved.classes[k] for k in probabilities[first:].argmax(1).tolist()]
         facts = {
@@ -217,39 +230,6 @@ def _change(
             "predictions": dict(zip(saved.ids[first:], predicted, strict=True)), **written,
         }  # fmt: skip
     terminal.print_result(facts, _changed(facts))
-
-
-@contextmanager
-def _open_model(terminal: Terminal, model: Path, out: Path | None) -> Iterator[SavedModel]:
-    """Loads a model that will be changed, and locks it; says so if another command has locked it."""
-    with terminal.working("Loading lggd"):
-        from lggd.data.output_files import check_table_writable
-        from lggd.runs.saved_model import SavedModel
-    if out is not None:
-        check_table_writable(out)
-    with terminal.working(f"Reading {model}"), ExitStack() as stack:
-        saved = stack.enter_context(SavedModel.open(model, lambda: terminal.wait_for(str(model))))
-        check_table_writable(saved.predictions)
-        opened = stack.pop_all()
-    with opened:
-        terminal.node_names = saved.ids
-        yield saved
-
-
-def _write_model(saved: SavedModel, probabilities: Tensor, out: Path | None, *, changed: bool) -> dict[str, Any]:
-    """Saves a model that has changed, and its predictions in any case; returns what was written."""
-    to = saved.predictions if out is None else out
-    facts: dict[str, Any] = {"model": None, "out": str(to), "refreshed": [], "outdated": []}
-    if not changed:
-        saved.write(to, probabilities)
-        return facts
-    refreshed = saved.save(out)
-    beside = {"refreshed": refreshed.files, "outdated": refreshed.marked}
-    return (
-        facts
-        | {"model": str(saved.folder)}
-        | {key: [str(saved.beside / name) for name in names] for key, names in beside.items()}
-    )
 
 
 def _predictions(facts: dict[str, Any]) -> Iterator[Table | str]:

@@ -63,14 +63,6 @@ class ModelChange:
         return not (self.new_nodes or self.new_edges or self.new_labels or self.corrections or self.removals)
 
 
-@dataclass(frozen=True)
-class Refreshed:
-    """The names of files beside a model that were written anew, and of those that were only marked as old."""
-
-    files: list[str]
-    marked: list[str]
-
-
 @dataclass(frozen=True, eq=False)
 class NodePredictions:
     """The `probabilities [N, K]` of the classes, and the `labels [N]` known, -1 where there is none; with all names."""
@@ -290,8 +282,10 @@ class SavedModel:
         ]
         return sorted(found, key=lambda row: -row["probability"])
 
-    def save(self, out: str | Path | None = None) -> Refreshed:
+    def save(self, out: str | Path | None = None) -> dict[str, list[str]]:
         """Replaces the saved model and refreshes what lies beside it, all or nothing.
+
+        Returns the files beside it that were "refreshed", and those that are only marked as "outdated".
 
         Predictions are written to `out`, too; for a model that belongs to no run, only there. They are those of
         lggd predict to the last bit.
@@ -302,13 +296,14 @@ class SavedModel:
                 # A model of a graph on disk is not solved a second time, which may take minutes.
                 saved = self.model if names_of(self.model.data_) is not None else load_model(temporary)
                 (temporary / WAITING).mkdir()
-                refreshed = Refreshed([], [])
+                refreshed, outdated = list[str](), list[str]()
                 if out is None or belongs_to_run(self.place):
-                    refreshed = write_beside(temporary / WAITING, self.place, saved, self.ids, self.classes)
+                    refreshed, outdated = write_beside(temporary / WAITING, self.place, saved, self.ids, self.classes)
                 if copied is not None:
                     self.write(copied, saved.predict_proba())
             move_beside(self.folder)
-        return refreshed
+        names = {"refreshed": refreshed, "outdated": outdated}
+        return {key: [str(self.beside / name) for name in found] for key, found in names.items()}
 
 
 def model_folder(path: Path) -> Path:
@@ -332,8 +327,12 @@ def belongs_to_run(model: Path) -> bool:
     return model.name == MODEL and (model.parent / SUMMARY).is_file()
 
 
-def write_beside(folder: Path, place: Path, model: Any, ids: Sequence[str], classes: Sequence[str]) -> Refreshed:
+def write_beside(
+    folder: Path, place: Path, model: Any, ids: Sequence[str], classes: Sequence[str]
+) -> tuple[list[str], list[str]]:
     """Writes the files that belong beside a changed model, whose folder will be `place`, into `folder`.
+
+    Returns their names, and those of files that are only marked as outdated.
 
     In the folder of a run these are predictions, features and the summary. The report shows what was measured when the
     model was trained, with classes of held-out nodes that are not stored: a note in it says that the model changed.
@@ -342,7 +341,7 @@ def write_beside(folder: Path, place: Path, model: Any, ids: Sequence[str], clas
     probabilities = model.predict_proba().cpu()
     write_predictions(folder / files[0], ids, classes, probabilities, model.labels_.cpu())
     if not belongs_to_run(place):
-        return Refreshed(files, marked)
+        return files, marked
     beside = place.parent
     if (beside / FEATURES).is_file() and (features := _features(model)) is not None:
         write_features(folder / FEATURES, ids, model.metadata_["feature_names"], features)
@@ -360,7 +359,7 @@ def write_beside(folder: Path, place: Path, model: Any, ids: Sequence[str], clas
         "outdated": marked,
     }  # fmt: skip
     storage.write_json(folder / SUMMARY, {**read_object(beside / SUMMARY, "be the summary of a run"), "updated": facts})
-    return Refreshed(files, marked)
+    return files, marked
 
 
 def move_beside(folder: Path) -> None:
