@@ -207,23 +207,21 @@ class SavedModel:
         new, wrong = known < 0, (known >= 0) & (known != labels)
         if bool(wrong.any()) and not correct:
             raise self._contradiction(sources[0], nodes[wrong], labels[wrong])
-        before = self.probabilities()
+
+        def change() -> None:
+            if bool(new.any()):
+                self.model.add_labels(nodes[new], labels[new])
+            if bool(wrong.any()):
+                self.model.change_labels(nodes[wrong], labels[wrong])
+
+        before, probabilities, measured = self.apply(change)
         corrections = [
             {"node": self.ids[node], "before": self.classes[was], "label": self.classes[label]}
             for node, was, label in _rows(nodes[wrong], known[wrong], labels[wrong])
         ]
-        start = time.perf_counter()
-        if bool(new.any()):
-            self.model.add_labels(nodes[new], labels[new])
-        if bool(wrong.any()):
-            with self._names_in_errors():
-                self.model.change_labels(nodes[wrong], labels[wrong])
-        probabilities = self.probabilities()
-        milliseconds = 1000 * (time.perf_counter() - start)
         found = ModelChange(
-            new_labels=int(new.sum()), known_labels=int((~new & ~wrong).sum()),
-            changed=int((probabilities.argmax(1) != before.argmax(1)).sum()), milliseconds=milliseconds,
-            conflicts=self._conflicts(before, nodes[new], labels[new]), corrections=corrections,
+            new_labels=int(new.sum()), known_labels=int((~new & ~wrong).sum()), corrections=corrections,
+            conflicts=self._conflicts(before, nodes[new], labels[new]), **measured,
         )  # fmt: skip
         return found, probabilities
 
@@ -235,26 +233,26 @@ class SavedModel:
                 rule = f"name some of the {len(numbers)} nodes"
                 raise InputError("nodes", rule, repr(name), suggestion(name, self.ids, "Check the spelling."))
         nodes = torch.tensor([numbers[name] for name in dict.fromkeys(names)])
-        before, known = self.probabilities().argmax(1), self.model.labels_[nodes]
-        start = time.perf_counter()
-        with self._names_in_errors():
-            self.model.remove_labels(nodes)
-        probabilities = self.probabilities()
-        milliseconds = 1000 * (time.perf_counter() - start)
+        known = self.model.labels_[nodes]
+        _, probabilities, measured = self.apply(lambda: self.model.remove_labels(nodes))
         best = probabilities[nodes].max(1)
         rows = [
             {"node": self.ids[node], "before": self.classes[was], "predicted": self.classes[k], "probability": p}
             for (node, was, k), p in zip(_rows(nodes, known, best.indices), best.values.tolist(), strict=True)
         ]
-        changed = int((probabilities.argmax(1) != before).sum())
-        return ModelChange(changed=changed, milliseconds=milliseconds, removals=rows), probabilities
+        return ModelChange(removals=rows, **measured), probabilities
 
-    @contextmanager
-    def _names_in_errors(self) -> Iterator[None]:
+    def apply(self, change: Callable[[], None]) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """Changes the model; returns the probabilities before and after, and what `ModelChange` says of both."""
+        before, start = self.probabilities(), time.perf_counter()
         try:
-            yield
+            change()
         except LastLabelError as error:
             raise error.replace(value=f"none of class {self.classes[error.label]!r}") from error
+        after = self.probabilities()
+        milliseconds = 1000 * (time.perf_counter() - start)
+        changed = int((after[: len(before)].argmax(1) != before.argmax(1)).sum())
+        return before, after, {"changed": changed, "milliseconds": milliseconds}
 
     def _contradiction(self, source: str | Path, nodes: Tensor, labels: Tensor) -> InputError:
         rows = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,27 +35,29 @@ def update(
 
     With `correct`, labels may replace known ones. Nothing is written: save the model afterwards.
     """
-    before, found = saved.probabilities().argmax(1), ModelChange()
+    found, probabilities = ModelChange(), saved.probabilities()
+    before = probabilities.argmax(1)
     if nodes is not None or edges is not None:
         _check_changeable(saved)
         ids, x = ([], torch.empty(0, 0)) if nodes is None else _read_nodes(saved, nodes)
         edge_index, weight, known_edges = torch.empty(2, 0, dtype=torch.int64), None, 0
         if edges is not None:
             edge_index, weight, known_edges = _read_edges(saved, edges, [*saved.ids, *ids])
-        start = time.perf_counter()
-        if ids:
-            saved.model.add_nodes(x, edge_index, weight)
-        elif edge_index.shape[1]:
-            saved.model.add_edges(edge_index, weight)
-        milliseconds = 1000 * (time.perf_counter() - start)
-        found = ModelChange(len(ids), edge_index.shape[1] // 2, known_edges=known_edges, milliseconds=milliseconds)
+
+        def change() -> None:
+            if ids:
+                saved.model.add_nodes(x, edge_index, weight)
+            elif edge_index.shape[1]:
+                saved.model.add_edges(edge_index, weight)
+
+        _, probabilities, measured = saved.apply(change)
+        found = ModelChange(len(ids), edge_index.shape[1] // 2, known_edges=known_edges, **measured)
         saved.ids = [*saved.ids, *ids]
         saved.model.metadata_["ids"] = saved.ids
     if labels is not None:
-        added, _ = saved.add_labels(labels, correct=correct)
+        added, probabilities = saved.add_labels(labels, correct=correct)
         counts = {name: getattr(found, name) for name in ("new_nodes", "new_edges", "known_edges")}
         found = replace(added, **counts, milliseconds=found.milliseconds + added.milliseconds)
-    probabilities = saved.probabilities()
     changed = int((probabilities.argmax(1)[: len(before)] != before).sum())
     return replace(found, changed=changed), probabilities
 
