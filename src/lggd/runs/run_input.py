@@ -162,7 +162,7 @@ class RunInput:
     @classmethod
     def _from_data(
         cls, name: str, data: Any, origin: dict[str, Any], test_share: float, split: int, notes: list[str],
-        units: dict[str, list[float]],
+        units: dict[str, Any],
     ) -> RunInput:  # fmt: skip
         _check_hold_out(test_share, split)
         y, drawn = data.y, data.get("train_mask") is None
