@@ -95,3 +95,9 @@ def test_a_class_with_too_few_labels_is_named() -> None:
 def test_one_class_is_refused() -> None:
     with pytest.raises(InputError, match="at least two classes, got 1"):
         label_splits.draw_splits(changed(blocks(), y=torch.zeros(36, dtype=torch.long)), 0.5, 1)
+
+
+def test_a_share_that_leaves_nothing_to_test_with_is_refused() -> None:
+    with pytest.raises(InputError, match=r"`labels` must leave labels to test with, got 0.8"):
+        label_splits.draw_splits(blocks(each=5), 0.8, 1)
+    assert bool(label_splits.draw_splits(blocks(each=5), 0.6, 1)[0].test_mask.any())

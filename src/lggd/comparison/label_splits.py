@@ -76,7 +76,10 @@ def draw_splits(data: Any, labels: int | float, count: int) -> list[Any]:
             raise InputError("data.y", rule, f"{size} of class {name}", remedy)
     if len(sizes) < 2:
         raise InputError("data.y", "have labels of at least two classes", len(sizes), "Label more nodes.")
-    return [copy.copy(data).update(dict(zip(MASKS, _masks(y, labels, split), strict=True))) for split in range(count)]
+    masks = [dict(zip(MASKS, _masks(y, labels, split), strict=True)) for split in range(count)]
+    if not bool(masks[0]["test_mask"].any()):
+        raise InputError("labels", "leave labels to test with", labels, "Use a smaller fraction.")
+    return [copy.copy(data).update(own) for own in masks]
 
 
 def _masks(y: Tensor, labels: int | float, seed: int) -> list[Tensor]:
