@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,8 +14,8 @@ import torch
 
 import lggd
 from comparison_models import Oracle
-from lggd.comparison.jobs import Job, JobOptions, run_jobs
-from lggd.comparison.results import Results
+from lggd.comparison.jobs import Job, JobOptions, run_jobs, run_jobs_on_cluster
+from lggd.comparison.results import Claims, Results
 from small_data import blocks
 
 SEEN: list[weakref.ref[torch.Tensor]] = []
@@ -51,6 +52,17 @@ def test_a_failed_job_stops_no_other_and_keeps_no_tensor(tmp_path: Path) -> None
     assert [reference() for reference in SEEN] == [None] * 4
     again = run_jobs([Failing(number) for number in range(3)], JobOptions(Results(tmp_path)))
     assert (again.reused, list(again.failures)) == (2, [1])
+
+
+def test_processes_that_share_a_cluster_claim_in_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each of two could hold what the other one waits for."""
+    claimed: list[str] = []
+    monkeypatch.setattr(Claims, "on", lambda self, name, wait: (claimed.append(name), nullcontext(True))[1])
+    monkeypatch.setattr("lggd.comparison.jobs.run_tasks", lambda *_: iter(()))
+    for numbers in (range(4), reversed(range(4))):
+        run_jobs_on_cluster([Failing(number) for number in numbers], JobOptions(Results(tmp_path)))
+    assert len(claimed) == 8
+    assert claimed[:4] == claimed[4:]
 
 
 def test_a_comparison_names_methods_whose_lines_could_not_be_written(

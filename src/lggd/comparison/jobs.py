@@ -172,7 +172,7 @@ def run_jobs_on_cluster(jobs: Sequence[Job], options: JobOptions, listener: JobL
     options.results.prepare()
     results, missing = JobResults(), []
     with closing(Claims(options.results.folder)) as claims, ExitStack() as held:
-        for name in _groups(jobs, options):  # other processes with the same folder wait
+        for name in sorted(_groups(jobs, options)):  # others wait, in the same order, so that none waits for ever
             held.enter_context(claims.on(name, wait=True))
         for number, (job, wanted) in enumerate(zip(jobs, identities, strict=True)):
             lines = [line for line in options.results.lines(job.experiment)[0] if job.is_final(line)]
