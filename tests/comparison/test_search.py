@@ -42,6 +42,10 @@ def test_every_method_and_dataset_gets_the_same_number_of_trials(tmp_path, monke
     assert {one.validation for one in found} == {51.0}
 
 
+def test_nothing_to_search_needs_no_cluster(tmp_path):
+    assert search_settings(SearchConfig(results=tmp_path), [], ["karate"], cluster="auto") == []
+
+
 def test_the_ranges_of_papers_are_searched_in_studies_of_their_own(tmp_path, monkeypatch):
     calls = replace_training(monkeypatch, lambda settings, split: settings["dropout"])
     row = replace(ROW, search={"dropout": Categorical((0.1,))}, paper_search={"dropout": Categorical((0.7,))})

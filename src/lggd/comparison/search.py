@@ -88,7 +88,7 @@ def search_settings(
         if callback is not None:
             callback(sum(search.done for search in searches), config.trials * len(searches))
 
-    if config.trials and cluster is not None:
+    if config.trials and searches and cluster is not None:
         with connect(cluster):
             _run_on_cluster(searches, report)
     elif config.trials:
@@ -118,16 +118,13 @@ def _run_on_cluster(searches: Sequence[Search], report: Callable[[], None]) -> N
                 time.sleep(PAUSE)
 
     with ThreadPoolExecutor(len(searches)) as threads:
-        work = [threads.submit(finish, search) for search in searches]
+        waiting = {threads.submit(finish, search) for search in searches}
         try:
-            running = True
-            while running:
-                done, waiting = wait(work, PAUSE, return_when=FIRST_EXCEPTION)
-                running = bool(waiting) and not any(each.exception() for each in done)
+            while waiting:
+                done, waiting = wait(waiting, PAUSE, return_when=FIRST_EXCEPTION)
                 report()
-            for each in work:
-                if each.done():
-                    each.result()
+                for each in done:
+                    each.result()  # raises what it has raised
         finally:
             stopped.set()
 

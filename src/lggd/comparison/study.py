@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ def open_journal(path: str | Path) -> JournalStorage:
     return JournalStorage(JournalFileBackend(str(path), lock))
 
 
+@dataclass(eq=False)
 class SharedStudy:
     """The trials of one study. Settings are sampled from `space`; the first trial uses those in `first`.
 
@@ -73,26 +75,24 @@ class SharedStudy:
     heartbeat for `grace` seconds fail without a reason, and others are run instead.
     """
 
-    def __init__(
-        self,
-        journal: JournalStorage,
-        name: str,
-        *,
-        space: Mapping[str, SearchSpace],
-        first: Mapping[str, Any],
-        about: Mapping[str, Any],
-        defaults: Mapping[str, Any] | None = None,
-        seed: int = 0,
-        grace: float = GRACE,
-    ) -> None:
-        self.name, self.space, self.first, self.seed, self.grace = name, dict(space), dict(first), seed, grace
+    journal: JournalStorage
+    name: str
+    _: KW_ONLY
+    space: Mapping[str, SearchSpace]
+    first: dict[str, Any]
+    about: dict[str, Any]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    grace: float = GRACE
+
+    def __post_init__(self) -> None:
         pruner = optuna.pruners.MedianPruner(n_startup_trials=COMPLETE_BEFORE_PRUNING)
-        options: dict[str, Any] = {"study_name": name, "storage": journal, "pruner": pruner}
+        options: dict[str, Any] = {"study_name": self.name, "storage": self.journal, "pruner": pruner}
         try:  # reading must not modify the journal
             self._study = optuna.load_study(**options)
         except KeyError:  # another process may create it at the same moment
             self._study = optuna.create_study(**options, direction="maximize", load_if_exists=True)
-        self.about = self._check_about(about, defaults or {})
+        self.about = self._check_about()
         self._last_beats: dict[int, tuple[int, float]] = {}
 
     def claim(self, wanted: int) -> Trial | None:
@@ -155,11 +155,11 @@ class SharedStudy:
     def _trials(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
 
-    def _check_about(self, about: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    def _check_about(self) -> dict[str, Any]:
         before = self._study.user_attrs.get(ABOUT)
         recorded = (before or {}) if self._trials() else {}  # without trials, it may be replaced
-        known = {**defaults, **recorded}
-        about = {name: known.get(name) if value is None else value for name, value in about.items()}
+        known = {**self.defaults, **recorded}
+        about = {name: known.get(name) if value is None else value for name, value in self.about.items()}
         if not recorded and about != before:
             self._study.set_user_attr(ABOUT, about)
         for name in [*about, *recorded] if recorded else ():
@@ -200,21 +200,20 @@ def _counts(trial: FrozenTrial, *also: TrialState) -> bool:
 Evaluate = Callable[[dict[str, Setting], Sequence[int]], list[float]]
 
 
+@dataclass(eq=False)
 class Search:
     """The search for the settings of one row on one dataset: `trials` trials, judged by `evaluate`."""
 
-    def __init__(
-        self,
-        study: SharedStudy,
-        evaluate: Evaluate,
-        trials: int,
-        batch: int | None = None,
-        slug: str = "",
-        dataset: str = "",
-    ) -> None:
-        self.study, self.evaluate, self.trials, self.batch = study, evaluate, trials, batch
-        self.slug, self.dataset = slug, dataset
-        self.splits: int = study.about["splits"]
+    study: SharedStudy
+    evaluate: Evaluate
+    trials: int
+    batch: int | None = None
+    slug: str = ""
+    dataset: str = ""
+
+    @property
+    def splits(self) -> int:
+        return self.study.about["splits"]  # type: ignore[no-any-return]
 
     @property
     def done(self) -> int:
