@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lggd.runs.run_input import RunInput
 
 TEST_SHARE = 0.3
+# The options of a graph that do not apply to tables alone.
+NOT_OF_TABLES = ("dataset", "file", "pyg", "data", "split", "labels_per_class")
 TABLES = "Your own tables"
 # The file that marks the folder of a graph on disk, as in lggd.graph.stored_graph, which imports torch.
 GRAPH_MANIFEST = "graph.json"
@@ -221,13 +223,6 @@ class GraphOptions(EdgeTableOptions):
     split: Annotated[int | None, Option(min=0, help="Number of the random split.", show_default="0")]
     labels_per_class: Annotated[int | None, Option(min=1, help=LABELS, show_default="5")]
 
-    @property
-    def _table_options(self) -> dict[str, Any]:
-        """The options that apply to tables alone, by flag."""
-        others = ("dataset", "file", "pyg", "data", "split", "labels_per_class")
-        names = [field.name for field in fields(self) if field.name not in others]
-        return {f"--{name.replace('_', '-')}": getattr(self, name) for name in names}
-
     def check(self, test_share: float | None = None) -> None:
         """Raises if options cannot be combined."""
         one_of = {"DATASET": self.dataset, "--edges": self.edges, "--file": self.file, "--pyg": self.pyg}
@@ -237,42 +232,36 @@ class GraphOptions(EdgeTableOptions):
             remedy = "Try digits, or --edges FILE --nodes FILE."
             raise InputError("DATASET", "be a name, or use --edges, --file or --pyg", found, remedy)
         source, *others = given
-        what, why = source, ""
-        options: dict[str, Any] = {flag: one_of[flag] for flag in others}
+        if source == "DATASET" and Path(self.dataset or "").suffix and Path(self.dataset or "").is_file():
+            rule, remedy = "be a dataset, or the folder of a graph on disk", "Read tables by --edges and --nodes."
+            raise InputError("DATASET", rule, f"the file {self.dataset}", remedy)
+        named = f"the {'graph' if self.is_graph else 'dataset'} {self.dataset}" if source == "DATASET" else source
+        refused: list[tuple[str, Any, str, str]] = []
+        refused += [(flag, one_of[flag], named, "Use one or the other.") for flag in others]
         if source != "--edges":
-            options, why = self._table_options | options, ": it applies to tables"
-        if self.is_graph:
-            options |= {"--labels-per-class": self.labels_per_class, "--data": self.data}
-            what, why = f"the graph {self.dataset}", ""
-        elif source == "DATASET":
-            if Path(self.dataset or "").suffix and Path(self.dataset or "").is_file():
-                rule, remedy = "be a dataset, or the folder of a graph on disk", "Read tables by --edges and --nodes."
-                raise InputError("DATASET", rule, f"the file {self.dataset}", remedy)
-            options["--test-share"], what = test_share, f"the dataset {self.dataset}"
-        for flag, value in options.items():
+            for name in (field.name for field in fields(self) if field.name not in NOT_OF_TABLES):
+                flag = f"--{name.replace('_', '-')}"
+                refused.append((flag, getattr(self, name), named, "It applies to tables."))
+        if source == "DATASET" and not self.is_graph:
+            refused.append(("--test-share", test_share, named, "A dataset has test nodes of its own."))
+        else:
+            refused.append(("--labels-per-class", self.labels_per_class, named, "It applies to datasets by name."))
+            if source != "--pyg":
+                refused.append(("--data", self.data, named, "It is the folder of datasets."))
+        if self.split_column is not None:
+            defined = (("--test-share", test_share), ("--split", self.split))
+            refused += [(*each, "--split-column", "The column defines the test nodes.") for each in defined]
+        for flag, value, other, remedy in refused:
             if value is not None:
-                raise InputError(flag, f"be omitted with {what}{why}", remedy="Use one or the other.")
-        if self.labels_per_class is not None and source != "DATASET":
-            rule = f"be omitted with {source}: it applies to datasets"
-            raise InputError("--labels-per-class", rule, remedy="Leave labels empty in the table.")
-        if self.data is not None and source not in ("DATASET", "--pyg"):
-            raise InputError("--data", f"be omitted with {source}: it is the folder of datasets")
-        if source == "--edges":
-            self._check_tables(test_share)
+                raise InputError(flag, f"be omitted with {other}", remedy=remedy)
+        if source == "--edges" and self.label is None:
+            rule = f"name the column of classes in {self.edges if self.nodes is None else self.nodes}"
+            raise InputError("--label", rule, "none", "Add --label COLUMN.")
 
     @property
     def is_graph(self) -> bool:
         """Whether the dataset is the folder of a graph on disk."""
         return self.dataset is not None and (Path(self.dataset) / GRAPH_MANIFEST).is_file()
-
-    def _check_tables(self, test_share: float | None) -> None:
-        if self.label is None:
-            rule = f"name the column of classes in {self.edges if self.nodes is None else self.nodes}"
-            raise InputError("--label", rule, "none", "Add --label COLUMN.")
-        if self.split_column is not None:
-            for flag, option_value in (("--test-share", test_share), ("--split", self.split)):
-                if option_value is not None:
-                    raise InputError(flag, "be omitted with --split-column, which defines the test nodes")
 
     def __str__(self) -> str:
         return self.dataset or self.pyg or str(self.file or self.edges)
