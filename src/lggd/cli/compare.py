@@ -215,7 +215,9 @@ def sweep_command(
         lggd sweep --trials 10 --choose
     """
     with terminal.working("Loading lggd"):
-        _check_optuna()
+        with optional_package("lggd sweep", "lggd[sweep]"):
+            import optuna
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
         from lggd.comparison.rows import load_rows, select_rows
         from lggd.comparison.search import SearchConfig, search_settings
         from lggd.data.datasets import DATASETS, PAPER
@@ -235,12 +237,6 @@ def sweep_command(
     files = _write_chosen(searched, choices) if choose else []
     found = {"trials": trials, "choices": list(map(_as_json, choices)), "files": list(map(str, files))}
     terminal.print_result(found, [_choices_table(searched, choices), *(f"Wrote {file}" for file in files)])
-
-
-def _check_optuna() -> None:
-    with optional_package("lggd sweep", "lggd[sweep]"):
-        import optuna
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 def _write_chosen(rows: Sequence[Row], choices: Sequence[Choice]) -> list[Path]:

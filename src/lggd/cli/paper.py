@@ -22,7 +22,7 @@ from lggd.errors import InputError
 from lggd.html import counted
 
 if TYPE_CHECKING:
-    from lggd.comparison.jobs import Job, JobListener
+    from lggd.comparison.jobs import JobListener
     from lggd.paper.geodesic import Pixel
     from lggd.training.engine import Callback
 
@@ -94,8 +94,8 @@ def _progress_bars(terminal: Terminal) -> Iterator[JobListener]:
     with terminal.bars() as bars:
         jobs, epochs = bars.add_task("Reading data", total=None), bars.add_task("", total=None)
 
-        def start(job: Job, number: int, total: int) -> Callback:
-            bars.update(jobs, description=job.title, completed=number, total=total)
+        def start(number: int, total: int, title: str) -> Callback:
+            bars.update(jobs, description=title, completed=number, total=total)
             bars.reset(epochs, description="", total=None)
             return lambda now: bars.update(epochs, description=f"  {now.stage}", completed=now.epoch, total=now.epochs)
 

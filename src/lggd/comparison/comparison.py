@@ -17,7 +17,7 @@ from lggd.cluster.connection import connect
 from lggd.comparison import CURVE_SPLITS, SHARES, SPLITS, label_splits, summary
 from lggd.comparison.candidates import read_candidates
 from lggd.comparison.fit_job import ERROR, FitJob, describe_error
-from lggd.comparison.jobs import Job, JobOptions, JobResults, run_jobs, run_jobs_in_processes, run_jobs_on_cluster
+from lggd.comparison.jobs import JobOptions, run_jobs, run_jobs_in_processes, run_jobs_on_cluster
 from lggd.comparison.results import Line, Results
 from lggd.comparison.summary import MethodSummary
 from lggd.errors import InputTypeError, optional_package
@@ -214,8 +214,13 @@ def compare(
     planned = _plan(taking_part, data, datas, labels, trials, SHARES if curve else ())
     with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as kept:
         options = JobOptions(Results(kept), splits, str(data.y.device), seed, reuse=False)
-        with nullcontext() if cluster is None else connect(cluster):
-            results = _measure(planned, options, jobs, callback, on_cluster=cluster is not None)
+        if cluster is not None:
+            with connect(cluster):
+                results = run_jobs_on_cluster(planned, options, callback)
+        elif jobs > 1:
+            results = run_jobs_in_processes(planned, options, jobs, callback)
+        else:
+            results = run_jobs(planned, options, listener=callback)
     facts = {
         "nodes": int(data.num_nodes), "edges": int(data.edge_index.shape[1]) // 2, "classes": int(data.y.max()) + 1,
         "training labels": int(datas[0].train_mask.sum()), "test nodes": int(datas[0].test_mask.sum()),
@@ -250,20 +255,3 @@ def _plan(
             fewer = label_splits.with_fewer_labels(own, share, split)
             planned += [FitJob(each, fewer, problem, labels, split, share, trials) for each in methods]
     return planned
-
-
-def _measure(
-    planned: Sequence[FitJob], options: JobOptions, jobs: int, callback: ComparisonCallback | None, on_cluster: bool
-) -> JobResults:
-    def report(number: int, total: int, title: str = "Fitting") -> None:
-        if callback is not None:
-            callback(number, total, title)
-
-    def listen(job: Job, number: int, total: int) -> None:
-        report(number, total, job.title)
-
-    if on_cluster:
-        return run_jobs_on_cluster(planned, options, listen)
-    if jobs > 1:
-        return run_jobs_in_processes(planned, options, jobs, report)
-    return run_jobs(planned, options, listener=listen)

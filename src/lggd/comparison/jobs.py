@@ -76,8 +76,9 @@ class Job(ABC):
         return True
 
 
-# Called when a job starts, with its index and the number of jobs; returns the callback of its training.
-JobListener = Callable[[Job, int, int], Callback | None]
+# Called with the number of finished jobs, the total, and the title of the current one; may return the callback of its
+# training.
+JobListener = Callable[[int, int, str], Callback | None]
 
 
 @dataclass
@@ -118,7 +119,7 @@ def run_jobs(
                 with claims.on(name, wait) as claimed:
                     for number in groups.pop(name) if claimed else ():
                         job = jobs[number]
-                        callback = None if listener is None else listener(job, number, len(jobs))
+                        callback = None if listener is None else listener(number, len(jobs), job.title)
                         # Reads them again for every job: another process may have measured it by now.
                         lines, count = options.results.lines(job.experiment)[0], earlier[job.experiment]
                         before = [] if again else [line for line in lines[:count] if job.is_final(line)]
@@ -131,19 +132,17 @@ def run_jobs(
 
 
 def run_jobs_in_processes(
-    jobs: Sequence[Job], options: JobOptions, processes: int, progress: Callable[[int, int], None]
+    jobs: Sequence[Job], options: JobOptions, processes: int, listener: JobListener | None = None
 ) -> JobResults:
-    """`run_jobs` in several processes, which share jobs of one line each as separate commands would.
-
-    `progress` is called with the number of lines that were measured so far, and of all.
-    """
+    """`run_jobs` in several processes, which share jobs of one line each as separate commands would."""
     from joblib import Parallel, delayed, parallel_config
 
     wanted = {_key(job, job.identities(options)[0]) for job in jobs}
 
     def report() -> None:
-        measured = {_key(job, line) for job in jobs[:1] for line in options.results.lines(job.experiment)[0]}
-        progress(len(measured & wanted), len(jobs))
+        if listener is not None:
+            measured = {_key(job, line) for job in jobs[:1] for line in options.results.lines(job.experiment)[0]}
+            listener(len(measured & wanted), len(jobs), "Fitting")
 
     threads = max(1, torch.get_num_threads() // processes)
     work = (delayed(_work)(jobs, options, os.getpid()) for _ in range(processes))
@@ -190,7 +189,7 @@ def run_jobs_on_cluster(jobs: Sequence[Job], options: JobOptions, listener: JobL
             results.lines_of[number] += found
             done += 1
             if listener is not None:
-                listener(jobs[number], done, len(jobs))
+                listener(done, len(jobs), jobs[number].title)
     return results
 
 
