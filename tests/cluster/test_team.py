@@ -181,7 +181,7 @@ def test_jobs_of_a_comparison(cluster, tmp_path):
     planned, options = plan(data, methods, tmp_path / "cluster")
     found = run_jobs_on_cluster(planned, options)
     expected = run_jobs(planned, replace(options, results=Results(tmp_path / "local")))
-    assert found.failures == []
+    assert found.failures == {}
     assert [line["accuracy"] for line in found.lines] == [line["accuracy"] for line in expected.lines]
     assert len(options.results.lines("comparison")[0]) == len(planned)
     assert run_jobs_on_cluster(planned, options).reused == len(planned)

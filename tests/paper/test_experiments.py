@@ -132,7 +132,7 @@ def test_new_labels_are_added_or_trained_with(configs: Path, tmp_path: Path, mon
         NewLabelsJob("dynamic", gcn, gcn.settings, "karate", retrained=True),
     ]
     result = run_jobs(planned, options)
-    assert result.failures == []
+    assert result.failures == {}
     assert [(line["row"], line["additions"]) for line in result.lines] == [
         (row, additions) for row in ("09", "01 retrained") for additions in range(4)
     ]
