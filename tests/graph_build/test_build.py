@@ -1,5 +1,8 @@
 """Graphs built on disk beside the same graphs built in memory."""
 
+import resource
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -55,6 +58,23 @@ def test_several_files_of_edges_are_sorted_one_by_one(frame, tmp_path, monkeypat
     build_graph(tmp_path / "edges.csv", tmp_path / "graph", memory=2**32)
     assert len(found) > 5
     assert edges_by_id(tmp_path / "graph") == edges_of_table(frame, "weight" if weighted else None)
+
+
+def test_there_may_be_more_files_than_a_process_may_open(frame, tmp_path):
+    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    entries = np.bincount(frame["source"], minlength=1000)
+    columns = frame["source"].to_numpy(), frame["target"].to_numpy(), frame["weight"].to_numpy(np.float32)
+    rows = row_files.RowFiles(tmp_path)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
+    try:
+        rows.write(iter([columns]), entries, both=False, weighted=True, memory=0, progress=lambda done, total: None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    kept = frame[frame["source"] != frame["target"]].groupby(["source", "target"])["weight"].max()
+    csr = rows.open(symmetric=False)
+    assert list(zip(csr.rows.tolist(), csr.indices.tolist(), strict=True)) == list(kept.index)
+    assert np.array_equal(csr.weight, kept.to_numpy(np.float32))
 
 
 def test_integers_that_lie_far_apart(frame, tmp_path):

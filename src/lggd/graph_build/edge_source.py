@@ -220,9 +220,9 @@ def number_integers(raw: RawEdges, edges: EdgeSource, node_ids: Array | None, *,
 
 def number_names(raw: RawEdges, nodes: int, *, both: bool) -> Numbering:
     """Ends that are numbers of nodes already."""
-    entries = np.zeros(nodes, np.int32)
+    present, entries = np.zeros(nodes, np.bool_), np.zeros(nodes, np.int32)
     for sources, targets, _ in raw.chunks(weighted=False, is_length=False):
-        _count(sources, targets, 0, np.zeros(nodes, np.bool_), entries, both)
+        _count(sources, targets, 0, present, entries, both)
     return Numbering(None, entries)
 
 

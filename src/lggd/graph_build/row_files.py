@@ -55,13 +55,10 @@ class RowFiles:
         """
         buckets = Buckets(self.folder / "buckets", entries, weighted=weighted, memory=memory)
         total, done = max(int(entries.sum()), 1), 0
-        try:
-            for rows, columns, weight in chunks:
-                buckets.add(rows, columns, weight, both=both)
-                done += len(rows) * (2 if both else 1)
-                progress(min(done, total), 2 * total)
-        finally:
-            buckets.close()
+        for rows, columns, weight in chunks:
+            buckets.add(rows, columns, weight, both=both)
+            done += len(rows) * (2 if both else 1)
+            progress(min(done, total), 2 * total)
         kinds = {"indices": np.int32} | ({"weight": np.float32, "root_weight": np.float32} if weighted else {})
         files = {name: ArrayFile(self.folder / f"{name}.npy", kind) for name, kind in kinds.items()}
         indptr, degree = np.zeros(len(entries) + 1, np.int64), np.empty(len(entries), np.float32)
@@ -127,9 +124,7 @@ class Buckets:
         cuts = np.searchsorted(ends, np.arange(most, total, most)) + 1
         self.bounds = np.unique(np.r_[0, cuts[cuts < len(ends)], len(ends)])
         self.bucket_of = np.repeat(np.arange(len(self.bounds) - 1, dtype=np.int16), np.diff(self.bounds))
-        folder.mkdir(parents=True, exist_ok=True)
-        self._keys = [self._path(k, "keys").open("wb") for k in range(len(self))]
-        self._weights = [self._path(k, "weight").open("wb") for k in range(len(self))] if weighted else []
+        folder.mkdir()
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -141,15 +136,12 @@ class Buckets:
         """Adds entries, with `both` also in the other direction; those with equal ends are left out."""
         given = np.empty(0, np.float32) if weight is None else weight
         keys, values, starts = _group(rows, columns, given, self.bucket_of, len(self), both)
+        written = {"keys": keys, "weight": values} if self.weighted else {"keys": keys}
         for bucket in range(len(self)):
-            part = slice(starts[bucket], starts[bucket + 1])
-            self._keys[bucket].write(keys[part].data)
-            if self.weighted:
-                self._weights[bucket].write(values[part].data)
-
-    def close(self) -> None:
-        for file in (*self._keys, *self._weights):
-            file.close()
+            for what, numbers in written.items():
+                # Not kept open: there may be more files than a process may open.
+                with self._path(bucket, what).open("ab") as file:
+                    file.write(numbers[starts[bucket] : starts[bucket + 1]].data)
 
     def sort(self, bucket: int) -> SortedRows:
         """The rows of a file, repeated entries once with their largest weight; deletes the file."""
