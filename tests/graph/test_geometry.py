@@ -11,6 +11,7 @@ from scipy.spatial.distance import cdist
 import lggd
 from graphs import dense, same
 from lggd import Graph
+from lggd.errors import InputWarning
 
 # -- from_points --------------------------------------------------------------------------------------------------
 
@@ -91,6 +92,15 @@ def test_an_image_is_the_mask_of_its_dark_half():
     assert same(dark, Graph.from_grid(image < 128))
     assert dark.num_nodes == 3
     assert same(dark, Graph.from_grid(image / 255))
+
+
+@pytest.mark.parametrize("numbers", [int, float, np.uint8])
+def test_a_mask_of_zeros_and_ones_is_read_as_an_image_and_reported(numbers):
+    mask = np.array([[1, 1], [1, 0]], numbers)
+    with pytest.warns(InputWarning, match="Pass mask == 0 if you mean these, or mask == 1 if the nodes are the ones"):
+        graph = Graph.from_grid(mask)
+    assert same(graph, Graph.from_grid(mask == 0))
+    assert Graph.from_grid(mask == 1).num_nodes == 3
 
 
 def test_diagonal_steps_are_root_two_long():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,13 +12,17 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from lggd.errors import InputError, InputTypeError
+from lggd.errors import InputError, InputTypeError, InputWarning
 from lggd.validation import check_int, check_positive
 
 Floats = NDArray[np.floating]
 Integers = NDArray[np.integer]
 Kernel = Callable[[Floats], Floats]
 
+ZEROS_AND_ONES = (
+    "The mask has only the numbers 0 and 1 and was read as an image: its nodes are the dark pixels, the zeros. Pass "
+    "mask == 0 if you mean these, or mask == 1 if the nodes are the ones."
+)
 # Beyond this dimension a kd-tree visits most of the points, and scikit-learn's blocked products are faster.
 HIGHEST_TREE_DIMENSION = 15
 
@@ -88,6 +93,8 @@ def grid_edges(image: NDArray[np.generic], connectivity: int) -> tuple[Integers,
     if connectivity not in (4, 8):
         raise InputError("connectivity", "be 4 or 8", connectivity)
     inside = dark_half(image)
+    if image.dtype.kind != "b" and np.isin(image, (0, 1)).all():
+        warnings.warn(InputWarning(ZEROS_AND_ONES), stacklevel=3)  # the caller of Graph.from_grid
     number = np.full(inside.shape, -1, np.int64)
     number[inside] = np.arange(int(inside.sum()))
     height, width = inside.shape

@@ -261,7 +261,8 @@ class Graph:
         Parameters
         ----------
         mask : array-like [H, W]
-            Nodes are the True pixels; of an image (any numbers), the pixels at or below the middle of its range.
+            Nodes are the True pixels; of an image (any numbers), the pixels at or below the middle of its range. Zeros
+            and ones are an image, too, with a warning: pass `mask == 1` if the nodes are the ones.
         connectivity : {4, 8}
             Diagonal steps (8) weigh 1/2, so that with p = ∞ they are √2 long.
         dtype : torch.dtype, optional
@@ -269,7 +270,7 @@ class Graph:
 
         Examples
         --------
-        >>> Graph.from_grid([[1, 1, 0], [1, 1, 0]], connectivity=4)  # the two dark pixels, one above the other
+        >>> Graph.from_grid([[255, 255, 0], [255, 255, 0]])  # the two dark pixels, one above the other
         Graph(nodes=2, edges=2)
         """
         edges, weight, pixels = geometry.grid_edges(as_array(mask, "mask"), connectivity)
