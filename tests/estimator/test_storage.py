@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -158,6 +159,12 @@ def test_times_in_any_form_can_be_saved(kind, times, tmp_path):
     model = (GGD(times) if kind is GGD else distances(times=times)).fit(blocks())
     model.save(tmp_path / "model")
     assert torch.equal(load_model(tmp_path / "model").predict_proba(), model.predict_proba())
+
+
+def test_numbers_of_numpy_can_be_saved(tmp_path):
+    model = GGD((1.0,), p=np.float32(2), cross_fit=np.int32(2), seed=np.int64(3)).fit(blocks())
+    model.save(tmp_path / "model")
+    assert load_model(tmp_path / "model").get_params() == model.get_params()
 
 
 def test_a_generator_as_a_seed_can_be_saved(tmp_path):

@@ -319,6 +319,7 @@ def test_another_number_of_nodes_is_refused(name, fitted):
         ({"cross_fit": 2.5}, InputError),
         ({"cap": 0.0}, InputError),
         ({"cap": math.nan}, InputError),
+        ({"cap": "far"}, InputTypeError),
         ({"p": 0.5}, InputError),
         ({"times": (2, 1)}, InputError),
         ({"times": (0, 1)}, InputError),

@@ -118,6 +118,12 @@ def test_labels_held_out_join_the_boundary_after_training():
         assert ("validation_loss t=1" in model.history_["distances"]) == name
 
 
+@pytest.mark.parametrize("validation", [1.0, -0.1, "0.2", math.nan])
+def test_a_validation_that_is_no_fraction_is_refused(validation, data):
+    with pytest.raises(InputError, match=r"`validation` must lie in \[0, 1\)"):
+        make("LGGD", validation=validation).fit(data)
+
+
 def test_given_validation_labels_never_join_the_boundary(data, fitted):
     for name in FEATURES:
         assert torch.equal(fitted(name).labels_, torch.where(data.train_mask, data.y, -1))

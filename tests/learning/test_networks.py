@@ -19,7 +19,7 @@ def test_invalid_input_dropout_is_rejected():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"hidden": [8]}, {"hidden": (0,)}, {"hidden": (2.5,)}, {"dropout": 1.0}, {"dropout": -0.1},
+        {"hidden": [8]}, {"hidden": (0,)}, {"hidden": (2.5,)}, {"hidden": (True,)}, {"dropout": 1.0}, {"dropout": -0.1},
         {"dropout": math.nan}, {"activation": "sine"}, {"zeros": -1}, {"zeros": 1.5},
     ],
     ids=str,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lggd.closed_form.ridge import RidgeSystem
 from lggd.estimator.inputs import most_confident
-from lggd.validation import check_int, check_real
+from lggd.validation import check_instance, check_int, check_real
 
 # More pseudo-labels say little more, and take longer.
 MOST_PSEUDO_LABELS = 2000
@@ -39,6 +39,7 @@ class PseudoLabels:
 
     def __post_init__(self) -> None:
         check_int("folds", self.folds, minimum=2)
+        check_instance("fractions", self.fractions, (tuple, list), "a tuple such as (0.1, 0.3)")
         for fraction in self.fractions:
             check_real("fractions", fraction, 0, 1, closed="right")
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
 from lggd.graph.csr import CSR
-from lggd.validation import check_entries
+from lggd.validation import check_entries, check_real
 
 # One set of nodes: an id, ids, or a mask [N].
 NodeSet = int | Sequence[int] | NDArray[np.generic] | Tensor
@@ -101,6 +101,9 @@ class DegreePotential:
     """
 
     alpha: float
+
+    def __post_init__(self) -> None:
+        check_real("alpha", self.alpha, closed="neither", rule="be a finite number")
 
     def __call__(self, graph: Graph) -> Tensor:
         degree = graph.degree

@@ -10,6 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -151,6 +152,8 @@ def to_plain(value: Any, name: str) -> Any:
             raise InputTypeError(name, "be of a class that can be saved", repr(value), remedy)
         plain = {field.name: to_plain(getattr(value, field.name), field.name) for field in fields(value)}
         return {"kind": kind, **plain}
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return {"kind": "number", "value": str(value)}
     if isinstance(value, Mapping):

@@ -23,7 +23,7 @@ from lggd.solvers.scheme import RK4, FixedStep, check_times
 from lggd.system.memory import Cache, identity_key
 from lggd.training.engine import Callback, Checkpoint
 from lggd.training.problems import read_seed
-from lggd.validation import check_instance, check_int
+from lggd.validation import check_instance, check_int, check_real
 
 # The fitted statistics of a scale, by name. Distances come as [N, T, K]: nodes, times, classes.
 Fitted = Mapping[str, Tensor]
@@ -106,8 +106,9 @@ class SoftmaxScale:
     temperature: float | None = 1.0
 
     def __post_init__(self) -> None:
-        if self.temperature is not None and not 0 < self.temperature < float("inf"):
-            raise InputError("temperature", "be positive, or None to fit it", self.temperature)
+        if self.temperature is not None:
+            rule = "be positive and finite, or None to fit it"
+            check_real("temperature", self.temperature, 0, closed="neither", rule=rule)
 
     def fit(self, distances: Tensor) -> dict[str, Tensor]:
         if self.temperature is not None:
@@ -170,8 +171,7 @@ class DistanceFeatures(NodeClassifier):
         check_instance("scale", self.scale, Scale, "a scale such as MaxScale()")
         if check_int("cross_fit", self.cross_fit, minimum=0) == 1:
             raise InputError("cross_fit", "be 0 (none) or at least 2 folds", 1)
-        if not self.cap > 0:
-            raise InputError("cap", "be positive", self.cap, "Use math.inf for none.")
+        check_real("cap", self.cap, 0, closed="right", rule="be positive", remedy="Use math.inf for none.")
 
     def _fit_to(self, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
         graph, seed = task.graph, read_seed(seed)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from lggd.equation import DegreePotential
-from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, check_shape, read_graph
 from lggd.features.distance_features import DistanceFeatures, MaxScale
 from lggd.features.distance_training import DistanceProblems, DistanceRequest, read_initial
@@ -21,7 +20,7 @@ from lggd.learning.flow import BoundarySolver, LearnedEdgeWeights
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.solvers.scheme import RK4
 from lggd.training.problems import Optimization
-from lggd.validation import check_instance
+from lggd.validation import check_fraction, check_instance
 
 
 @dataclass(eq=False, repr=False)
@@ -114,8 +113,7 @@ class LGGD(DistanceFeatures):
         super().check_settings()
         read_initial(self.initial)
         check_instance("optimization", self.optimization, Optimization, "an Optimization()")
-        if not 0 <= self.validation < 1:
-            raise InputError("validation", "be a fraction in [0, 1)", self.validation)
+        check_fraction("validation", self.validation)
 
     @property
     def _held_out(self) -> float:

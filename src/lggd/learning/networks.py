@@ -52,7 +52,7 @@ class _MLPSettings:
     input_dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.hidden, tuple) or not all(isinstance(size, int) and size > 0 for size in self.hidden):
+        if not isinstance(self.hidden, tuple) or not all(type(size) is int and size > 0 for size in self.hidden):
             raise InputError("hidden", "be a tuple of positive sizes such as (512, 128)", repr(self.hidden))
         check_name("activation", self.activation, list(Activation))
         check_int("zeros", self.zeros, minimum=0)

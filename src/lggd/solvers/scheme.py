@@ -182,6 +182,12 @@ class TorchDiffEq:
     rtol: float = 1e-7
     atol: float = 1e-9
 
+    def __post_init__(self) -> None:
+        if self.step is not None:
+            check_positive("step", self.step)
+        for name in ("rtol", "atol"):
+            check_positive(name, getattr(self, name))
+
 
 def evolution_layout(graph: Graph) -> Layout:
     """The memory layout that evolutions run on."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -203,9 +204,9 @@ def read_seed(seed: int | torch.Generator) -> int:
     """Returns a seed as an integer: `seed` itself, or the next draw of a generator."""
     if isinstance(seed, torch.Generator):
         return int(torch.randint(2**31 - 1, (1,), generator=seed, device=seed.device))
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**63:
         raise InputError("seed", "be a whole number from 0, or a torch.Generator", repr(seed))
-    return seed
+    return int(seed)
 
 
 def derived_seeds(seed: int | torch.Generator, count: int) -> list[int]:
