@@ -101,6 +101,8 @@ class TrainingRequest(ABC):
 FitSteps = Generator[Sequence[TrainingRequest], list[Any], None]
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()  # the caller may have disabled gradients, for predictions
 def fit_tasks(
     models: Sequence[NodeClassifier], tasks: Sequence[FitTask], callback: Callback | None,
     checkpoint: Checkpoint | None = None,
