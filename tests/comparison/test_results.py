@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lggd.comparison.results import CLAIMS, Claims, Results
-from lggd.errors import InputFileError
+from lggd.errors import DiskFullError, InputFileError
 from other_process import claimed_elsewhere
 from processes import Forked, start
 
@@ -77,7 +77,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pyte
     results.append("table1", {"number": 0})
     write = os.write
     monkeypatch.setattr(os, "write", lambda handle, written: write(handle, written[:5]))
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(DiskFullError, match=r"table1\.jsonl` must fit on its disk, but it needs more than"):
         results.append("table1", {"number": 1})
     monkeypatch.undo()
     results.append("table1", {"number": 2})

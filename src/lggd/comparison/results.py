@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lggd.errors import InputError, InputFileError
+from lggd.system.files import write_errors
 
 CLAIMS = ".claims"
 Line = dict[str, Any]
@@ -33,27 +35,28 @@ class Results:
 
     def prepare(self) -> None:
         """Creates the folder and checks that it is writable; call it before long computations."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with write_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         if not os.access(self.folder, os.W_OK):
             raise InputFileError(str(self.folder), "be a writable folder", remedy="Choose another one.")
 
     def append(self, experiment: str, line: Mapping[str, Any]) -> None:
         """Appends a line and flushes it to disk."""
         path, written = self.path(experiment), json.dumps(line, allow_nan=False, ensure_ascii=False).encode() + b"\n"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            size = os.fstat(handle).st_size
-            if size and os.pread(handle, 1, size - 1) != b"\n":  # the process that wrote the last line was killed
-                written = b"\n" + written
-            count = os.write(handle, written)
-            if count < len(written):
-                os.ftruncate(handle, size)
-                raise OSError(f"Only {count} of {len(written)} bytes of a result could be written. Is the disk full?")
-            os.fsync(handle)
-        finally:
-            os.close(handle)  # releases the lock
+        with write_errors(path):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                size = os.fstat(handle).st_size
+                if size and os.pread(handle, 1, size - 1) != b"\n":  # the process that wrote the last line was killed
+                    written = b"\n" + written
+                if os.write(handle, written) < len(written):
+                    os.ftruncate(handle, size)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+                os.fsync(handle)
+            finally:
+                os.close(handle)  # releases the lock
 
     def lines(self, experiment: str) -> tuple[list[Line], int]:
         """Returns all complete lines, oldest first, and the number of incomplete ones, whose process was killed."""
@@ -74,7 +77,9 @@ class Claims:
     """Claims on units of work by name, as locks on single bytes of an empty file. They end with the process."""
 
     def __init__(self, folder: Path | str) -> None:
-        self._handle = os.open(Path(folder) / CLAIMS, os.O_RDWR | os.O_CREAT, 0o666)
+        path = Path(folder) / CLAIMS
+        with write_errors(path):
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
 
     @contextmanager
     def on(self, name: str, wait: bool = False) -> Iterator[bool]:
