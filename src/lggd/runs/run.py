@@ -53,9 +53,10 @@ FEW_KERNELS = (
 )
 NO_ADDITIONS = "The method cannot add labels without training: the saved model does not use the held-out labels."
 LABELS_RESTORED = (
-    "After accuracy was measured, the held-out labels were added without training: predictions.csv, features.parquet "
-    "and the model use all labels; the report shows predictions without them."
+    "After accuracy was measured, the held-out labels were added without training: the model, its predictions and its "
+    "features use all labels."
 )
+REPORT_WITHOUT_THEM = "The report shows the predictions without the held-out labels."
 # Called after every epoch with the part of the run, "reference" or "model".
 RunCallback = Callable[[str, Progress], None]
 
@@ -350,9 +351,15 @@ def run_facts(result: RunResult, out: str | Path, *, report: bool) -> dict[str, 
         "training_seconds": {part: result.seconds[part] for part in result.accuracy},
         "p_value": None if result.comparison is None else result.comparison.p,
         "additions": [asdict(addition) for addition in result.additions],
-        "notes": list(result.notes), "resumed": result.resumed, "out": str(out),
+        "notes": run_notes(result, report=report), "resumed": result.resumed, "out": str(out),
         "files": files + [REPORT] * report,
     }  # fmt: skip
+
+
+def run_notes(result: RunResult, *, report: bool) -> list[str]:
+    """The notes of a run, with or without a report."""
+    shown_before = report and not torch.equal(result.labels, result.measured_labels)
+    return [*result.notes, *[REPORT_WITHOUT_THEM] * shown_before]
 
 
 def settings_record(result: RunResult, command: str) -> dict[str, Any]:
@@ -381,6 +388,7 @@ def run_report(result: RunResult, settings: Mapping[str, Any]) -> RunReport:
         times=inner[0].times if inner else (), distances=result.distances,
         positions=pos if pos is not None and pos.shape[1] == 2 else layout_graph(read_graph(data)),
         edges=data.edge_index, y=data.y, labels=result.measured_labels, predicted=probabilities.argmax(1),
-        probabilities=probabilities, test_mask=run_input.held_out, additions=result.additions, notes=result.notes,
+        probabilities=probabilities, test_mask=run_input.held_out, additions=result.additions,
+        notes=run_notes(result, report=True),
         comparison=result.comparison,
     )  # fmt: skip
