@@ -295,8 +295,11 @@ def _read_labels(known: Tensor, nodes: Any, labels: Any, num_classes: int) -> tu
         raise InputError("labels", f"have {len(ids)} entries, one class each", len(classes))
     outside = (classes < 0) | (classes >= num_classes)
     if bool(outside.any()):
+        first = int(classes[outside][0])
         remedy = "A new class needs a new fit: every class has trained parameters of its own."
-        raise InputError("labels", f"be classes 0..{num_classes - 1}", int(classes[outside][0]), remedy)
+        if first < 0:
+            remedy = "Use remove_labels for nodes that are to be unlabelled, and leave out those that are."
+        raise InputError("labels", f"be classes 0..{num_classes - 1}", first, remedy)
     return ids, classes
 
 
