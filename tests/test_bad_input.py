@@ -17,6 +17,8 @@ from lggd import (
     FastIterative,
     FastMarching,
     Graph,
+    PseudoLabels,
+    SoftmaxScale,
     TorchDiffEq,
     depth,
     distance,
@@ -112,6 +114,14 @@ TABLE = [
     ("weight of wrong length", weighted(0.5), ValueError, ["`weight`", "shape [2]", "got [1]"]),
     ("weight a matrix", weighted([0.5], [0.5]), ValueError, ["`weight`", "shape [2]", "got [2, 1]"]),
     ("weight a text", weighted("a", "b"), TypeError, ["`weight`", "numbers", "<U1"]),
+    # settings
+    ("alpha a text", lambda: DegreePotential("a"), TypeError, ["`alpha`", "finite number", "got 'a'"]),
+    ("alpha NaN", lambda: DegreePotential(NAN), ValueError, ["`alpha`", "finite number", "got nan"]),
+    ("temperature a text", lambda: SoftmaxScale("1"), TypeError, ["`temperature`", "or None to fit it", "got '1'"]),
+    ("temperature zero", lambda: SoftmaxScale(0), ValueError, ["`temperature`", "positive", "got 0"]),
+    ("no tolerance", lambda: TorchDiffEq(rtol=None), TypeError, ["`rtol`", "positive and finite", "got None"]),
+    ("negative step", lambda: TorchDiffEq(step=-1), ValueError, ["`step`", "positive and finite", "got -1"]),
+    ("a single fraction", lambda: PseudoLabels(0.5), TypeError, ["`fractions`", "a tuple such as", "got 0.5"]),
     # scipy, networkx, PyG
     ("matrix not square", matrix(np.ones((2, 3))), ValueError, ["`matrix`", "square", "(2, 3)", "N x N"]),
     ("matrix without rows", matrix(np.ones((0, 0))), ValueError, ["whole number from 1", "got 0"]),
@@ -264,6 +274,12 @@ def test_weights_of_networkx_must_be_numbers():
     nx = pytest.importorskip("networkx")
     with pytest.raises(TypeError, match="`weight` must be numbers"):
         Graph.from_networkx(nx.Graph([("a", "b", {"weight": "heavy"})]))
+
+
+def test_a_graph_of_networkx_is_named_with_the_remedy():
+    nx = pytest.importorskip("networkx")
+    with pytest.raises(TypeError, match=r"lggd.Graph, got <class 'networkx.classes.graph.Graph'>.*Graph.from_networkx"):
+        distance(nx.path_graph(3), [0])
 
 
 @pytest.mark.parametrize(

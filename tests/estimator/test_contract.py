@@ -84,6 +84,23 @@ def test_a_fit_depends_on_its_inputs_alone_and_changes_none(name, fitted):
 
 
 @every_model
+def test_the_order_of_x_in_memory_changes_no_bit(name, data, fitted):
+    by_column = data.x.t().contiguous().t()
+    assert not by_column.is_contiguous()
+    model = make(name).fit(changed(data, x=by_column))
+    assert torch.equal(model.predict_proba(), fitted(name).predict_proba())
+
+
+@every_model
+@pytest.mark.parametrize("disabled", [torch.no_grad, torch.inference_mode])
+def test_a_fit_enables_the_gradients_that_it_needs(name, disabled, fitted):
+    with disabled():
+        model = make(name).fit(blocks())
+        assert not torch.is_grad_enabled()
+    assert torch.equal(model.predict_proba(), fitted(name).predict_proba())
+
+
+@every_model
 def test_a_generator_is_a_seed_and_another_seed_gives_other_bits(name, data, fitted):
     one, other = (make(name, seed=random(4)).fit(data) for _ in range(2))
     assert same(learned(one), learned(other))

@@ -31,10 +31,20 @@ ADJACENCY = np.array([[0, 1, 0, 1], [1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 0, 0]], f
         torch.tensor(PAIRS),
         torch.tensor(PAIRS).T,
         torch.tensor(PAIRS, dtype=torch.int32).T.contiguous(),
+        set(PAIRS),
+        dict.fromkeys(PAIRS).keys(),
+        zip(*np.array(PAIRS).T, strict=True),
     ],
 )
 def test_from_edges_reads_pairs_and_edge_index(edges):
     assert np.array_equal(dense(Graph.from_edges(edges)), ADJACENCY)
+
+
+def test_a_generator_of_edges_has_the_order_of_weights_and_a_set_has_none():
+    weight = np.random.default_rng(0).uniform(0.1, 1, 3).repeat(2)
+    assert np.array_equal(dense(Graph.from_edges(iter(PAIRS), weight)), dense(Graph.from_edges(PAIRS, weight)))
+    with pytest.raises(InputError, match="`edges` must have an order, that of the weights, got set"):
+        Graph.from_edges(set(PAIRS), weight)
 
 
 def test_two_by_two_is_an_edge_index_as_an_array_and_pairs_as_a_list():
@@ -173,6 +183,15 @@ def test_weights_come_from_edge_weight_or_edge_attr():
     renamed = changed(changed(data, edge_weight=None), edge_attr=data.edge_weight)
     assert read_edges(renamed, 36)[1] is data.edge_weight
     assert read_edges(blocks(), 36)[1] is None
+    assert read_edges(changed(blocks(), edge_attr=torch.rand(data.num_edges, 3)), 36)[1] is None
+
+
+def test_weights_may_be_a_column_of_edge_attr():
+    data = blocks(weighted=True)
+    column = changed(changed(data, edge_weight=None), edge_attr=data.edge_weight.unsqueeze(1))
+    assert torch.equal(read_edges(column, 36)[1], data.edge_weight)
+    assert torch.equal(Graph.from_pyg(column).weight, Graph.from_pyg(data).weight)
+    assert torch.equal(lggd.KernelRidge().fit(column).predict_proba(), lggd.KernelRidge().fit(data).predict_proba())
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Set
 from enum import StrEnum
 from typing import Any
 
@@ -50,7 +50,7 @@ class Symmetrize(StrEnum):
 
 
 def read_edge_list(
-    edges: ArrayLike | Tensor | Sequence[tuple[int, int]], weight: ArrayLike | Tensor | None, num_nodes: int | None,
+    edges: ArrayLike | Tensor | Iterable[tuple[int, int]], weight: ArrayLike | Tensor | None, num_nodes: int | None,
     directed: bool = False, symmetrize: Symmetrize | str | None = None, unbounded: bool = False,
     dtype: torch.dtype | None = None,
 ) -> tuple[CSR, torch.dtype]:  # fmt: skip
@@ -60,6 +60,8 @@ def read_edge_list(
     if directed and symmetrize is not None:
         rule = "be omitted with {directed}, which keeps edge directions"
         raise InputError("symmetrize", rule, repr(str(symmetrize)), "Pass only one of the two.", hints=HINTS)
+    if weight is not None and isinstance(edges, Set):
+        raise InputError("edges", "have an order, that of the weights", type(edges).__name__, "Pass a list.")
     rows, columns = _read_pairs(edges)
     num_nodes = _check_ids(rows, columns, num_nodes)
     values = _check_weight(weight, rows, columns, unbounded)
@@ -165,9 +167,9 @@ def _checked_symmetric(csr: CSR) -> CSR:
     return CSR(csr.indptr, csr.indices, weight, symmetric=True)
 
 
-def _read_pairs(edges: ArrayLike | Tensor | Sequence[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    listed = isinstance(edges, (list, tuple))
-    array = as_array(edges, "edges")
+def _read_pairs(edges: ArrayLike | Tensor | Iterable[tuple[int, int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    listed = isinstance(edges, (list, tuple, Iterator, Set))
+    array = as_array(list(edges) if listed else edges, "edges")  # type: ignore[arg-type]
     if array.size == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     if array.dtype.kind not in "ui":
@@ -295,11 +297,16 @@ def with_edges(data: Any, edge_index: Tensor, edge_weight: Tensor | None) -> Any
 
 
 def read_weight(data: Any) -> Tensor | None:
-    """The weights of a PyG `Data`: `edge_weight`, or else a one-dimensional `edge_attr`, or else None."""
+    """The weights of a PyG `Data`: `edge_weight`, or else `edge_attr` with one number per edge, or else None.
+
+    PyG's layers take `[E]` and `[E, 1]` alike; its transforms and functions for networkx make either.
+    """
     weight: Tensor | None = getattr(data, "edge_weight", None)
     if weight is not None:
         return _constant(weight)
     attribute: Tensor | None = getattr(data, "edge_attr", None)
+    if attribute is not None and attribute.shape[1:] == (1,):
+        attribute = attribute.squeeze(1)
     return _constant(attribute) if attribute is not None and attribute.dim() == 1 else None
 
 
@@ -327,4 +334,6 @@ def check_features(name: str, x: Tensor, num_nodes: int) -> Tensor:
         raise InputError(name, f"have shape [{num_nodes}, F], one row per node", list(x.shape))
     if x.dtype.is_complex:
         raise InputTypeError(name, "be real numbers", x.dtype)
-    return _constant(x).float()
+    x = _constant(x).float()
+    # Sums depend on the order in memory, and a saved model has it contiguous.
+    return x.contiguous() if x.layout == torch.strided else x

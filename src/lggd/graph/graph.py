@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
@@ -94,7 +94,7 @@ class Graph:
 
     @classmethod
     def from_edges(
-        cls, edges: ArrayLike | Tensor | Sequence[tuple[int, int]], weight: ArrayLike | Tensor | None = None, *,
+        cls, edges: ArrayLike | Tensor | Iterable[tuple[int, int]], weight: ArrayLike | Tensor | None = None, *,
         num_nodes: int | None = None, directed: bool = False, symmetrize: Symmetrize | str | None = None,
         unbounded: bool = False, dtype: torch.dtype | None = None,
     ) -> Graph:  # fmt: skip
@@ -102,7 +102,7 @@ class Graph:
 
         Parameters
         ----------
-        edges : array-like [2, E] or sequence of pairs
+        edges : array-like [2, E] or iterable of pairs
             PyG's `edge_index`, or pairs (i, j).
         weight : array-like [E], optional
             Similarities; None sets all weights to 1. Lengths ℓ are weights 1/ℓ², with `unbounded=True`.
@@ -200,7 +200,7 @@ class Graph:
         Parameters
         ----------
         data : torch_geometric.data.Data
-            `edge_index` holds the edges, `edge_weight` or else a one-dimensional `edge_attr` their weights.
+            `edge_index` holds the edges, `edge_weight` or else `edge_attr` [E] or [E, 1] their weights.
         **options
             `directed`, `symmetrize`, `unbounded` and `dtype`, as in `from_edges`.
 
@@ -261,8 +261,7 @@ class Graph:
         Parameters
         ----------
         mask : array-like [H, W]
-            Nodes are the True pixels; of an image (any numbers), the pixels at or below the middle of its range. Zeros
-            and ones are an image, too, with a warning: pass `mask == 1` if the nodes are the ones.
+            Nodes are the True pixels, or those of an image (any numbers, also 0 and 1) up to the middle of its range.
         connectivity : {4, 8}
             Diagonal steps (8) weigh 1/2, so that with p = ∞ they are √2 long.
         dtype : torch.dtype, optional
@@ -396,5 +395,6 @@ class Graph:
 def check_graph(graph: Any) -> Graph:
     """Returns the graph if it is a `Graph`."""
     if not isinstance(graph, Graph):
-        raise InputTypeError("graph", "be a lggd.Graph", type(graph).__name__, "Build one, as with Graph.from_scipy.")
+        remedy = "Build one, as with Graph.from_networkx, Graph.from_pyg or Graph.from_scipy."
+        raise InputTypeError("graph", "be a lggd.Graph", type(graph), remedy)
     return graph
