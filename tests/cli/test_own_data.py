@@ -51,6 +51,21 @@ def test_runs_refuse_them_too_and_name_what_they_do_not_use(tmp_path: Path) -> N
     assert any("Lengths from 1 to 8 became weights (shortest/length)²" in note for note in found["notes"])
 
 
+def test_a_split_that_no_option_names_is_refused(tmp_path: Path) -> None:
+    rows = "".join(f"n{k},{'red' if k < 4 else 'blue'},{'test' if k % 4 == 3 else 'train'}\n" for k in range(8))
+    arguments = features(tmp_path, f"id,kind,split\n{rows}")
+    choice = "--split-column split (train, val and test), --ignore split (not used) or --category split (a feature)"
+    assert f"Add {choice}." in refused(*arguments)
+    assert answer(*arguments, "--split-column", "split")["labelled"] == 6
+    assert answer(*arguments, "--ignore", "split")["labelled"] == 8
+
+
+def test_the_column_of_ids_is_no_label(tmp_path: Path) -> None:
+    arguments = features(tmp_path, PEOPLE)
+    said = refused(*["id" if argument == "kind" else argument for argument in arguments])
+    assert said.startswith("`--label` must name the column of classes, but 'id' is that of the ids. Add `--id-column`")
+
+
 @pytest.mark.parametrize("text", ["-1", "NA", "nan", "unknown", "", "N/A", "null", "None", "?"])
 def test_labels_that_are_none(tmp_path: Path, text: str) -> None:
     nodes = PEOPLE.replace("n0,red", f"n0,{text}").replace("n7,blue", f"n7,{text}")

@@ -209,6 +209,42 @@ def test_unknown_split_values_are_rejected(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("split", ["train", "test", "train"]),
+        ("Split", [0, 1, 2]),
+        ("p", ["TRAIN", "val", "test"]),
+        ("p", ["test", "train", ""]),
+    ],
+)
+def test_a_split_is_no_feature_unless_it_is_named_as_one(tmp_path: Path, name: str, cells: list[object]) -> None:
+    path = written(tmp_path / "nodes.csv", f"id,{name}\n" + "".join(f"n{k},{cell}\n" for k, cell in enumerate(cells)))
+    message = f"`nodes.csv, column '{name}'` must be used or ignored, because it seems to tell which nodes are for "
+    choice = f"split_column='{name}' (train, val and test), ignore=['{name}'] (not used) or category=['{name}']"
+    rejected(path, f"{message}training. Add {choice} (a feature).")
+    assert read_node_file(path, ignore=[name]).feature_names == []
+    table = read_node_file(path, category=[name], missing="drop")
+    assert len(table.feature_names) > 1
+    assert read_node_file(path, categories=table.categories, missing="drop").feature_names == table.feature_names
+    if 0 not in cells:
+        assert read_node_file(path, split_column=name).feature_names == []
+
+
+def test_texts_that_are_no_split_are_features(tmp_path: Path) -> None:
+    path = written(tmp_path / "nodes.csv", "id,ride,exam\na,train,test\nb,bus,\n")
+    assert read_node_file(path, missing="drop").feature_names == ["ride=bus", "ride=train", "exam=test"]
+
+
+def test_the_column_of_ids_has_no_classes(tmp_path: Path) -> None:
+    path = written(tmp_path / "nodes.csv", "id,kind\na,red\nb,blue\n")
+    message = "`label` must name the column of classes, but 'id' is that of the ids. Add `id_column` if another column"
+    rejected(path, message, label="id")
+    assert read_node_file(path, label="id", id_column="kind").labels == ["a", "b"]
+    other = written(tmp_path / "other.csv", "kind,person\nred,a\nblue,b\n")
+    assert read_node_file(other, label="kind").ids == ["a", "b"]
+
+
 def test_spaces_between_columns_are_suspected(tmp_path: Path) -> None:
     table = written(tmp_path / "n.csv", "id kind\na red\nb blue\n")
     with pytest.raises(InputError, match="Add delimiter='space' if spaces separate the columns"):

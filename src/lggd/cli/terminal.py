@@ -99,7 +99,9 @@ class Terminal:
         return f"Failed unexpectedly with {type(error).__name__}: {str(error).rstrip('.') or 'no message'}.{hint}"
 
     def _as_flags(self, hint: str) -> str:
-        """Turns an argument of the library into an option, if the command has it."""
+        """Turns an argument of the library, with or without a value, into an option, if the command has it."""
+        if hint in self.flags:
+            return self.flags[hint]
         return as_flags(hint) if hint.partition("=")[0] in self.flags else hint
 
     def _warning(self, message: Warning | str, *_: Any) -> None:

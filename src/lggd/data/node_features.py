@@ -89,6 +89,11 @@ class FeatureReader:
                     self.odd[name].append(_OddCell(len(self.values), position, cells[k]))
         self.values.append(row)
 
+    def texts(self, name: str) -> set[str] | None:
+        """The texts in a column so far, in lower case; None if some of its cells are numbers."""
+        odd = self.odd[name]
+        return {as_text(cell.cell).lower() for cell in odd} if len(odd) == len(self.values) else None
+
     def encode(self, missing: Missing | str = Missing.ERROR) -> Encoded:
         """Returns the features; raises one error that lists every column that has none."""
         check_name("missing", missing, list(Missing))

@@ -20,6 +20,8 @@ from lggd.validation import listed
 
 # Names of the id column, in any case; the first name that occurs is used.
 ID_NAMES = ("id", "node", "name", "nodeid", "nodename", "vertex", "key", "index")
+# Those that no column of classes has.
+ONLY_IDS = ("id", "node", "nodeid")
 # Cells that mean "unlabelled" unless others are named, in any case; an empty cell always does.
 UNLABELLED = ("-1", "-1.0", "na", "n/a", "nan", "null", "none", "unknown", "?", "unlabelled", "unlabeled")
 # What cells of a split column mean, in any case.
@@ -110,6 +112,10 @@ def read_node_file(
         features.add(row, cells)
     if not positions:
         raise table.empty_error("node", "Write one row per node.")
+    if categories is None:  # otherwise an earlier table has decided
+        _refuse_split(
+            table, {name: features.texts(name) for name in features.odd if name not in category}, split_column
+        )
     encoded, notes = features.encode(missing), [*table.notes, *table.numbers.notes(table.path)]
     column = table.names[ids]
     if id_column is None and table.unit != "node" and normalized(column) not in ID_NAMES:
@@ -124,6 +130,24 @@ def read_node_file(
         rows(positions), encoded.x, encoded.names, rows(labels) if labels else None, rows(split) if split else None,
         tuple(rows(positions, kept=False)), encoded.categories, encoded.fill, (*notes, *encoded.notes), reader,
     )  # fmt: skip
+
+
+def _refuse_split(table: Table, features: Mapping[str, set[str] | None], split_column: str | None) -> None:
+    """Raises for a feature called split, or with the values of a split, which would show a model how nodes were chosen.
+
+    `features` has the texts of a column, in lower case, or None if some of its cells are numbers.
+    """
+    for name, texts in features.items():
+        parts = set() if texts is None or not texts <= SPLIT_VALUES.keys() else {SPLIT_VALUES[text] for text in texts}
+        if normalized(name) != "split" and len(parts - {None}) < 2:
+            continue
+        hints = {"ignore": f"ignore={[name]!r}", "category": f"category={[name]!r}"}
+        choice = "{ignore} (not used) or {category} (a feature)"
+        if split_column is None:
+            hints["split_column"] = f"split_column={name!r}"
+            choice = "{split_column} (train, val and test), " + choice
+        rule = "be used or ignored, because it seems to tell which nodes are for training"
+        raise InputError(f"{table.path}, column {name!r}", rule, remedy=f"Add {choice}.", hints=hints)
 
 
 @dataclass(frozen=True)
@@ -160,6 +184,10 @@ def find_node_columns(
             columns[argument] = column
     if table.unit == "node" and columns.get("id_column", 0) != 0:
         raise InputError("id_column", f"be None for `{table.path}`: a GraphML file has ids of its own")
+    if label is not None and "id_column" not in columns and normalized(label) in ONLY_IDS:
+        rule, hints = "name the column of classes", {"id_column": "id_column"}
+        remedy = "Add `{id_column}` if another column has the ids."
+        raise InputError("label", rule, but=f"{label!r} is that of the ids", remedy=remedy, hints=hints)
     used = {*columns.values(), *(names.index(name) for name in ignore)}
     ids = columns["id_column"] if "id_column" in columns else _find_ids(table, names, used)
     features = [k for k in range(len(names)) if k not in used | {ids}]
