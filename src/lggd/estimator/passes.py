@@ -101,27 +101,26 @@ class TrainingRequest(ABC):
 FitSteps = Generator[Sequence[TrainingRequest], list[Any], None]
 
 
-@torch.inference_mode(False)
-@torch.enable_grad()  # the caller may have disabled gradients, for predictions
 def fit_tasks(
     models: Sequence[NodeClassifier], tasks: Sequence[FitTask], callback: Callback | None,
     checkpoint: Checkpoint | None = None,
 ) -> None:  # fmt: skip
     """Fits every model to its task; all of them, or none where one fails."""
-    try:
-        fits = [model._fit(task) for model, task in zip(models, tasks, strict=True)]
-        steps = fits[0] if len(fits) == 1 else in_parallel(fits, [task.name for task in tasks])
-        results: list[Any] | None = None
-        while True:
-            try:
-                requests = steps.send(results)  # type: ignore[arg-type]
-            except StopIteration:
-                return
-            results = _train(requests, callback, checkpoint)
-    except BaseException:
-        for model in models:
-            model._unfit()
-        raise
+    with torch.inference_mode(False), torch.enable_grad():  # the caller may have disabled gradients
+        try:
+            fits = [model._fit(task) for model, task in zip(models, tasks, strict=True)]
+            steps = fits[0] if len(fits) == 1 else in_parallel(fits, [task.name for task in tasks])
+            results: list[Any] | None = None
+            while True:
+                try:
+                    requests = steps.send(results)  # type: ignore[arg-type]
+                except StopIteration:
+                    return
+                results = _train(requests, callback, checkpoint)
+        except BaseException:
+            for model in models:
+                model._unfit()
+            raise
 
 
 def fit_inner(model: NodeClassifier, task: FitTask, labels: Labels, seed: int | torch.Generator) -> FitSteps:
