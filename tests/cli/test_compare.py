@@ -107,7 +107,9 @@ def test_amounts_of_labels(text: str, amount: float) -> None:
 
 @pytest.mark.parametrize("text", ["5", "many", "5 per class", "-3%", "1.0"])
 def test_other_amounts_are_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"`--labels` must be a share such as 2.5%, or a number per class such as 5"):
+    with pytest.raises(
+        InputError, match=r"`--labels` must be a share such as 2.5%, below 100 %, or a number per class"
+    ):
         _training_labels(KARATE, text)
 
 
@@ -115,7 +117,18 @@ def test_other_amounts_are_refused(text: str) -> None:
     ("options", "message"),
     [
         (("karate", "--split", 3), "`--split` must be omitted"),
-        (("karate", "--labels", "200%"), "`--labels` must be a positive number"),
+        (("karate", "--labels", "200%"), "`--labels` must be a share such as 2.5%, below 100 %, or a number per class"),
+        (("karate", "--labels", "100%"), "`--labels` must be a share such as 2.5%, below 100 %, or a number per class"),
+        (("karate", "--labels", "0/class"), "a number per class such as 5/class, got '0/class'."),
+        (("karate", "--methods", "nosuch"), 'Others are plug-ins: entry points of the group "lggd.methods".'),
+        (
+            ("--edges", "e.csv", "--nodes", "n.csv", "--label", "k", "--weight", "w", "--length", "km"),
+            "`--weight` must be omitted with `--length`, got 'w' beside 'km'.",
+        ),
+        (
+            ("--edges", "e.csv", "--nodes", "n.csv", "--label", "k", "--source-column", "a"),
+            "`--source-column` must be given together with `--target-column`.",
+        ),
         (("karate", "--labels", "20/class"), "`--labels` must have at least 41 labels of every class"),
         (("karate", "--labels", "2/class", "--labels-per-class", 2), "`--labels-per-class` must be omitted"),
         (("karate", "--methods", "gcnn"), "`--methods` must be among"),

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 import lggd
 from comparison_models import Oracle, Tunable
 from lggd.comparison.results import Results
-from lggd.errors import InputError
+from lggd.errors import InputError, InputWarning
 from small_data import Averages, blocks, changed
 
 FAST = ["label-propagation", "label-spreading"]
@@ -64,7 +64,9 @@ def test_a_method_that_fails_stops_nothing_and_says_why() -> None:
         raise RuntimeError("out of order")
 
     narrow = torch.nn.Linear(6, 2)
-    found = lggd.compare(blocks(), [{"broken": broken, "narrow": narrow}, *FAST], splits=2, labels=2, curve=False)
+    with pytest.warns(InputWarning, match="is not in the table, because it failed: ") as warned:
+        found = lggd.compare(blocks(), [{"broken": broken, "narrow": narrow}, *FAST], splits=2, labels=2, curve=False)
+    assert {str(each.message).split()[0] for each in warned} == {"'broken'", "'narrow'"}
     assert found.failed["broken"] == "RuntimeError: out of order"
     assert "TypeError" in found.failed["narrow"] or "logits" in found.failed["narrow"]
     assert {row["method"] for row in found.rows} == set(FAST)
@@ -105,7 +107,8 @@ def test_several_processes_give_the_same_numbers(tmp_path: Path) -> None:
     alone = lggd.compare(blocks(), FAST, splits=3, labels=2)
     shown: list[tuple[int, int, str]] = []
     options: dict[str, Any] = {"splits": 3, "labels": 2, "callback": lambda *state: shown.append(state)}
-    shared = lggd.compare(blocks(), [*FAST, {"broken": lambda: 1 / 0}], jobs=2, folder=tmp_path, **options)
+    with pytest.warns(InputWarning, match="'broken' is not in the table, because it failed: ZeroDivisionError"):
+        shared = lggd.compare(blocks(), [*FAST, {"broken": lambda: 1 / 0}], jobs=2, folder=tmp_path, **options)
     kept = ("method", "split", "share", "accuracy")
     expected = [[line[name] for name in kept] for line in alone.lines]
     assert [[line[name] for name in kept] for line in shared.lines if line["method"] in FAST] == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -96,7 +97,7 @@ def compare_command(
     graph.check()
     amount = _training_labels(graph, labels)
     with terminal.working("Loading lggd"):
-        from lggd.comparison.comparison import compare
+        from lggd.comparison.comparison import MethodFailedWarning, compare
         from lggd.comparison.fit_job import EXPERIMENT
         from lggd.comparison.report import describe_protocol, write_report
     chosen = options.chosen_device(device)
@@ -109,6 +110,7 @@ def compare_command(
     data.name, data.class_names = graph.dataset or run_input.name, run_input.classes
     if out is None:
         out = DEFAULT_PARENT / f"{run_input.name}-comparison"
+    warnings.simplefilter("ignore", MethodFailedWarning)  # the answer names them
     with terminal.bars() as bars:
         task = bars.add_task("Preparing", total=None)
         found = compare(
@@ -142,15 +144,17 @@ def _training_labels(graph: options.GraphOptions, text: str | None) -> int | flo
     if graph.labels_per_class is not None:
         raise InputError("--labels-per-class", "be omitted with --labels", graph.labels_per_class)
     compact = text.replace(" ", "")
+    value: int | float = 0
     if found := re.fullmatch(r"(\d*\.?\d+)%", compact):
-        value = float(found[1]) / 100
+        value = round(float(found[1]) / 100, 9)
     elif found := re.fullmatch(r"(\d+)/class", compact):
-        return int(found[1])
+        value = int(found[1])
     elif re.fullmatch(r"0?\.\d+", compact):
-        value = float(compact)
-    else:
-        raise InputError("--labels", "be a share such as 2.5%, or a number per class such as 5/class", repr(text))
-    return round(value, 9)
+        value = round(float(compact), 9)
+    if value < 1 if isinstance(value, int) else not 0 < value < 1:
+        rule = "be a share such as 2.5%, below 100 %, or a number per class such as 5/class"
+        raise InputError("--labels", rule, repr(text))
+    return value
 
 
 def _tables(facts: Mapping[str, Any]) -> Iterator[Table | str]:

@@ -34,6 +34,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 HINTS = {
     "symmetrize": "--symmetrize max or mean", "directed": "--directed", "unbounded": "--unbounded", "p": "--p inf",
     "solver": "--solver marching", "resume": "--resume", "lengths": "--length COLUMN",
+    "models": 'plug-ins: entry points of the group "lggd.methods"',
 }  # fmt: skip
 
 

@@ -168,8 +168,9 @@ def read_candidates(methods: Any = None) -> list[Method]:
 def _by_name(name: str, known: Mapping[str, Method]) -> Method:
     name = ALIASES.get(name, name)
     if name not in known:
-        remedy = suggestion(name, list(known), "Or pass a mapping from a name to a model.")
-        raise InputError("methods", f"be among {', '.join(known)}", repr(name), remedy)
+        remedy = suggestion(name, list(known), "Others are {models}.")
+        hints = {"models": "models in a mapping, {'my method': model}"}
+        raise InputError("methods", f"be among {', '.join(known)}", repr(name), remedy, hints=hints)
     return known[name]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -20,8 +21,8 @@ from lggd.comparison.fit_job import ERROR, FitJob, describe_error
 from lggd.comparison.jobs import JobOptions, run_jobs, run_jobs_in_processes, run_jobs_on_cluster
 from lggd.comparison.results import Line, Results
 from lggd.comparison.summary import MethodSummary
-from lggd.errors import InputTypeError, optional_package
-from lggd.html import Facts, bars, card, card_table
+from lggd.errors import InputTypeError, InputWarning, optional_package
+from lggd.html import Facts, bars, card, card_table, number
 from lggd.runs.methods import Method
 from lggd.validation import check_int
 
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 # Called with the number of finished fits, the total, and the title of the current one.
 ComparisonCallback = Callable[[int, int, str], None]
+
+
+class MethodFailedWarning(InputWarning):
+    """A method failed, and is missing in the table of a comparison."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +123,7 @@ class Comparison:
                 each.name,
                 f"{each.mean:.1f}",
                 "–" if each.sd is None else f"{each.sd:.1f}",
-                f"{each.seconds:.3g}",
+                number(each.seconds),
                 each.verdict,
             )
             for each in self.methods
@@ -147,7 +152,7 @@ def compare(
     """Compare methods on your own graph: the same splits, labels and effort for all.
 
     For every split, a method sees the training and validation labels alone; its predictions are compared with all other
-    labels. A method that fails leaves its reason and stops nothing.
+    labels. A method that fails stops nothing: a warning says why it is not in the table.
 
     Parameters
     ----------
@@ -229,7 +234,13 @@ def compare(
     # Errors of a method are lines; those that no line could be written for are of the disk or of a cluster.
     failed = {planned[number].method.name: describe_error(error) for number, error in results.failures.items()}
     failed |= {line["method"]: line[ERROR] for line in reversed(lines) if ERROR in line}
-    return Comparison(lines, splits, labels, failed, skipped, time.perf_counter() - start, facts)
+    found = Comparison(lines, splits, labels, failed, skipped, time.perf_counter() - start, facts)
+    measured = {each.name for each in found.methods}
+    for name, reason in failed.items():
+        if name not in measured:
+            message = f"{name!r} is not in the table, because it failed: {reason}"
+            warnings.warn(MethodFailedWarning(message), stacklevel=2)
+    return found
 
 
 def _check_data(data: Any) -> Any:

@@ -67,13 +67,15 @@ class EdgeFormat:
 
     def __post_init__(self) -> None:
         if self.weight is not None and self.length is not None:
-            value = f"{self.weight!r} with length={self.length!r}"
-            raise InputError("weight", "be omitted with `length`", value, "An edge has a weight or a length.")
+            rule, remedy = "be omitted with `{length}`", "An edge has a weight or a length."
+            value = f"{self.weight!r} beside {self.length!r}"
+            raise InputError("weight", rule, value, remedy, hints={"length": "length"})
         if (self.source_column is None) != (self.target_column is None):
             argument, other = "source_column", "target_column"
             if self.source_column is None:
                 argument, other = other, argument
-            raise InputError(argument, f"be given together with `{other}`", remedy="Name both columns.")
+            rule, hints = "be given together with `{other}`", {"other": other}
+            raise InputError(argument, rule, remedy="Name both columns.", hints=hints)
 
     @property
     def requested(self) -> dict[str, str]:
@@ -191,7 +193,8 @@ def find_columns(table: Table, format: EdgeFormat, *, refuse_unused: bool = True
         ends = requested["source_column"], requested["target_column"]
         if ends[0] == ends[1]:
             value = f"{format.source_column!r} for both"
-            raise InputError("target_column", "differ from `source_column`", value, "Change one.")
+            rule, hints = "differ from `{source_column}`", {"source_column": "source_column"}
+            raise InputError("target_column", rule, value, "Change one.", hints=hints)
     else:
         ends = _find_ends(table, bool(requested))
         if table.has_header and _end_columns(names, CERTAIN_PAIRS[:1]) != ends:
