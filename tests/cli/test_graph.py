@@ -25,7 +25,7 @@ def test_build_and_info(tables):
     assert built["classes"] == {"blue": 1, "red": 2}
     assert built["neighbours"] == {"min": 0, "median": 1.0, "mean": 1.0, "max": 2, "isolated": 1}
     assert any("Self-loops dropped: 1" in note for note in built["notes"])
-    assert any("1 of 4 lines repeat an edge" in note for note in built["notes"])
+    assert any("1 of 4 lines repeats an edge" in note for note in built["notes"])
     found = answer("graph", "info", tables / "graph", "--verify")
     assert found["checksums"] == "match"
     assert {key: found[key] for key in ("nodes", "edges", "bytes", "features")} == {
@@ -53,9 +53,17 @@ def test_errors_name_options(tables):
     assert "Add --length km" in message("source,target,km\na,b,1\n")
     assert "--unbounded" in message("source,target,weight\na,b,2\n")
     assert "`--memory` must be a size such as 4GiB" in message("a,b\n", "--memory", "lots")
-    assert "`--label` must be a column of the node table" in message("a,b\n", "--label", "kind")
+    assert "got no such table. Pass `--nodes` as well." in message("a,b\n", "--label", "kind")
+    assert "got '0,5'. Use a decimal point." in message("source;target;weight\na;b;0,5\n")
     assert "--ignore kind" in message("source,target\nada,ben\n", "--nodes", tables / "nodes.csv")
     assert not (tables / "graph").exists()
+
+
+def test_a_graph_is_replaced_and_nothing_else(tables):
+    answer("graph", "build", tables / "edges.csv", tables / "graph")
+    (tables / "pairs.csv").write_text("source,target\nada,ben\n")
+    assert answer("graph", "build", tables / "pairs.csv", tables / "graph")["nodes"] == 2
+    assert "must be new, empty or contain graph.json" in refused("graph", "build", tables / "pairs.csv", tables)
 
 
 def test_folders_that_are_no_graph(tables):

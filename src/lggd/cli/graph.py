@@ -13,6 +13,7 @@ from rich.table import Column, Table
 from lggd.cli.options import UNLABELLED, EdgeColumnOptions, command, option
 from lggd.cli.terminal import Terminal, summary, table
 from lggd.errors import DiskFullError
+from lggd.html import number
 
 graph_app = typer.Typer(help="Graphs on disk: larger than memory, opened at once.", no_args_is_help=True)
 
@@ -43,14 +44,16 @@ def build_command(
     r"""Build a graph on disk from tables that may be larger than memory.
 
     EDGES has one edge per line: source,target or source,target,weight, read
-    as by the other commands. Edges are undirected, unless --directed, and may
-    be listed once or twice; the largest weight or the shortest length counts.
-    Self-loops are dropped. Ids may be text or integers, and are kept.
+    as by the other commands, except that numbers have decimal points. Edges
+    are undirected, unless --directed, and may be listed once or twice; the
+    largest weight or the shortest length counts. Self-loops are dropped. Ids
+    may be text or integers, and are kept.
 
     --nodes names every node, also those without edges. Its other columns must
     be numbers: the features. Without it, nodes are those of the edges.
 
-    The folder appears when it is complete. A build that was killed, or had no
+    The folder appears when it is complete; a graph in OUT is replaced then,
+    and any other folder with files is refused. A build that was killed, or had no
     space left, is continued with --resume. Needs the extra disk:
     pip install 'lggd\[disk]'. In Python: lggd.Graph.open(OUT).
 
@@ -121,7 +124,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
         nodes=f"{facts['nodes']:,}" + (f", {near['isolated']:,} without edges" if near["isolated"] else ""),
         edges=f"{facts['edges']:,} {'directed' if facts['directed'] else 'undirected'}"
         + (", weighted" if facts["weighted"] else ""),
-        neighbours=f"{near['min']:,} to {near['max']:,}, median {near['median']:g}, mean {near['mean']:.3g}",
+        neighbours=f"{near['min']:,} to {near['max']:,}, median {near['median']:g}, mean {number(near['mean'])}",
         features=facts["features"] or "none",
         labels="none" if facts["classes"] is None else f"{sum(facts['classes'].values()):,}",
         size=size_in_words(facts["bytes"]),

@@ -85,7 +85,8 @@ def build_graph(
 ) -> BuiltGraph:
     """Builds a graph on disk from tables of edges and nodes, for `Graph.open`.
 
-    Columns are found as in `read_edge_file` and `read_node_file`, and the same names are refused. Edges are undirected
+    Columns are found as in `read_edge_file` and `read_node_file`, and the same names are refused. Numbers have decimal
+    points: whether commas are decimal is decided by a whole table, which is read only once here. Edges are undirected
     and may be listed once or twice; of repeated ones the largest weight counts. Self-loops are left out. Lengths ℓ
     become weights (ℓ₀/ℓ)², where ℓ₀ is the shortest. Weights are stored as float32.
 
@@ -143,7 +144,8 @@ def build_graph(
     if memory < LEAST_MEMORY:
         raise InputError("memory", f"be at least {LEAST_MEMORY // 2**20} MiB", f"{memory} bytes")
     if nodes is None and label is not None:
-        raise InputError("label", "be a column of the node table", "no such table", "Pass `nodes` as well.")
+        rule, remedy, hints = "be a column of the node table", "Pass `{nodes}` as well.", {"nodes": "nodes"}
+        raise InputError("label", rule, "no such table", remedy, hints=hints)
     out = check_folder_writable(out, MANIFEST)
     edge_source = EdgeSource.read(edges, format, unbounded=unbounded)
     node_source = None
@@ -364,7 +366,8 @@ class _Build:
         if repeated:
             how = "" if self.directed else ", in the same direction or the other"
             kept = " The largest weight counts." if self.edges.is_weighted and not self.edges.columns.is_length else ""
-            yield f"{repeated:,} of {read['lines']:,} lines repeat an edge{how}.{kept}"
+            verb = "repeats" if repeated == 1 else "repeat"
+            yield f"{repeated:,} of {read['lines']:,} lines {verb} an edge{how}.{kept}"
 
 
 def _link(path: Path, new: Path) -> None:
