@@ -52,9 +52,13 @@ def escape_name(value: object) -> str:
     return escape_text(name if len(name) <= MAX_NAME_LENGTH else name[: MAX_NAME_LENGTH - 1] + "…")
 
 
-def counted(value: int, noun: str) -> str:
-    """1 node, 12,345 nodes, 2 classes."""
-    plural = noun + ("es" if noun.endswith("s") else "s")
+def counted(value: int, noun: str, plural: str = "") -> str:
+    """1 node, 12,345 nodes, 2 classes; other plurals are passed, such as those of nouns with their verb.
+
+    >>> counted(1, "row repeats", "rows repeat"), counted(1234, "row repeats", "rows repeat")
+    ('1 row repeats', '1,234 rows repeat')
+    """
+    plural = plural or noun + ("es" if noun.endswith("s") else "s")
     return f"{value:,} {noun if value == 1 else plural}"
 
 

@@ -91,7 +91,7 @@ def test_edges_listed_again_with_another_weight_are_reported(tmp_path: Path) -> 
     (tmp_path / "e.csv").write_text("source,target,km\na,b,1\na,b,3\nb,c,2\n")
     found = answer("distance", tmp_path / "e.csv", "--source", "a", "--directed", "--length", "km", "--p", "inf")
     assert found["distances"] == pytest.approx({"a": 0, "b": 1, "c": 3})
-    said = "1 pairs of nodes have edges of different lengths (the first: a,b = 1 and a,b = 3); the shorter is kept."
+    said = "1 pair of nodes has edges of different lengths (the first: a,b = 1 and a,b = 3); the shorter is kept."
     assert said in found["notes"]
 
 
@@ -136,7 +136,7 @@ def test_long_tables_are_cut(tmp_path: Path) -> None:
             ["--directed", "--symmetrize", "max"],
             "must be omitted with --directed, which keeps edge directions",
         ),
-        ("a,b\nb,a\nb,c\nc,b\n", ["--alpha", "inf"], "`degree^alpha` must be positive and finite, got inf"),
+        ("a,b\nb,a\nb,c\nc,b\n", ["--alpha", "inf"], "`--alpha` must be a finite number, got inf"),
         ("a,b,-1\n", [], "must be a positive weight, got '-1'. There are no negative similarities; shift or rescale"),
         ("a,007\n007,a\n", ["--path-to", "7"], "got '7'. Did you mean '007'?"),
         ("a,b\nb,a\n", ["--out", "nowhere/far.csv"], "must lie in a folder that exists, got nowhere. Create it first."),

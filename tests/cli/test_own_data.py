@@ -152,7 +152,7 @@ def test_missing_values_and_categories_of_nodes(tmp_path: Path) -> None:
 def test_different_weights_of_two_directions_are_said(tmp_path: Path) -> None:
     rows = "".join(f"n{k},n{(k + 1) % 8},0.9\n" for k in range(8))
     arguments = features(tmp_path, PEOPLE, f"source,target,weight\n{rows}n1,n0,0.1\n")
-    said = "1 pairs of nodes have edges of different weights (the first: n0,n1 = 0.9 and n1,n0 = 0.1); the larger is"
+    said = "1 pair of nodes has edges of different weights (the first: n0,n1 = 0.9 and n1,n0 = 0.1); the larger is"
     assert any(note.startswith(said) for note in answer(*arguments)["notes"])
     assert not any("different weights" in note for note in answer(*arguments, "--symmetrize", "mean")["notes"])
     wanted = "`--weight` must be symmetric, got 0.9 on (a, b) and 0.1 on (b, a). Pass --symmetrize max or mean"

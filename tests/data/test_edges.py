@@ -231,7 +231,7 @@ def test_weights_are_joined(tmp_path: Path, rule: str | None, value: float) -> N
     assert table.edges.tolist() == [[0, 1], [1, 2]]
     assert table.weight is not None
     assert table.weight.tolist() == [value, 5]
-    said = "1 pairs of nodes have edges of different weights (the first: a,b = 4 and b,a = 1); the larger is kept "
+    said = "1 pair of nodes has edges of different weights (the first: a,b = 4 and b,a = 1); the larger is kept "
     assert any(note.startswith(said) for note in table.notes) == (rule is None)
 
 
@@ -249,7 +249,7 @@ def test_equal_weights_and_none_are_not_mentioned(tmp_path: Path) -> None:
     assert table.notes == ()
     unweighted = read_edge_file(written(tmp_path / "e.csv", "source,target\na,b\nb,a\na,b\n"))
     assert join_directions(unweighted).weight is None
-    assert join_directions(unweighted).notes == ("1 rows repeat an edge of the same direction.",)
+    assert join_directions(unweighted).notes == ("1 row repeats an edge of the same direction.",)
     counted = join_directions(unweighted, "sum").weight
     assert counted is not None
     assert counted.tolist() == [3]

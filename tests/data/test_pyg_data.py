@@ -32,7 +32,7 @@ def test_tensors_are_read_without_their_pickles(tmp_path: Path, stored: Any) -> 
     found, notes = checked_data(read_data_file(tmp_path / "g.pt"), "g.pt")
     assert found.x.tolist() == small().x.tolist()
     assert found.edge_index.tolist() == [[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]
-    assert notes == ("1 edges were added in the opposite direction.",)
+    assert notes == ("1 edge was added in the opposite direction.",)
 
 
 class Harmful:
@@ -117,7 +117,7 @@ def test_what_is_changed_is_said() -> None:
     assert data.y.tolist() == [0, 1, -1, 1]
     assert notes == (
         "edge_attr [4, 3] was not used: weights have one number per edge.",
-        "1 self-loops were dropped; they change no distance.",
+        "1 self-loop was dropped; it changes no distance.",
         "3 edges were added in the opposite direction.",
     )
     with pytest.raises(InputError, match="one kind of nodes, got HeteroData"):

@@ -106,7 +106,7 @@ def test_nodes_that_the_table_lacks(refused, edges, nodes):
 
 def test_node_tables(refused):
     assert "must have unique ids, got 'a' 2 times" in refused(GOOD, "id,age\na,1\na,2\nb,1\nc,1\n")
-    assert "must name every node, got 1 empty cells" in refused(GOOD, "id,age\na,1\n,2\nb,1\nc,1\n")
+    assert "must name every node, got 1 empty cell" in refused(GOOD, "id,age\na,1\n,2\nb,1\nc,1\n")
     message = refused(GOOD, "id,age,town\na,1,Rome\nb,old,Bonn\nc,,Oslo\n")
     assert "age: 2 cells are none, such as 'old'; town: 3 cells are none, such as 'Rome'" in message
     assert message.endswith("add ignore=['age', 'town'].")

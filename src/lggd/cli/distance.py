@@ -14,6 +14,7 @@ from typer import Argument
 from lggd.cli.options import EDGES, EdgeTableOptions, command, file, option
 from lggd.cli.terminal import Terminal, json_exponent, summary, table
 from lggd.errors import InputError
+from lggd.html import number
 
 if TYPE_CHECKING:
     from lggd.data.edges import EdgeTable
@@ -149,7 +150,7 @@ def _tables(facts: dict[str, Any], distances: dict[str, float]) -> Iterator[Tabl
         nodes=f"{facts['nodes']:,}",
         edges=f"{facts['edges']:,} {'directed' if facts['directed'] else 'undirected'}",
         method=f"{facts['method']}, p = {facts['p']}",
-        seconds=f"{facts['seconds']:.3g}",
+        seconds=number(facts["seconds"]),
         reachable=f"{facts['reachable']:,} of {facts['nodes']:,} nodes",
         max=f"{facts['max']:.6g}",
         **({"direction": f"along the edges, {facts['direction']}"} if facts["directed"] else {}),

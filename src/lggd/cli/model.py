@@ -15,7 +15,7 @@ from lggd.cli.cluster import StoredOn, predict_on_cluster
 from lggd.cli.options import command, file
 from lggd.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
-from lggd.html import counted
+from lggd.html import counted, number
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -259,7 +259,7 @@ def _changed(facts: dict[str, Any]) -> Iterator[Table | str]:
         edges=_count(facts["edges"], new=facts["new_edges"], known=facts["known_edges"]),
         labels=_count(facts["labelled"], **labels, known=facts["known_labels"]),
         changed=f"{facts['changed']:,} of {facts['nodes'] - facts['new_nodes']:,} predictions",
-        milliseconds=f"{facts['milliseconds']:.3g} to change and predict",
+        milliseconds=f"{number(facts['milliseconds'])} to change and predict",
         history=f"{counted(facts['label_changes'], 'change')} of labels so far",
     )
     title = "New labels that differ from the predictions: one of the two is wrong"

@@ -17,6 +17,7 @@ from lggd.cli.cluster import StoredOn, check_run, run_on_cluster
 from lggd.cli.options import file, folder, option
 from lggd.cli.terminal import Terminal, summary, table
 from lggd.errors import InputError
+from lggd.html import counted, number
 from lggd.system.files import write_errors
 
 if TYPE_CHECKING:
@@ -167,17 +168,18 @@ def _report_memory(terminal: Terminal, needed: Memory | None) -> None:
 def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
     from lggd.report.run_report import SIGNIFICANCE_LEVEL
 
-    size = f"{facts['nodes']:,} nodes, {facts['edges']:,} edges, {len(facts['classes'])} classes"
+    sizes = (facts["nodes"], "node"), (facts["edges"], "edge"), (len(facts["classes"]), "class")
+    size = ", ".join(counted(count, noun) for count, noun in sizes)
     yield summary(
         graph=f"{facts['dataset']}: {size}",
         labels=f"{facts['labelled']:,} for training, {facts['heldout']:,} held out to measure accuracy",
-        seconds=f"{facts['seconds']:.3g}",
+        seconds=number(facts["seconds"]),
     )
     accuracy, rows = facts["accuracy"], []
     for part, title in facts["titles"].items():
         seconds = facts["training_seconds"][part]
         if seconds is not None:
-            rows.append((title, "unknown" if accuracy[part] is None else f"{accuracy[part]:.1f} %", f"{seconds:.3g}"))
+            rows.append((title, "unknown" if accuracy[part] is None else f"{accuracy[part]:.1f} %", number(seconds)))
     if accuracy["reference"] is not None and accuracy["model"] is not None:
         rows.append(("difference", f"{accuracy['model'] - accuracy['reference']:+.1f} points", ""))
     yield table("", "accuracy", "seconds to fit", rows=rows)
@@ -185,7 +187,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
         clear = "clear" if facts["p_value"] < SIGNIFICANCE_LEVEL else "not clear: chance alone explains it"
         yield f"The difference is {clear} (McNemar's exact test on the held-out nodes, p = {facts['p_value']:.2g})."
     if facts["additions"]:
-        steps = ((f"{s['labels']:,}", f"{s['accuracy']:.1f} %", f"{s['milliseconds']:.3g}") for s in facts["additions"])
+        steps = ((f"{s['labels']:,}", f"{s['accuracy']:.1f} %", number(s["milliseconds"])) for s in facts["additions"])
         yield table("labels", "accuracy", "milliseconds", rows=steps, title="More labels, without training")
         yield f"Measured on the {facts['additions'][0]['tested']:,} held-out nodes whose labels are never added."
     yield from facts["notes"]
@@ -245,6 +247,6 @@ def features_command(
         graph=f"{run_input.name}: {len(run_input.ids):,} nodes, {len(run_input.classes)} classes",
         labels=f"{facts['labelled']:,}",
         features=f"{len(names):,}, such as {names[0]!r}",
-        seconds=f"{facts['seconds']:.3g}",
+        seconds=number(facts["seconds"]),
     )
     terminal.print_result(facts, [about, *run_input.notes, f"Wrote {out}"])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from lggd.errors import InputError
+from lggd.html import counted
 from lggd.validation import check_name
 
 # The separator that an extension stands for. BLANKS stands for any run of spaces and tabs.
@@ -65,7 +66,8 @@ def find_dialect(path: Path, delimiter: str | None = None, *, blanks: bool = Fal
     elif usual == BLANKS:
         skipped = next((k for k, line in enumerate(lines) if not COMMENT.match(line)), len(lines))
         if any(line.strip() for line in lines[:skipped]):
-            notes.append(f"{path.name}: the comments in the first {skipped} lines were skipped.")
+            first = "line" if skipped == 1 else f"{skipped} lines"
+            notes.append(f"{path.name}: the comments in the first {first} were skipped.")
     found = chosen or _choose(path, lines[skipped:], usual, blanks)
     if found not in SEPARATORS:
         raise InputError(f"{path}, line 1", "declare a separator such as sep=;", repr(found), "Remove the line.")
@@ -173,4 +175,5 @@ class Numbers:
         if self.commas == self.grouped:
             value = f"{self.with_comma!r}, which may be a thousand times larger or smaller"
             raise InputError(path, "have clear numbers", value, remedy)
-        return (f"{path.name}: {self.commas} numbers such as {self.with_comma} were read with a decimal comma.",)
+        read = counted(self.commas, f"number, {self.with_comma}, was", f"numbers such as {self.with_comma} were")
+        return (f"{path.name}: {read} read with a decimal comma.",)

@@ -30,6 +30,7 @@ from lggd.data.table import (
 from lggd.errors import InputError
 from lggd.graph.csr import merge_duplicates
 from lggd.graph.edge_list import ROUNDING, matrix_entries
+from lggd.html import counted
 from lggd.system.files import check_extension, check_readable
 from lggd.validation import check_name, suggestion
 
@@ -206,7 +207,8 @@ def join_directions(table: EdgeTable, rule: Join | str | None = None) -> EdgeTab
     chosen = Join(rule) if rule is not None else Join.MIN if table.is_length else Join.MAX
     edges, joined = _merged(ends, values, chosen)
     repeated = table.edges.shape[1] - _merged(table.edges, values, chosen)[0].shape[1]
-    note = f"{repeated:,} rows repeat an edge of the same direction." if repeated else ""
+    rows = counted(repeated, "row repeats", "rows repeat")
+    note = f"{rows} an edge of the same direction." if repeated else ""
     if rule is None:
         differ = _different_values(table, ends, values)
         note = f"{differ} (option `symmetrize`: max, mean, min or sum)." if differ else note
@@ -244,4 +246,5 @@ def _different_values(table: EdgeTable, ends: NDArray[np.int64], values: NDArray
         for i, j, value in zip(*table.edges[:, rows], values[rows], strict=True)
     )
     kind, kept = ("lengths", "shorter") if table.is_length else ("weights", "larger")
-    return f"{len(differ):,} pairs of nodes have edges of different {kind} (the first: {first}); the {kept} is kept"
+    pairs_have = counted(len(differ), "pair of nodes has", "pairs of nodes have")
+    return f"{pairs_have} edges of different {kind} (the first: {first}); the {kept} is kept"

@@ -29,6 +29,7 @@ from lggd.data.nodes import ID_NAMES, NodeTable, node_columns, read_node_file, s
 from lggd.data.table import as_text, find_pair, is_frame, is_graph, read_graph_tables, read_table, reading
 from lggd.errors import InputError
 from lggd.graph import Graph
+from lggd.html import counted
 from lggd.system.files import check_readable
 from lggd.validation import listed, suggestion
 
@@ -131,7 +132,8 @@ def _without_nodes(table: EdgeTable, count: int) -> tuple[EdgeTable, tuple[str, 
     inside = (table.edges < count).all(0)
     weight = None if table.weight is None else table.weight[inside]
     kept = replace(table, ids=table.ids[:count], edges=table.edges[:, inside], weight=weight)
-    return kept, (f"{int((~inside).sum()):,} edges to nodes that were left out were left out too.",)
+    one, many = "edge to a node that was left out was", "edges to nodes that were left out were"
+    return kept, (f"{counted(int((~inside).sum()), one, many)} left out too.",)
 
 
 def _scale_lengths(table: EdgeTable) -> tuple[EdgeTable, float, tuple[str, ...]]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from lggd.data.table import Cell, Table, as_text
 from lggd.errors import InputError
+from lggd.html import counted
 from lggd.validation import check_name, listed
 
 # Cells that are treated as missing values of a feature, in any case.
@@ -123,7 +124,7 @@ class FeatureReader:
             raise self._error(problems, gaps if missing == Missing.ERROR else {})
         features, kept, fill = np.concatenate(parts, 1), np.ones(count, bool), dict[str, float]()
         notes = [
-            f"Column {name} has text: each of its {len(values):,} values ({listed(values)}) became a feature, 1 or 0."
+            f"Column {name} has text: {_each_of(values)} became a feature, 1 or 0."
             for name, values in categories.items()
             if name not in self.known
         ]
@@ -133,7 +134,8 @@ class FeatureReader:
             notes.append(f"Missing values were replaced by the mean of their column: {shown}.")
         elif gaps:
             kept[[odd.row for gap in gaps.values() for odd in gap]] = False
-            notes.append(f"{int((~kept).sum()):,} nodes with missing values were left out: {shown}.")
+            left_out = counted(int((~kept).sum()), "node with missing values was", "nodes with missing values were")
+            notes.append(f"{left_out} left out: {shown}.")
             if not kept.any():
                 raise InputError(self.table.path, "have a node without missing values", "none", "Use another option.")
         return Encoded(features[kept], names, kept, categories, fill, tuple(notes))
@@ -198,6 +200,11 @@ class FeatureReader:
         rule = "have numbers, or texts of few categories, in its columns of features"
         but = "; ".join([*found, *problems.values()])
         return InputError(self.table.path, rule, but=but, remedy=" ".join(remedies), hints=hints)
+
+
+def _each_of(values: Sequence[str]) -> str:
+    shown = listed(values)
+    return f"its one value ({shown})" if len(values) == 1 else f"each of its {len(values):,} values ({shown})"
 
 
 def _one_hot(

@@ -179,7 +179,8 @@ def find_node_columns(
         column = table.find(argument, name)
         other = next((other for other, taken in columns.items() if taken == column), None)
         if other is not None:
-            raise InputError(argument, f"differ from `{other}`", f"{name!r} for both", "Change one.")
+            value, hints = f"{name!r} for both", {"other": other}
+            raise InputError(argument, "differ from `{other}`", value, "Change one.", hints=hints)
         if argument in requested:
             columns[argument] = column
     if table.unit == "node" and columns.get("id_column", 0) != 0:
@@ -266,7 +267,8 @@ class LabelReader:
         """How many labels of which class were read, and which cells were not."""
         classes, without = sorted_classes(self.classes), self.unlabelled.total()
         shown = listed([f"{self.classes[name]:,} {name}" for name in classes]) or "none"
-        sentence = f"Labels: {shown}; {without:,} of {self.classes.total() + without:,} nodes are unlabelled"
+        verb = "is" if without == 1 else "are"
+        sentence = f"Labels: {shown}; {without:,} of {self.classes.total() + without:,} nodes {verb} unlabelled"
         if any(self.unlabelled):
             sentence += f" ({self._unlabelled_in_words()}; option `unlabelled` for other values)"
         alike = [

@@ -23,6 +23,7 @@ from lggd.data.datasets import FOLDER_VARIABLE, Root, silence
 from lggd.data.table import reading
 from lggd.errors import InputError, InputFileError
 from lggd.graph import Graph
+from lggd.html import counted
 from lggd.system.files import check_extension, check_readable
 from lggd.validation import listed, suggestion
 
@@ -93,12 +94,14 @@ def checked_data(data: Any, place: str | Path) -> tuple[Any, tuple[str, ...]]:
             raise InputError(place, f"have an edge_weight [{edges.shape[1]}], one for each edge", [len(weight)])
     loops = edges[0] == edges[1]
     if bool(loops.any()):
-        notes.append(f"{int(loops.sum()):,} self-loops were dropped; they change no distance.")
+        dropped = counted(int(loops.sum()), "self-loop was dropped; it changes", "self-loops were dropped; they change")
+        notes.append(f"{dropped} no distance.")
         edges, weight = edges[:, ~loops], None if weight is None else weight[~loops]
     graph = Graph.from_edges(edges, weight, num_nodes=len(y), symmetrize="max", unbounded=True)
     distinct = len(torch.unique(edges[0] * len(y) + edges[1]))
     if graph.num_edges != distinct:
-        notes.append(f"{graph.num_edges - distinct:,} edges were added in the opposite direction.")
+        added = counted(graph.num_edges - distinct, "edge was added", "edges were added")
+        notes.append(f"{added} in the opposite direction.")
     checked = Data(x=x, edge_index=graph.edge_index, y=y, num_nodes=len(y))
     if graph.is_weighted:
         checked.edge_weight = graph.weight.float()

@@ -16,6 +16,7 @@ from lggd.data.nodes import LabelReader, NodeColumns, find_node_columns, read_na
 from lggd.errors import InputError
 from lggd.graph_build.database import Database, TableSource, read_source
 from lggd.graph_build.row_files import ArrayFile
+from lggd.html import counted
 
 # Cells of features that are read at a time.
 CELLS_AT_ONCE = 2**24
@@ -69,13 +70,13 @@ class NodeSource:
         if not rows:
             raise table.empty_error("node", "Write one row per node.")
         if named < rows:
-            value = f"{rows - named:,} empty cells"
+            value = counted(rows - named, "empty cell")
             raise InputError(place, "name every node", value, "Give every node an id.")
         repeated = f"SELECT {self.id_text} AS id, count(*) AS n FROM {self.source.sql} GROUP BY 1 HAVING n > 1"
         found = database.rows(f"SELECT id, n, count(*) OVER () FROM ({repeated}) LIMIT 1", self.source.place)
         if found:
             id, times, others = found[0]
-            value = f"{id!r} {times} times" + (f", and {others - 1:,} others repeatedly" if others > 1 else "")
+            value = f"{id!r} {times} times" + (f", and {counted(others - 1, 'other')} repeatedly" if others > 1 else "")
             raise InputError(place, "have unique ids", value, "Remove the repeated rows.")
 
     def write_features(self, path: Path, database: Database, progress: Callable[[int], None]) -> None:
@@ -104,8 +105,12 @@ class NodeSource:
         )  # fmt: skip
         found = database.rows(f"SELECT {sums} FROM {self.source.sql}", self.source.place, ordered=True)[0]
         wrong = {name: (found[2 * k], found[2 * k + 1]) for k, name in enumerate(self.feature_names) if found[2 * k]}
-        told = [f"{name}: {count:,} cells are none, such as {cell or ''!r}" for name, (count, cell) in wrong.items()]
-        rule, remedy = "have finite numbers in its columns of features", "Correct these cells, or add {ignore}."
+        told = [
+            f"{name}: {counted(count, 'cell is none,', 'cells are none, such as')} {cell or ''!r}"
+            for name, (count, cell) in wrong.items()
+        ]
+        rule = "have finite numbers, with decimal points, in its columns of features"
+        remedy = "Correct these cells, or add {ignore}."
         hints = {"ignore": f"ignore={list(wrong)!r}"}
         classes = [name for name in wrong if name.lower() in LABEL_NAMES]
         if self.label is None and classes:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from torch import Tensor
 
-from lggd.html import Facts, card, histogram
+from lggd.html import Facts, card, histogram, number
 
 
 class Status(Enum):
@@ -100,7 +100,7 @@ class Solution:
     statistics: Statistics
 
     def __repr__(self) -> str:
-        cost = f"{self.statistics.method}, {self.statistics.seconds:.3g} s"
+        cost = f"{self.statistics.method}, {number(self.statistics.seconds)} s"
         return f"Solution(value={list(self.value.shape)}, status={self.status.name}, {cost})"
 
     def _repr_html_(self) -> str:
@@ -110,7 +110,7 @@ class Solution:
         facts: Facts = [
             ("value", list(self.value.shape)),
             ("status", self.status.name),
-            ("method", f"{cost.method}, {cost.seconds:.3g} s"),
+            ("method", f"{cost.method}, {number(cost.seconds)} s"),
         ]
         facts += [("step", f"{cost.step:.4g}, {cost.steps} times")] if cost.step is not None else []
         unreachable = int(last.isinf().sum())
