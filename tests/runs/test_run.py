@@ -26,6 +26,11 @@ def test_held_out_labels_are_not_seen_before_they_are_restored(tmp_path: Path) -
     assert bool((result.measured_labels[found.held_out] == -1).all())
     assert torch.equal(result.labels, found.data.y)
     assert len(result.model.additions_) == 1
+    without, shown = "use all labels.", "The report shows the predictions without the held-out labels."
+    for report in (True, False):
+        notes = write_run(tmp_path / "run", result, report=report)["notes"]
+        assert any(note.endswith(without) for note in notes)
+        assert (shown in notes) == report
     found.data.y[found.held_out] = 1 - found.data.y[found.held_out]
     again = run(found)
     assert torch.equal(again.measured_probabilities, result.measured_probabilities)
