@@ -328,6 +328,12 @@ def test_a_grid_search_over_the_default_model_and_over_models():
         assert search.best_score_ > 0.8
 
 
+def test_settings_of_a_model_that_is_not_passed_are_refused():
+    with pytest.raises(InputError, match=r"`model` must be passed where model__features__times is set"):
+        KNNGraphClassifier().set_params(model__features__times=(1,))
+    assert KNNGraphClassifier().set_params(model=GGD(), model__times=(1,)).model.times == (1,)
+
+
 def test_every_epoch_is_reported_and_a_checkpoint_resumes_to_the_same_bits(tmp_path):
     X, _, y = moons()
     whole, reports = clone(LEARNED).fit(X, y), []

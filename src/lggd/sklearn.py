@@ -128,6 +128,14 @@ class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._update_transduction()
         return self
 
+    def set_params(self, **params: Any) -> Self:
+        """Set settings by name; those of a model that is passed begin with `model__`."""
+        nested = next((name for name in params if name.startswith("model__")), None)
+        if nested and params.get("model", self.model) is None:
+            raise InputError("model", f"be passed where {nested} is set", "None", "Pass lggd.LGGDClassifier().")
+        super().set_params(**params)
+        return self
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "transduction_")
 

@@ -70,6 +70,8 @@ def test_wrong_places_are_refused(tmp_path: Path) -> None:
         Results(tmp_path / "file")
     with pytest.raises(ValueError, match="`experiment`"):
         Results(tmp_path).path("../table1")
+    with pytest.raises(InputFileError, match="must be a writable folder, but it cannot be created"):
+        Results(tmp_path / "file" / "results").prepare()
 
 
 def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,6 +228,7 @@ def test_labels_of_any_class(tmp_path: Path) -> None:
             "user,kind\na,red\n",
             "line 1, column 1` must be one of the 3 nodes, got 'user'. Name the columns id,label.",
         ),
+        ("id,label\nxyz,red\n", "line 2, column 'id'` must be one of the 3 nodes, got 'xyz'."),
         ("a,rde\n", "line 1, column 2` must be one of the classes blue, red, got 'rde'. Did you mean 'red'?"),
         (
             "a,green!!\n",

@@ -120,7 +120,7 @@ def test_masks_must_not_overlap():
 def test_validation_nodes_need_training_nodes():
     with pytest.raises(InputError, match=r"`data.val_mask`.*train_mask"):
         Labels.read(data_of([0, 1, 1], val_mask=[False, True, True]))
-    with pytest.raises(InputError, match=r"`data.y`.*at least one training node"):
+    with pytest.raises(InputError, match=r"`data.train_mask` must contain a node with a label in `data.y`, got none"):
         Labels.read(data_of([0, 1, 1], train_mask=[False] * 3, val_mask=[True] * 3))
 
 
@@ -157,6 +157,12 @@ def test_masks_hold_one_bool_per_node(name, mask):
     masks = {"train_mask": torch.tensor([True, False, False]), name: mask}
     with pytest.raises(InputError, match=rf"`data.{name}`.*mask.*\[3\]"):
         Labels.read(Data(y=torch.tensor([0, 0, 0]), num_nodes=3, **masks))
+
+
+def test_the_remedy_of_a_mask_is_for_its_mistake():
+    for mask, remedy in ((torch.ones(3, 10).bool(), "select one"), (torch.ones(3), "Use a tensor of True and False")):
+        with pytest.raises(InputError, match=remedy):
+            Labels.read(Data(y=torch.tensor([0, 0, 0]), num_nodes=3, train_mask=mask))
 
 
 @pytest.mark.parametrize("many", [10**15, 2**61])

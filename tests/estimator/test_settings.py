@@ -49,6 +49,7 @@ def test_models_are_shown_with_the_settings_that_are_not_defaults():
     [
         ("time", r"name settings of LGGD \(times, .*\), got 'time'. Did you mean 'times'"),
         ("initial__hiden", r"name settings of MLP .*'hiden'. Did you mean 'hidden'"),
+        ("inital__hidden", r"name settings of LGGD .*'inital__hidden'. Did you mean 'initial'"),
         ("times__first", "name a setting that times has, got times__first"),
         ("preset", "name settings of LGGD"),
     ],

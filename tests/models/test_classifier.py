@@ -329,6 +329,11 @@ def test_a_backbone_of_the_wrong_width_is_refused(data):
         make("LGGD, GCN", backbone=Narrow(WIDTH, 2)).fit(data)
 
 
+def test_a_checkpoint_is_no_path(data, tmp_path):
+    with pytest.raises(InputTypeError, match=r"`checkpoint` must be a Checkpoint\(\)"):
+        make("LGGD, GCN").fit(data, checkpoint=tmp_path)
+
+
 @WITH_FEATURES
 def test_another_number_of_nodes_is_refused(name, fitted):
     with pytest.raises(InputError, match="`data`"):

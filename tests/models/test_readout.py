@@ -179,6 +179,7 @@ def test_a_readout_of_a_model_is_not_changed(data):
         (WeightedReadout((NearestClass(),), prior=(1.0, 1.0)), InputError, "prior"),
         (WeightedReadout((NearestClass(),), prior=(0.0,)), InputError, "prior"),
         (MeanReadout(()), InputError, "readouts"),
+        (MeanReadout(NearestClass()), InputError, "readouts"),
         (MeanReadout((NearestClass(), "backbone")), InputTypeError, "readouts"),
         (MeanReadout((BackboneReadout(members=0, optimization=SOME),)), InputError, "members"),
         ("all", InputTypeError, "readout"),

@@ -208,6 +208,14 @@ def test_hostile_names_are_not_executed(chromium, written):
         assert page.locator("h1").inner_text() == HOSTILE[0]
 
 
+def test_long_names_of_classes_do_not_stretch_the_page(chromium, written):
+    names = [f"{k} is a class with a very long name of many words {'x' * 60}" for k in range(3)]
+    with chromium.page(written(small(classes=names)), viewport={"width": 360, "height": 740}) as page:
+        assert max(row.bounding_box()["height"] for row in page.locator("table.classes tbody tr").all()) < 300
+        assert max(one.bounding_box()["height"] for one in page.locator(".small-map .class").all()) < 60
+        assert page.evaluate(OVERFLOW) == 0
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -234,6 +234,35 @@ def test_refusals_are_shown(chromium: browser.Browser, server: StudioServer, tmp
     assert server.session.snapshot is before
 
 
+def test_a_table_that_is_not_utf_8_is_refused(chromium: browser.Browser, server: StudioServer, tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_bytes("id,label\nn20,Größe\n".encode("latin-1"))
+
+    def refused() -> None:
+        with chromium.page(server.url, allowed=(server.url,)) as page:
+            page.wait_for_selector("#queue li")
+            page.check("#upload-new")
+            page.set_input_files("#upload", str(table))
+            page.wait_for_selector("#status.error")
+            assert "must be UTF-8 text" in page.inner_text("#status")
+
+    with pytest.raises(AssertionError, match="status of 422"):  # Chromium logs it
+        refused()
+    assert label_of(server, 20) < 0
+
+
+def test_without_predictions_their_links_say_why(chromium: browser.Browser, tmp_path: Path) -> None:
+    with (
+        small_studio(tmp_path, small_graph(labelled=0, model=None), settled=False) as server,
+        chromium.page(server.url, allowed=(server.url,)) as page,
+    ):
+        page.wait_for_selector("#classes button")
+        for name in ("Predictions (CSV)", "Model (ZIP)"):
+            page.click(f"text={name}")
+            page.wait_for_selector("#status.error")
+            assert "Label nodes of two classes" in page.inner_text("#status")
+
+
 def test_two_people_one_node(chromium: browser.Browser, server: StudioServer) -> None:
     def eve_was_faster(route: Any) -> None:
         server.session.submit(LabelStore.set_labels, _edit(13, "green"), "eve").result()

@@ -241,16 +241,16 @@ def read_label_file(path: str | Path, ids: Sequence[str], classes: Sequence[str]
             raise
         # The separator of labels cannot be chosen, but with a header only one fits.
         raise error.replace(remedy=header, hints={}) from error
-    columns = find_pair(table.names, ID_NAMES, LABEL_NAMES)
+    columns, unnamed = find_pair(table.names, ID_NAMES, LABEL_NAMES), ""
     if columns is None:
         if len(table.names) not in (0, 2):
             raise InputError(table.path, "have 2 columns (id, label)", len(table.names), header)
-        columns = 0, 1
+        columns, unnamed = (0, 1), "Name the columns id,label."
     numbers = {name: k for k, name in enumerate(ids)}
     allowed = None if classes is None else dict.fromkeys(classes)
     of_classes = "name a class" if classes is None else f"be one of the classes {listed(classes)}"
     rules = (
-        (numbers, f"be one of the {len(ids)} nodes", "Name the columns id,label."),
+        (numbers, f"be one of the {len(ids)} nodes", unnamed),
         (allowed, of_classes, "Fit a new model."),
     )
     found: dict[int, tuple[str, int | str]] = {}  # the class of each node, and the row of its label

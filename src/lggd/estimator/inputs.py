@@ -180,6 +180,8 @@ class Labels:
         elif bool((train_mask & val_mask).any()):
             node = int((train_mask & val_mask).nonzero()[0])
             raise InputError("data.val_mask", "not overlap train_mask", but="both contain node {0}", nodes=[node])
+        if train_mask is not None and not bool((y[train_mask] >= 0).any()):
+            raise InputError("data.train_mask", "contain a node with a label in `data.y`", "none")
         train = y if train_mask is None else torch.where(train_mask, y, UNLABELLED)
         return cls.checked(train, torch.where(val_mask, y, UNLABELLED))
 
@@ -193,7 +195,7 @@ class Labels:
                 value = f"{int(labels[node])} at the {name} node {{0}}"
                 raise InputError("data.y", "contain classes from 0, or -1 for unlabelled nodes", value, nodes=[node])
         if not bool((train >= 0).any()):
-            raise InputError("data.y", "label at least one training node", "none", "Distances need a boundary.")
+            raise InputError("data.y", "label at least one training node", "none")
         classes = torch.unique(train[train >= 0])
         gap = (classes != torch.arange(len(classes), device=classes.device)).nonzero()
         if len(gap):
@@ -383,6 +385,7 @@ def read_mask(data: Any, name: str, num_nodes: int) -> Tensor | None:
         return None
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (num_nodes,):
         received = f"{mask.dtype} of shape {list(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
-        remedy = "If each column is a split, select one."
+        is_split = isinstance(mask, Tensor) and mask.dim() == 2
+        remedy = "If each column is a split, select one." if is_split else "Use a tensor of True and False."
         raise InputError(f"data.{name}", f"be a mask of shape [{num_nodes}]", received, remedy)
     return mask

@@ -23,6 +23,7 @@ from lggd.estimator.inputs import Labels, check_data, read_graph
 from lggd.graph import Graph
 from lggd.system.memory import equal
 from lggd.training.engine import Callback, Checkpoint, History
+from lggd.validation import check_instance
 
 if TYPE_CHECKING:
     from lggd.estimator.estimator import NodeClassifier
@@ -106,6 +107,8 @@ def fit_tasks(
     checkpoint: Checkpoint | None = None,
 ) -> None:  # fmt: skip
     """Fits every model to its task; all of them, or none where one fails."""
+    if checkpoint is not None:
+        check_instance("checkpoint", checkpoint, Checkpoint, "a Checkpoint()")
     with torch.inference_mode(False), torch.enable_grad():  # the caller may have disabled gradients
         try:
             fits = [model._fit(task) for model, task in zip(models, tasks, strict=True)]

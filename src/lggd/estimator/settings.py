@@ -45,8 +45,8 @@ def changed_params(choice: Any, changes: dict[str, Any]) -> dict[str, Any]:
     for key, value in changes.items():
         name, _, inner = key.partition("__")
         if name not in known:
-            owner = type(choice).__name__
-            raise InputError("params", f"name settings of {owner} ({listed(known)})", repr(key), suggestion(key, known))
+            rule = f"name settings of {type(choice).__name__} ({listed(known)})"
+            raise InputError("params", rule, repr(key), suggestion(name, known))
         if inner:
             nested.setdefault(name, {})[inner] = value
         else:

@@ -185,8 +185,9 @@ class MeanReadout(Readout):
     fade: bool = False
 
     def check_settings(self) -> None:
-        if not self.readouts:
-            raise InputError("readouts", "contain at least one readout", "none")
+        if not isinstance(self.readouts, tuple | list) or not self.readouts:
+            received = self.readouts if isinstance(self.readouts, Readout) else "none"
+            raise InputError("readouts", "be a tuple of readouts such as (NearestClass(),)", received)
         for readout in self.readouts:
             check_instance("readouts", readout, Readout, "readouts such as NearestClass()")
             readout.check_settings()

@@ -22,5 +22,5 @@ async function send(method, path, body, type = "application/json") {
 
 export const get = (path) => send("GET", path);
 export const post = (path, value) => send("POST", path, value === undefined ? undefined : JSON.stringify(value));
-export const postTable = (path, text) => send("POST", path, text, "text/csv");
+export const postTable = (path, table) => send("POST", path, table, "text/csv");
 export const inPath = (name) => encodeURIComponent(name);

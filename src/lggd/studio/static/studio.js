@@ -274,8 +274,9 @@ const keep = (item) => change(() => post(`keep?author=${author()}`, { node: item
 const correct = (item) => change(() => post(`labels?author=${author()}`, { labels: [{ node: item.node, label: item.suggested, version: item.version }] }));
 
 async function upload(file) {
-  const text = await file.text(), fresh = $("upload-new").checked;
-  await change(() => postTable(`upload?author=${author()}&new_classes=${fresh}`, text), ({ rows }) => say(`${formatCount(rows, "label")} read from ${shorten(file.name, 40)}.`));
+  const fresh = $("upload-new").checked;
+  // As it is on the disk: the service says which bytes are not UTF-8, instead of the browser replacing them.
+  await change(() => postTable(`upload?author=${author()}&new_classes=${fresh}`, file), ({ rows }) => say(`${formatCount(rows, "label")} read from ${shorten(file.name, 40)}.`));
   $("upload").value = "";
 }
 
@@ -329,6 +330,13 @@ $("undo").addEventListener("click", undo);
 $("redo").addEventListener("click", redo);
 $("author").addEventListener("change", () => localStorage.setItem("lggd author", $("author").value.trim()));
 $("upload").addEventListener("change", ({ target }) => { if (target.files[0]) upload(target.files[0]); });
+for (const link of document.querySelectorAll("#files .predicted")) {
+  link.addEventListener("click", (event) => {
+    if (state.data?.predicted.some((k) => k >= 0)) return;
+    event.preventDefault();
+    say("Label nodes of two classes first: there are no predictions yet.", true);
+  });
+}
 $("new-class").addEventListener("submit", (event) => {
   event.preventDefault();
   const name = $("class-name").value.trim();
