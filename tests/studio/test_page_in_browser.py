@@ -263,6 +263,15 @@ def test_without_predictions_their_links_say_why(chromium: browser.Browser, tmp_
             assert "Label nodes of two classes" in page.inner_text("#status")
 
 
+def test_many_classes_leave_room_for_the_queue(visit: Any, server: StudioServer) -> None:
+    for k in range(60):
+        server.session.submit(LabelStore.add_class, f"a class with a long name {k}").result()
+    page = visit(viewport={"width": 1280, "height": 900})
+    page.wait_for_selector("#classes button[data-class='62']")
+    assert page.locator("#next").bounding_box()["y"] < 900
+    page.locator("#classes button[data-class='62']").scroll_into_view_if_needed()
+
+
 def test_two_people_one_node(chromium: browser.Browser, server: StudioServer) -> None:
     def eve_was_faster(route: Any) -> None:
         server.session.submit(LabelStore.set_labels, _edit(13, "green"), "eve").result()
