@@ -70,7 +70,7 @@ def test_wrong_places_are_refused(tmp_path: Path) -> None:
         Results(tmp_path / "file")
     with pytest.raises(ValueError, match="`experiment`"):
         Results(tmp_path).path("../table1")
-    with pytest.raises(InputFileError, match="must be a writable folder, but it cannot be created"):
+    with pytest.raises(InputFileError, match="must lie in a folder that exists"):
         Results(tmp_path / "file" / "results").prepare()
 
 

@@ -173,7 +173,7 @@ def test_an_unfitted_model_says_so(name, data, tmp_path):
 def test_a_failed_fit_leaves_the_model_unfitted(name, data, fitted):
     for broken, argument in (
         (changed(data, y=None), "data.y"),
-        (changed(data, train_mask=torch.zeros_like(data.train_mask)), "data.y"),
+        (changed(data, train_mask=torch.zeros_like(data.train_mask)), "data.train_mask"),
         (changed(data, edge_index=data.edge_index + 99), "edge"),
         ("no data", "data"),
     ):

@@ -111,7 +111,7 @@ def write_errors(path: str | Path, written: str | Path | None = None) -> Iterato
             raise
         if error.errno in FORBIDDEN:
             raise _not_writable(path) from error
-        if error.errno == errno.ENOENT and not path.parent.is_dir():
+        if error.errno in (errno.ENOENT, errno.ENOTDIR) and not path.parent.is_dir():
             raise _no_parent(path) from error
         raise
 
