@@ -103,15 +103,15 @@ def _norm_sum(i, indptr, indices, root, stride, f, total):  # type: ignore[no-un
     groups = root.shape[1]
     width = f.shape[1] // groups
     one, zero = f.dtype.type(1), f.dtype.type(0)
-    fi = f[i]
     if f.shape[1] == 1:
         # A single column leaves nothing to vectorize over but the edges of the row.
-        here, row_sum = fi[0], zero
+        here, row_sum = f[i, 0], zero
         for e in range(indptr[i], indptr[i + 1]):
             diff = here - f[indices[e], 0]
             row_sum += root[e * stride, 0] * (diff if diff > zero else zero)
         total[0] = row_sum
         return
+    fi = f[i]
     total[:] = zero
     if groups == 1:
         e = _sum_four_edges(indptr[i], indptr[i + 1], indices, root, stride, f, fi, total)
