@@ -24,8 +24,9 @@ def check_int(name: str, value: Any, minimum: int, remedy: str = "") -> int:
     >>> check_int("epochs", 5, minimum=1)
     5
     """
-    kind = InputError if isinstance(value, Integral) and not isinstance(value, bool) else InputTypeError
-    if kind is InputTypeError or value < minimum:
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_whole or value < minimum:
+        kind = InputError if is_whole else InputTypeError
         raise kind(name, f"be a whole number from {minimum}", repr(value), remedy)
     return int(value)
 
@@ -46,9 +47,10 @@ def check_real(
     0.5
     """
     left, right = closed in ("both", "left"), closed in ("both", "right")
-    kind = InputError if isinstance(value, Real) and not isinstance(value, bool) else InputTypeError
-    above = kind is InputError and (low <= value if left else low < value)  # False for NaN
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    above = is_number and (low <= value if left else low < value)  # False for NaN
     if not above or not (value <= high if right else value < high):
+        kind = InputError if is_number else InputTypeError
         interval = f"lie in {'[' if left else '('}{low:g}, {high:g}{']' if right else ')'}"
         raise kind(name, rule or interval, repr(value), remedy)
     return float(value)
