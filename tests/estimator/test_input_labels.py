@@ -365,6 +365,7 @@ def test_the_accuracy_needs_labels_and_a_mask_that_fits():
         (changed(data, y=torch.full_like(data.y, -1)), None, "mask"),
         (data, torch.ones(5, dtype=torch.bool), "mask"),
         (data, torch.ones(36), "mask"),
+        (data, "test", "mask"),
         (changed(data, y=None), None, "data.y"),
     ):
         with pytest.raises(InputError) as caught:

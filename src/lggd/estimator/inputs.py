@@ -356,7 +356,7 @@ def accuracy(predicted: Tensor, data: Any, mask: Tensor | None, known: Tensor) -
         mask = getattr(data, "test_mask", None)
     if mask is None:
         mask = (y >= 0) & (known < 0)
-    mask = torch.as_tensor(mask)
+    mask = numbers("mask", mask, "be a mask").to(y.device)
     if mask.shape != y.shape or mask.dtype != torch.bool:
         raise InputError("mask", f"be a mask of shape {list(y.shape)}", f"{mask.dtype} {list(mask.shape)}")
     counted = mask & (y >= 0)
