@@ -2,6 +2,7 @@
 
 import math
 
+import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -271,13 +272,11 @@ def test_message_names_argument_rule_value_and_remedy(call, error, fragments):
 
 
 def test_weights_of_networkx_must_be_numbers():
-    nx = pytest.importorskip("networkx")
     with pytest.raises(TypeError, match="`weight` must be numbers"):
         Graph.from_networkx(nx.Graph([("a", "b", {"weight": "heavy"})]))
 
 
 def test_a_graph_of_networkx_is_named_with_the_remedy():
-    nx = pytest.importorskip("networkx")
     with pytest.raises(TypeError, match=r"lggd.Graph, got <class 'networkx.classes.graph.Graph'>.*Graph.from_networkx"):
         distance(nx.path_graph(3), [0])
 

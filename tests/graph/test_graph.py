@@ -2,6 +2,7 @@
 
 import pickle
 
+import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -44,7 +45,6 @@ def test_a_pattern_of_booleans_or_integers_has_unit_weights():
 
 
 def test_from_networkx_numbers_nodes_in_their_own_order():
-    nx = pytest.importorskip("networkx")
     graph = nx.Graph()
     graph.add_nodes_from(["d", "b", "c", "a"])
     graph.add_edge("a", "b", weight=0.5)
@@ -56,7 +56,6 @@ def test_from_networkx_numbers_nodes_in_their_own_order():
 
 
 def test_from_networkx_reads_the_named_attribute():
-    nx = pytest.importorskip("networkx")
     graph = nx.Graph()
     graph.add_edge(0, 1, closeness=0.25, weight=0.5)
     assert Graph.from_networkx(graph, weight="closeness").weight.tolist() == [0.25, 0.25]
@@ -68,7 +67,6 @@ def test_from_networkx_reads_the_named_attribute():
 
 
 def test_from_networkx_keeps_directions_only_with_directed():
-    nx = pytest.importorskip("networkx")
     arrows = nx.DiGraph([("x", "y")])
     assert Graph.from_networkx(arrows, directed=True).edge_index.tolist() == [[0], [1]]
     assert Graph.from_networkx(arrows, symmetrize="max").num_edges == 2
@@ -77,14 +75,12 @@ def test_from_networkx_keeps_directions_only_with_directed():
 
 
 def test_a_self_loop_of_networkx_is_counted_once():
-    nx = pytest.importorskip("networkx")
     with pytest.warns(UserWarning, match="Self-loops dropped: 1, the first at node 1"):
         Graph.from_networkx(nx.Graph([(0, 1), (1, 1)]))
 
 
 @pytest.mark.parametrize("directed", [False, True])
 def test_networkx_round_trip(directed):
-    nx = pytest.importorskip("networkx")
     graph = Graph.from_scipy(random_weights(symmetric=not directed), directed=directed)
     there = graph.to_networkx()
     assert isinstance(there, nx.DiGraph) == directed

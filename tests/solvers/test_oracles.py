@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -44,7 +45,6 @@ def test_shortest_paths_agree_with_scipy(scattered, solver):
 
 
 def test_shortest_paths_agree_with_networkx(scattered):
-    nx = pytest.importorskip("networkx")
     graph, rho = scattered
     reversed_edges = nx.from_scipy_sparse_array(lengths(graph, rho).T.tocsr(), create_using=nx.DiGraph)
     expected = np.full(300, np.inf)
