@@ -218,37 +218,27 @@ def test_upload_and_download(visit: Any, server: StudioServer, tmp_path: Path) -
     assert Path(download.value.path()).stat().st_size > 1000
 
 
-def test_refusals_are_shown(chromium: browser.Browser, server: StudioServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "new_classes", "said"),
+    [(b"n21,purple\n", False, "known class"), ("id,label\nn20,Größe\n".encode("latin-1"), True, "must be UTF-8 text")],
+)
+def test_refusals_are_shown(
+    chromium: browser.Browser, server: StudioServer, tmp_path: Path, content: bytes, new_classes: bool, said: str
+) -> None:
     table, before = tmp_path / "mine.csv", server.session.snapshot
-    table.write_text("n21,purple\n")
+    table.write_bytes(content)
 
     def refused() -> None:
         with chromium.page(server.url, allowed=(server.url,)) as page:
             page.wait_for_selector("#queue li")
+            page.set_checked("#upload-new", new_classes)
             page.set_input_files("#upload", str(table))
             page.wait_for_selector("#status.error")
-            assert "known class" in page.inner_text("#status")
+            assert said in page.inner_text("#status")
 
     with pytest.raises(AssertionError, match="status of 422"):  # Chromium logs it
         refused()
     assert server.session.snapshot is before
-
-
-def test_a_table_that_is_not_utf_8_is_refused(chromium: browser.Browser, server: StudioServer, tmp_path: Path) -> None:
-    table = tmp_path / "mine.csv"
-    table.write_bytes("id,label\nn20,Größe\n".encode("latin-1"))
-
-    def refused() -> None:
-        with chromium.page(server.url, allowed=(server.url,)) as page:
-            page.wait_for_selector("#queue li")
-            page.check("#upload-new")
-            page.set_input_files("#upload", str(table))
-            page.wait_for_selector("#status.error")
-            assert "must be UTF-8 text" in page.inner_text("#status")
-
-    with pytest.raises(AssertionError, match="status of 422"):  # Chromium logs it
-        refused()
-    assert label_of(server, 20) < 0
 
 
 def test_without_predictions_their_links_say_why(chromium: browser.Browser, tmp_path: Path) -> None:
