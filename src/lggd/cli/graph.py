@@ -53,8 +53,8 @@ def build_command(
     be numbers: the features. Without it, nodes are those of the edges.
 
     The folder appears when it is complete; a graph in OUT is replaced then,
-    and any other folder with files is refused. A build that was killed, or had no
-    space left, is continued with --resume. Needs the extra disk:
+    and any other folder with files is refused. A build that was killed, or
+    had no space left, is continued with --resume. Needs the extra disk:
     pip install 'lggd\[disk]'. In Python: lggd.Graph.open(OUT).
 
     Example: a list of edges, and the graph that was built from it:
