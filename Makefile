@@ -54,7 +54,7 @@ notebook: .venv/installed
 # Before tests run on several processes, which would each compile the same kernels.
 kernels: .venv/installed
 	@echo "Compiling the kernels (once; takes a minute or two) ..."
-	@$(BIN)/python tests/compile_kernels.py
+	@$(BIN)/python tests/support/compile_kernels.py
 
 # One process more than there are cores: some tests wait for a browser or for Ray. Files in the order of their names, which
 # puts those between the others.

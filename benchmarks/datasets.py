@@ -10,7 +10,7 @@ import lggd
 from benchmarks.graphs import splits
 from benchmarks.record import Run
 from benchmarks.timing import Row, Table, elapsed
-from lggd.data.datasets import PAPER
+from lggd.datasets.by_name import PAPER
 
 SPLITS, EPOCHS, WARM_UP, BAR = 10, 150, 4, 120
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import race_on
+from lggd._kernels import backend_for
 from lggd.graph import Graph
-from lggd.kernels import backend_for
 from lggd.solvers.cauchy import CauchyProblem
 
 

@@ -26,11 +26,11 @@ import torch
 import lggd
 from benchmarks.record import DOCS, RESULTS, Run, machine
 from benchmarks.studio_service import measure_kill, measure_load, measure_requests, service_lines
+from lggd.app.runs.run_input import RunInput
+from lggd.app.studio.session import GROWTH, Session
+from lggd.app.studio.snapshot import active_classes, compact_labels, first_nodes
+from lggd.app.studio.studio_graph import StudioGraph
 from lggd.closed_form.kernel_ridge import rechosen, relabelled
-from lggd.runs.run_input import RunInput
-from lggd.studio.session import GROWTH, Session
-from lggd.studio.snapshot import active_classes, compact_labels, first_nodes
-from lggd.studio.studio_graph import StudioGraph
 
 PARTS = ("active", "latency", "load", "kill", "requests")
 DATASETS, LABELS, CLICKS = ("digits", "cora"), 50, 50
@@ -130,8 +130,8 @@ def _percent(right: np.ndarray) -> float | None:
 def measure_latency(name: str) -> dict[str, Any]:
     from playwright.sync_api import sync_playwright
 
-    from lggd.studio.security import Access
-    from lggd.studio.server import StudioServer
+    from lggd.app.studio.security import Access
+    from lggd.app.studio.server import StudioServer
 
     graph = StudioGraph.from_run_input(RunInput.from_dataset(name))
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 import lggd
-from lggd.comparison.runner import machine
-from lggd.runs.methods import METHODS, build_model
+from lggd.app.comparison.runner import machine
+from lggd.app.runs.methods import METHODS, build_model
 
 RESULTS = Path(__file__).parent.parent / "results"
 FIGURE = Path(__file__).parent.parent / "docs" / "wrong-edges.png"

@@ -17,12 +17,12 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from lggd.runs.run_input import RunInput
-from lggd.studio.security import Access
-from lggd.studio.server import StudioServer
-from lggd.studio.session import Session
-from lggd.studio.store import LabelEdit, LabelStore
-from lggd.studio.studio_graph import StudioGraph
+from lggd.app.runs.run_input import RunInput
+from lggd.app.studio.security import Access
+from lggd.app.studio.server import StudioServer
+from lggd.app.studio.session import Session
+from lggd.app.studio.store import LabelEdit, LabelStore
+from lggd.app.studio.studio_graph import StudioGraph
 
 DOCS = Path(__file__).parent
 OPTIONS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]

@@ -12,7 +12,7 @@ import os
 import matplotlib.pyplot as plt
 
 import lggd
-from lggd.report.graph_layout import layout_graph
+from lggd.app.report.graph_layout import layout_graph
 
 if os.environ.get("LGGD_DATA"):
     data, name = lggd.load("cora"), "Cora"

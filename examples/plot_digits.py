@@ -9,7 +9,7 @@ class; wrong predictions are black crosses, at the borders of clusters and in sm
 import matplotlib.pyplot as plt
 
 import lggd
-from lggd.report.graph_layout import layout_graph
+from lggd.app.report.graph_layout import layout_graph
 
 data = lggd.load("digits", labels_per_class=5)
 model = lggd.LGGDClassifier().fit(data)

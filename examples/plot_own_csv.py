@@ -12,8 +12,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 import lggd
-from lggd.data.graph_files import read_graph_files
-from lggd.report.graph_layout import layout_graph
+from lggd.app.report.graph_layout import layout_graph
+from lggd.app.tables.graph_files import read_graph_files
 
 EDGES = "ada,ben ada,cyd ben,cyd cyd,dan ben,dan ada,dan dan,eve eve,fay eve,gus fay,gus gus,hal"
 EDGES += " fay,hal hal,ida ida,jon ida,kim jon,kim"

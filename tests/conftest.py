@@ -51,6 +51,6 @@ def all_threads() -> Iterator[None]:
 @pytest.fixture
 def fewer_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the code of pages and examples: the first handwritten digits stand for all 1,797."""
-    import few_digits
+    from support import few_digits
 
     monkeypatch.setattr("sklearn.datasets.load_digits", few_digits.load_digits)

@@ -9,9 +9,9 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import zoo
 from lggd import Graph, Solution, depth, distance, evolve, evolve_to_steady_state, shortest_path
 from lggd.errors import InputError
+from support import zoo
 
 
 def lines(n: int) -> Graph:

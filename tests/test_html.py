@@ -31,7 +31,7 @@ from lggd.html import (
 )
 
 ENTRY = "page.js"
-MODULES = sorted(path.name for path in (files("lggd.report") / "page").iterdir() if path.name.endswith(".js"))
+MODULES = sorted(path.name for path in (files("lggd.app.report") / "page").iterdir() if path.name.endswith(".js"))
 VOID = {"br", "img"}
 LARGEST = 20_000  # characters of any card
 

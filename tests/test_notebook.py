@@ -31,7 +31,7 @@ def test_the_notebook_runs_and_shows_something_at_every_step(tmp_path, monkeypat
         monkeypatch.setenv(threads, "1")  # beside other tests, more would wait for each other
     made = nbformat.reads(TOOL["TARGET"].read_text(), as_version=4)
     nbformat.validate(made)
-    fewer = "import sys, sklearn.datasets; sys.path.append({!r}); import few_digits as few\n"
+    fewer = "import sys, sklearn.datasets; sys.path.append({!r}); from support import few_digits as few\n"
     fewer += "sklearn.datasets.load_digits = few.load_digits; few.COUNT"
     made.cells.insert(0, nbformat.v4.new_code_cell(fewer.format(str(Path(__file__).parent))))
     resources = {"metadata": {"path": str(tmp_path)}}

@@ -47,7 +47,9 @@ SHARED = {"optimization", "seed"}
 # Parameters whose strings are free text, or names of the user's or of another package, not one of our choices.
 NAMES_NOT_CHOICES = {"attr_name", "metric", "method", "key", "remedy", "but", "context"}
 MODULES = sorted(
-    module.name for module in pkgutil.walk_packages(lggd.__path__, "lggd.") if not module.name.startswith("lggd.cli")
+    module.name
+    for module in pkgutil.walk_packages(lggd.__path__, "lggd.")
+    if not module.name.startswith("lggd.app.cli")
 )
 NEEDLESS = ["matplotlib", "networkx", "pandas", "pyarrow", "rich", "sklearn", "torch_geometric", "torchdiffeq", "typer"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from lggd.cli import app
+from lggd.app.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -19,12 +19,12 @@ def blocks(language):
 
 def command_lines():
     lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
-    # The studio serves until it is ended; tests/cli/test_studio.py does both.
+    # The studio serves until it is ended; tests/app/cli/test_studio.py does both.
     return [line for line in lines if line.startswith("lggd ") and not line.startswith("lggd studio")]
 
 
 @pytest.mark.parametrize("code", blocks("python"))
-@pytest.mark.usefixtures("fewer_digits")  # tests/cli/test_run.py fits the same model to all of them
+@pytest.mark.usefixtures("fewer_digits")  # tests/app/cli/test_run.py fits the same model to all of them
 def test_python_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
@@ -58,13 +58,13 @@ def test_commands_run(line, desk, monkeypatch):
     words = shlex.split(line)[1:]
     if "robustness" in words:  # at full size it takes longer than a test should
         words += ["--points", "500", "--epsilon", "0.2", "--seeds", "1"]
-    if words[:2] == ["run", "digits"]:  # tests/cli/test_run.py runs it in full
+    if words[:2] == ["run", "digits"]:  # tests/app/cli/test_run.py runs it in full
         words[1] = "karate"
     if words[:2] == ["reproduce", "table1"]:
         words += ["--rows", "01", "--datasets", "karate", "--splits", "2"]
     if words[:2] == ["reproduce", "all"]:  # the tests of lggd reproduce run all of them
         words[1] = "geodesic"
-    if words[:2] == ["compare", "digits"]:  # tests/cli/test_compare.py compares all methods
+    if words[:2] == ["compare", "digits"]:  # tests/app/cli/test_compare.py compares all methods
         words[1] = "karate"
         words += ["--methods", "label-propagation,kernel-ridge", "--no-curve"]
     if words[0] == "sweep":

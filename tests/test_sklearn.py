@@ -19,7 +19,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch_geometric.data import Data
 
 import lggd
-from few_labels import DISTANCES, EACH, LEARNED, SOLVED, accuracy, few, moons
 from lggd import (
     GCN,
     GGD,
@@ -35,7 +34,8 @@ from lggd import (
 from lggd.baselines import LabelPropagation, MLPClassifier
 from lggd.errors import InputError
 from lggd.sklearn import KNNGraphClassifier
-from small_models import stop_at
+from support.few_labels import DISTANCES, EACH, LEARNED, SOLVED, accuracy, few, moons
+from support.small_models import stop_at
 
 
 def expected_failures(estimator):

@@ -9,9 +9,9 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
-from few_labels import BOTH, DISTANCES, LEARNED, SOLVED, accuracy, moons
 from lggd import GCN, LGGDClassifier
 from lggd.sklearn import KNNGraphClassifier
+from support.few_labels import BOTH, DISTANCES, LEARNED, SOLVED, accuracy, moons
 
 # -- labels -------------------------------------------------------------------------------------------------------
 

@@ -14,13 +14,13 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from command_line import answer
-from few_labels import BOTH, DISTANCES, ESTIMATORS, LEARNED, moons
 from lggd import GCN, GGD, LGGDClassifier, Optimization, load_model
+from lggd._system.files import describe_file
 from lggd.errors import InputError
 from lggd.sklearn import KNNGraphClassifier
-from lggd.system.files import describe_file
-from processes import finish
+from support.command_line import answer
+from support.few_labels import BOTH, DISTANCES, ESTIMATORS, LEARNED, moons
+from support.processes import finish
 
 NEW = np.array([[0.5, 0.5], [-1.0, 0.2], [3.0, -4.0], [1.1, 0.0]])
 

@@ -9,8 +9,8 @@ from types import FrameType
 from typing import Any
 
 import lggd
-from command_line import environment
-from processes import start
+from support.command_line import environment
+from support.processes import start
 
 # What a run may enter.
 MOST_MODULES = 50
@@ -18,9 +18,10 @@ MOST_HOPS = 4
 # Two epochs of each training and the first digits enter every module that all would, and tracing them is slow.
 CODE = """
 import json, sys
-import few_digits, sklearn.datasets
+import sklearn.datasets
+from support import few_digits
 from lggd.training import engine
-from walk import walk
+from support.walk import walk
 sklearn.datasets.load_digits = few_digits.load_digits
 started = engine.Engine.__init__
 def start(self, *arguments, **settings):
@@ -37,7 +38,7 @@ def test_a_run_enters_few_modules(tmp_path: Path) -> None:
     with start(tmp_path / "digits", code=CODE, PYTHONPATH=path) as process:
         _, errors = process.communicate()
     modules = json.loads(errors.splitlines()[-1])
-    assert "lggd.cli.run" in modules
+    assert "lggd.app.cli.run" in modules
     assert len(modules) <= MOST_MODULES, "\n".join(modules)
 
 

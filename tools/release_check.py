@@ -39,7 +39,11 @@ COMMANDS = (
     ),
 )
 # What must be in the archives besides the modules.
-IN_WHEEL = ("lggd/report/page/page.js", "lggd/studio/static/studio.html", "lggd/comparison/configs/rows/lggd.toml")
+IN_WHEEL = (
+    "lggd/app/report/page/page.js",
+    "lggd/app/studio/static/studio.html",
+    "lggd/app/comparison/configs/rows/lggd.toml",
+)
 IN_SDIST = (
     "src/lggd/__init__.py",
     "tests/conftest.py",

@@ -15,7 +15,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 
 import lggd
-from lggd.report.graph_layout import layout_graph
+from lggd.app.report.graph_layout import layout_graph
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 COLOURS = "viridis"

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from lggd import cluster as cluster
     from lggd import diffusion as diffusion
     from lggd import sklearn as sklearn
-    from lggd import studio as studio
+    from lggd._system.memory import Memory
+    from lggd.app import studio as studio
+    from lggd.app.comparison.comparison import Comparison, compare
     from lggd.backbones import GAT, GCN, GPR, ChebNet, JKNet
     from lggd.closed_form import (
         PPR,
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
         Linear,
         PseudoLabels,
     )
-    from lggd.comparison.comparison import Comparison, compare
-    from lggd.data.datasets import load
+    from lggd.datasets.by_name import load
     from lggd.distances import Depth, depth, distance, shortest_path
     from lggd.equation import DegreePotential
     from lggd.errors import InputError
@@ -53,14 +54,14 @@ if TYPE_CHECKING:
         load_model,
     )
     from lggd.models.memory_estimate import estimate_memory
+    from lggd.progress import Progress
     from lggd.solvers.dijkstra import Dijkstra
     from lggd.solvers.evolution import Evolution, evolve, evolve_to_steady_state
     from lggd.solvers.iterative import FastIterative
     from lggd.solvers.marching import FastMarching
     from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
     from lggd.solvers.solution import Solution, Statistics, Status
-    from lggd.system.memory import Memory
-    from lggd.training.engine import Checkpoint, Progress
+    from lggd.training.engine import Checkpoint
     from lggd.training.problems import Optimization
 
 # Module → the public names that it defines. Type checkers read the imports above instead; a test compares the two.
@@ -70,8 +71,8 @@ _EXPORTS = {
         "PPR", "ArcCosine", "EdgeAgreement", "FilterKernel", "Gaussian", "Heat", "HighPass", "Hops", "KernelRidge",
         "Linear", "PseudoLabels",
     ),
-    "comparison.comparison": ("Comparison", "compare"),
-    "data.datasets": ("load",),
+    "app.comparison.comparison": ("Comparison", "compare"),
+    "datasets.by_name": ("load",),
     "distances": ("Depth", "depth", "distance", "shortest_path"),
     "equation": ("DegreePotential",),
     "errors": ("InputError",),
@@ -81,7 +82,7 @@ _EXPORTS = {
     "graph": ("Graph", "Symmetrize"),
     "learning.flow": ("LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale"),
     "learning.networks": ("MLP", "PropagatedMLP"),
-    "system.memory": ("Memory",),
+    "_system.memory": ("Memory",),
     "models": (
         "BackboneReadout", "Ensemble", "LGGDClassifier", "LGGDPlus", "MeanReadout", "NearestClass", "SelfTraining",
         "WeightedReadout", "fit_together", "load_model",
@@ -93,11 +94,15 @@ _EXPORTS = {
     "solvers.marching": ("FastMarching",),
     "solvers.scheme": ("RK4", "SSPRK3", "Euler", "TorchDiffEq"),
     "solvers.solution": ("Solution", "Statistics", "Status"),
-    "training.engine": ("Checkpoint", "Progress"),
+    "progress": ("Progress",),
+    "training.engine": ("Checkpoint",),
     "training.problems": ("Optimization",),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
-_SUBMODULES = ("baselines", "cluster", "diffusion", "sklearn", "studio")
+_SUBMODULES = {
+    "baselines": "baselines", "cluster": "cluster", "diffusion": "diffusion", "sklearn": "sklearn",
+    "studio": "app.studio",
+}  # fmt: skip
 
 try:
     __version__ = version("lggd")
@@ -120,7 +125,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Imports a public name on first use (PEP 562)."""
     if name in _SUBMODULES:
-        return import_module(f"lggd.{name}")
+        return import_module(f"lggd.{_SUBMODULES[name]}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'lggd' has no attribute {name!r}")
     value = getattr(import_module(f"lggd.{_MODULE_OF[name]}"), name)

@@ -1,6 +1,6 @@
 """`python -m lggd` runs the command line."""
 
-from lggd.cli import main
+from lggd.app.cli import main
 
 if __name__ == "__main__":
     main()

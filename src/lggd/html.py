@@ -29,7 +29,7 @@ STYLED_CLASSES = 12
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=class |const |function |async )", re.MULTILINE)
 HEADING = re.compile(r'<section id="(\w+)" .*?<h2[^>]*>(.*?)</h2>')
-PAGE_FILES = Path(__file__).parent / "report" / "page"
+PAGE_FILES = Path(__file__).parent / "app" / "report" / "page"
 # Limits of cards.
 MAX_ROWS, MAX_BINS, MAX_POINTS = 20, 24, 120
 # At most so many values are counted in a picture, evenly spaced among all.
@@ -159,7 +159,7 @@ def render_page(
 
 @cache
 def page_file(name: str) -> str:
-    """Returns the text of a file of `lggd/report/page`."""
+    """Returns the text of a file of `lggd/app/report/page`."""
     return (PAGE_FILES / name).read_text(encoding="utf-8")
 
 

@@ -15,11 +15,13 @@ from sklearn.metrics import accuracy_score
 from sklearn.neighbors import VALID_METRICS, NearestNeighbors
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d, validate_data
 
+from lggd._system.files import describe_file, replacing_folder, save_tensors
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import NodeClassifier, storage
 from lggd.estimator.inputs import LabelConflictError, LastLabelError
 from lggd.estimator.settings import from_plain, to_plain
 from lggd.models.classifier import LGGDClassifier
+from lggd.progress import Callback
 from lggd.samples import (
     SAMPLES,
     Array,
@@ -30,8 +32,7 @@ from lggd.samples import (
     row_keys,
     unpack_samples,
 )
-from lggd.system.files import describe_file, replacing_folder, save_tensors
-from lggd.training.engine import Callback, Checkpoint
+from lggd.training.engine import Checkpoint
 from lggd.validation import check_instance, check_int, suggestion
 
 # Not with precomputed distances: features are learned from the samples.

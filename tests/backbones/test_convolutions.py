@@ -8,8 +8,8 @@ from torch_geometric.utils import softmax
 
 from lggd.backbones import convolutions, jknet
 from lggd.graph.sparse import normalized_adjacency
-from small_data import random
-from stacked_cases import (
+from support.small_data import random
+from support.stacked_cases import (
     FEATURES,
 )
 

@@ -6,7 +6,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from backbone_cases import (
+from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.training import problems as dropout
+from lggd.training.problems import LEVELS, draw_keep_mask
+from support.backbone_cases import (
     CLASSES,
     FEATURES,
     backbones_of_the_paper,
@@ -20,9 +23,6 @@ from backbone_cases import (
     undirected,
     untidy,
 )
-from lggd.backbones import GAT, GCN, ChebNet, JKNet
-from lggd.training import problems as dropout
-from lggd.training.problems import LEVELS, draw_keep_mask
 
 
 def test_defaults_are_those_of_the_paper():

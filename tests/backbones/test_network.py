@@ -8,7 +8,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from backbone_cases import (
+from lggd import Checkpoint, Optimization
+from lggd._system import memory
+from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.backbones.network import Network
+from support.backbone_cases import (
     BACKBONES,
     CLASSES,
     backbone_engine,
@@ -23,11 +27,7 @@ from backbone_cases import (
     undirected,
     untidy,
 )
-from lggd import Checkpoint, Optimization
-from lggd.backbones import GAT, GCN, ChebNet, JKNet
-from lggd.backbones.network import Network
-from lggd.system import memory
-from small_data import WITHOUT_EFFECT
+from support.small_data import WITHOUT_EFFECT
 
 
 @every_backbone

@@ -6,13 +6,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baseline_cases import EXACT, dense_adjacency, graph, identity
 from lggd.backbones import GPR, build_seeded, trainable_backbones
 from lggd.backbones import polynomial as module
 from lggd.backbones.polynomial import ScoringNetwork, mlp_scores, pagerank_coefficients, polynomial
 from lggd.errors import InputError
 from lggd.graph.sparse import normalized_adjacency
-from small_data import random
+from support.baseline_cases import EXACT, dense_adjacency, graph, identity
+from support.small_data import random
 
 
 class Scores(ScoringNetwork):

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from backbone_cases import backbone_engine, exported
 from lggd import Checkpoint
 from lggd.backbones import GCN, build_seeded
 from lggd.training import engine
 from lggd.training import problems as dropout
 from lggd.training.engine import Engine, train
 from lggd.training.problems import draw_keep_mask
-from small_data import CLASSES
-from stacked_cases import (
+from support.backbone_cases import backbone_engine, exported
+from support.small_data import CLASSES
+from support.stacked_cases import (
     CLOSE,
     FEATURES,
     NAMES,
@@ -134,7 +134,7 @@ def test_interrupted_training_resumes_bit_for_bit(backbone, tmp_path, monkeypatc
 
     def interrupt(progress):
         # The second problem has ended by then, the others have not.
-        if progress.epoch == 8:
+        if progress.done == 8:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 import torch
 
-from backbone_cases import on_gpu
 from lggd import Checkpoint
 from lggd.training import cuda_graph, engine
 from lggd.training import problems as dropout
 from lggd.training.engine import train
-from stacked_cases import (
+from support.backbone_cases import on_gpu
+from support.stacked_cases import (
     OURS,
     DrawTheSame,
     check_alone,

@@ -7,7 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from backbone_cases import (
+from lggd import Checkpoint, Optimization
+from lggd.backbones import GAT, GCN, ChebNet, JKNet
+from lggd.training.engine import train
+from support.backbone_cases import (
     TRAIN,
     VALIDATION,
     Plain,
@@ -22,9 +25,6 @@ from backbone_cases import (
     same,
     sbm_learner,
 )
-from lggd import Checkpoint, Optimization
-from lggd.backbones import GAT, GCN, ChebNet, JKNet
-from lggd.training.engine import train
 
 
 @pytest.mark.parametrize("backbone", [GCN(), GAT(), ChebNet(), JKNet()], ids=repr)
@@ -119,7 +119,7 @@ def test_interrupted_training_resumes_bit_for_bit(backbone, validated, tmp_path)
     history = train(whole, "backbone")
 
     def interrupt(progress):
-        if progress.epoch in (4, 9):
+        if progress.done in (4, 9):
             raise KeyboardInterrupt
 
     def attempt(callback):

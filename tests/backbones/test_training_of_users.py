@@ -6,7 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from backbone_cases import (
+from lggd.backbones import build_seeded
+from lggd.errors import InputError
+from lggd.training.engine import train
+from support.backbone_cases import (
     CLASSES,
     FEATURES,
     Own,
@@ -20,9 +23,6 @@ from backbone_cases import (
     sbm_learner,
     undirected,
 )
-from lggd.backbones import build_seeded
-from lggd.errors import InputError
-from lggd.training.engine import train
 
 
 class Named(Own):

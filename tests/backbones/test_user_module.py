@@ -10,8 +10,8 @@ from torch_geometric.nn import GraphSAGE
 import lggd
 from lggd.backbones.network import check_user_module
 from lggd.errors import InputError
-from small_data import CLASSES, Averages, blocks
-from small_models import TIMES, WIDTH, distances
+from support.small_data import CLASSES, Averages, blocks
+from support.small_models import TIMES, WIDTH, distances
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 

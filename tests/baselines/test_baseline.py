@@ -7,7 +7,13 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from baseline_cases import (
+from lggd import Optimization, baselines, fit_together
+from lggd.baselines import Baseline, DropEdge, decoupled
+from lggd.baselines.baseline import BaselineNetworks
+from lggd.estimator.estimator import VALIDATION
+from lggd.estimator.inputs import Labels
+from lggd.training.problems import GroupedAdam
+from support.baseline_cases import (
     CASES,
     CHECKS,
     CLOSE,
@@ -27,13 +33,7 @@ from baseline_cases import (
     graph,
     networks,
 )
-from lggd import Optimization, baselines, fit_together
-from lggd.baselines import Baseline, DropEdge, decoupled
-from lggd.baselines.baseline import BaselineNetworks
-from lggd.estimator.estimator import VALIDATION
-from lggd.estimator.inputs import Labels
-from lggd.training.problems import GroupedAdam
-from small_data import CLASSES, blocks, changed, permuted, random, splits, unmasked
+from support.small_data import CLASSES, blocks, changed, permuted, random, splits, unmasked
 
 # What all baselines inherit is tried on one of a single stage and on one of several.
 two_cases = pytest.mark.parametrize("name", ["MixUp", "GOAL"])
@@ -244,7 +244,7 @@ def test_callback_is_called_every_epoch(name, make):
     calls = []
     make().fit(blocks(), callback=calls.append)
     training = [progress for progress in calls if progress.stage == "training"]
-    assert [progress.epoch for progress in training] == list(range(1, FEW.epochs + 1))
+    assert [progress.done for progress in training] == list(range(1, FEW.epochs + 1))
     assert all("train_loss" in progress.metrics for progress in training)
 
 

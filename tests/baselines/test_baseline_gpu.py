@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.nn import functional
 from torch_geometric.data import Data
 
-from baseline_cases import CASES, SPLITS, check_together, every_case, needs_cuda
 from lggd import Optimization, diffusion, fit_together
 from lggd.baselines import GDC, CorrectAndSmooth, GAugM, GAugO, LabelPropagation, ScikitNetwork, gaug
-from small_data import blocks, changed, garbled, splits
+from support.baseline_cases import CASES, SPLITS, check_together, every_case, needs_cuda
+from support.small_data import blocks, changed, garbled, splits
 
 pytestmark = [pytest.mark.gpu, needs_cuda]
 

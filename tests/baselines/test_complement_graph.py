@@ -8,10 +8,10 @@ from torch.nn import functional
 from torch_geometric.nn import GATConv
 from torch_geometric.utils import homophily
 
-from baseline_cases import EXACT
 from lggd.baselines import Complement, complement_graph
 from lggd.baselines.complement_graph import SimilarityLoss, complement_graphs, least_similar, relevance
-from small_data import CLASSES, blocks, random
+from support.baseline_cases import EXACT
+from support.small_data import CLASSES, blocks, random
 
 F64 = torch.float64
 

@@ -8,12 +8,12 @@ from torch.nn import functional
 from torch_geometric import nn as pyg
 from torch_geometric.nn import SGConv
 
-from baseline_cases import EXACT, dense_adjacency, dense_matrix, graph, identity, networks, weighted_or_not
 from lggd import Optimization
 from lggd.backbones.polynomial import mlp_scores, pagerank_coefficients
 from lggd.baselines import APPNP, GPRGNN, SGC, MLPClassifier, decoupled
 from lggd.training.problems import LEVELS, GroupedAdam
-from small_data import blocks, changed
+from support.baseline_cases import EXACT, dense_adjacency, dense_matrix, graph, identity, networks, weighted_or_not
+from support.small_data import blocks, changed
 
 
 def test_logits_are_those_of_two_linear_layers():

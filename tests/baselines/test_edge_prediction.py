@@ -8,7 +8,6 @@ import torch
 from torch.nn import functional
 from torch_geometric.utils import to_dense_adj
 
-from baseline_cases import CASES
 from lggd.baselines import edge_prediction, gaug
 from lggd.baselines.edge_prediction import (
     ReconstructionLoss,
@@ -16,7 +15,8 @@ from lggd.baselines.edge_prediction import (
     VariationalGraphAutoencoder,
     undirected_edges,
 )
-from small_data import blocks, random
+from support.baseline_cases import CASES
+from support.small_data import blocks, random
 
 F64 = torch.float64
 

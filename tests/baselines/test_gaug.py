@@ -8,14 +8,14 @@ from torch.nn import functional
 from torch_geometric.utils import is_undirected, to_dense_adj
 
 import lggd
-from baseline_cases import FEW, identity, networks
 from lggd import GAT, GCN, Optimization
 from lggd.baselines import GAugM, GAugO, edge_prediction, gaug
 from lggd.baselines.baseline import BaselineData
 from lggd.baselines.edge_prediction import VariationalGraphAutoencoder, undirected_edges
 from lggd.baselines.gaug import modify_edges
 from lggd.training.problems import GroupedAdam
-from small_data import blocks, random
+from support.baseline_cases import FEW, identity, networks
+from support.small_data import blocks, random
 
 PREDICTOR = (gaug.FIRST, gaug.SECOND)
 

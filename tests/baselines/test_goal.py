@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch.nn import functional
 
-from baseline_cases import CASES, EXACT, FEW, check_together
 from lggd import Optimization
 from lggd.baselines import GOAL, Complement
 from lggd.baselines.baseline import BaselineData
@@ -16,7 +15,8 @@ from lggd.baselines.goal import (
     normalized_rows,
 )
 from lggd.graph.sparse import normalized_adjacency
-from small_data import CLASSES, blocks, changed, garbled, random, splits
+from support.baseline_cases import CASES, EXACT, FEW, check_together
+from support.small_data import CLASSES, blocks, changed, garbled, random, splits
 
 F64 = torch.float64
 NODES, FEATURES, HIDDEN, PROBLEMS = 36, 2 * CLASSES, 10, 2

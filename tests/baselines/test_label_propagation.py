@@ -9,13 +9,13 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.nn.models import CorrectAndSmooth as PyGCorrectAndSmooth
 from torch_geometric.nn.models import LabelPropagation as PyGLabelPropagation
 
-from baseline_cases import dense_matrix, graph, weighted_or_not
 from lggd import GCN, LGGDClassifier, Optimization
 from lggd.baselines import AutoScale, CorrectAndSmooth, FixedScale, LabelPropagation, MLPClassifier
 from lggd.baselines.baseline import one_hot, to_probabilities
 from lggd.baselines.label_propagation import propagation_matrix, spread
 from lggd.estimator.inputs import Labels
-from small_data import blocks
+from support.baseline_cases import dense_matrix, graph, weighted_or_not
+from support.small_data import blocks
 
 
 def spread_of(data, alpha=0.8, iterations=20, **settings):

@@ -4,12 +4,21 @@ import pytest
 import torch
 from torch.nn import functional
 
-from baseline_cases import CASES, EXACT, check_together, dense_adjacency, graph, identity, networks, weighted_or_not
 from lggd import GCN, JKNet
 from lggd.backbones.convolutions import batched_linear
 from lggd.baselines import GraphMix, MixUp, mixing
 from lggd.training.problems import load_values
-from small_data import CLASSES, changed, random
+from support.baseline_cases import (
+    CASES,
+    EXACT,
+    check_together,
+    dense_adjacency,
+    graph,
+    identity,
+    networks,
+    weighted_or_not,
+)
+from support.small_data import CLASSES, changed, random
 
 
 def mix(data, ratio, partner):

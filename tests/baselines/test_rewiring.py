@@ -5,7 +5,6 @@ import torch
 from torch_geometric.utils import to_dense_adj
 
 import lggd
-from baseline_cases import CASES, FEW, check_together, dense_matrix, graph, identity, networks, weighted_or_not
 from lggd import GAT, GCN, ChebNet, JKNet, LGGDClassifier
 from lggd.backbones import build_seeded
 from lggd.backbones.convolutions import scaled_laplacian
@@ -13,7 +12,8 @@ from lggd.baselines import GDC, DropEdge, Heat, rewiring
 from lggd.baselines.rewiring import SubsampledMatrix
 from lggd.diffusion import DiffusionGraph
 from lggd.graph.sparse import normalized_adjacency
-from small_data import blocks, changed, random
+from support.baseline_cases import CASES, FEW, check_together, dense_matrix, graph, identity, networks, weighted_or_not
+from support.small_data import blocks, changed, random
 
 
 @weighted_or_not

@@ -8,11 +8,11 @@ import torch
 from scipy.sparse import csr_matrix
 from torch_geometric.data import Data
 
-from baseline_cases import graph, weighted_or_not
 from lggd.baselines import Diffusion, MajorityVote, NearestNeighbours, PageRank, ScikitNetwork
 from lggd.baselines.baseline import to_probabilities
 from lggd.errors import InputError
-from small_data import blocks, changed, splits
+from support.baseline_cases import graph, weighted_or_not
+from support.small_data import blocks, changed, splits
 
 ALGORITHMS = {
     "diffusion": Diffusion(iterations=20, scale=4.0),

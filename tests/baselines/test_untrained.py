@@ -9,7 +9,7 @@ import lggd
 from lggd.baselines import LabelPropagation
 from lggd.baselines.baseline import one_hot, to_probabilities
 from lggd.errors import InputError
-from small_data import blocks, changed, random
+from support.small_data import blocks, changed, random
 
 MANY = {"each": 26, "labelled": 22, "validated": 0}
 

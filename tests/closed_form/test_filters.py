@@ -8,12 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dense_kernels import dense_filter
-from graphs import random_weights
 from lggd import HighPass, Hops, InputError
 from lggd.closed_form import filters
 from lggd.closed_form.filters import Adjacency, Propagation
 from lggd.diffusion import PPR, Heat
+from support.dense_kernels import dense_filter
+from support.graphs import random_weights
 
 EVERY_FILTER = (
     *(Hops(count, loops) for count in (0, 1, 2, 5, 16) for loops in (True, False)),

@@ -15,7 +15,6 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 import lggd
-from dense_kernels import dense_mixture, dense_weights
 from lggd.closed_form import (
     EdgeAgreement,
     FilterKernel,
@@ -34,6 +33,7 @@ from lggd.closed_form.kernels import MixtureKernel
 from lggd.closed_form.ridge import InducedSystem
 from lggd.closed_form.ridge_inputs import FEATURE_BOUNDS, LEAST_AGREEMENT
 from lggd.diffusion import PPR, Heat
+from support.dense_kernels import dense_mixture, dense_weights
 
 # Every kind of filter, alone and mixed.
 FILTERS = ((Hops(0),), (Hops(1, False),), (Hops(2), PPR(0.1)), (HighPass(), Hops(3, False)), (PPR(0.05),), (Heat(2.0),))

@@ -14,7 +14,7 @@ from lggd.closed_form import kernel_ridge, ridge
 from lggd.closed_form.pseudo_labels import PseudoLabels
 from lggd.closed_form.ridge import ExactSystem, InducedSystem
 from lggd.estimator.inputs import Labels
-from small_data import CLASSES, blocks, changed, garbled, permuted, random, unmasked
+from support.small_data import CLASSES, blocks, changed, garbled, permuted, random, unmasked
 
 # For tests of many fits: few kernels, no search for edge weights.
 QUICK = {

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from dense_kernels import dense_mixture, dense_probabilities, dense_variance, dense_weights
 from lggd import ArcCosine, FilterKernel, Gaussian, Hops, InputError, KernelRidge, Linear
 from lggd.closed_form import ridge
 from lggd.closed_form.kernel_ridge import rechosen, relabelled
 from lggd.closed_form.kernels import Member
-from small_data import CLASSES, blocks, changed, random
+from support.dense_kernels import dense_mixture, dense_probabilities, dense_variance, dense_weights
+from support.small_data import CLASSES, blocks, changed, random
 
 # -- predictions by dense linear algebra --------------------------------------------------------------------------
 

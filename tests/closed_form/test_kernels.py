@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import dblquad
 
-from dense_kernels import dense_mixture, dense_weights
 from lggd import ArcCosine, FilterKernel, Gaussian, HighPass, Hops, InputError, Linear
 from lggd.closed_form.filters import Adjacency, Propagation
 from lggd.closed_form.kernels import INTERCEPT, Member, MixtureKernel, filter_kernels
 from lggd.diffusion import PPR
-from small_data import blocks, random
+from support.dense_kernels import dense_mixture, dense_weights
+from support.small_data import blocks, random
 
 KERNELS = (Linear(), ArcCosine(), Gaussian(0.3), Gaussian(2.0))
 

@@ -6,7 +6,7 @@ import torch
 from lggd import KernelRidge, PseudoLabels
 from lggd.closed_form.pseudo_labels import MOST_PSEUDO_LABELS, self_trained, with_confident
 from lggd.errors import InputError
-from small_data import blocks
+from support.small_data import blocks
 
 NEAR = {"far": (), "wide": (), "topology": (), "agreement": None}
 

@@ -22,7 +22,7 @@ from lggd.closed_form.ridge import (
     posterior_variance,
     ridge_coefficients,
 )
-from small_data import blocks, random
+from support.small_data import blocks, random
 
 problems = given(
     seed=st.integers(0, 10**6), labels=st.integers(2, 12), width=st.integers(1, 10), weight=st.floats(-3, 1)

@@ -20,7 +20,7 @@ from lggd.closed_form.ridge_inputs import (
     principal_axes,
     relative_agreement,
 )
-from small_data import blocks, changed, random
+from support.small_data import blocks, changed, random
 
 KERNELS = (FilterKernel((Hops(0),), Linear()), FilterKernel((Hops(0), Hops(2)), Linear()))
 

@@ -46,7 +46,7 @@ from lggd.closed_form.selection import (
     mean_inverse_temperature,
     typical_inverse_temperature,
 )
-from small_data import CLASSES, blocks, changed, random
+from support.small_data import CLASSES, blocks, changed, random
 
 NO_EDGE_WEIGHTS = {"agreement": None, "widths": (3, 5)}
 

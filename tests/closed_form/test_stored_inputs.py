@@ -12,7 +12,7 @@ from lggd.closed_form.stored_inputs import StoredInputs
 from lggd.graph import csr as rows
 from lggd.graph.sparse import normalized_adjacency
 from lggd.graph.streamed_matrix import StreamedMatrix
-from real_data import REAL_DATA, needs_real_data
+from support.real_data import REAL_DATA, needs_real_data
 
 
 def noisy_classes(nodes=600, seed=0):
@@ -51,7 +51,7 @@ def streaming(monkeypatch):
         monkeypatch.setattr(module, "ROWS_PER_BLOCK", 100)
     monkeypatch.setattr(ridge, "NODES_PER_BLOCK", 70)
     monkeypatch.setattr(rows, "EDGES_PER_BLOCK", 1000)
-    monkeypatch.setattr("lggd.system.memory.SMALLEST_ON_DISK", 1)
+    monkeypatch.setattr("lggd._system.memory.SMALLEST_ON_DISK", 1)
 
 
 def assert_equal_models(one, other):

@@ -11,8 +11,8 @@ from sklearn.exceptions import NotFittedError
 from lggd import Graph, InputError, KernelRidge, distance, load
 from lggd.closed_form import uncertainty
 from lggd.closed_form.uncertainty import greedy_choice, margins
-from real_data import REAL_DATA, needs_real_data
-from small_data import blocks, changed, random, unmasked
+from support.real_data import REAL_DATA, needs_real_data
+from support.small_data import blocks, changed, random, unmasked
 
 # With this fraction of the labels wrong, at least half of those are in the first part of the suspicious ones.
 WRONG, FIRST = 0.1, 0.15

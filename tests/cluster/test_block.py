@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import lggd
-from cluster_cases import LocalTeam, random_graph, random_start
 from lggd.cluster.block import BlockRows, split_rows
 from lggd.cluster.evolution import EvolutionProgram
 from lggd.graph.stored_graph import StoredGraph
+from support.cluster_cases import LocalTeam, random_graph, random_start
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 import lggd
-from cluster_cases import random_graph, use_local_team
 from lggd.closed_form import ridge, ridge_inputs
 from lggd.closed_form.filters import chebyshev_sums, series_of
 from lggd.diffusion import PPR
 from lggd.errors import InputError
 from lggd.graph.streamed_matrix import StreamedMatrix
-from small_data import blocks
+from support.cluster_cases import random_graph, use_local_team
+from support.small_data import blocks
 
 FILTERS = (lggd.Hops(0), lggd.Hops(1), lggd.Hops(4), lggd.HighPass(), PPR(0.1), lggd.Hops(2, self_loops=False))
 

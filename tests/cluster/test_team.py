@@ -14,16 +14,16 @@ import pytest
 import torch
 
 import lggd
-from cluster_cases import add_node, random_graph, random_start, ray_cluster
-from command_line import answer
-from lggd.comparison.candidates import read_candidates
-from lggd.comparison.fit_job import FitJob
-from lggd.comparison.jobs import JobOptions, run_jobs, run_jobs_on_cluster
-from lggd.comparison.label_splits import draw_splits, problem_fingerprint
-from lggd.comparison.results import Results
+from lggd.app.comparison.candidates import read_candidates
+from lggd.app.comparison.fit_job import FitJob
+from lggd.app.comparison.jobs import JobOptions, run_jobs, run_jobs_on_cluster
+from lggd.app.comparison.label_splits import draw_splits, problem_fingerprint
+from lggd.app.comparison.results import Results
 from lggd.errors import InputError
-from processes import in_new_process
-from small_data import blocks
+from support.cluster_cases import add_node, random_graph, random_start, ray_cluster
+from support.command_line import answer
+from support.processes import in_new_process
+from support.small_data import blocks
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'lggd[cluster]'")
 

@@ -9,7 +9,7 @@ from torch_geometric.utils import to_dense_adj
 from lggd import diffusion
 from lggd.closed_form.filters import TOLERANCE
 from lggd.diffusion import PPR, DiffusionGraph, Heat, strongest_partners, transition_matrix
-from small_data import blocks, changed
+from support.small_data import blocks, changed
 
 F64 = torch.float64
 KERNELS = [PPR(0.05), PPR(0.3), PPR(1.0), Heat(0.1), Heat(5.0), Heat(40.0)]

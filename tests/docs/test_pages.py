@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from building.pictures import PICTURES
-from lggd.cli import app
+from lggd.app.cli import app
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {page.stem: page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("*.md"))}

@@ -22,8 +22,8 @@ from lggd import (
     SoftmaxScale,
     Standardize,
 )
-from small_data import Averages, Perceptron, blocks
-from small_models import FEW, MODELS, TIMES, WIDTH, distances
+from support.small_data import Averages, Perceptron, blocks
+from support.small_models import FEW, MODELS, TIMES, WIDTH, distances
 
 # Features, backbone, and the kind of graph.
 SAVED = {

@@ -14,8 +14,8 @@ from lggd.errors import InputError, InputTypeError
 from lggd.estimator.estimator import NodeClassifier
 from lggd.estimator.inputs import Labels
 from lggd.estimator.settings import get_params, shown
-from small_data import CLASSES, blocks, changed, garbled, random, same, snapshot
-from small_models import MODELS, agree, is_fitted, learned, stop_at
+from support.small_data import CLASSES, blocks, changed, garbled, random, same, snapshot
+from support.small_models import MODELS, agree, is_fitted, learned, stop_at
 
 NODES = 36
 CLOSE = {"rtol": 1e-3, "atol": 5e-4}

@@ -5,8 +5,8 @@ import torch
 
 from lggd import Ensemble, LGGDClassifier, LGGDPlus, NearestClass, SelfTraining, load_model
 from lggd.errors import InputError
-from small_data import CLASSES, same
-from small_models import BASELINES, MODELS, agree, baseline, classifier, learned
+from support.small_data import CLASSES, same
+from support.small_models import BASELINES, MODELS, agree, baseline, classifier, learned
 
 NODES = 36
 RETRAINED = [*BASELINES, "Ensemble of baselines", "LGGDClassifier without features"]

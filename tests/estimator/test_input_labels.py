@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import inputs as reading
 from lggd.estimator.inputs import FEWEST_TO_HOLD_OUT, LabelConflictError, Labels, accuracy, merge_labels
-from small_data import blocks, changed, garbled, random
+from support.small_data import blocks, changed, garbled, random
 
 
 def data_of(y, **masks):

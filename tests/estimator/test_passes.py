@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from batches import CLASSIFIERS, DATA, DIVIDED, FEATURES, FEW, SOME, learned, stages
 from lggd import (
     GCN,
     GGD,
@@ -19,15 +18,16 @@ from lggd import (
     estimate_memory,
     fit_together,
 )
+from lggd._system.memory import equal
 from lggd.baselines import MixUp
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import passes
 from lggd.estimator.inputs import same_inputs
 from lggd.estimator.passes import curves_of, first_equal, in_passes
 from lggd.features.training_memory import USABLE, fitting_problems
-from lggd.system.memory import equal
-from small_data import CLASSES, Averages, blocks, changed, splits
-from small_models import TIMES, WIDTH, is_fitted, plus, stop_at
+from support.batches import CLASSIFIERS, DATA, DIVIDED, FEATURES, FEW, SOME, learned, stages
+from support.small_data import CLASSES, Averages, blocks, changed, splits
+from support.small_models import TIMES, WIDTH, is_fitted, plus, stop_at
 
 # -- Groups ------------------------------------------------------------------------------------------------------------
 
@@ -47,9 +47,9 @@ def test_passes_are_as_large_as_memory_allows(monkeypatch):
     data, few = DATA[0], Optimization(epochs=2, patience=None)
     models = [LGGD(times=TIMES, optimization=few, seed=seed) for seed in range(4)]
     needed = estimate_memory(data, models[0], models=2).total / USABLE + 1
-    monkeypatch.setattr("lggd.system.memory.free_memory", lambda device: needed)
+    monkeypatch.setattr("lggd._system.memory.free_memory", lambda device: needed)
     assert stages(models, data) == ["distances 1/2", "distances 2/2"]
-    monkeypatch.setattr("lggd.system.memory.free_memory", lambda device: None)
+    monkeypatch.setattr("lggd._system.memory.free_memory", lambda device: None)
     assert fitting_problems(data, Graph.from_pyg(data), models[0], CLASSES) > 10**9
 
 

@@ -5,7 +5,7 @@ import pytest
 from lggd import GCN, GGD, LGGD, MLP, LGGDPlus, MeanReadout, NearestClass, Optimization
 from lggd.errors import InputError
 from lggd.estimator.settings import get_params, shown
-from small_models import classifier, distances
+from support.small_models import classifier, distances
 
 
 def test_nested_settings_have_names_with_two_underscores():

@@ -39,9 +39,9 @@ from lggd import (
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import saveable, settings, storage
 from lggd.learning.networks import Activation
-from processes import finish
-from small_data import CLASSES, Averages, Perceptron, blocks, random, same
-from small_models import MODELS, TIMES, WIDTH, classifier, distances, learned
+from support.processes import finish
+from support.small_data import CLASSES, Averages, Perceptron, blocks, random, same
+from support.small_models import MODELS, TIMES, WIDTH, classifier, distances, learned
 
 NAMES = [
     "plain", "sparse", "weighted", "no-backbone", "no-features", "ggd", "paper", "release", "concat", "modules",
@@ -63,7 +63,7 @@ sys.path.insert(0, sys.argv[2])
 import torch
 from safetensors.torch import save_file
 from lggd import load_model
-from small_data import Averages, Perceptron
+from support.small_data import Averages, Perceptron
 torch.set_num_threads(1)
 found = {}
 for folder in Path(sys.argv[1]).iterdir():
@@ -334,4 +334,4 @@ def test_only_public_dataclasses_can_be_named(kind):
     before = set(sys.modules)
     with pytest.raises(InputError, match="`scale` must name a public dataclass of lggd"):
         settings.from_plain({"kind": kind}, "scale", {})
-    assert not {name for name in set(sys.modules) - before if name.startswith(("lggd.cluster", "lggd.studio"))}
+    assert not {name for name in set(sys.modules) - before if name.startswith(("lggd.cluster", "lggd.app.studio"))}

@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lggd import LGGDClassifier, Optimization, load_model
+from lggd._system.files import describe_file
 from lggd.errors import InputError, InputFileError
 from lggd.estimator import storage
-from lggd.system.files import describe_file
-from small_data import CLASSES, Averages, blocks
-from small_models import WIDTH, distances
+from support.small_data import CLASSES, Averages, blocks
+from support.small_models import WIDTH, distances
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import copy
 
 import pytest
 
-from distance_cases import turns  # noqa: F401 (a fixture)
-from small_data import blocks
-from small_features import make
+from support.distance_cases import turns  # noqa: F401 (a fixture)
+from support.small_data import blocks
+from support.small_features import make
 
 
 @pytest.fixture(scope="session")

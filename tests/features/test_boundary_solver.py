@@ -23,9 +23,9 @@ from lggd import (
 from lggd.features import distance_features
 from lggd.features.distance_features import assign_folds
 from lggd.learning import flow
-from small_data import CLASSES, blocks, changed, random, unmasked
-from small_features import make
-from small_models import FEW, TIMES, learned
+from support.small_data import CLASSES, blocks, changed, random, unmasked
+from support.small_features import make
+from support.small_models import FEW, TIMES, learned
 
 
 def sources(labels):

@@ -11,9 +11,9 @@ from torch_geometric.transforms import Compose
 from lggd import GGD, LGGD, MaxScale, SoftmaxScale, Standardize, TorchDiffEq, Unscaled
 from lggd.errors import InputError, InputTypeError
 from lggd.solvers.cauchy import FAR
-from small_data import CLASSES, Perceptron, blocks, changed, garbled, permuted, random, same, snapshot, unmasked
-from small_features import FEATURES, every_features, make
-from small_models import TIMES, learned
+from support.small_data import CLASSES, Perceptron, blocks, changed, garbled, permuted, random, same, snapshot, unmasked
+from support.small_features import FEATURES, every_features, make
+from support.small_models import TIMES, learned
 
 # -- Features ----------------------------------------------------------------------------------------------------------
 

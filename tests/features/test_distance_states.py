@@ -4,7 +4,11 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from distance_cases import (
+from lggd import (
+    PropagatedMLP,
+)
+from lggd.training.engine import Checkpoint, Engine, train
+from support.distance_cases import (
     COEFFICIENTS,
     EACH_ITS_OWN,
     INITIALS,
@@ -13,11 +17,7 @@ from distance_cases import (
     interrupt_at,
     learner_of,
 )
-from lggd import (
-    PropagatedMLP,
-)
-from lggd.training.engine import Checkpoint, Engine, train
-from small_data import blocks, same
+from support.small_data import blocks, same
 
 
 @pytest.fixture(scope="module")

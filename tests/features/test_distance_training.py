@@ -8,7 +8,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from distance_cases import (
+from lggd import (
+    MLP,
+    RK4,
+)
+from lggd.learning.stacked_mlps import StackedMLPs
+from lggd.training.engine import Engine, train
+from lggd.training.problems import Optimization
+from support.distance_cases import (
     COEFFICIENTS,
     EACH_ITS_OWN,
     INITIALS,
@@ -22,14 +29,7 @@ from distance_cases import (
     one_at_a_time,
     scripted,
 )
-from lggd import (
-    MLP,
-    RK4,
-)
-from lggd.learning.stacked_mlps import StackedMLPs
-from lggd.training.engine import Engine, train
-from lggd.training.problems import Optimization
-from small_data import CLASSES, blocks
+from support.small_data import CLASSES, blocks
 
 
 @pytest.fixture(scope="module")

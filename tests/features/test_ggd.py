@@ -9,9 +9,9 @@ from torch_geometric.transforms import Compose
 
 from lggd import GGD, Unscaled
 from lggd.errors import InputError, InputTypeError
-from small_data import blocks, changed
-from small_features import make
-from small_models import TIMES, is_fitted
+from support.small_data import blocks, changed
+from support.small_features import make
+from support.small_models import TIMES, is_fitted
 
 
 def test_distances_on_a_path():

@@ -19,8 +19,8 @@ from lggd import (
     SoftmaxScale,
 )
 from lggd.errors import InputError, InputTypeError
-from small_data import Perceptron, blocks, changed, random, same, unmasked
-from small_features import FEATURES, make
+from support.small_data import Perceptron, blocks, changed, random, same, unmasked
+from support.small_features import FEATURES, make
 
 # -- Settings ----------------------------------------------------------------------------------------------------------
 

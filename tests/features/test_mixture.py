@@ -14,10 +14,10 @@ from sklearn.neighbors import NearestNeighbors
 from torch_geometric.utils import to_scipy_sparse_matrix
 
 import lggd
-from lggd.data.datasets import split_by_count
+from lggd.datasets.by_name import split_by_count
 from lggd.features.solved_lggd import MIXTURE_ITERATIONS, DistanceShare, class_distances, mixture_weights
 from lggd.samples import graph_data
-from small_data import random
+from support.small_data import random
 
 
 def test_weights_are_those_of_highest_likelihood_and_prior():

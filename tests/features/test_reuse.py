@@ -5,8 +5,8 @@ import torch
 
 from lggd import NearestClass, fit_together
 from lggd.features.distance_training import DistanceRequest, reuse_distances
-from small_data import blocks, splits
-from small_models import distances, plus
+from support.small_data import blocks, splits
+from support.small_models import distances, plus
 
 
 @pytest.fixture

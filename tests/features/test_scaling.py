@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lggd import MaxScale, SoftmaxScale, Standardize, Unscaled
-from small_data import random, same
+from support.small_data import random, same
 
 SCALES = [Unscaled(), MaxScale(), Standardize(), SoftmaxScale(), SoftmaxScale(0.3), SoftmaxScale(None)]
 every_scale = pytest.mark.parametrize("scale", SCALES, ids=repr)

@@ -9,7 +9,7 @@ import torch
 from lggd import GGD, LGGD, MLP, KernelRidge, LearnedPotential, LGGDClassifier, SolvedLGGD, load_model
 from lggd.errors import InputError
 from lggd.features.solved_lggd import DistanceShare
-from small_data import blocks, changed, splits
+from support.small_data import blocks, changed, splits
 
 TIMES = (0.5, 1.0)
 

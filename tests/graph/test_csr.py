@@ -13,10 +13,10 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 from scipy.spatial.distance import cdist
 
 import lggd
-from graphs import dense, random_weights, same
 from lggd import Graph
 from lggd.graph import csr as rows
 from lggd.graph.csr import inverse
+from support.graphs import dense, random_weights, same
 
 
 @pytest.mark.parametrize("directed", [False, True])

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 import lggd
-from graphs import dense, random_weights
 from lggd import Graph, Symmetrize
 from lggd.errors import InputError
 from lggd.graph.edge_list import check_edges, check_symmetric, check_weights, read_edges, with_edges
-from small_data import blocks, changed
+from support.graphs import dense, random_weights
+from support.small_data import blocks, changed
 
 PAIRS = [(0, 1), (1, 0), (1, 3), (3, 1), (0, 3), (3, 0)]
 ADJACENCY = np.array([[0, 1, 0, 1], [1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 0, 0]], float)

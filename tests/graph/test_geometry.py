@@ -9,9 +9,9 @@ import torch
 from scipy.spatial.distance import cdist
 
 import lggd
-from graphs import dense, same
 from lggd import Graph
 from lggd.errors import InputWarning
+from support.graphs import dense, same
 
 # -- from_points --------------------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ import torch
 from scipy.sparse.csgraph import connected_components
 
 import lggd
-from graphs import dense, random_weights, same
 from lggd import Graph
+from support.graphs import dense, random_weights, same
 
 PAIRS = [(0, 1), (1, 0), (1, 3), (3, 1), (0, 3), (3, 0)]
 ADJACENCY = np.array([[0, 1, 0, 1], [1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 0, 0]], float)

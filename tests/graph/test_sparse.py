@@ -11,7 +11,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from lggd.backbones import convolutions
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency, unit_rows, without_sparse_warnings
-from small_data import random
+from support.small_data import random
 
 Q, NODES = 3, 14
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 import lggd
+from lggd._kernels import backend_for
+from lggd._system import memory
 from lggd.equation import Field
 from lggd.errors import NotEnoughMemoryError
 from lggd.graph import csr as rows
-from lggd.kernels import backend_for
 from lggd.solvers.iterative import FastIterative
-from lggd.system import memory
 
 CPU = torch.device("cpu")
 
@@ -102,6 +102,6 @@ def test_transposing_a_directed_graph_on_disk_beyond_memory_is_refused(tmp_path,
     expected = lggd.distance(graph, [0], p=1).value
     assert torch.equal(lggd.distance(stored, [0], p=1).value, expected)
     again = lggd.Graph.open(tmp_path / "graph")
-    monkeypatch.setattr("lggd.system.memory.free_memory", lambda device: 100)
+    monkeypatch.setattr("lggd._system.memory.free_memory", lambda device: 100)
     with pytest.raises(NotEnoughMemoryError, match=r"by column in memory takes about .* are free"):
         lggd.distance(again, [0], p=1)

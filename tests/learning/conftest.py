@@ -2,8 +2,8 @@
 
 import pytest
 
-from distance_cases import turns  # noqa: F401 (a fixture)
-from small_data import blocks
+from support.distance_cases import turns  # noqa: F401 (a fixture)
+from support.small_data import blocks
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,21 @@ import pytest
 import torch
 from torch import Tensor
 
-import zoo
-from distance_cases import (
+from lggd import (
+    RK4,
+    SSPRK3,
+    DegreePotential,
+    Euler,
+    Graph,
+    LearnedEdgeWeights,
+    LearnedPotential,
+    LearnedTimeScale,
+    TorchDiffEq,
+    evolve,
+)
+from lggd.learning.flow import Equation, Flow
+from support import zoo
+from support.distance_cases import (
     COEFFICIENTS,
     EACH,
     MIXED,
@@ -25,20 +38,7 @@ from distance_cases import (
     one_at_a_time,
     start_of,
 )
-from lggd import (
-    RK4,
-    SSPRK3,
-    DegreePotential,
-    Euler,
-    Graph,
-    LearnedEdgeWeights,
-    LearnedPotential,
-    LearnedTimeScale,
-    TorchDiffEq,
-    evolve,
-)
-from lggd.learning.flow import Equation, Flow
-from small_data import CLASSES, random
+from support.small_data import CLASSES, random
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])

@@ -22,7 +22,7 @@ from lggd import (
     PropagatedMLP,
     Standardize,
 )
-from small_data import Averages, Perceptron, blocks, changed, same
+from support.small_data import Averages, Perceptron, blocks, changed, same
 
 pytestmark = [
     pytest.mark.gpu,
@@ -106,7 +106,7 @@ def test_interrupted_learning_goes_on_there(name, tmp_path):
     data = on_device(blocks())
 
     def interrupt(progress):
-        if progress.epoch == 3:
+        if progress.done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -6,17 +6,17 @@ import pytest
 import torch
 from torch import nn
 
-from distance_cases import (
+from lggd import LGGD, Graph, InputError, Optimization, fit_together
+from lggd.learning.networks import FromModule
+from lggd.training.engine import train
+from support.distance_cases import (
     INITIALS,
     Neighbours,
     generators,
     learner_of,
     scripted,
 )
-from lggd import LGGD, Graph, InputError, Optimization, fit_together
-from lggd.learning.networks import FromModule
-from lggd.training.engine import train
-from small_data import CLASSES
+from support.small_data import CLASSES
 
 
 @pytest.mark.parametrize("name", ["untidy", "edges"])

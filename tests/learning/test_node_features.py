@@ -6,13 +6,6 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from distance_cases import (
-    adjacency_of,
-    dense_features,
-    gradients,
-    graph_of,
-    sparse_features,
-)
 from lggd import (
     MLP,
     PropagatedMLP,
@@ -24,7 +17,14 @@ from lggd.learning.node_features import (
     read_node_features,
 )
 from lggd.learning.stacked_mlps import Workspace
-from small_data import random
+from support.distance_cases import (
+    adjacency_of,
+    dense_features,
+    gradients,
+    graph_of,
+    sparse_features,
+)
+from support.small_data import random
 
 
 def features_of(kind, x, graph, normalize):

@@ -3,18 +3,18 @@
 import pytest
 import torch
 
-from distance_cases import (
-    adjacency_of,
-    graph_of,
-    pageranked,
-    sparse_features,
-)
 from lggd import (
     Graph,
 )
 from lggd.learning import node_features as propagated_features
 from lggd.learning.node_features import DenseFeatures, PropagatedFeatures, propagate
-from small_data import random
+from support.distance_cases import (
+    adjacency_of,
+    graph_of,
+    pageranked,
+    sparse_features,
+)
+from support.small_data import random
 
 
 def test_rows_whose_neighbours_cancel_stay_zero():

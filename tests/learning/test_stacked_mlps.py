@@ -7,7 +7,15 @@ import sys
 import pytest
 import torch
 
-from distance_cases import (
+from lggd import (
+    MLP,
+)
+from lggd.learning import stacked_mlps
+from lggd.learning.networks import Activation
+from lggd.learning.node_features import DenseFeatures, PropagatedFeatures
+from lggd.learning.stacked_mlps import StackedMLPs, Workspace
+from lggd.training.problems import draw_random_bytes, num_words
+from support.distance_cases import (
     MODULES,
     adjacency_of,
     both_ways,
@@ -18,15 +26,7 @@ from distance_cases import (
     linear_stack,
     stored,
 )
-from lggd import (
-    MLP,
-)
-from lggd.learning import stacked_mlps
-from lggd.learning.networks import Activation
-from lggd.learning.node_features import DenseFeatures, PropagatedFeatures
-from lggd.learning.stacked_mlps import StackedMLPs, Workspace
-from lggd.training.problems import draw_random_bytes, num_words
-from small_data import CLASSES, random
+from support.small_data import CLASSES, random
 
 
 def test_memory_is_reused_when_nothing_uses_it():

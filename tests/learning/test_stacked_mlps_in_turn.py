@@ -3,8 +3,11 @@
 import pytest
 import torch
 
-import zoo
-from distance_cases import (
+from lggd.learning.networks import Activation
+from lggd.learning.node_features import DenseFeatures, PropagatedFeatures
+from lggd.learning.stacked_mlps import StackedMLPs
+from support import zoo
+from support.distance_cases import (
     adjacency_of,
     both_ways,
     by_autograd,
@@ -15,10 +18,7 @@ from distance_cases import (
     pageranked,
     sparse_features,
 )
-from lggd.learning.networks import Activation
-from lggd.learning.node_features import DenseFeatures, PropagatedFeatures
-from lggd.learning.stacked_mlps import StackedMLPs
-from small_data import CLASSES, random
+from support.small_data import CLASSES, random
 
 SIZES = {"no hidden layer": (), "one": (20,), "two": (20, 5)}
 

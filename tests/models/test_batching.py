@@ -6,7 +6,12 @@ import pickle
 import pytest
 import torch
 
-from batches import (
+from lggd import GCN, LGGD, LGGDClassifier, Optimization, fit_together, load, load_model
+from lggd.estimator import passes
+from lggd.estimator.inputs import Labels
+from lggd.features import distance_training
+from lggd.features.distance_training import DistanceProblems
+from support.batches import (
     CLASSIFIERS,
     CLOSE,
     DATA,
@@ -20,13 +25,8 @@ from batches import (
     parameters,
     stages,
 )
-from lggd import GCN, LGGD, LGGDClassifier, Optimization, fit_together, load, load_model
-from lggd.estimator import passes
-from lggd.estimator.inputs import Labels
-from lggd.features import distance_training
-from lggd.features.distance_training import DistanceProblems
-from real_data import REAL_DATA, needs_real_data
-from small_data import CLASSES, Perceptron, blocks, changed, garbled, random, same, snapshot, splits, unmasked
+from support.real_data import REAL_DATA, needs_real_data
+from support.small_data import CLASSES, Perceptron, blocks, changed, garbled, random, same, snapshot, splits, unmasked
 
 every_features = pytest.mark.parametrize("name", FEATURES)
 every_classifier = pytest.mark.parametrize("name", CLASSIFIERS)

@@ -5,9 +5,9 @@ import copy
 import pytest
 import torch
 
-from batches import CLASSIFIERS, DATA, DIVIDED, FEATURES, FEW, SOME, check_as_if_alone, stages
 from lggd import MLP, fit_together
 from lggd.training.cuda_graph import WARM_UP
+from support.batches import CLASSIFIERS, DATA, DIVIDED, FEATURES, FEW, SOME, check_as_if_alone, stages
 
 pytestmark = [
     pytest.mark.gpu,

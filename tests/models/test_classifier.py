@@ -27,8 +27,8 @@ from lggd import (
 from lggd.baselines import CorrectAndSmooth
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import VALIDATION
-from small_data import Averages, Perceptron, blocks, changed, garbled, random, same, snapshot, unmasked
-from small_models import TIMES, WIDTH, baseline, classifier, distances, is_fitted, learned, stop_at
+from support.small_data import Averages, Perceptron, blocks, changed, garbled, random, same, snapshot, unmasked
+from support.small_models import TIMES, WIDTH, baseline, classifier, distances, is_fitted, learned, stop_at
 
 MODELS = {
     "LGGD, GCN": lambda: classifier(distances()),

@@ -6,8 +6,8 @@ import torch
 from lggd import GGD, Ensemble, KernelRidge, SelfTraining
 from lggd.errors import InputError, InputTypeError
 from lggd.training.problems import read_seed
-from small_data import blocks, random, same, unmasked
-from small_models import TIMES, baseline, classifier, distances, learned, plus, readout
+from support.small_data import blocks, random, same, unmasked
+from support.small_models import TIMES, baseline, classifier, distances, learned, plus, readout
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from lggd import (
 )
 from lggd.diffusion import DiffusionGraph, Heat
 from lggd.errors import InputError, InputTypeError
-from small_data import CLASSES, blocks, splits, unmasked
-from small_models import baseline, distances, is_fitted, plus, readout, stop_at
+from support.small_data import CLASSES, blocks, splits, unmasked
+from support.small_models import baseline, distances, is_fitted, plus, readout, stop_at
 
 SHORT = Optimization(epochs=12, patience=None)
 BACKBONES = readout(optimization=Optimization(epochs=15))

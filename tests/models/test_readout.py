@@ -21,8 +21,8 @@ from lggd import (
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.errors import InputError, InputTypeError
 from lggd.features.solved_lggd import mixture_weights
-from small_data import CLASSES, blocks, changed, same
-from small_models import SOME, distances, learned, readout
+from support.small_data import CLASSES, blocks, changed, same
+from support.small_models import SOME, distances, learned, readout
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import torch
 from lggd import Ensemble, SelfTraining
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import Labels
-from small_data import CLASSES, blocks, changed, same
-from small_models import baseline, classifier, distances, learned
+from support.small_data import CLASSES, blocks, changed, same
+from support.small_models import baseline, classifier, distances, learned
 
 
 @pytest.fixture(scope="module")

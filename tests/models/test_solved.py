@@ -23,8 +23,8 @@ from lggd import (
 from lggd.backbones.training import BackboneRequest
 from lggd.diffusion import DiffusionGraph, Heat
 from lggd.estimator import Labels
-from small_data import blocks
-from small_models import FEW
+from support.small_data import blocks
+from support.small_models import FEW
 
 EDGES = torch.tensor([[36, 36, 36], [0, 1, 14]])
 

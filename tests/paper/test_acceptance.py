@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lggd.paper.measurements import Measurements, read_measurements
-from result_lines import Line, all_lines, changed, measured
+from support.result_lines import Line, all_lines, changed, measured
 
 RESULTS = Path(__file__).parents[2] / "results"
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from command_line import answer, refused
-from lggd.comparison import short_names
-from lggd.comparison.jobs import JobOptions, run_jobs
-from lggd.comparison.results import Results
-from lggd.comparison.rows import load_rows
-from lggd.comparison.runner import load_splits
+from lggd.app.comparison import short_names
+from lggd.app.comparison.jobs import JobOptions, run_jobs
+from lggd.app.comparison.results import Results
+from lggd.app.comparison.rows import load_rows
+from lggd.app.comparison.runner import load_splits
 from lggd.errors import InputError
 from lggd.paper import experiments
 from lggd.paper.experiments import EXPERIMENTS, NewLabelsJob, Selection, plan
-from result_lines import lines_of
+from support.command_line import answer, refused
+from support.result_lines import lines_of
 
 
 def test_rows_are_measured_with_the_backbones_that_they_support() -> None:

@@ -22,7 +22,7 @@ from lggd.paper.figures import (
 from lggd.paper.geodesic import geodesic
 from lggd.paper.measurements import DATASETS
 from lggd.paper.robustness import Robustness, robustness
-from result_lines import all_lines, measured
+from support.result_lines import all_lines, measured
 
 SIGNATURES = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
 DOTS_PER_INCH = 60

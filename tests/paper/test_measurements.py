@@ -19,7 +19,7 @@ from lggd.paper.measurements import (
     paired_tests,
     read_measurements,
 )
-from result_lines import all_lines, line, measured, written
+from support.result_lines import all_lines, line, measured, written
 
 
 def test_last_line_with_the_most_splits_counts(tmp_path: Path) -> None:

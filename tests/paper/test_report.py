@@ -9,12 +9,12 @@ from statistics import fmean, stdev
 
 import pytest
 
-from command_line import answer, command, refused
 from lggd.errors import InputError
 from lggd.paper.figures import draw_table
 from lggd.paper.measurements import DATASETS, ROWS, read_measurements
 from lggd.paper.report import read_notes, read_report, write_report
-from result_lines import all_lines, line, written
+from support.command_line import answer, command, refused
+from support.result_lines import all_lines, line, written
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from command_line import answer, command, refused
-from lggd.comparison.results import Results
-from lggd.comparison.runner import load_splits
-from lggd.data.datasets import split_fingerprint
+from lggd.app.comparison.results import Results
+from lggd.app.comparison.runner import load_splits
+from lggd.datasets.by_name import split_fingerprint
 from lggd.paper import experiments
-from other_process import claimed_elsewhere
-from processes import start
-from result_lines import lines_of
+from support.command_line import answer, command, refused
+from support.other_process import claimed_elsewhere
+from support.processes import start
+from support.result_lines import lines_of
 
 SHORT = "max_epochs = 4\n"
 VARYING = {"seconds", "when"}  # between two equal measurements

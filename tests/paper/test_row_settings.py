@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from command_line import command, refused
-from invalid_settings import OF_ANOTHER_TYPE, OUT_OF_RANGE
-from lggd.comparison.jobs import JobOptions
-from lggd.comparison.results import Results
-from lggd.comparison.rows import Row, load_rows
-from lggd.comparison.short_names import complete_settings
+from lggd.app.comparison.jobs import JobOptions
+from lggd.app.comparison.results import Results
+from lggd.app.comparison.rows import Row, load_rows
+from lggd.app.comparison.short_names import complete_settings
 from lggd.errors import InputError
 from lggd.paper import experiments
 from lggd.paper.experiments import CellJob, NewLabelsJob, Selection, plan
+from support.command_line import command, refused
+from support.invalid_settings import OF_ANOTHER_TYPE, OUT_OF_RANGE
 
 RESULTS = Path(__file__).parents[2] / "results"
 EXPERIMENTS = ("table1", "backbones", "dynamic", "ablation", "all")

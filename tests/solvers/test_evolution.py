@@ -8,11 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import oracles
-import zoo
-from lasso import LASSO, TWO_SETS, start_of
 from lggd import RK4, SSPRK3, Euler, Evolution, Graph, TorchDiffEq, distance, equation, evolve
-from zoo import f64
+from support import oracles, zoo
+from support.lasso import LASSO, TWO_SETS, start_of
+from support.zoo import f64
 
 SCHEMES = [Euler, SSPRK3, RK4]
 schemes = pytest.mark.parametrize("scheme", SCHEMES)

@@ -6,13 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-import oracles
-import zoo
 from lggd import RK4, SSPRK3, Euler, Graph, TorchDiffEq, evolve
-from lggd.kernels import cpu
+from lggd._kernels import cpu
 from lggd.solvers import adjoint
 from lggd.solvers.cauchy import CauchyProblem
 from lggd.solvers.scheme import make_plan
+from support import oracles, zoo
 
 P = [1, 1.5, 2, zoo.inf]
 SCHEMES = [Euler, SSPRK3, RK4]

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-import zoo
 from lggd import Dijkstra, FastIterative, FastMarching, Graph, Status, distance, evolve_to_steady_state
+from support import zoo
 
 KNOWN = [pytest.param(known, p, id=f"{known.name}-{p}") for known in zoo.CASES for p in known.ps]
 SOLVERS = [FastMarching(), FastIterative()]

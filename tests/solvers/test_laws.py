@@ -5,8 +5,8 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import zoo
 from lggd import Dijkstra, FastIterative, FastMarching, Graph, distance, evolve
+from support import zoo
 
 any_solver = st.sampled_from([FastMarching(), FastIterative()])
 

@@ -9,9 +9,8 @@ import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import dijkstra
 
-import oracles
-import zoo
 from lggd import Dijkstra, FastIterative, FastMarching, Graph, distance
+from support import oracles, zoo
 
 SOURCES = [3, 50, 120]
 

@@ -7,11 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-import oracles
-import zoo
 from lggd import RK4, SSPRK3, Euler, FastMarching, Graph, Solution, evolve
 from lggd.solvers.eikonal_problem import EikonalProblem
-from zoo import inf
+from support import oracles, zoo
+from support.zoo import inf
 
 # -- Wrong solvers -----------------------------------------------------------------------------------------------------
 

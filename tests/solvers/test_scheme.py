@@ -8,12 +8,11 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import oracles
-import zoo
-from lasso import start_of
 from lggd import RK4, SSPRK3, Euler, Evolution, Status, distance, evolve, evolve_to_steady_state
 from lggd.solvers.scheme import MONOTONE
-from zoo import f64
+from support import oracles, zoo
+from support.lasso import start_of
+from support.zoo import f64
 
 SCHEMES = [Euler, SSPRK3, RK4]
 schemes = pytest.mark.parametrize("scheme", SCHEMES)

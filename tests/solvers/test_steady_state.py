@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import zoo
-from lasso import LASSO
 from lggd import RK4, SSPRK3, Euler, Status, TorchDiffEq, distance, equation, evolve_to_steady_state
+from support import zoo
+from support.lasso import LASSO
 
 SCHEMES = [Euler, SSPRK3, RK4]
 schemes = pytest.mark.parametrize("scheme", SCHEMES)

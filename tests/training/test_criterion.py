@@ -5,13 +5,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from backbone_cases import (
+from lggd import Optimization
+from lggd.training.engine import EPOCHS_WITHOUT_VALIDATION, Engine, train
+from support.backbone_cases import (
     backbone_engine,
     exported,
     no_edges,
 )
-from lggd import Optimization
-from lggd.training.engine import EPOCHS_WITHOUT_VALIDATION, Engine, train
 
 
 class Scripted(nn.Module):

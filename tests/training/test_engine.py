@@ -36,7 +36,7 @@ class Counter:
 
 def interrupt_at(epoch):
     def callback(progress):
-        if progress.epoch == epoch:
+        if progress.done == epoch:
             raise KeyboardInterrupt
 
     return callback

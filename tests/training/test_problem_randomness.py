@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lggd.training.problems import RandomState, read_seed
-from small_data import random
+from support.small_data import random
 
 
 def test_a_number_is_its_own_seed_and_a_generator_draws_one():

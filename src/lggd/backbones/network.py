@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lggd._system.memory import Cache, identity_key
 from lggd.errors import InputError
 from lggd.graph.edge_list import check_edges
-from lggd.system.memory import Cache, identity_key
 from lggd.training.problems import RandomState
 from lggd.validation import check_int, check_sizes_and_dropout
 

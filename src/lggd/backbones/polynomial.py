@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lggd._system.memory import Cache, identity_key
 from lggd.backbones.convolutions import batched_linear
 from lggd.backbones.network import BackboneChoice, Drop, Network, Propagate
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
 from lggd.learning.node_features import SparseFeatures
-from lggd.system.memory import Cache, identity_key
 
 # Node features with a smaller fraction of nonzero entries are multiplied as a sparse matrix on a CPU.
 SPARSE = 0.15

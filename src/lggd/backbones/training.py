@@ -17,7 +17,8 @@ from lggd.backbones.polynomial import GPR
 from lggd.errors import InputError
 from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of
 from lggd.graph.edge_list import check_edges
-from lggd.training.engine import Callback, Checkpoint, Engine, History, train
+from lggd.progress import Callback
+from lggd.training.engine import Checkpoint, Engine, History, train
 from lggd.training.problems import (
     Optimization,
     RandomState,

@@ -19,7 +19,8 @@ from lggd.estimator import NodeClassifier, check_shape
 from lggd.estimator.inputs import Labels, same_inputs, stored_graph
 from lggd.estimator.passes import UNLIMITED, FitSteps, FitTask, TrainingRequest, curves_of
 from lggd.graph.edge_list import check_node_features, read_edges
-from lggd.training.engine import Callback, Checkpoint, Engine, History, train
+from lggd.progress import Callback
+from lggd.training.engine import Checkpoint, Engine, History, train
 from lggd.training.problems import Optimization, RandomState, derived_seeds, read_seed
 from lggd.validation import check_instance, check_sizes_and_dropout
 

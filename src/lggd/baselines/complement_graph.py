@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lggd.backbones.convolutions import batched_linear
+from lggd.progress import Callback, Progress
 from lggd.training.cuda_graph import CUDAGraphStep
-from lggd.training.engine import Callback, Progress
 from lggd.training.problems import read_seed
 from lggd.validation import check_positive, check_real, check_sizes_and_dropout
 

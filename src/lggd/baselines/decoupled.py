@@ -14,7 +14,7 @@ from lggd.backbones.network import Drop, Network, Propagate
 from lggd.backbones.polynomial import ScoringNetwork, mlp_scores, pagerank_coefficients, polynomial
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.graph.sparse import SparseMatrix, multiply_each, normalized_adjacency
-from lggd.training.engine import Callback
+from lggd.progress import Callback
 from lggd.training.problems import LEVELS, Optimization, Targets, dropout, keep_level
 from lggd.validation import check_real
 

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from lggd.backbones.convolutions import batched_linear
 from lggd.graph.sparse import SparsePattern, multiply_each, normalized_adjacency
-from lggd.training.engine import Callback, Progress
+from lggd.progress import Callback, Progress
 
 # Entries computed at a time: few enough for a CPU's cache, and enough to keep a GPU busy. Independent of the number of
 # problems, because each draws its random numbers block by block, as it would alone.

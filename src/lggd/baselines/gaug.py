@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.optim import Adam
 
+from lggd._system.memory import Cache, content_key, free_memory
 from lggd.backbones import GCN, Backbone
 from lggd.backbones.convolutions import batched_linear
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
@@ -24,8 +25,7 @@ from lggd.baselines.edge_prediction import (
     undirected_edges,
 )
 from lggd.graph.edge_list import check_node_features, check_symmetric, read_edges, with_edges
-from lggd.system.memory import Cache, content_key, free_memory
-from lggd.training.engine import Callback
+from lggd.progress import Callback
 from lggd.training.problems import GroupedAdam, Targets, derived_seeds
 from lggd.validation import check_positive, check_real
 

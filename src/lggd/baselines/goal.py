@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from lggd._system.memory import free_memory
 from lggd.backbones import GAT
 from lggd.backbones.convolutions import batched_linear, edges_with_loops, gat_conv
 from lggd.backbones.network import Drop, Network
@@ -17,8 +18,8 @@ from lggd.baselines.complement_graph import Complement, complement_graphs
 from lggd.errors import InputError
 from lggd.estimator.passes import UNLIMITED
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
-from lggd.system.memory import free_memory
-from lggd.training.engine import Callback, without_prefix
+from lggd.progress import Callback
+from lggd.training.engine import without_prefix
 from lggd.training.problems import Optimization, derived_seeds
 from lggd.validation import check_instance, check_real
 

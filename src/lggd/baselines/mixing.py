@@ -16,7 +16,7 @@ from lggd.backbones.network import Drop, Network
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
 from lggd.errors import InputError
 from lggd.graph.sparse import SparseMatrix, normalized_adjacency
-from lggd.training.engine import Callback
+from lggd.progress import Callback
 from lggd.training.problems import Optimization, StackedParameter, Targets
 from lggd.validation import check_int, check_positive, check_real
 

@@ -14,7 +14,7 @@ from lggd.backbones.network import Propagate
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
 from lggd.diffusion import PPR, DiffusionGraph, Heat
 from lggd.graph.sparse import SparseMatrix, SparsePattern, multiply_each, with_self_loops
-from lggd.training.engine import Callback
+from lggd.progress import Callback
 from lggd.validation import check_real
 
 

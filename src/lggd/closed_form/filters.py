@@ -14,10 +14,10 @@ from numpy.polynomial.chebyshev import poly2cheb
 from scipy.special import ive
 from torch import Tensor
 
+from lggd._system.memory import InMemory
 from lggd.graph.csr import CSR
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency, with_self_loops
 from lggd.graph.streamed_matrix import StreamedMatrix
-from lggd.system.memory import InMemory
 from lggd.validation import check_instance, check_int, check_real
 
 # Truncation error of series. Entries of a diffusion below it cannot be distinguished from 0.

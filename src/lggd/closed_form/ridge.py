@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from lggd._system.memory import InMemory
 from lggd.closed_form.kernels import MixtureKernel
-from lggd.system.memory import InMemory
 
 # Beyond this many labels or nodes, inducing points take the place of labelled nodes.
 MOST_EXACT_LABELS, MOST_EXACT_NODES = 2048, 10_000

@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from lggd._system.memory import Scratch
 from lggd.closed_form.filters import ROWS_PER_BLOCK, Propagation, StoredAdjacency
 from lggd.closed_form.kernels import FilterKernel, MixtureKernel
 from lggd.closed_form.ridge import InducedSystem
@@ -23,7 +24,6 @@ from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.graph.sparse import unit_rows
 from lggd.graph.streamed_matrix import StreamedMatrix
-from lggd.system.memory import Scratch
 from lggd.validation import check_finite
 
 

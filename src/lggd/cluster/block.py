@@ -21,9 +21,9 @@ from numba import njit, prange
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lggd._system.files import replacing
 from lggd.graph.csr import CSR
 from lggd.graph.stored_graph import StoredGraph
-from lggd.system.files import replacing
 
 Array = NDArray[Any]
 

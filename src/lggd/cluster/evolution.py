@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lggd._kernels import PaddedState, cpu
 from lggd.cluster.block import BlockRows, split_rows
 from lggd.cluster.connection import alive_nodes
 from lggd.cluster.team import Team
 from lggd.equation import Boundary, Potential, Sources, check_p, mask_of, read_potential
 from lggd.errors import InputError
 from lggd.graph import Graph
-from lggd.kernels import PaddedState, cpu
 from lggd.solvers.adjoint import Stepper
 from lggd.solvers.cauchy import FAR, CauchyProblem, read_start
 from lggd.solvers.scheme import RK4, FixedStep, Tableau, check_times, choose_step, make_plan

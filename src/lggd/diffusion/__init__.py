@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lggd._system.memory import Cache, content_key
 from lggd.closed_form.filters import PPR, TOLERANCE, Heat
 from lggd.errors import InputError
 from lggd.graph.edge_list import check_symmetric, read_edges, with_edges
 from lggd.graph.sparse import SparsePattern, normalized_adjacency
-from lggd.system.memory import Cache, content_key
 from lggd.validation import check_instance, check_int
 
 __all__ = ["PPR", "DiffusionGraph", "Heat"]

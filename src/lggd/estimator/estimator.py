@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from lggd._system.files import replacing_folder
 from lggd.errors import InputError
 from lggd.estimator import storage
 from lggd.estimator.graph_change import GraphChange, new_edges, new_nodes, removed_edges
@@ -28,8 +29,8 @@ from lggd.estimator.inputs import (
 )
 from lggd.estimator.passes import FitSteps, FitTask, fit_tasks
 from lggd.estimator.settings import changed_params, get_params, model_card, saveable, shown
-from lggd.system.files import replacing_folder
-from lggd.training.engine import Callback, Checkpoint, History, without_prefix
+from lggd.progress import Callback
+from lggd.training.engine import Checkpoint, History, without_prefix
 from lggd.training.problems import read_seed
 
 # The fraction of labels that most models hold out for validation.

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lggd._system.files import size_in_words
+from lggd._system.memory import equal
 from lggd.errors import InputError, InputTypeError, NotSymmetricError
 from lggd.graph import Graph
 from lggd.graph.edge_list import numbers, whole_numbers
 from lggd.graph.stored_graph import StoredGraph
-from lggd.system.files import size_in_words
-from lggd.system.memory import equal
 
 # The attributes of PyG data that a model depends on, besides the labels.
 INPUTS = ("x", "edge_index", "edge_weight", "edge_attr", "graph")

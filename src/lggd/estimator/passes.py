@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from lggd._system.memory import equal
 from lggd.errors import InputError
 from lggd.estimator.inputs import Labels, check_data, read_graph
 from lggd.graph import Graph
-from lggd.system.memory import equal
-from lggd.training.engine import Callback, Checkpoint, History
+from lggd.progress import Callback
+from lggd.training.engine import Checkpoint, History
 from lggd.validation import check_instance
 
 if TYPE_CHECKING:

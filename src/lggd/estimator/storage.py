@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from lggd._system.files import check_checksums, check_size, describe_file, save_tensors
 from lggd.errors import InputError, InputFileError
 from lggd.estimator.inputs import graph_files, pack_graph, unpack_graph
 from lggd.estimator.settings import MissingModuleError, from_plain, to_plain
 from lggd.graph import Graph
 from lggd.graph.stored_graph import StoredGraph, fingerprint, is_stored_graph
-from lggd.system.files import check_checksums, check_size, describe_file, save_tensors
 
 if TYPE_CHECKING:
     from lggd.estimator.estimator import NodeClassifier

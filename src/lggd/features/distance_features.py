@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lggd._system.memory import Cache, identity_key
 from lggd.equation import DegreePotential, check_p
 from lggd.errors import InputError
 from lggd.estimator import FitSteps, FitTask, Labels, NodeClassifier, check_shape, with_prefix, without_prefix
@@ -18,10 +19,10 @@ from lggd.estimator.inputs import input_tensors, read_graph
 from lggd.graph import Graph
 from lggd.graph.edge_list import check_node_features
 from lggd.learning.flow import BoundarySolver, Coefficients, Equation, Flow, LearnedCoefficients
+from lggd.progress import Callback
 from lggd.solvers.cauchy import FAR
 from lggd.solvers.scheme import RK4, FixedStep, check_times
-from lggd.system.memory import Cache, identity_key
-from lggd.training.engine import Callback, Checkpoint
+from lggd.training.engine import Checkpoint
 from lggd.training.problems import read_seed
 from lggd.validation import check_instance, check_int, check_real
 

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from lggd._system.memory import Cache, content_key, explaining_shortage
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import FitTask, Labels, TrainingRequest, curves_of, input_tensors
 from lggd.features.training_memory import REMEDY, fitting_problems, training_memory
 from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver, Equation, Flow, boundary_mask
 from lggd.learning.networks import MLP, FromModule, ModuleCopies, Networks, PropagatedMLP
+from lggd.progress import Callback
 from lggd.solvers.scheme import check_times
-from lggd.system.memory import Cache, content_key, explaining_shortage
-from lggd.training.engine import Callback, Checkpoint, Engine, History, train
+from lggd.training.engine import Checkpoint, Engine, History, train
 from lggd.training.problems import StackedParameter, Targets
 
 if TYPE_CHECKING:

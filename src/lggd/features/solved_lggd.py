@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from lggd._system.memory import Cache, identity_key
 from lggd.closed_form import KernelRidge
 from lggd.closed_form.selection import fit_inverse_temperature
 from lggd.distances import distance
@@ -21,7 +22,6 @@ from lggd.features.distance_features import DistanceFeatures, assign_folds, chec
 from lggd.graph import Graph
 from lggd.learning.flow import BoundarySolver
 from lggd.solvers.scheme import check_times
-from lggd.system.memory import Cache, identity_key
 from lggd.validation import check_instance
 
 # A prediction that is certain and wrong counts as this probable: it must not decide alone.

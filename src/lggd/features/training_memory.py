@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from lggd._system.memory import Memory
 from lggd.graph import Graph
 from lggd.graph.edge_list import check_node_features
 from lggd.graph.sparse import SPARSE_BELOW
 from lggd.learning.flow import Equation, Flow
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.solvers.scheme import check_times, graph_bytes, saved_states, state_bytes
-from lggd.system.memory import Memory
 
 if TYPE_CHECKING:
     from lggd.features.lggd import LGGD

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
-from lggd.system.memory import MappedArrays, Memory, shortage
+from lggd._system.memory import MappedArrays, Memory, shortage
 
 Array = NDArray[np.generic]
 Result = TypeVar("Result")

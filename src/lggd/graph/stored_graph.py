@@ -31,11 +31,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lggd._system.files import check_checksums, check_size, describe_file, replacing_folder
+from lggd._system.memory import MappedArrays
 from lggd.errors import InputError, InputFileError
 from lggd.graph.csr import CSR
 from lggd.graph.edge_list import check_features
-from lggd.system.files import check_checksums, check_size, describe_file, replacing_folder
-from lggd.system.memory import MappedArrays
 from lggd.validation import check_same_length
 
 MANIFEST, FORMAT, VERSION = "graph.json", "lggd graph", 1

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from lggd._kernels import PaddedState
 from lggd.equation import DegreePotential, Field, Potential, check_p, read_potential
 from lggd.errors import InputError
 from lggd.graph import Graph
-from lggd.kernels import PaddedState
 from lggd.solvers.adjoint import integrate
 from lggd.solvers.scheme import FixedStep, Plan, check_times, choose_step, evolution_layout, make_plan
 from lggd.training.problems import StackedParameter, parameter_generators

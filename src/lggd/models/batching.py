@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator import FitTask, NodeClassifier, first_equal, fit_tasks, same_inputs
 from lggd.estimator.passes import error_context
-from lggd.training.engine import Callback
+from lggd.progress import Callback
 
 Model = TypeVar("Model", bound=NodeClassifier)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from lggd._system.memory import Memory
 from lggd.errors import InputTypeError
 from lggd.estimator import Labels, read_graph
 from lggd.features import LGGD, DistanceFeatures, SolvedLGGD
@@ -15,7 +16,6 @@ from lggd.features.training_memory import FLOAT, training_memory
 from lggd.graph import Graph
 from lggd.models.classifier import LGGDClassifier
 from lggd.solvers.scheme import RK4, FixedStep, evolution_memory
-from lggd.system.memory import Memory
 from lggd.validation import check_instance, check_int
 
 # Filtered copies of the projected node features that `KernelRidge` compares, about.

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, TypeVar
 
 from matplotlib.figure import Figure
 
-from lggd.comparison import runner
-from lggd.comparison.jobs import Job, JobOptions
-from lggd.comparison.results import Line
-from lggd.comparison.rows import (
+from lggd.app.comparison import runner
+from lggd.app.comparison.jobs import Job, JobOptions
+from lggd.app.comparison.results import Line
+from lggd.app.comparison.rows import (
     Row,
     check_keys,
     configs_folder,
@@ -24,10 +24,10 @@ from lggd.comparison.rows import (
     read_toml,
     select_rows,
 )
-from lggd.comparison.runner import load_splits, measure
-from lggd.comparison.settings import Settings, json_setting
-from lggd.comparison.short_names import build, complete_settings, supports_backbone
-from lggd.data.datasets import PAPER, split_fingerprint
+from lggd.app.comparison.runner import load_splits, measure
+from lggd.app.comparison.settings import Settings, json_setting
+from lggd.app.comparison.short_names import build, complete_settings, supports_backbone
+from lggd.datasets.by_name import PAPER, split_fingerprint
 from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
 from lggd.estimator.passes import error_context
@@ -35,7 +35,7 @@ from lggd.paper.figures import BACKBONE_ROWS, draw_geodesic, draw_robustness, sa
 from lggd.paper.geodesic import DRAGON, geodesic, read_image
 from lggd.paper.measurements import ADDITIONS, RETRAINED
 from lggd.paper.robustness import robustness
-from lggd.training.engine import Callback, Progress
+from lggd.progress import Callback, Progress
 from lggd.validation import check_name
 
 BACKBONES = ("gat", "chebnet", "jknet")

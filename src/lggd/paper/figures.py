@@ -15,6 +15,7 @@ from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from lggd._system.files import check_writable, replacing
 from lggd.errors import InputError
 from lggd.paper.geodesic import Geodesic
 from lggd.paper.measurements import (
@@ -28,7 +29,6 @@ from lggd.paper.measurements import (
     ablation,
 )
 from lggd.paper.robustness import Robustness
-from lggd.system.files import check_writable, replacing
 
 FORMATS = (".png", ".pdf", ".svg")
 DOTS_PER_INCH = 200

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lggd._system.files import check_readable
 from lggd.distances import distance, shortest_path
 from lggd.errors import InputError, InputFileError
 from lggd.graph import Graph
 from lggd.graph.geometry import dark_half
-from lggd.system.files import check_readable
 
 Pixel = tuple[int, int]
 LUMA = np.array([0.299, 0.587, 0.114])  # of red, green and blue (Rec. 601)

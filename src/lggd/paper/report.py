@@ -10,9 +10,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from lggd.comparison.results import Line
-from lggd.comparison.rows import CHOSEN, configs_folder, read_chosen, read_toml
-from lggd.comparison.statistics import SIGNIFICANCE_LEVEL, PairedTest
+from lggd._system.files import write_text
+from lggd.app.comparison.results import Line
+from lggd.app.comparison.rows import CHOSEN, configs_folder, read_chosen, read_toml
+from lggd.app.comparison.statistics import SIGNIFICANCE_LEVEL, PairedTest
 from lggd.errors import InputError, InputFileError
 from lggd.html import counted, signed
 from lggd.paper import measurements
@@ -29,7 +30,6 @@ from lggd.paper.measurements import (
     deviations,
     paired_tests,
 )
-from lggd.system.files import write_text
 
 NOTES, FIGURE_FOLDER = "notes.toml", "figures"
 SPLITS = 10  # of a complete measurement

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lggd._kernels import backend_for
 from lggd.equation import Field
-from lggd.kernels import backend_for
 from lggd.solvers.scheme import Plan, Tableau
 
 # y, terms, targets and factors of one evaluation of F.

@@ -7,10 +7,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from lggd._kernels import PaddedState, largest_residual
 from lggd.equation import Boundary, Potential, Sources, check_p, read_potential
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph, check_graph
-from lggd.kernels import PaddedState, largest_residual
 from lggd.solvers.dijkstra import hops
 from lggd.solvers.eikonal_problem import EikonalProblem
 from lggd.solvers.scheme import evolution_layout

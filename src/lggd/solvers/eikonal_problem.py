@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lggd._kernels import largest_residual
 from lggd.equation import Boundary, Field, Potential, Sources, check_p, mask_of, read_potential
 from lggd.graph import Graph, check_graph
 from lggd.graph.csr import CPU, Array, Layout
-from lggd.kernels import largest_residual
 from lggd.solvers.solution import Solution, Statistics, Status
 
 # solve(starts, slowness [N] or [1], u [N]) fills u, which is inf initially, and returns the number of sweeps or None.

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lggd._kernels import reference
+from lggd._system.memory import explaining_shortage
 from lggd.equation import Potential, Sources
 from lggd.errors import InputError, optional_package
 from lggd.graph import Graph
-from lggd.kernels import reference
 from lggd.solvers.adjoint import Stepper, integrate
 from lggd.solvers.cauchy import FAR, CauchyProblem
 from lggd.solvers.scheme import (
@@ -29,7 +30,6 @@ from lggd.solvers.scheme import (
     make_plan,
 )
 from lggd.solvers.solution import Solution, Statistics, Status
-from lggd.system.memory import explaining_shortage
 from lggd.validation import check_int, check_positive
 
 # The residual is a pass over the edges of its own: computing it after every step would add a quarter to RK4's work.

@@ -22,11 +22,11 @@ from typing import ClassVar
 
 import torch
 
+from lggd._kernels import idle_columns
+from lggd._system.memory import Memory
 from lggd.errors import InputError, InputTypeError
 from lggd.graph import Graph
 from lggd.graph.csr import Layout
-from lggd.kernels import idle_columns
-from lggd.system.memory import Memory
 from lggd.validation import check_instance, check_positive
 
 MONOTONE = 1.0

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from lggd._system.files import replacing, save_tensors, write_errors
 from lggd.errors import InputError
-from lggd.system.files import replacing, save_tensors, write_errors
+from lggd.progress import Callback, Progress
 from lggd.training.cuda_graph import CUDAGraphStep
 from lggd.training.problems import GroupedAdam, Optimization, StackedParameter, Targets, load_values
 from lggd.validation import check_same_length
@@ -246,38 +246,6 @@ def _read_targets(name: str, labels: Tensor, train: Tensor, device: torch.device
 def without_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors whose names begin with the prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-
-
-@dataclass(frozen=True)
-class Progress:
-    """An epoch that has just ended.
-
-    Parameters
-    ----------
-    stage : str
-        The name of the stage, such as "distances" or "backbone".
-    epoch, epochs : int
-        The number of this epoch, counted from 1, and the maximum number of epochs.
-    metrics : mapping of str to float
-        Measurements of this epoch, such as the losses.
-
-    Examples
-    --------
-    >>> import lggd
-    >>> seen = []
-    >>> model = lggd.LGGDClassifier(None, lggd.GCN(), lggd.Optimization(epochs=3))
-    >>> _ = model.fit(lggd.load("karate"), callback=seen.append)
-    >>> [(progress.stage, progress.epoch) for progress in seen]
-    [('backbone', 1), ('backbone', 2), ('backbone', 3)]
-    """
-
-    stage: str
-    epoch: int
-    epochs: int
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-
-Callback = Callable[[Progress], None]
 
 
 class Checkpoint:

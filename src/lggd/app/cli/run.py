@@ -1,0 +1,252 @@
+"""lggd run and lggd features: fit a model to a graph; save its results, or its distances as a table of features."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich.table import Table
+from typer import Context
+
+from lggd._system.files import write_errors
+from lggd.app.cli import options
+from lggd.app.cli.cluster import StoredOn, check_run, run_on_cluster
+from lggd.app.cli.options import file, folder, option
+from lggd.app.cli.terminal import Terminal, summary, table
+from lggd.errors import InputError
+from lggd.html import counted, number
+
+if TYPE_CHECKING:
+    from lggd._system.memory import Memory
+
+DEFAULT_PARENT = Path("out")
+# Memory estimates below this size are not printed.
+LARGE_MEMORY = 2**28
+# The models of lggd.app.runs.methods. Repeated here because that module imports torch; a test compares them.
+METHODS = (
+    "lggd", "lggd-plus", "kernel-ridge", "ggd", "lggd-trained", "lggd-plus-trained", "gcn", "gat", "chebnet", "jknet",
+    "mixup", "dropedge", "gaug-m", "gaug-o", "gdc-ppr", "gdc-heat", "gpr-gnn", "goal", "graphmix", "mlp", "sgc",
+    "appnp", "label-propagation", "correct-and-smooth", "scikit-network", "gcn-plus",
+)  # fmt: skip
+
+
+BackboneName = Literal["gcn", "gat", "chebnet", "jknet", "none"]
+MODELS = (
+    f"Model: {', '.join(METHODS)}. The first three are solved in closed form. The first six, label-propagation, "
+    "correct-and-smooth and scikit-network can add labels later without training."
+)
+BACKBONES = "Network trained on the distances; none predicts the nearest class by distance."
+REFERENCES = "Network trained on the node features alone, for comparison; none trains none."
+FEATURES = "lggd solves for distances, lggd-trained trains networks on node features, ggd uses the graph alone."
+SHARE = "Fraction of the labels to hold out for accuracy, if there is no split column."
+FLAGS = options.GRAPH_FLAGS | {"address": "--cluster"}
+
+
+@options.command(FLAGS)
+def run_command(
+    terminal: Terminal,
+    context: Context,
+    graph: options.GraphOptions,
+    test_share: float | None = option(
+        None, SHARE, show_default=str(options.TEST_SHARE), rich_help_panel=options.TABLES
+    ),
+    method: str = option(METHODS[0], MODELS, metavar="NAME", autocompletion=lambda: list(METHODS)),
+    backbone: BackboneName | None = option(None, BACKBONES, show_default="none for lggd, otherwise gcn"),
+    reference: BackboneName | None = option(None, REFERENCES, show_default="the backbone, or gcn"),
+    preset: options.Preset = "default",
+    seed: options.Seed = 0,
+    epochs: int | None = option(None, "Maximum number of training epochs of the backbone.", min=1, show_default="5000"),
+    device: options.Device = "auto",
+    out: Path | None = folder(None, "Folder for the results.", show_default="out/DATASET"),
+    resume: bool = option(False, "Resume an interrupted run.", "--resume"),
+    no_report: bool = option(False, "Do not write report.html.", "--no-report"),
+    cluster: StoredOn = None,
+) -> None:
+    """Classify the nodes of a graph, and compare the accuracy with that of a network.
+
+    Writes to DIR: predictions.csv, features.parquet, report.html (open it in
+    a browser), model/ (for lggd predict and lggd add-labels), settings.json
+    and run.json. An earlier run in DIR is replaced when this one finishes.
+
+    Example, which needs no files:
+
+        lggd run digits
+
+    Example with your own tables, where nodes.csv has the columns id and
+    kind, and all other columns are features:
+
+        lggd run --edges edges.csv --nodes nodes.csv --label kind
+
+    Columns, separators and values that are read in a special way are reported;
+    what is ambiguous is refused with the option that decides. Roads with a
+    column of kilometers, nodes with missing values:
+
+        lggd run --edges roads.csv --length km --nodes towns.csv --label region --missing mean
+
+    Example with a graph in one file, or a dataset of PyG:
+
+        lggd run --file graph.pt
+
+        lggd run --pyg Planetoid/Cora --data datasets
+
+    Example with a graph on disk that may be larger than memory, which
+    lggd graph build made:
+
+        lggd run big
+
+    Example with another model:
+
+        lggd run digits --method gdc-ppr --out out/gdc
+
+    Example: continue after an interruption:
+
+        lggd run digits --resume
+
+    Example: a graph on disk, on a Ray cluster:
+
+        lggd run graphs/web --cluster auto
+    """
+    if cluster is not None:
+        check_run(context, graph.dataset)
+    graph.check(test_share)
+    with terminal.working("Loading lggd"):
+        from lggd._system.files import check_folder_writable
+        from lggd.app.runs.methods import RunSettings
+        from lggd.app.runs.run import SUMMARY, UnfinishedTraining, run, write_run
+    settings = RunSettings(method, backbone, preset, seed, epochs, options.chosen_device(device), reference)
+    if out is not None:
+        check_folder_writable(out, SUMMARY)
+    with terminal.working(f"Reading {graph}"):
+        # On a cluster, every node compares the checksums of its files.
+        run_input = graph.read(test_share, on_disk=True, verify=cluster is None)
+    terminal.node_names = run_input.ids
+    settings.check_input(run_input)
+    memory = settings.memory(run_input)
+    if out is None:
+        out = DEFAULT_PARENT / run_input.name
+        with write_errors(DEFAULT_PARENT):
+            DEFAULT_PARENT.mkdir(exist_ok=True)
+        check_folder_writable(out, SUMMARY)
+    if cluster is not None:
+        facts = run_on_cluster(terminal, run_input, cluster, out, seed)
+        terminal.print_result(facts, _tables(facts))
+        return
+    _report_memory(terminal, memory)
+    unfinished = UnfinishedTraining(out, settings.record(run_input))
+    try:
+        with terminal.training(settings.titles()) as callback:
+            result = run(run_input, settings, callback=callback, training=unfinished, resume=resume)
+    except KeyboardInterrupt:
+        if unfinished.is_saved:
+            terminal.say(f"Checkpoints are in {unfinished.folder}. Add --resume to continue.", "yellow")
+        raise
+    with terminal.working(f"Writing {out}"):
+        record, folder_name = shlex.join(["lggd", *sys.argv[1:]]), str(out)
+        facts = write_run(
+            out, result, command=record, report=not no_report, on_wait=lambda: terminal.wait_for(folder_name)
+        )
+        unfinished.remove()
+    terminal.print_result(facts, _tables(facts))
+
+
+def _report_memory(terminal: Terminal, needed: Memory | None) -> None:
+    from lggd._system.files import size_in_words
+    from lggd.features.training_memory import REMEDY
+
+    if needed is None or (needed.total < LARGE_MEMORY and needed.fits is not False):
+        return
+    free = "" if needed.free is None else f"; {size_in_words(needed.free)} are free on {needed.device}"
+    terminal.say(f"Learning distances needs {needed}{free}.", "dim")
+    if needed.fits is False:
+        terminal.say(f"This may be too much. {REMEDY}", "yellow")
+
+
+def _tables(facts: dict[str, Any]) -> Iterator[Table | str]:
+    from lggd.app.report.run_report import SIGNIFICANCE_LEVEL
+
+    sizes = (facts["nodes"], "node"), (facts["edges"], "edge"), (len(facts["classes"]), "class")
+    size = ", ".join(counted(count, noun) for count, noun in sizes)
+    yield summary(
+        graph=f"{facts['dataset']}: {size}",
+        labels=f"{facts['labelled']:,} for training, {facts['heldout']:,} held out to measure accuracy",
+        seconds=number(facts["seconds"]),
+    )
+    accuracy, rows = facts["accuracy"], []
+    for part, title in facts["titles"].items():
+        seconds = facts["training_seconds"][part]
+        if seconds is not None:
+            rows.append((title, "unknown" if accuracy[part] is None else f"{accuracy[part]:.1f} %", number(seconds)))
+    if accuracy["reference"] is not None and accuracy["model"] is not None:
+        rows.append(("difference", f"{accuracy['model'] - accuracy['reference']:+.1f} points", ""))
+    yield table("", "accuracy", "seconds to fit", rows=rows)
+    if facts["p_value"] is not None:
+        clear = "clear" if facts["p_value"] < SIGNIFICANCE_LEVEL else "not clear: chance alone explains it"
+        yield f"The difference is {clear} (McNemar's exact test on the held-out nodes, p = {facts['p_value']:.2g})."
+    if facts["additions"]:
+        steps = ((f"{s['labels']:,}", f"{s['accuracy']:.1f} %", number(s["milliseconds"])) for s in facts["additions"])
+        yield table("labels", "accuracy", "milliseconds", rows=steps, title="More labels, without training")
+        yield f"Measured on the {facts['additions'][0]['tested']:,} held-out nodes whose labels are never added."
+    yield from facts["notes"]
+    yield f"Wrote {facts['out']}: {', '.join(facts['files'])}"
+
+
+@options.command(options.GRAPH_FLAGS)
+def features_command(
+    terminal: Terminal,
+    graph: options.GraphOptions,
+    method: Literal["lggd", "lggd-trained", "ggd"] = option("lggd", FEATURES),
+    preset: options.Preset = "default",
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    out: Path = file(Path("features.parquet"), "Output file: .parquet, .csv or .tsv."),
+) -> None:
+    """Write the distances from every node to the labelled nodes of each class, as features for your own models.
+
+    The file has the column node, one column per class and time, such as
+    "class red, t=1", and a column reachable: whether any label is reachable.
+    All labels are used except those of test nodes.
+
+    Example, which needs no files:
+
+        lggd features digits --out digits.parquet
+
+    Example with your own tables:
+
+        lggd features --edges edges.csv --nodes nodes.csv --label kind --out features.csv
+    """
+    start = time.perf_counter()
+    graph.check()
+    with terminal.working("Loading lggd"):
+        from lggd.app.runs.methods import METHODS, build_model
+        from lggd.app.runs.run import feature_names
+        from lggd.app.tables.output_files import check_table_writable, write_features
+    check_table_writable(out)
+    chosen = options.chosen_device(device)
+    with terminal.working(f"Reading {graph}"):
+        run_input = graph.read(test_share=0, on_disk=True)
+    terminal.node_names = run_input.ids
+    if method == "lggd-trained" and not run_input.has_features:
+        raise InputError("--method", "be lggd or ggd for nodes without features", method)
+    features: Any = build_model(method, preset=preset, seed=seed).get_params()["features"]
+    data = run_input.data.to(chosen)
+    with terminal.training({"": METHODS[method].title}) as callback:
+        features.fit(data, callback=lambda progress: callback("", progress))
+    names = feature_names(features, run_input.classes)
+    write_features(out, run_input.ids, names, features.features(data).cpu())
+    facts: dict[str, Any] = {
+        "dataset": run_input.name, "method": method, "seed": seed, "nodes": len(run_input.ids),
+        "preset": preset if method == "lggd-trained" else None, "classes": run_input.classes,
+        "labelled": int((features.labels_ >= 0).sum()), "features": names, "notes": list(run_input.notes),
+        "seconds": time.perf_counter() - start, "out": str(out),
+    }  # fmt: skip
+    about = summary(
+        graph=f"{run_input.name}: {len(run_input.ids):,} nodes, {len(run_input.classes)} classes",
+        labels=f"{facts['labelled']:,}",
+        features=f"{len(names):,}, such as {names[0]!r}",
+        seconds=number(facts["seconds"]),
+    )
+    terminal.print_result(facts, [about, *run_input.notes, f"Wrote {out}"])

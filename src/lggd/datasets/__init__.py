@@ -1,0 +1,1 @@
+"""Datasets by name, and PyG data from files."""

@@ -1,0 +1,300 @@
+"""PyG data from one file of tensors or arrays, and any dataset of PyG by the name of its class.
+
+Files `.pt` and `.npz` are read without executing anything that they contain. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from lggd._system.files import check_extension, check_readable, reading
+from lggd.datasets.by_name import FOLDER_VARIABLE, Root, silence
+from lggd.errors import InputError, InputFileError
+from lggd.graph import Graph
+from lggd.html import counted
+from lggd.validation import listed, suggestion
+
+TENSORS, ARRAYS = ".pt", ".npz"
+# Names under which files store the parts of a graph; the first that occurs is read.
+PARTS = {
+    "edge_index": ("edge_index", "edges"),
+    "x": ("x", "features", "node_features", "feat"),
+    "y": ("y", "labels", "node_labels", "label"),
+    "edge_weight": ("edge_weight", "edge_weights", "weight"),
+    "train_mask": ("train_mask", "train_masks"),
+    "val_mask": ("val_mask", "val_masks", "valid_mask"),
+    "test_mask": ("test_mask", "test_masks"),
+}
+MASKS = ("train_mask", "val_mask", "test_mask")
+REQUIRED = ("edge_index", "y")
+# More classes than this, and than nodes, are no classes: probably years, or ids.
+MOST_CLASSES = 10_000
+
+
+def read_data_file(path: str | Path) -> Any:
+    """Reads a graph with labels as a PyG `Data` from a `.pt` or an `.npz` file.
+
+    A `.pt` file contains a PyG `Data`, or a dictionary of tensors such as `data.to_dict()`, written by `torch.save`. It
+    is loaded with `weights_only=True`: a file with anything else is refused. An `.npz` file contains arrays and is
+    loaded without pickles. Both have `edge_index` `[2, E]` (or `edges` `[E, 2]`, or the rows of a sparse matrix,
+    `adj_data`, `adj_indices`, `adj_indptr`), `y` `[N]` and possibly `x` `[N, F]`, `edge_weight` `[E]` and
+    masks `[N]` or `[N, S]`.
+    """
+    path = check_readable(path)
+    extension = check_extension(path, (TENSORS, ARRAYS))
+    parts = _load_tensors(path) if extension == TENSORS else _load_arrays(path)
+    missing = [name for name in REQUIRED if name not in parts]
+    if missing:
+        remedy = "Save a PyG Data with edge_index, y and possibly x; for edges alone use a table of nodes too."
+        raise InputError(path, f"contain {' and '.join(missing)}", "none", remedy)
+    from torch_geometric.data import Data
+
+    return Data(**parts)
+
+
+def checked_data(data: Any, place: str | Path) -> tuple[Any, tuple[str, ...]]:
+    """Returns a `Data` with checked parts, edges in both directions and without self-loops, and sentences about them.
+
+    `y` becomes int64 `[N]` with -1 for unlabelled nodes, `x` float32 `[N, F]`.
+    """
+    from torch_geometric.data import Data
+
+    if not isinstance(data, Data):
+        remedy = "Convert it to a homogeneous graph first."
+        raise InputError(place, "be one graph with one kind of nodes", type(data).__name__, remedy)
+    y = _labels(getattr(data, "y", None), place)
+    notes, x = list[str](), _features(getattr(data, "x", None), len(y), place)
+    edges = torch.as_tensor(() if data.edge_index is None else data.edge_index)
+    if edges.dim() != 2 or edges.shape[0] != 2 or edges.is_floating_point():
+        raise InputError(place, "have an edge_index of integers [2, E]", f"{edges.dtype} {list(edges.shape)}")
+    edges, weight = edges.long(), getattr(data, "edge_weight", None)
+    if getattr(data, "edge_attr", None) is not None and weight is None:
+        attribute = torch.as_tensor(data.edge_attr)
+        if attribute.dim() == 1 or attribute.shape[1:] == (1,):
+            weight = attribute.reshape(-1)
+            notes.append("edge_attr was read as weights: larger means closer.")
+        else:
+            notes.append(f"edge_attr {list(attribute.shape)} was not used: weights have one number per edge.")
+    if weight is not None:
+        weight = torch.as_tensor(weight).reshape(-1)
+        if len(weight) != edges.shape[1]:
+            raise InputError(place, f"have an edge_weight [{edges.shape[1]}], one for each edge", [len(weight)])
+    loops = edges[0] == edges[1]
+    if bool(loops.any()):
+        dropped = counted(int(loops.sum()), "self-loop was dropped; it changes", "self-loops were dropped; they change")
+        notes.append(f"{dropped} no distance.")
+        edges, weight = edges[:, ~loops], None if weight is None else weight[~loops]
+    graph = Graph.from_edges(edges, weight, num_nodes=len(y), symmetrize="max", unbounded=True)
+    distinct = len(torch.unique(edges[0] * len(y) + edges[1]))
+    if graph.num_edges != distinct:
+        added = counted(graph.num_edges - distinct, "edge was added", "edges were added")
+        notes.append(f"{added} in the opposite direction.")
+    checked = Data(x=x, edge_index=graph.edge_index, y=y, num_nodes=len(y))
+    if graph.is_weighted:
+        checked.edge_weight = graph.weight.float()
+    for name in MASKS:
+        if getattr(data, name, None) is not None:
+            checked[name] = _mask(data[name], len(y), f"{place}, {name}")
+    return checked, tuple(notes)
+
+
+def _load_tensors(path: Path) -> dict[str, Tensor]:
+    from torch_geometric.data import Data
+    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+    from torch_geometric.data.storage import GlobalStorage
+
+    rule, remedy = "contain a PyG Data or a dictionary of tensors", "Save it with torch.save(data.to_dict(), FILE)."
+    kinds = (RuntimeError, EOFError, ValueError, KeyError, AttributeError, OSError, IndexError, TypeError)
+    try:
+        # Classes that hold tensors and names; nothing that they contain is called.
+        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
+            stored = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        clause = "it contains other objects, which are not loaded, because they could execute code"
+        raise InputError(path, rule, but=clause, remedy=remedy) from error
+    except kinds as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise InputError(path, rule, but=f"reading it failed: {lines[0]}", remedy=remedy) from error
+    while isinstance(stored, (tuple, list)) and stored:  # PyG's processed files: the graph, slices and its class
+        stored = stored[0]
+    values = stored if isinstance(stored, Mapping) else getattr(stored, "to_dict", dict)()
+    if not values or not any(isinstance(value, Tensor) for value in values.values()):
+        raise InputError(path, rule, type(stored).__name__, remedy)
+    return _parts({name: value for name, value in values.items() if isinstance(value, Tensor)})
+
+
+def _load_arrays(path: Path) -> dict[str, Tensor]:
+    rule, remedy = "contain arrays of numbers", "Save it with numpy.savez(FILE, edge_index=…, x=…, y=…)."
+    damage = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile)
+    with reading(path, rule, *damage, remedy=remedy), np.load(path, allow_pickle=False) as file:
+        if isinstance(file, np.ndarray):
+            raise ValueError("it contains one array without a name")
+        arrays = {name: file[name] for name in file.files}
+    arrays |= _sparse(arrays, "adj", "edge_index", path) | _sparse(arrays, "attr", "x", path)
+    if "edges" in arrays and arrays["edges"].ndim == 2 and arrays["edges"].shape[1] == 2:
+        arrays["edges"] = arrays["edges"].T
+    numbers = {name: array for name, array in arrays.items() if array.dtype.kind in "buif" and array.ndim}
+    found = _parts({name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in numbers.items()})
+    for name in MASKS:  # some files store one row per split
+        mask = found.get(name)
+        if mask is not None and mask.dim() == 2 and "y" in found and mask.shape[0] != len(found["y"]):
+            found[name] = mask.T.contiguous()
+    return found
+
+
+def _sparse(arrays: Mapping[str, Any], prefix: str, name: str, path: Path) -> dict[str, Any]:
+    """A matrix that is stored as its rows, adj as edges and attr as features."""
+    keys = [f"{prefix}_{part}" for part in ("data", "indices", "indptr")]
+    if name in arrays or not all(key in arrays for key in keys):
+        return {}
+    with reading(path, f"contain a sparse matrix {prefix}", ValueError, IndexError):
+        shape = arrays.get(f"{prefix}_shape")
+        matrix = sp.csr_array(tuple(arrays[key] for key in keys), None if shape is None else tuple(shape)).tocoo()
+        if name == "x":
+            return {name: matrix.toarray().astype(np.float32)}
+    return {name: np.stack(matrix.coords).astype(np.int64), "edge_weight": matrix.data}
+
+
+def _parts(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The parts of a graph under their usual names."""
+    found = {part: next((values[name] for name in names if name in values), None) for part, names in PARTS.items()}
+    return {part: value for part, value in found.items() if value is not None}
+
+
+def _labels(labels: Any, place: str | Path) -> Tensor:
+    if labels is None:
+        raise InputError(place, "have labels y", "none", "Add y, with -1 for unlabelled nodes.")
+    y: Tensor = torch.as_tensor(labels)
+    y = y.squeeze(1) if y.dim() == 2 and y.shape[1] == 1 else y
+    if y.dim() != 1 or len(y) == 0:
+        remedy = "Each node has one class; use the index of the class, not one column per class."
+        raise InputError(place, "have labels y [N]", list(y.shape), remedy)
+    if y.is_floating_point():
+        known = ~y.isnan()
+        if bool((y[known] != y[known].round()).any()):
+            raise InputError(place, "have labels y of whole numbers", "fractions", "Regression is not supported.")
+        y = torch.where(known, y, -1.0)
+    y = y.long().clamp(min=-1)
+    if len(torch.unique(y[y >= 0])) < 2:
+        raise InputError(place, "have labels y of at least two classes", "fewer", "Negative labels mean unlabelled.")
+    if int(y.max()) >= max(len(y), MOST_CLASSES):
+        rule = "have labels y that number the classes from 0"
+        raise InputError(place, rule, int(y.max()), "Use the index of the class.")
+    return y
+
+
+def _features(x: Any, count: int, place: str | Path) -> Tensor | None:
+    if x is None:
+        return None
+    x = torch.as_tensor(x)
+    x = x.to_dense() if x.layout != torch.strided else x
+    if x.dim() != 2 or len(x) != count or x.is_complex():
+        raise InputError(place, f"have features x [{count}, F]", list(x.shape), "Use one row per node.")
+    x = x.float()
+    if not bool(x.isfinite().all()):
+        bad = (~x.isfinite()).sum(0)
+        columns = listed([f"{k} ({int(bad[k])})" for k in bad.nonzero().flatten().tolist()])
+        raise InputError(place, "have finite features x", f"NaN or infinity in columns {columns}", "Fill them in.")
+    return x if x.shape[1] else None
+
+
+def _mask(values: Any, count: int, place: str) -> Tensor:
+    mask: Tensor = torch.as_tensor(values)
+    if mask.dim() not in (1, 2) or mask.shape[0] != count:
+        raise InputError(place, f"be a mask [{count}] or [{count}, splits]", list(mask.shape))
+    return mask.bool()
+
+
+class _FilesMissingError(Exception):
+    """The raw files of a dataset are not in this folder."""
+
+    def __init__(self, raw: list[str], processed: list[str]) -> None:
+        super().__init__(raw, processed)
+        self.raw, self.processed = raw, processed
+
+
+def read_pyg_dataset(name: str, root: Root = None) -> Any:
+    """Reads a dataset such as `"Planetoid/Cora"`: the class in `torch_geometric.datasets` and its argument `name`.
+
+    Its files are in `root` or else in the folder of the environment variable LGGD_DATA, in PyG's layout, in that folder
+    itself, in `CLASS` or in `CLASS/NAME`. They are only read: PyG's processed files are written to a temporary folder.
+    Raw files may be pickles, which can execute code: use only folders that you trust.
+
+    Returns the `Data` of its one graph.
+    """
+    import torch_geometric.datasets as families
+
+    family, _, title = name.partition("/")
+    if family not in families.__all__:
+        rule = "begin with a class of torch_geometric.datasets, such as Planetoid/Cora"
+        raise InputError("pyg", rule, repr(family), suggestion(family, families.__all__))
+    kind = getattr(families, family)
+    parameters = inspect.signature(kind.__init__).parameters
+    if "name" in parameters and not title and parameters["name"].default is inspect.Parameter.empty:
+        raise InputError("pyg", f"name one of the datasets of {family}", repr(name), f"Write {family}/NAME.")
+    if title and "name" not in parameters:
+        raise InputError("pyg", f"be {family}, which is one dataset", repr(name), "Omit the second part.")
+    arguments = {"name": title} if title else {}
+    if "root" not in parameters:  # needs no files
+        return _only_graph(_build(kind, name, arguments), name)
+    named = root or os.environ.get(FOLDER_VARIABLE)
+    if not named:
+        remedy = f"Name the folder of its files, or set {FOLDER_VARIABLE}."
+        raise InputFileError("root", "be a folder of datasets", "none", remedy)
+    base, missing = Path(named).expanduser(), list[str]()
+    for folder in dict.fromkeys((base / family, base, base / family / title)):
+        try:
+            with tempfile.TemporaryDirectory(prefix="lggd-") as temporary:
+                return _only_graph(_build(_offline(kind, temporary), name, {"root": str(folder), **arguments}), name)
+        except _FilesMissingError as error:
+            missing = missing or error.raw
+            processed = [path for path in error.processed if Path(path).is_file()]
+            if processed:
+                return read_data_file(processed[0])
+    found = f"{base}, which does not have {', '.join(missing)}"
+    raise InputFileError("root", f"be a folder that contains {name} in PyG's layout", found, "Nothing is downloaded.")
+
+
+def _offline(kind: Any, temporary: str) -> Any:
+    """The same class without downloads, which writes its processed files to a temporary folder."""
+
+    def refuse(self: Any) -> None:
+        missing = [path for path in self.raw_paths if not Path(path).exists()]
+        if missing:
+            folder = kind.processed_dir.fget(self)
+            names = self.processed_file_names
+            names = [names] if isinstance(names, str) else list(names)
+            raise _FilesMissingError(missing, [str(Path(folder, each)) for each in names])
+
+    # PyG calls `_download` where a class has a method `download`.
+    return type(kind.__name__, (kind,), {"processed_dir": property(lambda _: temporary), "_download": refuse})
+
+
+def _build(kind: Any, name: str, arguments: dict[str, Any]) -> Any:
+    try:
+        with silence():
+            return kind(**arguments)
+    except (_FilesMissingError, InputError):
+        raise
+    except Exception as error:  # damaged files may raise anything
+        clause = f"PyG failed with {type(error).__name__}: {error}".rstrip(": ")
+        raise InputError("pyg", f"be a dataset that PyG can read, {name}", but=clause) from error
+
+
+def _only_graph(dataset: Any, name: str) -> Any:
+    if len(dataset) != 1:
+        value = f"{len(dataset):,} graphs in {name}"
+        raise InputError("pyg", "be a dataset of one graph", value, "Nodes of one graph are classified.")
+    return dataset[0]
