@@ -55,7 +55,7 @@ def test_history_holds_the_curves_of_every_stage(name, fitted, reports):
     assert bool(model.history_) == (name not in WITHOUT_TRAINING)
     for stage, curves in model.history_.items():
         own = [report for report in reported if report.stage == stage]
-        assert [report.epoch for report in own] == list(range(1, len(own) + 1))
+        assert [report.done for report in own] == list(range(1, len(own) + 1))
         assert {report.epochs for report in own} == {len(own)}
         assert {name.split()[0] for name in curves} >= {"train_loss", "validation_loss"}
         assert all(len(curve) == len(own) and all(map(math.isfinite, curve)) for curve in curves.values())
@@ -208,7 +208,7 @@ def test_an_interrupted_fit_leaves_the_model_unfitted_and_resumes_to_the_same_bi
         assert not is_fitted(model)
         reports = []
         model.fit(data, callback=reports.append, checkpoint=checkpoint)
-        assert next(report.epoch for report in reports if report.stage == stage) == 3
+        assert next(report.done for report in reports if report.stage == stage) == 3
         assert same(learned(model), learned(fitted(name)))
         assert model.history_ == fitted(name).history_
         assert torch.equal(model.predict_proba(), fitted(name).predict_proba())

@@ -132,7 +132,7 @@ def test_the_callback_is_told_of_every_model_until_it_ends():
     reports = []
     models = fit_together(FEATURES["epochs and patience"](), DATA, callback=reports.append)
     assert {report.stage for report in reports} == {"distances"}
-    assert [report.epoch for report in reports] == list(range(1, len(reports) + 1))
+    assert [report.done for report in reports] == list(range(1, len(reports) + 1))
     assert {report.epochs for report in reports} == {20}
     for k, model in enumerate(models):
         for name, curve in model.history_["distances"].items():

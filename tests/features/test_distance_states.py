@@ -90,7 +90,7 @@ def test_resumed_training_gives_the_same_bits(initial, epoch, data, tmp_path):
         train(learner_of(data, **settings), "distances", interrupt_at(epoch), Checkpoint(tmp_path, "key", every=0))
     resumed, heard = learner_of(data, **settings), []
     history = train(resumed, "distances", heard.append, Checkpoint(tmp_path, "key", every=0))
-    assert [one.epoch for one in heard] == list(range(epoch, 7))
+    assert [one.done for one in heard] == list(range(epoch, 7))
     assert history == expected
     assert same(resumed.state(), whole.state())
     whole.load_best()

@@ -97,7 +97,7 @@ def test_wrong_settings_are_refused_by_name(wrong, error, data):
 def test_every_epoch_is_reported_and_kept_in_the_history(per_time, data):
     reports = []
     model = make("LGGD", per_time=per_time).fit(data, callback=reports.append)
-    assert [(one.stage, one.epoch, one.epochs) for one in reports] == [("distances", e, 4) for e in range(1, 5)]
+    assert [(one.stage, one.done, one.total) for one in reports] == [("distances", e, 4) for e in range(1, 5)]
     names = ["t=1", "t=2"] if per_time else ["all times"]
     history = model.history_["distances"]
     assert set(history) == {f"{metric} {name}" for metric in ("train_loss", "validation_loss") for name in names}

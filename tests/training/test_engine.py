@@ -75,7 +75,7 @@ def test_each_step_comes_before_its_callback_and_the_callback_before_the_save(tm
     train(
         Counter(2, log=log),
         "stage",
-        lambda p: log.append(("callback", p.epoch)),
+        lambda p: log.append(("callback", p.done)),
         Checkpoint(tmp_path, "key", every=0),
     )
     each = [[("step", e), ("callback", e), ("save", e)] for e in (1, 2)]
@@ -103,7 +103,7 @@ def test_interrupted_training_resumes(epoch, tmp_path):
     whole, resumed, heard = Counter(), Counter(), []
     expected = train(whole, "stage")
     assert train(resumed, "stage", heard.append, Checkpoint(tmp_path, "key", every=0)) == expected
-    assert [one.epoch for one in heard] == list(range(epoch, 6))
+    assert [one.done for one in heard] == list(range(epoch, 6))
     assert torch.equal(resumed.count, whole.count)
 
 
