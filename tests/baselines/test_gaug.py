@@ -10,7 +10,6 @@ from torch_geometric.utils import is_undirected, to_dense_adj
 import lggd
 from lggd import GAT, GCN, Optimization
 from lggd.baselines import GAugM, GAugO, edge_prediction, gaug
-from lggd.baselines.baseline import BaselineData
 from lggd.baselines.edge_prediction import VariationalGraphAutoencoder, undirected_edges
 from lggd.baselines.gaug import modify_edges
 from lggd.training.problems import GroupedAdam
@@ -183,14 +182,6 @@ def test_only_the_classifier_has_weight_decay():
     assert {one.name for one in made.parameters() if not one.decays} == set(PREDICTOR)
     groups = GroupedAdam(made.parameters(), [Optimization(weight_decay=0.5)] * len(made.modules)).param_groups
     assert {group["weight_decay"]: len(group["params"]) for group in groups} == {0.5: len(made.stacked) - 2, 0.0: 2}
-
-
-def test_memory_limits_the_problems_of_a_pass(monkeypatch):
-    data = BaselineData(torch.zeros(1000, 2), torch.zeros(2, 0, dtype=torch.int64), None, 2)
-    for free, expected in ((None, 1), (0, 1), (2**33, 200)):
-        monkeypatch.setattr(gaug, "free_memory", lambda device, free=free: free)
-        found = GAugO()._capacity(data)
-        assert found == expected if expected == 1 else found > expected
 
 
 @pytest.mark.parametrize(

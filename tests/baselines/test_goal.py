@@ -6,7 +6,6 @@ from torch.nn import functional
 
 from lggd import Optimization
 from lggd.baselines import GOAL, Complement
-from lggd.baselines.baseline import BaselineData
 from lggd.baselines.goal import (
     AttentionNetwork,
     GOALGraph,
@@ -222,9 +221,3 @@ def test_all_weights_zero_raise():
 def test_infinite_complement_loss_raises():
     with pytest.raises(FloatingPointError, match=r"Lower `complement\.lr`"):
         make(pretrain=False, complement=Complement(hidden=4, lr=1e30, epochs=5)).fit(blocks())
-
-
-def test_memory_limits_the_problems_of_a_pass():
-    data = blocks()
-    inputs = BaselineData(data.x, data.edge_index, None, CLASSES)
-    assert 1 <= make(hidden=10**9)._capacity(inputs) < make()._capacity(inputs)

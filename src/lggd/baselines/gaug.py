@@ -10,12 +10,11 @@ from torch import Tensor
 from torch.nn import functional
 from torch.optim import Adam
 
-from lggd._system.memory import Cache, content_key, free_memory
+from lggd._system.memory import Cache, content_key
 from lggd.backbones import GCN, Backbone
 from lggd.backbones.convolutions import batched_linear
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems, check_backbone_kind
 from lggd.baselines.edge_prediction import (
-    BLOCK_ENTRIES,
     ReconstructionLoss,
     SampledGraphs,
     VariationalGraphAutoencoder,
@@ -29,10 +28,6 @@ from lggd.progress import Callback
 from lggd.training.problems import GroupedAdam, Targets, derived_seeds
 from lggd.validation import check_positive, check_real
 
-# Fraction of the free memory that the sampled graphs of a pass may use.
-MEMORY_FRACTION = 0.3
-# Entries per pair of nodes and problem: stored for all pairs, and temporary for the pairs of a block.
-STORED_PER_PAIR, TEMPORARY_PER_PAIR = 1.5, 6
 # Names of the edge predictor's parameters, which are stacked with those of the classifier.
 FIRST, SECOND = "predictor.first", "predictor.second"
 
@@ -197,14 +192,6 @@ class GAugO(Baseline):
         check_real("beta", self.beta, 0, closed="left", rule="be 0 or above")
         check_positive("temperature", self.temperature, "Towards 0 the gradients of the samples vanish.")
         check_backbone_kind(self.backbone, (GCN,), "Only GCN supports dense graphs.")
-
-    def _capacity(self, data: BaselineData) -> int:
-        free, size = free_memory(data.x.device), data.num_nodes
-        if free is None:
-            return 1
-        block = min(size**2, max(size, BLOCK_ENTRIES[data.x.device.type]))
-        bytes_per_problem = (STORED_PER_PAIR * size**2 + TEMPORARY_PER_PAIR * block) * 4
-        return max(1, int(MEMORY_FRACTION * free / bytes_per_problem))
 
     def _networks(self, data: BaselineData, problems: Problems, callback: Callback | None) -> BaselineNetworks:
         check_symmetric(data.edge_index, data.edge_weight, data.num_nodes)

@@ -9,14 +9,12 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from lggd._system.memory import free_memory
 from lggd.backbones import GAT
 from lggd.backbones.convolutions import batched_linear, edges_with_loops, gat_conv
 from lggd.backbones.network import Drop, Network
 from lggd.baselines.baseline import Baseline, BaselineData, BaselineNetworks, Problems
 from lggd.baselines.complement_graph import Complement, complement_graphs
 from lggd.errors import InputError
-from lggd.estimator.passes import UNLIMITED
 from lggd.graph.sparse import SparseMatrix, SparsePattern, normalized_adjacency
 from lggd.progress import Callback
 from lggd.training.engine import without_prefix
@@ -27,9 +25,6 @@ from lggd.validation import check_instance, check_real
 ATTENTION = GAT(hidden=16, heads=8, dropout=0.6)
 # Rows with a smaller squared norm are treated as zero: their direction would be a rounding error.
 MIN_SQUARED_NORM = 1e-30
-# Fraction of the free memory that a pass may use; bytes per edge of a complement graph, including its transpose and
-# sorting; float32 values per hidden unit and node.
-MEMORY_FRACTION, BYTES_PER_EDGE, VALUES_PER_UNIT = 0.6, 100, 16
 
 
 @dataclass(eq=False, repr=False)
@@ -109,14 +104,6 @@ class GOAL(Baseline):
         weights = self.alpha, self.beta, self.gamma, self.delta
         networks.graph = GOALGraph(weights, x, networks.graph, normalized_complements(graphs, data.num_nodes))
         return networks
-
-    def _capacity(self, data: BaselineData) -> int:
-        free, nodes = free_memory(data.x.device), data.num_nodes
-        if free is None:
-            return UNLIMITED
-        edges = 2 * nodes * min(self.k, max(1, int(self.complement.candidates * nodes)))
-        values = nodes * (VALUES_PER_UNIT * self.hidden + 8 * data.x.shape[1])
-        return max(1, int(free * MEMORY_FRACTION / (edges * BYTES_PER_EDGE + 4 * values)))
 
 
 def normalized_rows(rows: Tensor) -> Tensor:

@@ -164,7 +164,6 @@ class GraphMix(Baseline):
     unlabelled_weight: float = 10.0
     ramp: tuple[int, int] = (500, 1000)
     optimization: Optimization = field(default=Optimization(weight_decay=5e-4), kw_only=True)
-    _drops_inputs = True
 
     def _check(self) -> None:
         check_positive("temperature", self.temperature, "Use 1 for no sharpening.")

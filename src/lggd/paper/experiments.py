@@ -28,9 +28,8 @@ from lggd.app.comparison.runner import load_splits, measure
 from lggd.app.comparison.settings import Settings, json_setting
 from lggd.app.comparison.short_names import build, complete_settings, supports_backbone
 from lggd.datasets.by_name import PAPER, split_fingerprint
-from lggd.errors import InputError
+from lggd.errors import InputError, error_context
 from lggd.estimator import NodeClassifier
-from lggd.estimator.passes import error_context
 from lggd.paper.figures import BACKBONE_ROWS, draw_geodesic, draw_robustness, save
 from lggd.paper.geodesic import DRAGON, geodesic, read_image
 from lggd.paper.measurements import ADDITIONS, RETRAINED

@@ -40,7 +40,7 @@ def job(make: Any, data: Any = None, **more: Any) -> FitJob:
 
 
 def measured(planned: FitJob, folder: Path) -> dict[str, Any]:
-    (found,) = run_jobs([planned], JobOptions(Results(folder), 1, reuse=False)).lines
+    (found,) = run_jobs([planned], JobOptions(Results(folder), 1)).lines
     return found
 
 

@@ -1,4 +1,4 @@
-"""The runner: what splits share, all side by side as each alone, and no test labels in a search."""
+"""The runner: what splits share, and no test labels in a search."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import pytest
 import torch
 
 import lggd
-from lggd.app.comparison import runner
 from lggd.app.comparison.runner import load_splits, measure, normalize_rows
 from lggd.errors import InputError
 
 FEW = {"max_epochs": 4}
 
 
-def test_splits_side_by_side_are_fitted_as_alone() -> None:
+def test_splits_are_fitted_with_seeds_of_their_own() -> None:
     found = measure("gcn", {**FEW, "contents": "sum"}, "karate", [0, 1], seed=3)
     for split, data in enumerate(load_splits("karate", [0, 1], device="cpu")):
         model = lggd.LGGDClassifier(None, lggd.GCN(), lggd.Optimization(epochs=4), seed=3 + split).fit(data)
@@ -24,13 +23,12 @@ def test_splits_side_by_side_are_fitted_as_alone() -> None:
 
 
 def test_node_features_are_normalized_before_any_method_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    original = runner.fit_together
+    datas: list[Any] = []
+    original = lggd.LGGDClassifier.fit
     monkeypatch.setattr(
-        runner, "fit_together", lambda models, datas, **more: original(models, seen.append(datas) or datas)
+        lggd.LGGDClassifier, "fit", lambda model, data, **more: original(model, datas.append(data) or data)
     )
     measure("gcn", {**FEW, "contents": "length"}, "moons", [0, 1])
-    (datas,) = seen
     assert datas[0].x is datas[1].x
     assert torch.allclose(datas[0].x.norm(dim=1), torch.ones(len(datas[0].x)))
 

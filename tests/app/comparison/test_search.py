@@ -240,11 +240,11 @@ def test_an_objective_that_uses_test_nodes_would_be_found(tmp_path, monkeypatch)
 def test_hidden_test_labels_are_nowhere(monkeypatch):
     seen: list[Any] = []
 
-    def fit(models: Any, datas: Any, **rest: Any) -> Any:
-        seen.extend(datas)
+    def fit(model: Any, data: Any, **rest: Any) -> Any:
+        seen.append(data)
         raise InterruptedError
 
-    monkeypatch.setattr("lggd.app.comparison.runner.fit_together", fit)
+    monkeypatch.setattr("lggd.LGGDClassifier.fit", fit)
     with pytest.raises(InterruptedError):
         measure(ROW.method, ROW.settings, "digits", [0, 1], hide_test=True)
     for data in seen:

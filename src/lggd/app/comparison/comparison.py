@@ -218,7 +218,7 @@ def compare(
     taking_part = [each for each in candidates if each.name not in skipped]
     planned = _plan(taking_part, data, datas, labels, trials, SHARES if curve else ())
     with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as kept:
-        options = JobOptions(Results(kept), splits, str(data.y.device), seed, reuse=False)
+        options = JobOptions(Results(kept), splits, str(data.y.device), seed)
         if cluster is not None:
             with connect(cluster):
                 results = run_jobs_on_cluster(planned, options, callback)

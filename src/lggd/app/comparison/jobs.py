@@ -8,7 +8,7 @@ import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +18,6 @@ import torch
 from lggd._system.memory import release_memory
 from lggd.app.comparison.results import Claims, Line, Results
 from lggd.cluster.tasks import run_tasks
-from lggd.features.distance_training import reuse_distances
 from lggd.progress import Callback
 
 POLL = 0.5  # seconds between two looks at what other processes have measured
@@ -26,17 +25,13 @@ POLL = 0.5  # seconds between two looks at what other processes have measured
 
 @dataclass(frozen=True)
 class JobOptions:
-    """Options of all jobs of a command. `splits` is the number of splits, `root` the folder of the datasets.
-
-    With `reuse`, a job uses distances that an earlier one has learned; without, its time is that of the job alone.
-    """
+    """Options of all jobs of a command. `splits` is the number of splits, `root` the folder of the datasets."""
 
     results: Results
     splits: int = 10
     device: str = "cpu"
     seed: int = 0
     root: Path | None = None
-    reuse: bool = True
 
 
 class Job(ABC):
@@ -56,7 +51,7 @@ class Job(ABC):
 
     @property
     def group(self) -> str:
-        """Jobs of one group run in the same process, for example because they share learned distances."""
+        """Jobs of one group run in the same process, for example because they share data."""
         return self.title
 
     @abstractmethod
@@ -112,8 +107,7 @@ def run_jobs(
     options.results.prepare()
     earlier = {name: len(options.results.lines(name)[0]) for name in {job.experiment for job in jobs}}
     results, groups = JobResults(), _groups(jobs, options)
-    cached = reuse_distances() if options.reuse else nullcontext()
-    with cached, closing(Claims(options.results.folder)) as claims:
+    with closing(Claims(options.results.folder)) as claims:
         for wait in (False, True):  # at last for other processes: reads their lines, and runs what they did not finish
             for name in list(groups):
                 with claims.on(name, wait) as claimed:

@@ -25,7 +25,6 @@ from lggd.app.runs.methods import installed_versions
 from lggd.app.runs.run import now
 from lggd.datasets.by_name import LABELS_PER_CLASS, load, split_by_count
 from lggd.estimator import NodeClassifier
-from lggd.models.batching import fit_together
 from lggd.progress import Callback
 from lggd.validation import check_name
 
@@ -77,7 +76,7 @@ def measure(
     callback: Callback | None = None,
     hide_test: bool = False,
 ) -> Scores:
-    """Fits the method with these settings to all splits of a dataset side by side, and scores it.
+    """Fits the method with these settings to all splits of a dataset, and scores it.
 
     The model of split s has the seed `seed + s`. With `hide_test`, test labels are removed before the training, as a
     search requires.
@@ -96,7 +95,9 @@ def fit_method(
     normalization = str(complete_settings(method, settings, backbone)[NORMALIZATION])
     x = normalize_rows(datas[0].x, normalization)  # one for all splits
     models = [build(method, settings, backbone, seed) for seed in seeds]
-    return fit_together(models, [copy.copy(data).update({"x": x}) for data in datas], callback=callback)
+    for model, data in zip(models, datas, strict=True):
+        model.fit(copy.copy(data).update({"x": x}), callback=callback)
+    return models
 
 
 def normalize_rows(x: Tensor, normalization: str) -> Tensor:

@@ -25,8 +25,7 @@ from lggd.app.comparison.study import GRACE, Evaluate, Search, SharedStudy, open
 from lggd.backbones import GAT, GCN, ChebNet, JKNet
 from lggd.cluster.connection import alive_nodes, check_nodes, connect
 from lggd.cluster.tasks import run_task
-from lggd.estimator.passes import error_context
-from lggd.features.distance_training import reuse_distances
+from lggd.errors import error_context
 from lggd.models.plus import SelfTraining
 from lggd.training.problems import Optimization
 from lggd.validation import check_int
@@ -98,13 +97,12 @@ def search_settings(
 
 def _run_in_turn(searches: Sequence[Search], report: Callable[[], None]) -> None:
     unfinished = searches
-    with reuse_distances():  # trials often differ only in settings that do not affect the distances
-        while unfinished:
-            report()
-            progressed = any(search.step() for search in unfinished)  # one trial of the first search that has any left
-            unfinished = [search for search in unfinished if not search.is_finished]
-            if unfinished and not progressed:
-                time.sleep(PAUSE)
+    while unfinished:
+        report()
+        progressed = any(search.step() for search in unfinished)  # one trial of the first search that has any left
+        unfinished = [search for search in unfinished if not search.is_finished]
+        if unfinished and not progressed:
+            time.sleep(PAUSE)
 
 
 def _run_on_cluster(searches: Sequence[Search], report: Callable[[], None]) -> None:
