@@ -13,7 +13,7 @@ from lggd import Progress, baselines, load_model
 from lggd.errors import InputError, InputTypeError
 from lggd.estimator.estimator import NodeClassifier
 from lggd.estimator.inputs import Labels
-from lggd.estimator.settings import get_params, shown
+from lggd.estimator.settings import format_setting, get_params
 from support.small_data import CLASSES, blocks, changed, garbled, random, same, snapshot
 from support.small_models import MODELS, agree, is_fitted, learned, stop_at
 
@@ -30,8 +30,8 @@ def make(name, seed=0):
 
 
 def settings(model):
-    """All settings, nested ones too, as they are shown."""
-    return {name: shown(value) for name, value in get_params(model).items()}
+    """All settings, nested ones too, as they are format_setting."""
+    return {name: format_setting(value) for name, value in get_params(model).items()}
 
 
 # -- fitting ------------------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def test_history_holds_the_curves_of_every_stage(name, fitted, reports):
 def test_a_fit_depends_on_its_inputs_alone_and_changes_none(name, fitted):
     """The same seed gives the same bits, whatever the global random numbers are; they do not change either."""
     data, model = blocks(), make(name)
-    before, shown = snapshot(data), repr(model)
+    before, format_setting = snapshot(data), repr(model)
     with torch.random.fork_rng([]):
         torch.manual_seed(77)
         state = torch.get_rng_state()
@@ -79,7 +79,7 @@ def test_a_fit_depends_on_its_inputs_alone_and_changes_none(name, fitted):
     if model.accepts_labels:
         model.add_labels([30], [0])
     assert same(before, snapshot(data))
-    assert repr(model) == shown
+    assert repr(model) == format_setting
     nested = [value for value in get_params(model).values() if isinstance(value, NodeClassifier)]
     assert not any(hasattr(one, "labels_") for one in nested)
 

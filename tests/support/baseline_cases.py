@@ -8,26 +8,12 @@ import torch
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from lggd import GCN, ChebNet, JKNet, Optimization, load_model
-from lggd.baselines import (
-    APPNP,
-    GDC,
-    GOAL,
-    GPRGNN,
-    PPR,
-    SGC,
-    Complement,
-    DropEdge,
-    GAugM,
-    GAugO,
-    GraphMix,
-    Heat,
-    MixUp,
-    MLPClassifier,
-)
+from lggd.baselines import APPNP, GDC, GPRGNN, PPR, SGC, DropEdge, Heat, MLPClassifier
 from lggd.baselines.baseline import BaselineData, Problem
 from lggd.estimator.inputs import Labels
 from lggd.training.cuda_graph import WARM_UP
 from lggd.training.problems import Targets
+from reproduction.baselines import GOAL, Complement, GAugM, GAugO, GraphMix, MixUp
 from support.small_data import CLASSES, blocks, changed, garbled, random, same, snapshot, splits
 
 # On a GPU, more epochs than are run before one is recorded.

@@ -27,7 +27,7 @@ from lggd.estimator.inputs import (
     without_labels,
     without_nodes,
 )
-from lggd.estimator.settings import changed_params, get_params, model_card, saveable, shown
+from lggd.estimator.settings import changed_params, format_setting, get_params, model_card, saveable
 from lggd.progress import Callback
 from lggd.training.engine import History, without_prefix
 from lggd.training.problems import read_seed
@@ -370,7 +370,7 @@ class NodeClassifier(ABC):
         return self
 
     def __repr__(self) -> str:
-        return shown(self)
+        return format_setting(self)
 
     def _repr_html_(self) -> str:
         """The settings, and of a fitted model its labels and training curves, for notebooks."""

@@ -24,8 +24,8 @@ DEFAULT_PARENT = Path("out")
 # The models of lggd.app.runs.methods. Repeated here because that module imports torch; a test compares them.
 METHODS = (
     "lggd", "lggd-plus", "kernel-ridge", "ggd", "lggd-trained", "lggd-plus-trained", "gcn", "gat", "chebnet", "jknet",
-    "mixup", "dropedge", "gaug-m", "gaug-o", "gdc-ppr", "gdc-heat", "gpr-gnn", "goal", "graphmix", "mlp", "sgc",
-    "appnp", "label-propagation", "correct-and-smooth", "scikit-network", "gcn-plus",
+    "dropedge", "gdc-ppr", "gdc-heat", "gpr-gnn", "mlp", "sgc", "appnp", "label-propagation", "correct-and-smooth",
+    "scikit-network", "gcn-plus",
 )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lggd._system.files import size_in_words
 from lggd.app.comparison.summary import MethodSummary
 from lggd.app.report.charts import Axis, Line, draw_chart, line_chart
 from lggd.html import (
@@ -55,12 +54,12 @@ def _recommendation(comparison: Comparison) -> str:
 
 def _methods(comparison: Comparison) -> str:
     names = columns(
-        "method", "accuracy (%)", "difference", "corrected p", "macro F1 (%)", "calibration error", "seconds", "memory"
+        "method", "accuracy (%)", "difference", "corrected p", "macro F1 (%)", "calibration error", "seconds"
     )
     rows = (_row(method, k, method.name == comparison.recommended) for k, method in enumerate(comparison.methods))
     lead = (
         "Means over all splits, ± standard deviation. Differences are from the first method, split by split, with the "
-        "p-value of Wilcoxon's signed-rank test after Holm's correction; seconds and memory are those of one fit and "
+        "p-value of Wilcoxon's signed-rank test after Holm's correction; seconds are those of one fit and "
         "its predictions (medians)."
     )
     shown = table("methods", names, rows, "Methods by accuracy")
@@ -78,7 +77,6 @@ def _row(method: MethodSummary, k: int, is_recommended: bool) -> str:
         f"{method.macro_f1:.2f}",
         "–" if method.calibration_error is None else f"{method.calibration_error:.1f}",
         number(method.seconds),
-        "–" if method.memory is None else size_in_words(method.memory),
     )
     mark = ' <span class="badge">recommended</span>' if is_recommended else ""
     name = f'<th scope="row">{_swatch(k)} <span title="{escape_name(method.title)}">{escape_name(method.name)}</span>'

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lggd._system.files import write_text
 from lggd.app.comparison.comparison_page import render_comparison
 from lggd.app.comparison.label_splits import describe_labels
-from lggd.app.comparison.runner import machine
+from lggd.app.comparison.machine import machine
 from lggd.app.comparison.summary import COLUMNS, MethodSummary
 from lggd.app.runs.methods import installed_versions
 from lggd.app.runs.run import now
