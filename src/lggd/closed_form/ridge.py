@@ -2,8 +2,8 @@
 
 Dual and primal are two ways to the same numbers: with labelled nodes as rows of Φ, ridge λ and targets Y,
 f(x) = φ(x)ᵀ (ΦᵀΦ + λ)⁻¹ ΦᵀY = φ(x)ᵀ Φᵀ (ΦΦᵀ + λ)⁻¹ Y. The first inverts a matrix of the size of the features, the
-second one of the size of the labels. A `RidgeSystem` is kept while labels come and go: `ExactSystem` is dual,
-`InducedSystem` has features from inducing points, and takes whichever way is shorter.
+second one of the size of the labels. `ExactSystem` is dual; `InducedSystem` has features from inducing points, and
+takes whichever way is shorter. Systems never change: other labelled nodes give another one, which shares features.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lggd._system.memory import InMemory
 from lggd.closed_form.kernels import MixtureKernel
 
 # Beyond this many labels or nodes, inducing points take the place of labelled nodes.
-MOST_EXACT_LABELS, MOST_EXACT_NODES = 2048, 10_000
+MAX_EXACT_LABELS, MAX_EXACT_NODES = 2048, 10_000
 # Nodes whose features are computed at a time, where the others are in files.
 NODES_PER_BLOCK = 2**15
 # Rounding makes the kernel of nearly equal points singular. The first of these, relative to the diagonal, that makes
@@ -41,7 +41,7 @@ def ridge_coefficients(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
 
 
 def left_out_scores(gram: Tensor, targets: Tensor, ridge: float) -> Tensor:
-    """What the other labels predict for each one, `[n, K]`: yᵢ − αᵢ / [(K + λ)⁻¹]ᵢᵢ with α = (K + λ)⁻¹ Y, exactly."""
+    """The exact leave-one-out scores, `[n, K]`: yᵢ − αᵢ / [(K + λ)⁻¹]ᵢᵢ with α = (K + λ)⁻¹ Y."""
     factor = _cholesky(gram, ridge)
     # (L Lᵀ)⁻¹ has the squared columns of L⁻¹ on its diagonal: seven times faster than all of it, for 1,536 labels.
     identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
@@ -141,17 +141,30 @@ def regular_cholesky(matrix: Tensor) -> Tensor:
 
 
 class RidgeSystem(ABC):
-    """Ridge regression with a kernel; `nodes` are the labelled ones in ascending order."""
+    """Ridge regression with a kernel, for labelled nodes in ascending order: on one machine or on a cluster."""
 
+    @abstractmethod
+    def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
+        """The leave-one-out scores of the labelled nodes for each ridge `[R, n, K]`, for targets `[n, K]`."""
+
+    @abstractmethod
+    def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        """The scores of all nodes, float32 `[N, K]`."""
+
+    def probabilities(self, classes: Tensor, num_classes: int, ridge: float, inverse_temperature: float) -> Tensor:
+        """softmax(β · scores) of all nodes, float32 `[N, K]`, from the classes of the labelled nodes, int64 `[n]`."""
+        return torch.softmax(inverse_temperature * self.scores(class_targets(classes, num_classes), ridge), dim=1)
+
+
+class LocalSystem(RidgeSystem):
+    """A ridge regression whose kernel is on this machine, in memory or in files."""
+
+    kernel: MixtureKernel
     nodes: Tensor
 
     @abstractmethod
-    def set_nodes(self, nodes: Tensor) -> None:
-        """Changes the labelled nodes, reusing what was computed for those that stay."""
-
-    def fork(self) -> Self:
-        """A system with the same kernel and labelled nodes, which can be changed on its own."""
-        return copy.copy(self)
+    def with_nodes(self, nodes: Tensor) -> Self:
+        """The system for these labelled nodes, reusing what was computed for those that stay."""
 
     @abstractmethod
     def _gram(self) -> Tensor:
@@ -162,7 +175,6 @@ class RidgeSystem(ABC):
         """The scores of all nodes, float32 `[N, K]`, from the coefficients of the labelled ones `[n, K]`."""
 
     def scores(self, targets: Tensor, ridge: float) -> Tensor:
-        """The scores of all nodes, float32 `[N, K]`, for targets `[n, K]`."""
         return self._from_dual(ridge_coefficients(self._gram(), targets, ridge))
 
     def left_out(self, targets: Tensor, ridge: float) -> Tensor:
@@ -170,16 +182,7 @@ class RidgeSystem(ABC):
         return left_out_scores(self._gram(), targets, ridge)
 
     def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
-        """The leave-one-out scores for each ridge, `[R, n, K]`."""
         return leave_one_out_path(self._gram(), targets, ridges)
-
-    def probabilities(self, labels: Tensor, num_classes: int, ridge: float, inverse_temperature: float) -> Tensor:
-        """softmax(β · scores) from these labels, int64 `[N]` with -1 elsewhere, which become the labelled nodes."""
-        nodes = (labels >= 0).nonzero().squeeze(1)
-        if not torch.equal(nodes, self.nodes):
-            self.set_nodes(nodes)
-        scores = self.scores(class_targets(labels[nodes], num_classes), ridge)
-        return torch.softmax(inverse_temperature * scores, dim=1)
 
     @abstractmethod
     def variance(self, ridge: float) -> Tensor:
@@ -190,7 +193,7 @@ class RidgeSystem(ABC):
         """The posterior covariance of these nodes with all, float32 `[C, N]`, as far as labels can change it."""
 
 
-class ExactSystem(RidgeSystem):
+class ExactSystem(LocalSystem):
     """The dual: a column of the kernel for each labelled node. A new label appends a column."""
 
     def __init__(self, kernel: MixtureKernel) -> None:
@@ -200,13 +203,17 @@ class ExactSystem(RidgeSystem):
         self.nodes = torch.empty(0, dtype=torch.int64, device=device)
         self.columns = torch.empty(kernel.num_nodes, 0, device=device)
 
-    def set_nodes(self, nodes: Tensor) -> None:
+    def with_nodes(self, nodes: Tensor) -> Self:
+        if torch.equal(nodes, self.nodes):
+            return self
         known = torch.isin(nodes, self.nodes)
         position = torch.searchsorted(self.nodes, nodes[known])
         new = self.kernel.between(self._points, [block[nodes[~known]] for block in self._points])
         columns = torch.empty(self.kernel.num_nodes, len(nodes), device=nodes.device)
         columns[:, known], columns[:, ~known] = self.columns[:, position], new
-        self.nodes, self.columns = nodes, columns
+        after = copy.copy(self)
+        after.nodes, after.columns = nodes, columns
+        return after
 
     def _gram(self) -> Tensor:
         return self.columns[self.nodes].double()
@@ -222,7 +229,7 @@ class ExactSystem(RidgeSystem):
         return posterior_covariance(self._gram(), self.columns.double(), prior, nodes, ridge)
 
 
-class InducedSystem(RidgeSystem):
+class InducedSystem(LocalSystem):
     """The primal: features Φ with ΦΦᵀ ≈ K from inducing points, exact between them (Nyström).
 
     Φ = k(x, Z) R⁻ᵀ with k(Z, Z) = R Rᵀ. Labels are accumulated in ΦᵀΦ and Φᵀ Y.
@@ -250,19 +257,19 @@ class InducedSystem(RidgeSystem):
             torch.mm(self.features[part], weights.float(), out=predicted[part])
         return predicted
 
-    def set_nodes(self, nodes: Tensor) -> None:
+    def with_nodes(self, nodes: Tensor) -> Self:
+        if torch.equal(nodes, self.nodes):
+            return self
         gone, new = self.nodes[~torch.isin(self.nodes, nodes)], nodes[~torch.isin(nodes, self.nodes)]
+        after = copy.copy(self)
+        after.nodes, after._labelled = nodes, self.features[nodes]
         if 2 * len(gone) > len(nodes):  # starting over is faster, and forgets the rounding of all changes before
-            self._normal = None
-        if self._normal is not None:
+            after._normal = None
+        elif self._normal is not None:
+            after._normal = self._normal.clone()
             for sign, changed in ((1, new), (-1, gone)):
-                self._normal.add_(gram_matrix(self.features[changed].t()), alpha=sign)
-        self.nodes, self._labelled = nodes, self.features[nodes]
-
-    def fork(self) -> Self:
-        fork = copy.copy(self)
-        fork._normal = None if self._normal is None else self._normal.clone()  # changed in place
-        return fork
+                after._normal.add_(gram_matrix(self.features[changed].t()), alpha=sign)
+        return after
 
     @property
     def _in_dual(self) -> bool:
@@ -316,7 +323,7 @@ class InducedSystem(RidgeSystem):
 
 def is_exact(num_labels: int, num_nodes: int) -> bool:
     """Whether an `ExactSystem` is fast enough, and no inducing points are needed."""
-    return num_labels <= MOST_EXACT_LABELS and num_nodes <= MOST_EXACT_NODES
+    return num_labels <= MAX_EXACT_LABELS and num_nodes <= MAX_EXACT_NODES
 
 
 def draw_inducing(labelled: Tensor, num_nodes: int, count: int, seed: int) -> Tensor:

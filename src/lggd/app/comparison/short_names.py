@@ -257,9 +257,9 @@ SHORT_NAMES: dict[str, Mapping[str, Rule]] = {
         "mlp_input_dropout": _field("features.initial.input_dropout"),
     },
     "lggd-plus-trained": _PLUS,
-    "kernel-ridge": {"members": _field("members")},
-    "lggd": {"members": _field("features.initial.members")},
-    "lggd-plus": {"members": _field("features.initial.members")},
+    "kernel-ridge": {"members": _field("max_kernels")},
+    "lggd": {"members": _field("features.initial.max_kernels")},
+    "lggd-plus": {"members": _field("features.initial.max_kernels")},
     "gdc-ppr": _GDC,
     "gdc-heat": _GDC,
     "goal": _fields(
