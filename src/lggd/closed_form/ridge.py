@@ -141,30 +141,9 @@ def regular_cholesky(matrix: Tensor) -> Tensor:
 
 
 class RidgeSystem(ABC):
-    """Ridge regression with a kernel, for labelled nodes in ascending order: on one machine or on a cluster."""
+    """Ridge regression with a kernel for labelled `nodes`, in ascending order: on one machine or on a cluster."""
 
-    @abstractmethod
-    def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
-        """The leave-one-out scores of the labelled nodes for each ridge `[R, n, K]`, for targets `[n, K]`."""
-
-    @abstractmethod
-    def scores(self, targets: Tensor, ridge: float) -> Tensor:
-        """The scores of all nodes, float32 `[N, K]`."""
-
-    def probabilities(self, classes: Tensor, num_classes: int, ridge: float, inverse_temperature: float) -> Tensor:
-        """softmax(β · scores) of all nodes, float32 `[N, K]`, from the classes of the labelled nodes, int64 `[n]`."""
-        return torch.softmax(inverse_temperature * self.scores(class_targets(classes, num_classes), ridge), dim=1)
-
-
-class LocalSystem(RidgeSystem):
-    """A ridge regression whose kernel is on this machine, in memory or in files."""
-
-    kernel: MixtureKernel
     nodes: Tensor
-
-    @abstractmethod
-    def with_nodes(self, nodes: Tensor) -> Self:
-        """The system for these labelled nodes, reusing what was computed for those that stay."""
 
     @abstractmethod
     def _gram(self) -> Tensor:
@@ -175,6 +154,7 @@ class LocalSystem(RidgeSystem):
         """The scores of all nodes, float32 `[N, K]`, from the coefficients of the labelled ones `[n, K]`."""
 
     def scores(self, targets: Tensor, ridge: float) -> Tensor:
+        """The scores of all nodes, float32 `[N, K]`, for targets `[n, K]`."""
         return self._from_dual(ridge_coefficients(self._gram(), targets, ridge))
 
     def left_out(self, targets: Tensor, ridge: float) -> Tensor:
@@ -182,7 +162,22 @@ class LocalSystem(RidgeSystem):
         return left_out_scores(self._gram(), targets, ridge)
 
     def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
+        """The leave-one-out scores for each ridge, `[R, n, K]`."""
         return leave_one_out_path(self._gram(), targets, ridges)
+
+    def probabilities(self, classes: Tensor, num_classes: int, ridge: float, inverse_temperature: float) -> Tensor:
+        """softmax(β · scores) of all nodes, float32 `[N, K]`, from the classes of the labelled nodes, int64 `[n]`."""
+        return torch.softmax(inverse_temperature * self.scores(class_targets(classes, num_classes), ridge), dim=1)
+
+
+class LocalSystem(RidgeSystem):
+    """A ridge regression whose kernel is on this machine, in memory or in files."""
+
+    kernel: MixtureKernel
+
+    @abstractmethod
+    def with_nodes(self, nodes: Tensor) -> Self:
+        """The system for these labelled nodes, reusing what was computed for those that stay."""
 
     @abstractmethod
     def variance(self, ridge: float) -> Tensor:
@@ -229,54 +224,24 @@ class ExactSystem(LocalSystem):
         return posterior_covariance(self._gram(), self.columns.double(), prior, nodes, ridge)
 
 
-class InducedSystem(LocalSystem):
-    """The primal: features Φ with ΦΦᵀ ≈ K from inducing points, exact between them (Nyström).
+class FeatureSystem(RidgeSystem):
+    """The primal: a kernel ΦΦᵀ, from the features Φ of the labelled nodes, float32 `[n, m]`; or the dual if n < m."""
 
-    Φ = k(x, Z) R⁻ᵀ with k(Z, Z) = R Rᵀ. Labels are accumulated in ΦᵀΦ and Φᵀ Y.
-    """
+    _normal: Tensor | None = None
 
-    def __init__(self, kernel: MixtureKernel, inducing: Sequence[Tensor], storage: InMemory | None = None) -> None:
-        self.kernel = kernel
-        self._storage = InMemory(inducing[0]) if storage is None else storage
-        factor = regular_cholesky(kernel.between(inducing, inducing).double()).float()
-        self.features, points = self._storage.empty(kernel.num_nodes, len(factor)), kernel.points()
-        for part in self._parts():
-            columns = kernel.between([block[part] for block in points], inducing).t()
-            self.features[part] = torch.linalg.solve_triangular(factor, columns, upper=False).t()
-        self.nodes = torch.empty(0, dtype=torch.int64, device=self.features.device)
-        self._labelled = self.features[:0]
-        self._normal: Tensor | None = None
+    def __init__(self, nodes: Tensor, labelled: Tensor) -> None:
+        self.nodes, self._labelled = nodes, labelled
 
-    def _parts(self) -> Iterator[slice]:
-        return self._storage.parts(len(self.features), NODES_PER_BLOCK)
-
+    @abstractmethod
     def _predicted(self, weights: Tensor) -> Tensor:
-        """Φ W, float32 `[N, K]`."""
-        predicted = self.features.new_empty(len(self.features), weights.shape[1])
-        for part in self._parts():
-            torch.mm(self.features[part], weights.float(), out=predicted[part])
-        return predicted
-
-    def with_nodes(self, nodes: Tensor) -> Self:
-        if torch.equal(nodes, self.nodes):
-            return self
-        gone, new = self.nodes[~torch.isin(self.nodes, nodes)], nodes[~torch.isin(nodes, self.nodes)]
-        after = copy.copy(self)
-        after.nodes, after._labelled = nodes, self.features[nodes]
-        if 2 * len(gone) > len(nodes):  # starting over is faster, and forgets the rounding of all changes before
-            after._normal = None
-        elif self._normal is not None:
-            after._normal = self._normal.clone()
-            for sign, changed in ((1, new), (-1, gone)):
-                after._normal.add_(gram_matrix(self.features[changed].t()), alpha=sign)
-        return after
+        """Φ W of all nodes, float32 `[N, K]`."""
 
     @property
     def _in_dual(self) -> bool:
-        return len(self.nodes) < int(self.features.shape[1])
+        return len(self.nodes) < int(self._labelled.shape[1])
 
     def _normal_matrix(self) -> Tensor:
-        """ΦᵀΦ, float64 `[m, m]`; accumulated from the first time that it is needed."""
+        """ΦᵀΦ, float64 `[m, m]`; kept from the first time that it is needed."""
         if self._normal is None:
             self._normal = gram_matrix(self._labelled.t())
         return self._normal
@@ -305,6 +270,45 @@ class InducedSystem(LocalSystem):
         rotated = self._labelled.double() @ vectors
         return primal_leave_one_out_path(rotated, rotated.t() @ targets, targets, shrunk)
 
+
+class InducedSystem(FeatureSystem, LocalSystem):
+    """Features Φ with ΦΦᵀ ≈ K from inducing points, exact between them (Nyström).
+
+    Φ = k(x, Z) R⁻ᵀ with k(Z, Z) = R Rᵀ.
+    """
+
+    def __init__(self, kernel: MixtureKernel, inducing: Sequence[Tensor], storage: InMemory | None = None) -> None:
+        self.kernel = kernel
+        self._storage = InMemory(inducing[0]) if storage is None else storage
+        factor, points = inducing_factor(kernel, inducing), kernel.points()
+        self.features = self._storage.empty(kernel.num_nodes, len(factor))
+        for part in self._parts():
+            self.features[part] = inducing_features(kernel, [block[part] for block in points], inducing, factor)
+        super().__init__(torch.empty(0, dtype=torch.int64, device=self.features.device), self.features[:0])
+
+    def _parts(self) -> Iterator[slice]:
+        return self._storage.parts(len(self.features), NODES_PER_BLOCK)
+
+    def _predicted(self, weights: Tensor) -> Tensor:
+        predicted = self.features.new_empty(len(self.features), weights.shape[1])
+        for part in self._parts():
+            torch.mm(self.features[part], weights.float(), out=predicted[part])
+        return predicted
+
+    def with_nodes(self, nodes: Tensor) -> Self:
+        if torch.equal(nodes, self.nodes):
+            return self
+        gone, new = self.nodes[~torch.isin(self.nodes, nodes)], nodes[~torch.isin(nodes, self.nodes)]
+        after = copy.copy(self)
+        after.nodes, after._labelled = nodes, self.features[nodes]
+        if 2 * len(gone) > len(nodes):  # starting over is faster, and forgets the rounding of all changes before
+            after._normal = None
+        elif self._normal is not None:
+            after._normal = self._normal.clone()
+            for sign, changed in ((1, new), (-1, gone)):
+                after._normal.add_(gram_matrix(self.features[changed].t()), alpha=sign)
+        return after
+
     def variance(self, ridge: float) -> Tensor:
         points, variance = self.kernel.points(), self.features.new_empty(len(self.features), dtype=torch.float64)
         for part in self._parts():
@@ -319,6 +323,20 @@ class InducedSystem(LocalSystem):
         scaled = whitened(self._normal_matrix(), self.features.double(), ridge).float()
         covariance: Tensor = ridge * scaled[:, nodes].t() @ scaled
         return covariance
+
+
+def inducing_factor(kernel: MixtureKernel, inducing: Sequence[Tensor]) -> Tensor:
+    """R with k(Z, Z) = R Rᵀ, float32 `[m, m]`."""
+    return regular_cholesky(kernel.between(inducing, inducing).double()).float()
+
+
+def inducing_features(
+    kernel: MixtureKernel, points: Sequence[Tensor], inducing: Sequence[Tensor], factor: Tensor
+) -> Tensor:
+    """k(x, Z) R⁻ᵀ, `[n, m]`."""
+    columns = kernel.between(points, inducing).t()
+    features: Tensor = torch.linalg.solve_triangular(factor, columns, upper=False).t()
+    return features
 
 
 def is_exact(num_labels: int, num_nodes: int) -> bool:

@@ -233,24 +233,8 @@ def edge_products(values: Tensor, edge_index: Tensor) -> Tensor:
     return torch.cat(parts) if parts else values.new_empty(0)
 
 
-class PrincipalMoments(Protocol):
-    """The products of a matrix x `[N, D]` with itself that its principal directions are computed from."""
-
-    shape: Sequence[int]
-    device: torch.device
-
-    def gram(self) -> Tensor:
-        """xᵀx, `[D, D]`."""
-
-    def product(self, basis: Tensor) -> Tensor:
-        """xᵀ(x B), `[D, W]`."""
-
-    def projected_gram(self, basis: Tensor) -> Tensor:
-        """(x B)ᵀ x B, `[W, W]`."""
-
-
 class Moments:
-    """Products of x `[N, D]` with itself, as `PrincipalMoments`; x may be sparse."""
+    """Products of x `[N, D]` with itself, for its principal directions; x may be sparse."""
 
     def __init__(self, x: Tensor) -> None:
         self._x, self.device = x, x.device
@@ -263,19 +247,22 @@ class Moments:
         return (x, x.t()) if x.layout == torch.strided else (compressed(x), compressed(x.t()))
 
     def gram(self) -> Tensor:
+        """xᵀx, `[D, D]`."""
         dense = self._x.to_dense() if self._x.layout != torch.strided else self._x
         return dense.t() @ dense
 
     def product(self, basis: Tensor) -> Tensor:
+        """xᵀ(x B), `[D, W]`."""
         x, transposed = self._factors
         return transposed @ (x @ basis)
 
     def projected_gram(self, basis: Tensor) -> Tensor:
+        """(x B)ᵀ x B, `[W, W]`."""
         projected = self._factors[0] @ basis
         return projected.t() @ projected
 
 
-def principal_axes(moments: PrincipalMoments, width: int, generator: torch.Generator) -> Tensor:
+def principal_axes(moments: Moments, width: int, generator: torch.Generator) -> Tensor:
     """The directions in which the rows of x vary most, in descending order, orthonormal `[D, at most width]`.
 
     From its `Moments`, in memory, on disk or on a cluster. Where x is wide, by subspace iteration (Halko et al., 2011)

@@ -95,13 +95,11 @@ class StoredInputs(LocalInputs):
         return self._stored
 
 
-class SummedMoments:
+class SummedMoments(Moments):
     """`Moments` of a matrix in blocks of rows; `parts` calls a method of the moments of each block."""
 
-    device = torch.device("cpu")
-
     def __init__(self, parts: Callable[..., Iterable[Tensor]], shape: Sequence[int]) -> None:
-        self._parts, self.shape = parts, shape
+        self._parts, self.shape, self.device = parts, shape, torch.device("cpu")
 
     def gram(self) -> Tensor:
         return self._total("gram")

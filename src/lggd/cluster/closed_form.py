@@ -1,4 +1,4 @@
-"""The closed form on a cluster: features are propagated by blocks, normal equations are sums over blocks."""
+"""The closed form on a cluster: features are propagated, and predictions computed, by blocks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from torch import Tensor
 
 from lggd.closed_form import KernelRidge
 from lggd.closed_form.kernels import ChosenKernel, FilterKernel, MixtureKernel
-from lggd.closed_form.ridge import (
-    RidgeSystem,
-    eigenvectors_by_ridge,
-    leave_one_out_path,
-    primal_leave_one_out_path,
-    regular_cholesky,
-    ridge_coefficients,
-)
+from lggd.closed_form.ridge import FeatureSystem, inducing_factor, inducing_features
 from lggd.closed_form.ridge_inputs import Moments, RidgeInputs, filters_of, principal_axes
 from lggd.closed_form.selection import choose
 from lggd.closed_form.solution import RidgeSolution
@@ -53,7 +46,7 @@ def solve(
     """Fit `KernelRidge` on a cluster, equal up to rounding: kernels, ridge and temperature by leave-one-out.
 
     Call it within `lggd.cluster.connect`. Propagated features stay on the blocks. This process sees those of the
-    labelled nodes that kernels are compared on, those of the inducing points, and the probabilities.
+    labelled nodes and of the inducing points, and the probabilities.
 
     Parameters
     ----------
@@ -134,11 +127,6 @@ class MomentsProgram(Moments):
         super().__init__(own_features(rows, unit=True))
 
 
-def _total(parts: Sequence[Tensor]) -> Tensor:
-    """The sum over blocks, in their order."""
-    return torch.stack(list(parts)).sum(0)
-
-
 class ClusterInputs(RidgeInputs["ClusterSystem"]):
     """Node features that stay on the blocks of a cluster, by the number of their principal directions."""
 
@@ -159,92 +147,51 @@ class ClusterInputs(RidgeInputs["ClusterSystem"]):
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """The features of a ridge regression: kernels with `points`, and the factor R of k(Z, Z)."""
+    """The features of a ridge regression: kernels with inducing `points`, and the factor R of k(Z, Z)."""
 
     statistics: Mapping[str, FeatureStatistics]
     kernels: tuple[ChosenKernel, ...]
     points: tuple[Tensor, ...]
-    factor: Tensor | None = None
+    factor: Tensor
 
 
 class RidgeProgram(PropagationProgram):
-    """Propagated features of a block, and what a ridge regression on them needs."""
+    """Propagated features of a block, and the features of a ridge regression from them."""
 
     def _features(self, map: FeatureMap, nodes: Tensor) -> Tensor:
-        """Features of these own nodes: kernels with the points, whitened where there is a factor, `[n, m]`."""
         kernel = MixtureKernel({name: self.features(each) for name, each in map.statistics.items()}, map.kernels)
-        columns = kernel.between(kernel.points(nodes), map.points)
-        if map.factor is None:
-            return columns
-        solved: Tensor = torch.linalg.solve_triangular(map.factor, columns.t(), upper=False)
-        return solved.t().contiguous()
+        return inducing_features(kernel, kernel.points(nodes), map.points, map.factor).contiguous()
 
     def labelled_features(self, map: FeatureMap, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """The features of those of the nodes that are own ones, and their positions."""
         inside, local = self._own_nodes(nodes)
         return inside, self._features(map, local)
 
-    def moments(self, map: FeatureMap, nodes: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """ΦᵀΦ and ΦᵀY over this block's labelled nodes, float64."""
-        inside, local = self._own_nodes(nodes)
-        features = self._features(map, local)
-        return (features.t() @ features).double(), features.double().t() @ targets[inside]
-
-    def left_out(
-        self, map: FeatureMap, nodes: Tensor, targets: Tensor, vectors: Tensor, shrunk: Tensor, moments: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The leave-one-out scores of the own labels for each ridge `[R, n, K]`, and the positions of these labels."""
-        inside, local = self._own_nodes(nodes)
-        features, rotated = self._features(map, local).double() @ vectors, vectors.t() @ moments
-        return inside, primal_leave_one_out_path(features, rotated, targets[inside], shrunk)
-
     def scores(self, map: FeatureMap, weights: Tensor) -> Tensor:
-        """Φ w of the own nodes, float32 `[n, K]`."""
+        """Φ W of the own nodes, float32 `[n, K]`."""
         chunks = torch.split(torch.arange(self.rows.owned), CHUNK)
         return torch.cat([self._features(map, nodes) @ weights for nodes in chunks])
 
 
-class ClusterSystem(RidgeSystem):
-    """A ridge regression whose features are on the blocks of a cluster: with inducing points, or exact without."""
+class ClusterSystem(FeatureSystem):
+    """A ridge regression whose features are on the blocks of a cluster, those of labelled nodes also here.
+
+    With the labelled nodes as inducing points it is exact.
+    """
 
     def __init__(
         self, team: Team, kernel: MixtureKernel, graphs: Mapping[str, ClusterFeatures], nodes: Tensor,
         inducing: Tensor | None,
     ) -> None:  # fmt: skip
-        self.team, self.nodes, self._exact = team, nodes, inducing is None
         points = kernel.points(nodes if inducing is None else inducing)  # also computes the scales that kernels need
-        between = kernel.between(points, points).double()
-        factor = None if self._exact else regular_cholesky(between).float()
         statistics = {name: graph.statistics for name, graph in graphs.items()}
-        self._map = FeatureMap(statistics, tuple(kernel.kernels), tuple(points), factor)
-        self._gram = between if self._exact else self._dual_gram(len(points[0]))
+        factor = inducing_factor(kernel, points)
+        self._team, self._map = team, FeatureMap(statistics, tuple(kernel.kernels), tuple(points), factor)
+        super().__init__(nodes, arranged(team.call("labelled_features", self._map, nodes), len(nodes)))
 
-    def _dual_gram(self, columns: int) -> Tensor | None:
-        """ΦΦᵀ of the labelled nodes where they are fewer than the inducing points, float64 `[n, n]`."""
-        if len(self.nodes) >= columns:
-            return None
-        answers = self.team.call("labelled_features", self._map, self.nodes)
-        self._labelled = arranged(answers, len(self.nodes))
-        return (self._labelled @ self._labelled.t()).double()
+    @property
+    def _in_dual(self) -> bool:
+        return len(self.nodes) <= int(self._labelled.shape[1])
 
-    def _moments(self, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """ΦᵀΦ and ΦᵀY, summed over blocks."""
-        answers = self.team.call("moments", self._map, self.nodes, targets)
-        return _total([normal for normal, _ in answers]), _total([moments for _, moments in answers])
-
-    def path(self, targets: Tensor, ridges: Sequence[float]) -> Tensor:
-        if self._gram is not None:
-            return leave_one_out_path(self._gram, targets, ridges)
-        normal, moments = self._moments(targets)
-        vectors, shrunk = eigenvectors_by_ridge(normal, ridges)
-        answers = self.team.call("left_out", self._map, self.nodes, targets, vectors, shrunk, moments)
-        return arranged(answers, len(self.nodes), dim=1)
-
-    def scores(self, targets: Tensor, ridge: float) -> Tensor:
-        if self._gram is None:
-            weights = ridge_coefficients(*self._moments(targets), ridge)
-        else:
-            weights = ridge_coefficients(self._gram, targets, ridge)
-            if not self._exact:
-                weights = self._labelled.double().t() @ weights
-        return torch.cat(self.team.call("scores", self._map, weights.float()))
+    def _predicted(self, weights: Tensor) -> Tensor:
+        return torch.cat(self._team.call("scores", self._map, weights.float()))

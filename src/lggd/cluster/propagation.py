@@ -233,12 +233,10 @@ class ClusterFeatures:
         return self._known[key]
 
 
-def arranged(answers: Sequence[tuple[Tensor, Tensor]], count: int, dim: int = 0) -> Tensor:
-    """Rows from several blocks at their positions; `dim` is the axis of the rows."""
-    places, rows = torch.cat([inside for inside, _ in answers]), torch.cat([rows for _, rows in answers], dim)
-    shape = list(rows.shape)
-    shape[dim] = count
-    return rows.new_empty(shape).index_copy_(dim, places, rows)
+def arranged(answers: Sequence[tuple[Tensor, Tensor]], count: int) -> Tensor:
+    """Rows from several blocks at their positions."""
+    places, rows = torch.cat([inside for inside, _ in answers]), torch.cat([rows for _, rows in answers])
+    return rows.new_empty(count, rows.shape[1]).index_copy_(0, places, rows)
 
 
 @contextmanager
