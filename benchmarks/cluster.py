@@ -146,7 +146,7 @@ def kills(folder: Path, sources: list[int], count: int, started, node: dict[str,
         thread = threading.Thread(target=kill)
         begun = threading.Event()
 
-        def start(done: int, total: int, thread: threading.Thread = thread, begun: threading.Event = begun) -> None:
+        def start(progress: lggd.Progress, thread: threading.Thread = thread, begun: threading.Event = begun) -> None:
             if not begun.is_set():
                 begun.set()
                 thread.start()

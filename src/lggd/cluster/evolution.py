@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,13 @@ from lggd.cluster.team import Team
 from lggd.equation import Boundary, Potential, Sources, check_p, mask_of, read_potential
 from lggd.errors import InputError
 from lggd.graph import Graph
+from lggd.progress import Callback, Progress
 from lggd.solvers.adjoint import Stepper
 from lggd.solvers.cauchy import FAR, CauchyProblem, read_start
 from lggd.solvers.scheme import RK4, FixedStep, Tableau, check_times, choose_step, make_plan
 from lggd.solvers.solution import Solution, Statistics, Status
 from lggd.validation import check_instance, check_int, check_real
 
-# Called with the number of finished steps and their total.
-ProgressCallback = Callable[[int, int], None]
 Array = NDArray[Any]
 
 
@@ -131,7 +130,7 @@ def evolve(
     times: Sequence[float] = (1, 2, 3, 4, 5), p: float = 1, potential: Potential | None = None,
     scheme: FixedStep = RK4(), far: float = FAR, blocks: int | None = None, column_blocks: int = 1,
     threads: int | None = None, checkpoint_every: int = 10, checkpoints: str | Path | None = None, verify: bool = True,
-    callback: ProgressCallback | None = None,
+    callback: Callback | None = None,
 ) -> Solution:  # fmt: skip
     """`lggd.evolve` on a cluster, without gradients: the same bits, where columns are not split.
 
@@ -156,7 +155,7 @@ def evolve(
     verify : bool
         Whether every block compares the checksums of the graph, which reads it once.
     callback : callable, optional
-        Called at each checkpoint with the number of steps so far and their total.
+        Called with a `Progress` of the stage "evolution" at each checkpoint.
 
     Returns
     -------
@@ -208,7 +207,7 @@ def evolve(
                 team.run([step] * taken, exchanges=len(tableau.weights))
                 done += taken
                 if callback is not None:
-                    callback(done, plan.steps)
+                    callback(Progress("evolution", done, plan.steps))
             for number, part in enumerate(team.call("output")):
                 group, block = divmod(number, team.per_group)
                 value[k, bounds[block] : bounds[block + 1], slice(*groups[group])] = part

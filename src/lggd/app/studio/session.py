@@ -29,7 +29,6 @@ from lggd.app.studio.snapshot import (
 from lggd.app.studio.store import LabelChange, LabelStore, StaleEditError
 from lggd.app.studio.studio_graph import StudioGraph
 from lggd.closed_form import KernelRidge
-from lggd.closed_form.kernel_ridge import rechosen, relabelled
 from lggd.errors import InputError
 from lggd.estimator.inputs import without_labels
 from lggd.validation import suggestion
@@ -104,7 +103,7 @@ class Session:
         snapshot = self._state(0)
         if self.graph.model is None or len(snapshot.active) < MIN_CLASSES:
             return replace(snapshot, choosing=self._needs_choice(snapshot))
-        self._model, self._chosen_for = relabelled(self.graph.model, snapshot.compact()), snapshot.labels
+        self._model, self._chosen_for = self.graph.model.with_labels(snapshot.compact()), snapshot.labels
         return replace(snapshot, model=self._model)
 
     # -- changes --------------------------------------------------------------------------------------------------
@@ -216,7 +215,7 @@ class Session:
 
     def _relabelled(self, model: KernelRidge, snapshot: Snapshot) -> KernelRidge | None:
         try:
-            return relabelled(model, snapshot.compact())
+            return model.with_labels(snapshot.compact())
         except Exception:  # the labels are safe; the background starts over with new settings
             log.exception("The studio could not solve with its settings.")
             return None
@@ -262,7 +261,7 @@ class Session:
             return
         known, data = self._model or self.graph.model, without_labels(self.graph.data)
         data.y = snapshot.compact()
-        model = KernelRidge(growth=math.inf).fit(data) if known is None else rechosen(known, data.y)
+        model = KernelRidge(growth=math.inf).fit(data) if known is None else known.reselected(data.y)
 
         def adopt(store: LabelStore) -> None:
             self._model, self._chosen_for = model, snapshot.labels

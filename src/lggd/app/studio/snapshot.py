@@ -20,8 +20,8 @@ from scipy.stats import rankdata
 from lggd.app.studio.store import LabelChange
 from lggd.app.studio.studio_graph import StudioGraph
 from lggd.closed_form import FilterKernel, Hops, KernelRidge, Linear
-from lggd.closed_form.kernels import Member, MixtureKernel
-from lggd.closed_form.ridge_inputs import RidgeInputs
+from lggd.closed_form.kernel_ridge import read_inputs
+from lggd.closed_form.kernels import ChosenKernel, MixtureKernel
 from lggd.closed_form.uncertainty import SuspiciousLabels, greedy_choice, margins
 from lggd.distances import distance
 
@@ -183,9 +183,8 @@ def _percent(share: float) -> str:
 @lru_cache(maxsize=2)
 def first_nodes(graph: StudioGraph) -> Integers:
     """Nodes to label when there are no predictions: by the criterion of `KernelRidge.suggest` before any label."""
-    inputs = RidgeInputs(graph.data, (FIRST_WIDTH,), seed=0)
-    features = inputs.graph([FIRST_KERNEL], inputs.widths[0])
-    kernel = MixtureKernel({"x": features}, [Member("x", FIRST_KERNEL)])
+    features = read_inputs(graph.data, (FIRST_WIDTH,), seed=0).graph("x", [FIRST_KERNEL])
+    kernel = MixtureKernel({"x": features}, [ChosenKernel("x", FIRST_KERNEL)])
     order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
     candidates = order[:FIRST_CANDIDATES].sort().values
     prior = kernel.between(kernel.points(candidates), kernel.points())
