@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
 from lggd import backbones
-from lggd._system.memory import Memory
-from lggd.app.runs.run_input import RunInput, data_fingerprint
+from lggd.app.runs.run_input import RunInput
 from lggd.backbones import GAT, GCN, Backbone, ChebNet, JKNet
 from lggd.baselines import (
     APPNP,
@@ -38,7 +36,6 @@ from lggd.estimator.estimator import NodeClassifier
 from lggd.estimator.settings import replace_at
 from lggd.features import GGD, LGGD
 from lggd.models.classifier import LGGDClassifier
-from lggd.models.memory_estimate import estimate_memory
 from lggd.models.plus import Ensemble, LGGDPlus, SelfTraining
 from lggd.validation import check_name
 
@@ -207,25 +204,6 @@ class RunSettings:
         backbone, reference = self.backbone_name, self.reference_method
         title = METHODS[self.method].title + (f" with {METHODS[backbone].title}" if backbone else "")
         return {"model": title} if reference is None else {"reference": METHODS[reference].title, "model": title}
-
-    def memory(self, run_input: RunInput) -> Memory | None:
-        """Estimates the memory needed to learn distances on the device of the run; None without distances."""
-        if not METHODS[self.method].is_trained:
-            return None
-        features, models = getattr(self.model(), "features", None), 1
-        while isinstance(features, (SelfTraining, Ensemble)):
-            models, features = models * getattr(features, "members", 1), features.model
-        if not isinstance(features, NodeClassifier):
-            return None
-        data = copy.copy(run_input.data).to(self.device)  # PyG moves a Data in place
-        return estimate_memory(data, features, models=models)  # type: ignore[arg-type]
-
-    def record(self, run_input: RunInput) -> dict[str, Any]:
-        """Returns everything that the result depends on, by name; an interrupted run is resumed if all are equal."""
-        versions = {f"version of {name}": value for name, value in installed_versions().items()}
-        return (
-            run_input.origin | asdict(self) | {"fingerprint of the data": data_fingerprint(run_input.data)} | versions
-        )
 
 
 def installed_versions() -> dict[str, str]:

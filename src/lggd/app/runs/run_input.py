@@ -20,8 +20,8 @@ from lggd.errors import InputError
 from lggd.estimator.inputs import count_edges, graph_files, pack_graph, stored_graph
 from lggd.validation import check_int, check_real, listed
 
-FEWEST_HELD_OUT = 2  # accuracy is not reported for fewer nodes
-MOST_EDGES = 2**24  # a graph on disk with more is fitted by few kernels, and has no report
+MIN_HELD_OUT = 2  # accuracy is not reported for fewer nodes
+MAX_EDGES = 2**24  # a graph on disk with more is fitted by few kernels, and has no report
 SPARSE_BELOW = 0.2  # features with a smaller fraction of nonzero entries, such as word counts, are not standardized
 
 
@@ -202,7 +202,7 @@ class RunInput:
     def is_large(self) -> bool:
         """Whether the graph is on disk and has so many edges that each pass over them counts."""
         graph = stored_graph(self.data)
-        return graph is not None and graph.num_edges > MOST_EDGES
+        return graph is not None and graph.num_edges > MAX_EDGES
 
 
 def data_fingerprint(data: Any, names: Sequence[str] = ("y", *MASKS)) -> str:
@@ -270,7 +270,7 @@ def _hold_out(data: Any, share: float, seed: int) -> list[str]:
         count = min(len(members) - 1, int(share * len(members) + 0.5))
         mask[members[torch.randperm(len(members), generator=generator)[:count]]] = True
     count = int(mask.sum())
-    data.test_mask = mask & (count >= FEWEST_HELD_OUT)
+    data.test_mask = mask & (count >= MIN_HELD_OUT)
     data.train_mask = (y >= 0) & ~data.test_mask
     held_out = f"{count} of the {int((y >= 0).sum())} labels were held out to measure accuracy."
-    return [held_out] if count >= FEWEST_HELD_OUT else []
+    return [held_out] if count >= MIN_HELD_OUT else []
