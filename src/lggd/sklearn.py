@@ -41,7 +41,7 @@ METRICS = sorted({*VALID_METRICS["brute"], *VALID_METRICS["ball_tree"]} - {"prec
 SAMPLES_FILE, MODEL_FOLDER = "samples.safetensors", "model"
 
 
-class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class KNNGraphClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Classify samples of which few are labelled, and use new labels at once, without training.
 
     Every sample is joined to its `n_neighbors` nearest ones, and a model of nodes is fitted to that graph. Scale the
