@@ -230,7 +230,7 @@ def test_a_process_killed_at_any_step_leaves_all_or_nothing(tmp_path: Path) -> N
         recover_folder(path)
         outcomes.append(content(path))
         assert [(parent / name).read_text() for name in ("a", "b")] == [outcomes[-1]] * 2
-        assert {entry.name for entry in parent.iterdir()} - {".run.lock"} == {"a", "b", "run"}
+        assert {entry.name for entry in parent.iterdir()} - {".run.lock", ".run.lggd"} == {"a", "b", "run"}
         assert sorted(entry.name for entry in path.iterdir()) == ["deep", MARKER]
         with replacing_folder(path, MARKER) as folder:
             fill(folder, "newer")

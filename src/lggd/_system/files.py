@@ -211,9 +211,9 @@ def replacing_folder(path: str | Path, marker: str, on_wait: Callable[[], None] 
 
 
 def recover_folder(path: str | Path) -> None:
-    """Completes or undoes what a process that was killed in `replacing_folder` left; waits for one that is at work."""
+    """Completes or undoes a replacement that a process was killed in, or waits for one that is about to end."""
     path = Path(path).resolve()
-    if _staging(path).exists() or (path / SIDECARS).exists():
+    if (_staging(path) / OLD).exists() or (path / SIDECARS).exists():
         with locked_folder(path), write_errors(path):
             _recover(path)
 

@@ -265,7 +265,7 @@ def write_run(
 
 
 def input_facts(run_input: RunInput, settings: RunSettings, labels: Tensor) -> dict[str, Any]:
-    """What a run was given; `labels [N]` are those that it was fitted to, -1 elsewhere."""
+    """The input and settings of a run; `labels [N]` are those that it was fitted to, -1 elsewhere."""
     validation = getattr(run_input.data, "val_mask", None)
     return {
         "dataset": run_input.name, "method": settings.method, "backbone": settings.backbone_name,

@@ -132,8 +132,8 @@ class RunInput:
         The masks of the file tell which nodes are held out, those of number `split` if there are several; without masks
         the fraction `test_share` of the labels of each class is held out, as for tables.
         """
-        data, found = checked_data(read_data_file(path), path)
-        notes = list(found)
+        data, checks = checked_data(read_data_file(path), path)
+        notes = list(checks)
         units = _standardize(data, notes)
         return cls._from_data(Path(path).stem, data, {"file": str(path)}, test_share, split, notes, units)
 

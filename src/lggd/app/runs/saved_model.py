@@ -144,14 +144,14 @@ class SavedModel:
         return _named(self.folder)
 
     @property
-    def beside(self) -> Path:
+    def parent(self) -> Path:
         """The folder that contains the model and its predictions."""
         return self.place.parent
 
     @property
     def predictions(self) -> Path:
         """The file of the predictions next to the model."""
-        return self.beside / predictions_name(self.model)
+        return self.parent / predictions_name(self.model)
 
     def probabilities(self) -> Tensor:
         probabilities: Tensor = self.model.predict_proba()
@@ -165,7 +165,7 @@ class SavedModel:
 
     def read_labels(self, sources: Sequence[str | Path]) -> dict[int, int]:
         """Reads labels from tables of ids and classes, or from texts such as "17=3"; returns the class of each node."""
-        found, numbers = dict[int, int](), {name: k for k, name in enumerate(self.classes)}
+        labels_of, numbers = dict[int, int](), {name: k for k, name in enumerate(self.classes)}
         for source in sources:
             if isinstance(source, str) and "=" in source and not Path(source).exists():
                 read = [self._read_pair(source)]
@@ -173,11 +173,11 @@ class SavedModel:
                 labels = read_label_file(source, self.ids, self.classes)
                 read = [(node, numbers[name]) for node, name in labels.items()]
             for node, label in read:
-                if found.setdefault(node, label) != label:
+                if labels_of.setdefault(node, label) != label:
                     rule = f"give the node {self.ids[node]!r} one label"
-                    value = f"{self.classes[label]!r} after {self.classes[found[node]]!r}"
+                    value = f"{self.classes[label]!r} after {self.classes[labels_of[node]]!r}"
                     raise InputError(source, rule, value, "Remove one.")
-        return found
+        return labels_of
 
     def _read_pair(self, text: str) -> tuple[int, int]:
         """The node and the class of "NODE=CLASS"; names may contain "=", too."""
@@ -216,11 +216,11 @@ class SavedModel:
             {"node": self.ids[node], "before": self.classes[was], "label": self.classes[label]}
             for node, was, label in _rows(nodes[wrong], known[wrong], labels[wrong])
         ]
-        found = ModelChange(
+        effect = ModelChange(
             new_labels=int(new.sum()), known_labels=int((~new & ~wrong).sum()), corrections=corrections,
             conflicts=self._conflicts(before, nodes[new], labels[new]), **measured,
         )  # fmt: skip
-        return found, probabilities
+        return effect, probabilities
 
     def remove_labels(self, names: Sequence[str]) -> tuple[ModelChange, Tensor]:
         """Takes the labels of these nodes back; returns the effect and the new probabilities."""
@@ -265,7 +265,7 @@ class SavedModel:
         """The new labels that differ from the prediction before, those of the most certain predictions first."""
         best = before[nodes].max(1)
         rows = zip(_rows(nodes, labels, best.indices), best.values.tolist(), strict=True)
-        found = [
+        conflicts = [
             {
                 "node": self.ids[node],
                 "label": self.classes[label],
@@ -275,7 +275,7 @@ class SavedModel:
             for (node, label, predicted), p in rows
             if label != predicted
         ]
-        return sorted(found, key=lambda row: -row["probability"])
+        return sorted(conflicts, key=lambda row: -row["probability"])
 
     def save(self, out: str | Path | None = None) -> dict[str, list[str]]:
         """Replaces the saved model and the files next to it, all or nothing.
@@ -296,7 +296,7 @@ class SavedModel:
                 names = write_sidecar_files(temporary / SIDECARS, self.place, saved, self.ids, self.classes)
             if copied is not None:
                 self.write(copied, saved.predict_proba())
-        return {key: [str(self.beside / name) for name in each] for key, each in names.items()}
+        return {key: [str(self.parent / name) for name in each] for key, each in names.items()}
 
 
 def model_folder(path: Path) -> Path:
@@ -340,13 +340,13 @@ def write_sidecar_files(
     write_predictions(folder / files[0], ids, classes, probabilities, model.labels_.cpu())
     if not belongs_to_run(place):
         return {"refreshed": files, "outdated": marked}
-    beside = place.parent
-    if (beside / FEATURES).is_file() and (features := _features(model)) is not None:
+    run = place.parent
+    if (run / FEATURES).is_file() and (features := _features(model)) is not None:
         write_features(folder / FEATURES, ids, model.metadata_["feature_names"], features)
         files.append(FEATURES)
     when = now()
-    if (beside / REPORT).is_file():
-        page = _marked_page((beside / REPORT).read_text(encoding="utf-8"), when, files)
+    if (run / REPORT).is_file():
+        page = _marked_page((run / REPORT).read_text(encoding="utf-8"), when, files)
         if page is not None:
             (folder / REPORT).write_text(page, encoding="utf-8", newline="\n")
         marked.append(REPORT)
@@ -356,7 +356,7 @@ def write_sidecar_files(
         "labelled": int((model.labels_ >= 0).sum()), "changes": len(model.additions_), "refreshed": files,
         "outdated": marked,
     }  # fmt: skip
-    storage.write_json(folder / SUMMARY, {**read_object(beside / SUMMARY, "be the summary of a run"), "updated": facts})
+    storage.write_json(folder / SUMMARY, {**read_object(run / SUMMARY, "be the summary of a run"), "updated": facts})
     return {"refreshed": files, "outdated": marked}
 
 
