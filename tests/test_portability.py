@@ -1,4 +1,4 @@
-"""The library on systems without fcntl, /proc and /dev/shm, and in processes that are spawned."""
+"""The library without fcntl, /proc, /dev/shm and the packages of the application, and in spawned processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ordinary = builtins.__import__
 def importing(name, globals=None, locals=None, fromlist=(), level=0):
     importer = (globals or {{}}).get("__name__") or ""
     ours = importer.split(".")[0] == "lggd" and importer not in {ALLOWED}
-    if ours and level == 0 and name.split(".")[0] in {MISSING}:
+    if ours and level == 0 and name.split(".")[0] in missing:
         raise ImportError(f"{{importer}} imports {{name}}")
     return ordinary(name, globals, locals, fromlist, level)
 
@@ -59,12 +59,31 @@ from lggd.app.cli import app
 app(["run", "karate", "--reference", "none", "--out", f"{folder}/run"], standalone_mode=False)
 app(["add-labels", f"{folder}/run", "1=0"], standalone_mode=False)
 """
+APPLICATION = (
+    "duckdb", "fastapi", "matplotlib", "networkx", "optuna", "pandas", "pyarrow", "ray", "rich",
+    "torchdiffeq", "typer", "uvicorn",
+)  # fmt: skip
+FIT = """
+import lggd
+data = lggd.load("moons")
+for model in (lggd.KernelRidge(), lggd.LGGDClassifier(None, lggd.GCN(), lggd.Optimization(epochs=2))):
+    model.fit(data).save(sys.argv[1] + "/model")
+    lggd.load_model(sys.argv[1] + "/model").predict()
+"""
+
+
+def run_without(missing: tuple[str, ...], code: str, folder: Path) -> None:
+    program = [sys.executable, "-c", f"missing = {missing}\n{WITHOUT}{code}", str(folder)]
+    result = subprocess.run(program, env=environment(), capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 def test_modules_models_graphs_and_commands_work_without_what_other_systems_lack(tmp_path: Path) -> None:
-    program = [sys.executable, "-c", WITHOUT + IMPORT_ALL + USE_ALL, str(tmp_path)]
-    result = subprocess.run(program, env=environment(), capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+    run_without(MISSING, IMPORT_ALL + USE_ALL, tmp_path)
+
+
+def test_models_need_no_package_of_the_application(tmp_path: Path) -> None:
+    run_without(APPLICATION, FIT, tmp_path)
 
 
 def _fit(model: bytes) -> bytes:

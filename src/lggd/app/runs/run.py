@@ -216,7 +216,7 @@ def _metadata(model: NodeClassifier, run_input: RunInput) -> dict[str, Any]:
 # -- the folder of a run ----------------------------------------------------------------------------------------------
 
 
-def predictions_name(model: Any) -> str:
+def predictions_name(model: NodeClassifier) -> str:
     """The file of the predictions: a table of text, or of a graph on disk one that is faster to write and to read."""
     return PREDICTIONS if stored_graph(model.data_) is None else f"{Path(PREDICTIONS).stem}.parquet"
 

@@ -24,6 +24,7 @@ from lggd.app.tables.output_files import write_features, write_predictions
 from lggd.datasets.stored_data import names_of
 from lggd.errors import InputError
 from lggd.estimator import storage
+from lggd.estimator.estimator import NodeClassifier
 from lggd.estimator.inputs import LastLabelError, count_edges
 from lggd.html import escape_text, timestamp
 from lggd.models import load_model
@@ -98,9 +99,9 @@ class SavedModel:
 
     def __init__(self, path: str | Path) -> None:
         path = Path(path)
-        self.folder = model_folder(path)
+        self.folder = _named(model_folder(path))
         # A classifier of samples makes its graph itself.
-        self.of_samples = self.folder != path and (path / storage.SETTINGS_FILE).is_file()
+        self.of_samples = self.folder != _named(path) and (path / storage.SETTINGS_FILE).is_file()
         self.model = load_model(self.folder)
         self.dataset = str(self.model.metadata_.get("dataset") or path.resolve().name)
         self.ids = self._names("ids", len(self.model.labels_))
@@ -110,11 +111,10 @@ class SavedModel:
     @contextmanager
     def open(cls, path: str | Path, on_wait: Callable[[], None] | None = None) -> Iterator[SavedModel]:
         """Loads a model in order to change it: until the end no other process can. See `locked_folder`."""
-        folder = model_folder(Path(path))
+        folder = _named(model_folder(Path(path)))
         if not (folder / storage.SETTINGS_FILE).is_file():
             storage.read_settings(folder)  # says what is missing
-        place = _named(folder)
-        with locked_folder(place.parent if belongs_to_run(place) else place, on_wait):
+        with locked_folder(folder.parent if belongs_to_run(folder) else folder, on_wait):
             recover_folder(folder)
             yield cls(path)
 
@@ -139,14 +139,9 @@ class SavedModel:
         return count_edges(self.model.data_)
 
     @property
-    def place(self) -> Path:
-        """The folder of the model with a name, which "." is not."""
-        return _named(self.folder)
-
-    @property
     def parent(self) -> Path:
         """The folder that contains the model and its predictions."""
-        return self.place.parent
+        return self.folder.parent
 
     @property
     def predictions(self) -> Path:
@@ -291,9 +286,9 @@ class SavedModel:
             # A model of a graph on disk is not solved a second time, which may take minutes.
             saved = self.model if names_of(self.model.data_) is not None else load_model(temporary)
             names: dict[str, list[str]] = {"refreshed": [], "outdated": []}
-            if out is None or belongs_to_run(self.place):
+            if out is None or belongs_to_run(self.folder):
                 (temporary / SIDECARS).mkdir()
-                names = write_sidecar_files(temporary / SIDECARS, self.place, saved, self.ids, self.classes)
+                names = write_sidecar_files(temporary / SIDECARS, self.folder, saved, self.ids, self.classes)
             if copied is not None:
                 self.write(copied, saved.predict_proba())
         return {key: [str(self.parent / name) for name in each] for key, each in names.items()}
@@ -326,7 +321,7 @@ def belongs_to_run(model: Path) -> bool:
 
 
 def write_sidecar_files(
-    folder: Path, place: Path, model: Any, ids: Sequence[str], classes: Sequence[str]
+    folder: Path, place: Path, model: NodeClassifier, ids: Sequence[str], classes: Sequence[str]
 ) -> dict[str, list[str]]:
     """Writes the files that belong next to a changed model, whose folder will be `place`, into `folder`.
 
@@ -360,7 +355,7 @@ def write_sidecar_files(
     return {"refreshed": files, "outdated": marked}
 
 
-def _features(model: Any) -> Tensor | None:
+def _features(model: NodeClassifier) -> Tensor | None:
     features = getattr(model, "features_", None)
     return None if features is None or "feature_names" not in model.metadata_ else features.features(model.data_).cpu()
 
