@@ -249,11 +249,11 @@ def robustness_command(
         from reproduction.figures import check_format, draw_robustness, save
         from reproduction.robustness import robustness
     check_format(out)
-    with terminal.stages() as update:
+    with terminal.progress() as callback:
         exponents = (1, 2, math.inf) if with_p2 else (1, math.inf)
         result = robustness(
             points=points, epsilon=epsilon, extra_edges=edges or (10, 100, 1000), exponents=exponents, seeds=seeds,
-            seed=seed, callback=lambda now: update("Measuring distances", now.done, now.total),
+            seed=seed, callback=callback,
         )  # fmt: skip
     with terminal.working(f"Drawing {out}"):
         save(draw_robustness(result), out)
@@ -373,10 +373,8 @@ def sweep_command(
             searched.append(row)
         else:
             terminal.say(f"Skipped {row.name}: its file has no [search].", "yellow")
-    with terminal.stages() as update:
-        choices = search_settings(
-            config, searched, list(dict.fromkeys(names)), lambda now: update(now.stage, now.done, now.total), cluster
-        )
+    with terminal.progress() as callback:
+        choices = search_settings(config, searched, list(dict.fromkeys(names)), callback, cluster)
     _check_equal_effort(terminal, choices, choose)
     files = _write_chosen(searched, choices) if choose else []
     facts = {"trials": trials, "choices": list(map(asdict, choices)), "files": list(map(str, files))}

@@ -111,7 +111,7 @@ def test_evolve_explains_running_out_of_memory(monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_space_of_a_tensor_in_a_file_is_free_when_the_tensor_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("lggd._system.memory.SMALLEST_ON_DISK", 1000)
+    monkeypatch.setattr("lggd._system.memory.MIN_ON_DISK", 1000)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     scratch = Scratch()
     kept, dropped = scratch.empty(100, 7).fill_(1.0), scratch.empty(200, 7).fill_(2.0)

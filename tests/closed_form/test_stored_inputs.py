@@ -51,7 +51,7 @@ def streaming(monkeypatch):
         monkeypatch.setattr(module, "ROWS_PER_BLOCK", 100)
     monkeypatch.setattr(ridge, "NODES_PER_BLOCK", 70)
     monkeypatch.setattr(rows, "EDGES_PER_BLOCK", 1000)
-    monkeypatch.setattr("lggd._system.memory.SMALLEST_ON_DISK", 1)
+    monkeypatch.setattr("lggd._system.memory.MIN_ON_DISK", 1)
 
 
 def assert_equal_models(one, other):

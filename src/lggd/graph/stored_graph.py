@@ -31,7 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lggd._system.files import check_checksums, check_size, describe_file, replacing_folder
+from lggd._system.files import check_checksums, check_size, describe_file, recover_folder, replacing_folder
 from lggd._system.memory import MappedArrays
 from lggd.errors import InputError, InputFileError
 from lggd.graph.csr import CSR
@@ -190,6 +190,8 @@ def is_stored_graph(folder: str | Path) -> bool:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a graph, checked."""
     path, remedy = folder / MANIFEST, "Build it with `lggd graph build`, or check the name."
+    if not folder.exists():
+        recover_folder(folder)
     if not path.is_file():
         what = "there is none" if folder.is_dir() else "there is no such folder"
         raise InputFileError(str(folder), f"be the folder of a graph, with {MANIFEST}", but=what, remedy=remedy)

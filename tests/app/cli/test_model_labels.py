@@ -17,6 +17,7 @@ from lggd.app.runs.run import run, write_run
 from lggd.app.runs.run_input import RunInput
 from lggd.app.runs.saved_model import SavedModel
 from support.command_line import answer, command, files_of, refused, rows_of
+from support.other_process import held_elsewhere
 from support.processes import finish, start
 from support.tables import PATH_IDS as IDS
 from support.tables import labelled_path
@@ -67,9 +68,7 @@ def test_commands_at_once_lose_nothing(people: Path, tmp_path: Path) -> None:
 
 
 def test_a_command_that_waits_says_so(people: Path) -> None:
-    from _system.test_locks import held_elsewhere
-
-    with held_elsewhere(people / "model") as other:
+    with held_elsewhere(people) as other:
         waiting = start("add-labels", people, "cy=left")
         assert waiting.stderr.readline() == f"Waiting for another command that is changing {people}.\n"
         assert labels_of(people) == {"Åse": "left", "hal": "right"}  # reading waits for nobody
@@ -89,9 +88,16 @@ def test_killed_commands_leave_all_or_nothing(people: Path) -> None:
 def test_files_that_a_killed_command_did_not_move_are_moved_by_the_next(
     people: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    replace = Path.replace
+
+    def killed(self: Path, target: Path) -> Path:
+        if target.parent == people:
+            raise KeyboardInterrupt  # nothing else runs after it in the process that is killed
+        return replace(self, target)
+
     with monkeypatch.context() as patch:
-        patch.setattr("lggd.app.runs.saved_model.move_beside", lambda folder: None)  # as if killed here
-        answer("add-labels", people, "cy=left")
+        patch.setattr(Path, "replace", killed)
+        assert command("add-labels", people, "cy=left").exit_code == 130
     assert labels_of(people)["cy"] == "left"
     assert rows_of(people / "predictions.csv")[2]["labelled"] == ""
     refused("add-labels", people, "nobody=left")

@@ -47,7 +47,7 @@ def folder(built, tmp_path):
 @pytest.fixture
 def large(monkeypatch):
     """Small graphs count as large."""
-    monkeypatch.setattr(run_input, "MOST_EDGES", 100)
+    monkeypatch.setattr(run_input, "MAX_EDGES", 100)
     monkeypatch.setattr(kernel_ridge, "MAX_EDGES_IN_MEMORY", 100)
 
 

@@ -1,86 +1,77 @@
-"""Interrupted runs, and what a failure leaves in the folder of a run."""
+"""The folder of a run: an earlier result stays until the new one is complete."""
 
 from __future__ import annotations
 
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from lggd.app.runs.methods import RunSettings
-from lggd.app.runs.run import RunResult, run, write_run
+from lggd.app.runs.run import run, write_run
 from lggd.app.runs.run_input import RunInput
-from support.command_line import answer, command, files_of
+from lggd.progress import Progress
+from support.command_line import command, files_of
 from support.processes import Forked, start
 
-TRAINED = RunSettings("lggd-trained", epochs=40)
-
 
 @pytest.fixture(scope="module")
-def karate() -> RunResult:
-    """A run that nothing interrupted."""
-    return run(RunInput.from_dataset("karate"), TRAINED)
-
-
-@pytest.fixture(scope="module")
-def earlier(karate: RunResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an earlier run."""
     out = tmp_path_factory.mktemp("earlier") / "karate"
-    write_run(out, karate, report=False)
+    write_run(out, run(RunInput.from_dataset("karate"), RunSettings("ggd", backbone="none")), report=False)
     return out
-
-
-COMMAND = ("run", "karate", "--method", "lggd-trained", "--epochs", "40", "--no-report", "--out")
 
 
 # The second part of the run waits, so that there is time to stop it.
 WAITING = """
-import runpy, sys, time
-from pathlib import Path
-import lggd
-fit = lggd.LGGDClassifier.fit
-def wait(model, *data, **others):
-    if model.features is not None:
-        Path(sys.argv[-1]).with_name("waiting").touch()
+import runpy, time
+import lggd.app.runs.run as run
+accuracy, runs = run._accuracy, []
+def waiting(*arguments):
+    runs.append(1)
+    if len(runs) == 2:
+        print("waiting", flush=True)
         time.sleep(300)
-    return fit(model, *data, **others)
-lggd.LGGDClassifier.fit = wait
+    return accuracy(*arguments)
+run._accuracy = waiting
 runpy.run_module("lggd", run_name="__main__", alter_sys=False)
 """
 
 
 def stop(out: Path, sent: signal.Signals) -> Forked:
-    """A run in a process that gets a signal as soon as its first part is trained."""
-    process, waiting = start(*COMMAND, out, code=WAITING), out.with_name("waiting")
-    while not waiting.exists() and process.poll() is None:
-        time.sleep(0.005)
+    """A run in a process that gets a signal once its first part is trained."""
+    process = start("run", "karate", "--method", "ggd", "--epochs", "5", "--out", out, code=WAITING)
+    assert process.stdout.readline() == "waiting\n"
     process.send_signal(sent)
     process.wait(300)
-    waiting.unlink()
     return process
 
 
-def test_a_killed_run_leaves_the_earlier_result_and_starts_again(earlier: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_an_interrupted_run_leaves_the_earlier_result_and_nothing_else(
+    earlier: Path, tmp_path: Path, sent: signal.Signals
+) -> None:
     out = tmp_path / "karate"
     shutil.copytree(earlier, out)
     before = files_of(out)
-    killed = stop(out, signal.SIGKILL)
-    assert killed.returncode == -signal.SIGKILL
+    interrupted = stop(out, sent)
     assert files_of(out) == before
-    answer(*COMMAND, out)
     assert [path.name for path in tmp_path.iterdir()] == ["karate"]
-    assert (out / "predictions.csv").read_bytes() == (earlier / "predictions.csv").read_bytes()
+    if sent == signal.SIGKILL:
+        assert interrupted.returncode == -signal.SIGKILL
+    else:
+        printed, errors = interrupted.communicate()
+        assert (interrupted.returncode, printed) == (130, "")
+        assert errors.endswith("Interrupted.\n")
+        assert "Traceback" not in errors
 
 
-def test_ctrl_c_exits_with_130_and_leaves_nothing(tmp_path: Path) -> None:
-    interrupted = stop(tmp_path / "karate", signal.SIGINT)
-    printed, errors = interrupted.communicate()
-    assert interrupted.returncode == 130
-    assert printed == ""
-    assert errors == "Interrupted.\n"
-    assert list(tmp_path.iterdir()) == []
+def test_progress_names_the_part_that_is_trained() -> None:
+    reports: list[Progress] = []
+    run(RunInput.from_dataset("karate"), RunSettings("gcn", epochs=2), callback=reports.append)
+    assert [(now.stage, now.done, now.total) for now in reports] == [("GCN: backbone", 1, 2), ("GCN: backbone", 2, 2)]
 
 
 def test_a_failure_while_writing_keeps_the_earlier_result(

@@ -76,13 +76,14 @@ def build_command(
         from lggd._system.memory import read_size
         from lggd.app.graph_build import build_graph
         from lggd.datasets.stored_data import describe_graph
+        from lggd.progress import Progress
     size = read_size("memory", memory)
-    with terminal.stages() as update:
+    with terminal.progress() as report:
         try:
             built = build_graph(
                 edges, out, nodes=nodes, label=label, id_column=id_column, unlabelled=unlabelled,
                 format=reading.edge_format, directed=directed, unbounded=unbounded, order=order, memory=size,
-                resume=resume, progress=lambda stage, done, total: update(stage.capitalize(), done, total),
+                resume=resume, progress=lambda *now: report(Progress(*now)),
             )  # fmt: skip
         except (KeyboardInterrupt, DiskFullError):
             terminal.say("Complete stages are kept. Add --resume to continue.", "yellow")

@@ -76,8 +76,8 @@ def run_command(
         lggd run --edges edges.csv --nodes nodes.csv --label kind
 
     Columns, separators and values that are read in a special way are reported;
-    what is ambiguous is refused with the option that decides. Roads with a
-    column of kilometers, nodes with missing values:
+    ambiguous input is an error naming the option. Roads with a column of
+    kilometers, nodes with missing values:
 
         lggd run --edges roads.csv --length km --nodes towns.csv --label region --missing mean
 
@@ -124,7 +124,7 @@ def run_command(
         facts = run_on_cluster(terminal, run_input, cluster, out, seed)
         terminal.print_result(facts, _tables(facts))
         return
-    with terminal.training(settings.titles()) as callback:
+    with terminal.progress() as callback:
         result = run(run_input, settings, callback=callback)
     with terminal.working(f"Writing {out}"):
         record, folder_name = shlex.join(["lggd", *sys.argv[1:]]), str(out)
@@ -190,7 +190,7 @@ def features_command(
     start = time.perf_counter()
     graph.check()
     with terminal.working("Loading lggd"):
-        from lggd.app.runs.methods import METHODS, build_model
+        from lggd.app.runs.methods import build_model
         from lggd.app.runs.run import feature_names
         from lggd.app.tables.output_files import check_table_writable, write_features
     check_table_writable(out)
@@ -202,8 +202,8 @@ def features_command(
         raise InputError("--method", "be lggd or ggd for nodes without features", method)
     features: Any = build_model(method, preset=preset, seed=seed).get_params()["features"]
     data = run_input.data.to(chosen)
-    with terminal.training({"": METHODS[method].title}) as callback:
-        features.fit(data, callback=lambda progress: callback("", progress))
+    with terminal.progress() as callback:
+        features.fit(data, callback=callback)
     names = feature_names(features, run_input.classes)
     write_features(out, run_input.ids, names, features.features(data).cpu())
     facts: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What a run trains: models by the names of the command line, and the settings of a run."""
+"""The models of runs by the names of the command line, and the settings of a run."""
 
 from __future__ import annotations
 

@@ -8,21 +8,20 @@ import json
 import platform
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lggd._system.files import locked_folder, replacing_folder, write_text
+from lggd._system.files import replacing_folder, write_text
 from lggd.app.report.graph_layout import layout_graph
 from lggd.app.report.page import render
 from lggd.app.report.run_report import LabelAddition, McNemarTest, RunReport
 from lggd.app.runs.methods import RunSettings, build_model, installed_versions
-from lggd.app.runs.run_input import FEWEST_HELD_OUT, RunInput, data_fingerprint
+from lggd.app.runs.run_input import MIN_HELD_OUT, RunInput, data_fingerprint
 from lggd.app.tables.output_files import write_features, write_predictions
 from lggd.closed_form import KernelRidge
 from lggd.datasets.by_name import split_fingerprint
@@ -33,13 +32,13 @@ from lggd.estimator.inputs import read_graph, stored_graph
 from lggd.estimator.settings import to_plain
 from lggd.features.distance_features import DistanceFeatures
 from lggd.models import Ensemble, SelfTraining
-from lggd.progress import Progress
+from lggd.progress import Callback, Progress
 from lggd.training.engine import History
 
 # The names of files in the folder of a run, and of the model in it.
 SUMMARY, SETTINGS, REPORT = "run.json", "settings.json", "report.html"
 PREDICTIONS, FEATURES, MODEL = "predictions.csv", "features.parquet", "model"
-FEWEST_TO_REVEAL = 100  # with fewer held-out nodes, the gain of new labels would be smaller than the noise
+MIN_TO_REVEAL = 100  # with fewer held-out nodes, the gain of new labels would be smaller than the noise
 REVEALED, REVEALED_SHARE = 3, 10  # three batches of a tenth of the held-out labels
 
 UNKNOWN_ACCURACY = "Accuracy is unknown, because fewer than two labels were held out."
@@ -54,8 +53,6 @@ LABELS_RESTORED = (
     "features use all labels."
 )
 REPORT_WITHOUT_THEM = "The report shows the predictions without the held-out labels."
-# Called after every epoch with the part of the run, "reference" or "model".
-RunCallback = Callable[[str, Progress], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,13 +93,8 @@ class RunResult:
         return McNemarTest.of(*((each[tested] == y).numpy() for each in predictions))
 
 
-def run(
-    run_input: RunInput,
-    settings: RunSettings = RunSettings(),
-    *,
-    callback: RunCallback | None = None,
-) -> RunResult:
-    """Trains and evaluates a model."""
+def run(run_input: RunInput, settings: RunSettings = RunSettings(), *, callback: Callback | None = None) -> RunResult:
+    """Trains and evaluates a model and a reference; stages of progress begin with the title of the one in training."""
     started = time.perf_counter()
     settings.check_input(run_input)
     notes, truth = list(run_input.notes), run_input.data.y
@@ -112,12 +104,16 @@ def run(
     seconds, curves = dict(accuracy), dict[str, History]()
 
     def fit(model: NodeClassifier, part: str) -> Tensor:
-        start = time.perf_counter()
-        progress = None if callback is None else partial(callback, part)
-        model.fit(data, callback=progress)
+        title, start = settings.titles()[part], time.perf_counter()
+
+        def report(progress: Progress) -> None:
+            if callback is not None:
+                callback(replace(progress, stage=f"{title}: {progress.stage}"))
+
+        model.fit(data, callback=report)
         seconds[part] = time.perf_counter() - start
-        probabilities, title = model.predict_proba().cpu(), settings.titles()[part]
-        if len(held_out) >= FEWEST_HELD_OUT:
+        probabilities = model.predict_proba().cpu()
+        if len(held_out) >= MIN_HELD_OUT:
             accuracy[part] = _accuracy(probabilities.argmax(1), truth, held_out)
         curves.update({f"{title}: {stage}": values for stage, values in model.history_.items() if values})
         return probabilities
@@ -162,7 +158,7 @@ def _accuracy(predicted: Tensor, truth: Tensor, nodes: Tensor) -> float:
 
 def _additions(model: NodeClassifier, truth: Tensor, nodes: Tensor, seed: int) -> tuple[LabelAddition, ...]:
     """Adds labels of held-out nodes in batches, measures accuracy on those never added, and restores the labels."""
-    if len(nodes) < FEWEST_TO_REVEAL:
+    if len(nodes) < MIN_TO_REVEAL:
         return ()
     order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))]
     batch = len(nodes) // REVEALED_SHARE
@@ -220,7 +216,7 @@ def _metadata(model: NodeClassifier, run_input: RunInput) -> dict[str, Any]:
 # -- the folder of a run ----------------------------------------------------------------------------------------------
 
 
-def predictions_name(model: Any) -> str:
+def predictions_name(model: NodeClassifier) -> str:
     """The file of the predictions: a table of text, or of a graph on disk one that is faster to write and to read."""
     return PREDICTIONS if stored_graph(model.data_) is None else f"{Path(PREDICTIONS).stem}.parquet"
 
@@ -232,12 +228,12 @@ def now() -> str:
 
 def read_object(path: Path, rule: str) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
             raise TypeError("it is not an object")
     except (ValueError, TypeError) as error:
         raise InputError(path, rule, but=f"it is damaged: {error}") from error
-    return found
+    return content
 
 
 def write_run(
@@ -254,9 +250,7 @@ def write_run(
     """
     run_input, settings = result.input, settings_record(result, command)
     facts = run_facts(result, out, report=report)
-    earlier = Path(out) / MODEL
-    lock = locked_folder(earlier, on_wait) if earlier.is_dir() else nullcontext()
-    with lock, replacing_folder(out, SUMMARY) as folder:
+    with replacing_folder(out, SUMMARY, on_wait) as folder:
         predictions = folder / predictions_name(result.model)
         write_predictions(predictions, run_input.ids, run_input.classes, result.probabilities, result.labels)
         if result.features is not None:
@@ -271,7 +265,7 @@ def write_run(
 
 
 def input_facts(run_input: RunInput, settings: RunSettings, labels: Tensor) -> dict[str, Any]:
-    """What a run was given; `labels [N]` are those that it was fitted to, -1 elsewhere."""
+    """The input and settings of a run; `labels [N]` are those that it was fitted to, -1 elsewhere."""
     validation = getattr(run_input.data, "val_mask", None)
     return {
         "dataset": run_input.name, "method": settings.method, "backbone": settings.backbone_name,
