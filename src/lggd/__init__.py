@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lggd.features import GGD, LGGD, SolvedLGGD
     from lggd.features.distance_features import MaxScale, SoftmaxScale, Standardize, Unscaled
     from lggd.graph import Graph, Symmetrize
-    from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
+    from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential
     from lggd.learning.networks import MLP, PropagatedMLP
     from lggd.models import (
         BackboneReadout,
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from lggd.models.memory_estimate import estimate_memory
     from lggd.progress import Progress
     from lggd.solvers.dijkstra import Dijkstra
-    from lggd.solvers.evolution import Evolution, evolve, evolve_to_steady_state
+    from lggd.solvers.evolution import Evolution, evolve
     from lggd.solvers.iterative import FastIterative
     from lggd.solvers.marching import FastMarching
-    from lggd.solvers.scheme import RK4, SSPRK3, Euler, TorchDiffEq
+    from lggd.solvers.scheme import RK4, SSPRK3, Euler
     from lggd.solvers.solution import Solution, Statistics, Status
     from lggd.training.engine import Checkpoint
     from lggd.training.problems import Optimization
@@ -80,7 +80,7 @@ _EXPORTS = {
     "features": ("GGD", "LGGD", "SolvedLGGD"),
     "features.distance_features": ("MaxScale", "SoftmaxScale", "Standardize", "Unscaled"),
     "graph": ("Graph", "Symmetrize"),
-    "learning.flow": ("LearnedEdgeWeights", "LearnedPotential", "LearnedTimeScale"),
+    "learning.flow": ("LearnedEdgeWeights", "LearnedPotential"),
     "learning.networks": ("MLP", "PropagatedMLP"),
     "_system.memory": ("Memory",),
     "models": (
@@ -89,10 +89,10 @@ _EXPORTS = {
     ),
     "models.memory_estimate": ("estimate_memory",),
     "solvers.dijkstra": ("Dijkstra",),
-    "solvers.evolution": ("Evolution", "evolve", "evolve_to_steady_state"),
+    "solvers.evolution": ("Evolution", "evolve"),
     "solvers.iterative": ("FastIterative",),
     "solvers.marching": ("FastMarching",),
-    "solvers.scheme": ("RK4", "SSPRK3", "Euler", "TorchDiffEq"),
+    "solvers.scheme": ("RK4", "SSPRK3", "Euler"),
     "solvers.solution": ("Solution", "Statistics", "Status"),
     "progress": ("Progress",),
     "training.engine": ("Checkpoint",),
@@ -114,10 +114,10 @@ __all__ = [
     "Checkpoint", "Comparison", "DegreePotential", "Depth", "Dijkstra", "EdgeAgreement", "Ensemble", "Euler",
     "Evolution", "FastIterative", "FastMarching", "FilterKernel", "Gaussian", "Graph", "Heat", "HighPass", "Hops",
     "InputError", "JKNet", "KernelRidge", "LGGDClassifier", "LGGDPlus", "LearnedEdgeWeights", "LearnedPotential",
-    "LearnedTimeScale", "Linear", "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier",
+    "Linear", "MaxScale", "MeanReadout", "Memory", "NearestClass", "NodeClassifier",
     "Optimization", "Progress", "PropagatedMLP", "PseudoLabels", "SelfTraining", "SoftmaxScale", "Solution",
-    "SolvedLGGD", "Standardize", "Statistics", "Status", "Symmetrize", "TorchDiffEq", "Unscaled", "WeightedReadout",
-    "compare", "depth", "distance", "estimate_memory", "evolve", "evolve_to_steady_state", "fit_together", "load",
+    "SolvedLGGD", "Standardize", "Statistics", "Status", "Symmetrize", "Unscaled", "WeightedReadout",
+    "compare", "depth", "distance", "estimate_memory", "evolve", "fit_together", "load",
     "load_model", "shortest_path",
 ]  # fmt: skip
 

@@ -8,7 +8,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch_geometric.transforms import Compose
 
-from lggd import GGD, LGGD, MaxScale, SoftmaxScale, Standardize, TorchDiffEq, Unscaled
+from lggd import GGD, LGGD, MaxScale, SoftmaxScale, Standardize, Unscaled
 from lggd.errors import InputError, InputTypeError
 from lggd.solvers.cauchy import FAR
 from support.small_data import CLASSES, Perceptron, blocks, changed, garbled, permuted, random, same, snapshot, unmasked
@@ -327,7 +327,7 @@ def test_another_number_of_nodes_is_refused(name, fitted):
         ({"times": (1, 1)}, InputError),
         ({"times": (1, math.inf)}, InputError),
         ({"scale": "max"}, InputTypeError),
-        ({"scheme": TorchDiffEq()}, InputTypeError),
+        ({"scheme": "rk4"}, InputTypeError),
         ({"seed": -1}, InputError),
         ({"seed": 1.5}, InputError),
     ],

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lggd import RK4, SSPRK3, Euler, Evolution, Graph, TorchDiffEq, distance, equation, evolve
+from lggd import RK4, SSPRK3, Euler, Evolution, Graph, distance, equation, evolve
 from support import oracles, zoo
 from support.lasso import LASSO, TWO_SETS, start_of
 from support.zoo import f64
@@ -79,15 +79,12 @@ def test_schemes_are_those_of_the_textbooks(p, scheme, directed):
 @exponents
 @pytest.mark.parametrize("directed", [False, True])
 def test_rk4_is_that_of_torchdiffeq(p, directed):
-    pytest.importorskip("torchdiffeq")
     graph = replace(LASSO, directed=directed).graph
     rho = start_of(7, 2, seed=1, scale=1) + 0.5
     for sources in (TWO_SETS, None):
-        ours, theirs = (
-            evolve(graph, sources, start=start_of(7, 2), times=(0.5, 1, 2), p=p, potential=rho, scheme=scheme).value
-            for scheme in (RK4(step=0.125), TorchDiffEq("rk4", step=0.125))
-        )
-        zoo.assert_close(ours, theirs, rtol=1e-12)
+        given = {"start": start_of(7, 2), "times": (0.5, 1, 2), "p": p, "potential": rho}
+        ours = evolve(graph, sources, scheme=RK4(step=0.125), **given).value
+        zoo.assert_close(ours, oracles.torchdiffeq_evolve(graph, sources, step=0.125, **given), rtol=1e-12)
 
 
 @schemes
@@ -145,12 +142,6 @@ def test_boundary_is_exactly_zero_at_all_times(p, scheme):
     assert bool((evolution.state[boundary_mask] == 0).all())
     for _ in range(10):
         assert bool((evolution.step().state[boundary_mask] == 0).all())
-
-
-def test_boundary_is_zero_with_torchdiffeq():
-    pytest.importorskip("torchdiffeq")
-    f = evolve(LASSO.graph, TWO_SETS, start=start_of(7, 2), scheme=TorchDiffEq(step=0.125)).value
-    assert bool((f[:, [0, 2, 5], [0, 1, 1]] == 0).all())
 
 
 # -- Step by step ------------------------------------------------------------------------------------------------------
@@ -222,12 +213,6 @@ def test_statistics_count_steps_and_evaluations(scheme):
     assert took.seconds > 0
     off = equation.residual(LASSO.graph, f.value[-1, :, 0], 1, LASSO.rho)[1:6].abs().max()
     assert took.residual == pytest.approx(float(off), rel=1e-12)
-
-
-def test_statistics_of_torchdiffeq_count_evaluations():
-    pytest.importorskip("torchdiffeq")
-    took = evolve(LASSO.graph, [0], far=10, times=[1], scheme=TorchDiffEq(step=0.25)).statistics
-    assert (took.method, took.steps, took.evaluations, took.step) == ("TorchDiffEq", None, 16, 0.25)
 
 
 def test_start_on_the_boundary_is_zero_whatever_is_given():

@@ -19,7 +19,6 @@ from lggd import (
     JKNet,
     LearnedEdgeWeights,
     LearnedPotential,
-    LearnedTimeScale,
     LGGDClassifier,
     LGGDPlus,
     MaxScale,
@@ -75,7 +74,6 @@ FEATURES = {
     "paper": lambda: [LGGD.paper(times=TIMES, optimization=FEW, seed=seed) for seed in range(3)],
     "release": lambda: [LGGD.release(times=TIMES, optimization=FEW, seed=seed) for seed in range(3)],
     "learned potential": lambda: [learned(potential=LearnedPotential(), seed=seed) for seed in range(3)],
-    "fitted time scale": lambda: [learned(potential=LearnedTimeScale(), seed=seed) for seed in range(3)],
     "learned weights": lambda: [learned(potential=LearnedEdgeWeights(), seed=seed) for seed in range(3)],
     "both, with rates": lambda: [
         learned(potential=LearnedEdgeWeights(LearnedPotential()), optimization=replace(FEW, lr=lr))

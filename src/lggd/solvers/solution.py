@@ -26,14 +26,10 @@ class Status(Enum):
         "Exact, but some nodes cannot reach the boundary and are at distance inf. "
         "Add a source to their component if they should be reached."
     )
-    REACHED = "The evolution reached its last time, perhaps before the distance; see evolve_to_steady_state()."
-    STEADY = "Steady: the residual is within `tol`, or as small as rounding allows."
+    REACHED = "The evolution reached its last time, perhaps before the distance: check statistics.residual."
     MAY_OVERSHOOT = (
         "Reached the last time with a step that is stable but may overshoot below the distance when the start lies far "
         "above it. Use step=None, or check statistics.residual."
-    )
-    NOT_STEADY = (
-        "Stopped at `max_steps` before the residual was within `tol`. Raise max_steps or tol, or use distance()."
     )
     NOT_CONVERGED = "Stopped at `max_sweeps` with nodes still changing. Raise max_sweeps, or use FastMarching()."
 

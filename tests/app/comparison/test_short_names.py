@@ -119,7 +119,6 @@ POTENTIAL = lggd.DegreePotential(-0.5)
     ("name", "potential"),
     [
         ("learned", lggd.LearnedPotential(POTENTIAL)),
-        ("time", lggd.LearnedTimeScale(POTENTIAL)),
         ("edges", lggd.LearnedEdgeWeights(POTENTIAL)),
         ("both", lggd.LearnedEdgeWeights(lggd.LearnedPotential(POTENTIAL))),
     ],

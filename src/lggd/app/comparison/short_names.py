@@ -26,7 +26,7 @@ from lggd.errors import InputError
 from lggd.estimator import NodeClassifier
 from lggd.estimator.settings import get_at, has_at, replace_at
 from lggd.features.distance_features import MaxScale, SoftmaxScale, Standardize, Unscaled
-from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential, LearnedTimeScale
+from lggd.learning.flow import LearnedEdgeWeights, LearnedPotential
 from lggd.learning.networks import MLP, PropagatedMLP
 from lggd.models.classifier import LGGDClassifier
 from lggd.validation import check_name, suggestion
@@ -158,7 +158,6 @@ def _learned(features: str) -> dict[str, Rule]:
             {
                 "degree": _same,
                 "learned": LearnedPotential,
-                "time": LearnedTimeScale,
                 "edges": LearnedEdgeWeights,
                 "both": lambda rho: LearnedEdgeWeights(LearnedPotential(rho)),
             },
