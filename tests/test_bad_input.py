@@ -206,8 +206,8 @@ TABLE = [
     ("start half precision", flow(start=torch.ones(3, dtype=torch.float16)), TypeError,
      ["`start`", "torch.float16", "start.float()"]),
     ("start a list", flow(start=[1.0, 2.0, 3.0]), TypeError, ["`start`", "list", "torch.as_tensor"]),
-    ("far negative", flow(far=-1.0), ValueError, ["`far`", "non-negative", "got -1"]),
-    ("far infinite", flow(far=INF), ValueError, ["`far`", "finite", "got inf"]),
+    ("initial value negative", flow(initial_value=-1.0), ValueError, ["`initial_value`", "non-negative", "got -1"]),
+    ("initial value infinite", flow(initial_value=INF), ValueError, ["`initial_value`", "finite", "got inf"]),
     ("weight of evolve short", flow(weight=torch.ones(3)), ValueError, ["`weight`", "[4]", "edge_index", "got [3]"]),
     ("weight of evolve zero", flow(weight=numbers(1.0, 1.0, 0.0, 1.0)), ValueError, ["`weight`", "got 0", "edge 2"]),
     ("weight of evolve NaN", flow(weight=numbers(1.0, NAN, 1.0, 1.0)), ValueError, ["`weight`", "got nan", "edge 1"]),
@@ -293,7 +293,7 @@ def test_a_failed_call_does_not_modify_its_inputs(call, given):
 
 
 def test_a_failed_step_does_not_advance_the_evolution():
-    evolution = Evolution(PATH, 0, far=5.0).run_until(1.0)
+    evolution = Evolution(PATH, 0, initial_value=5.0).run_until(1.0)
     before = evolution.state
     with pytest.raises(ValueError, match="`size`"):
         evolution.step(100.0)

@@ -75,7 +75,7 @@ def test_column_picks_the_boundary():
 
 def test_shortest_path_accepts_an_evolution_near_the_steady_state():
     graph = lines(5)
-    solution = evolve(graph, [0], times=(1, 50), far=10)
+    solution = evolve(graph, [0], times=(1, 50), initial_value=10)
     assert isinstance(solution, Solution)
     assert shortest_path(graph, solution, 4).tolist() == [0, 1, 2, 3, 4]
 

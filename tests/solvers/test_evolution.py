@@ -26,7 +26,9 @@ exponents = pytest.mark.parametrize("p", zoo.P)
 def test_evolution_converges_to_the_distance(p, scheme):
     exact = distance(LASSO.graph, [0], p=p, potential=LASSO.rho).value
     reached = torch.isfinite(exact)
-    f = evolve(LASSO.graph, [0], p=p, potential=LASSO.rho, times=(5, 10, 20, 60), scheme=scheme(), far=100).value
+    f = evolve(
+        LASSO.graph, [0], p=p, potential=LASSO.rho, times=(5, 10, 20, 60), scheme=scheme(), initial_value=100
+    ).value
     errors = [float((state[:, 0] - exact)[reached].abs().max()) for state in f]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 1e-9
@@ -89,7 +91,7 @@ def test_rk4_is_that_of_torchdiffeq(p, directed):
 
 @schemes
 def test_resuming_from_a_state_changes_nothing(scheme):
-    through = evolve(LASSO.graph, [0], times=(1, 2), far=10, scheme=scheme()).value
+    through = evolve(LASSO.graph, [0], times=(1, 2), initial_value=10, scheme=scheme()).value
     again = evolve(LASSO.graph, [0], start=through[0], times=[1], scheme=scheme()).value
     assert torch.equal(again[0], through[1])
 
@@ -106,8 +108,8 @@ def test_columns_are_independent(p):
 @exponents
 def test_given_weights_replace_those_of_the_graph(p):
     bare = replace(LASSO, weight=(1.0,) * 7).graph
-    expected = evolve(LASSO.graph, [0], far=10, p=p).value
-    zoo.assert_close(evolve(bare, [0], far=10, p=p, weight=LASSO.graph.weight).value, expected)
+    expected = evolve(LASSO.graph, [0], initial_value=10, p=p).value
+    zoo.assert_close(evolve(bare, [0], initial_value=10, p=p, weight=LASSO.graph.weight).value, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -166,7 +168,7 @@ def test_the_state_is_a_copy():
 
 @pytest.mark.parametrize("step", [0.1, 0.07, None])
 def test_run_until_lands_exactly_on_every_tenth(step):
-    evolution = Evolution(LASSO.graph, [0], far=10, scheme=RK4(step=step))
+    evolution = Evolution(LASSO.graph, [0], initial_value=10, scheme=RK4(step=step))
     for tenth in range(1, 31):
         evolution.run_until(tenth * 0.1)
         assert evolution.time == tenth * 0.1
@@ -174,7 +176,7 @@ def test_run_until_lands_exactly_on_every_tenth(step):
 
 
 def test_run_until_takes_no_more_steps_than_needed():
-    evolution = Evolution(LASSO.graph, [0], far=10, scheme=RK4(step=0.25))
+    evolution = Evolution(LASSO.graph, [0], initial_value=10, scheme=RK4(step=0.25))
     assert evolution.run_until(1).steps == 4
     assert evolution.run_until(1.1).steps == 5
     assert evolution.run_until(1.1).steps == 5
@@ -207,7 +209,7 @@ def test_step_refuses_more_than_the_step_of_the_scheme(size):
 
 @schemes
 def test_statistics_count_steps_and_evaluations(scheme):
-    f = evolve(LASSO.graph, [0], far=10, times=(0.5, 1.25), potential=LASSO.rho, scheme=scheme(step=0.25))
+    f = evolve(LASSO.graph, [0], initial_value=10, times=(0.5, 1.25), potential=LASSO.rho, scheme=scheme(step=0.25))
     took, stages = f.statistics, {Euler: 1, SSPRK3: 3, RK4: 4}[scheme]
     assert (took.method, took.steps, took.evaluations, took.step) == (scheme.__name__, 5, 5 * stages, 0.25)
     assert took.seconds > 0

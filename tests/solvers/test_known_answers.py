@@ -39,7 +39,7 @@ def test_distance_picks_an_exact_solver_and_reports_its_status(known, p):
 def test_steady_state_of_the_evolution_is_the_answer(known, p):
     problem = known.problem
     sources = list(problem.sources)
-    evolution = Evolution(problem.graph, sources, p=p, potential=problem.rho, far=100)
+    evolution = Evolution(problem.graph, sources, p=p, potential=problem.rho, initial_value=100)
     steady = oracles.steady_state(evolution, tol=1e-11)
     zoo.assert_close(steady[:, 0], known.answer(p), rtol=1e-9, atol=1e-9)
 

@@ -17,7 +17,7 @@ SCHEMES = [Euler, SSPRK3, RK4]
 @given(zoo.instances(least_weight=0.25), st.sampled_from(SCHEMES))
 def test_steady_state_is_the_distance(instance, scheme):
     evolution = Evolution(
-        instance.graph, list(instance.sources), p=instance.p, potential=instance.rho, scheme=scheme(), far=10
+        instance.graph, list(instance.sources), p=instance.p, potential=instance.rho, scheme=scheme(), initial_value=10
     )
     steady = oracles.steady_state(evolution, tol=1e-9)
     zoo.assert_close(steady[:, 0], zoo.solve(instance, None), rtol=1e-6, atol=1e-6)
@@ -26,7 +26,7 @@ def test_steady_state_is_the_distance(instance, scheme):
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("p", zoo.P)
 def test_residual_of_the_state_is_that_of_the_equation(p, scheme):
-    evolution = Evolution(LASSO.graph, [0], p=p, potential=LASSO.rho, far=10, scheme=scheme())
+    evolution = Evolution(LASSO.graph, [0], p=p, potential=LASSO.rho, initial_value=10, scheme=scheme())
     steady = oracles.steady_state(evolution, tol=1e-7)
     assert evolution.residual <= 1e-7
     assert math.isinf(steady[6, 0])

@@ -37,7 +37,7 @@ REDUCTIONS: dict[str, np.ufunc] = {"max": np.maximum, "min": np.minimum, "sum": 
 MIN_PARALLEL_WORK = 50_000
 
 
-def on_threads_that_pay(work: int, loop: Callable[..., Result], *arguments: Any) -> Result:
+def run_parallel_if_worthwhile(work: int, loop: Callable[..., Result], *arguments: Any) -> Result:
     """Calls `loop(*arguments)`, which does `work` multiplications, on one thread where that is faster."""
     threads = numba.get_num_threads()
     if threads == 1 or work >= MIN_PARALLEL_WORK:

@@ -17,22 +17,23 @@ from lggd.solvers.scheme import evolution_layout
 from lggd.validation import check_entries, check_real
 
 # f(·, 0) off the boundary where `start` is None: above any distance in practice.
-FAR = 1e6
+INITIAL_VALUE = 1e6
 
 
 class CauchyProblem:
     """The inputs of an evolution, checked and arranged by row. Differentiable in start, potential and weight.
 
-    `sources=None` leaves every node free (the paper's Solver 1). `start=None` is 0 on the boundary and `far` elsewhere.
+    `sources=None` leaves every node free (the paper's Solver 1). `start=None` is 0 on the boundary and `initial_value`
+    elsewhere.
     """
 
     def __init__(
         self, graph: Graph, sources: Sources | None, start: Tensor | None, p: float, potential: Potential | None,
-        weight: Tensor | None, far: float,
+        weight: Tensor | None, initial_value: float,
     ) -> None:  # fmt: skip
         self.graph, self.layout = check_graph(graph), evolution_layout(graph)
         self.boundary = None if sources is None else Boundary.read(sources, graph.num_nodes)
-        by_node = read_start(graph, self.boundary, start, far)
+        by_node = read_start(graph, self.boundary, start, initial_value)
         self.columns = by_node.shape[1]
         rho = self.layout.into_rows(read_potential(potential, graph, self.columns, by_node.dtype))
         root_weight = self._read_weight(weight, by_node.dtype)
@@ -96,14 +97,14 @@ class CauchyProblem:
         )
 
 
-def read_start(graph: Graph, boundary: Boundary | None, start: Tensor | None, far: float) -> Tensor:
+def read_start(graph: Graph, boundary: Boundary | None, start: Tensor | None, initial_value: float) -> Tensor:
     """f(·, 0) by node, checked, `[N, K]`."""
     if start is None:
         if boundary is None:
             raise InputError("start", "be passed where sources=None: without a boundary nothing else determines f")
-        check_real("far", far, 0, closed="left", rule="be non-negative and finite")
+        check_real("initial_value", initial_value, 0, closed="left", rule="be non-negative and finite")
         shape = (graph.num_nodes, len(boundary.columns))
-        return torch.full(shape, float(far), dtype=graph.dtype, device=graph.device)
+        return torch.full(shape, float(initial_value), dtype=graph.dtype, device=graph.device)
     if not isinstance(start, Tensor) or not start.is_floating_point():
         kind = start.dtype if isinstance(start, Tensor) else type(start).__name__
         raise InputTypeError("start", "be a floating-point tensor", kind, "Use torch.as_tensor(start, dtype=…).")

@@ -14,7 +14,7 @@ from lggd.equation import Potential, Sources
 from lggd.errors import InputError
 from lggd.graph import Graph
 from lggd.solvers.adjoint import Stepper, integrate
-from lggd.solvers.cauchy import FAR, CauchyProblem
+from lggd.solvers.cauchy import INITIAL_VALUE, CauchyProblem
 from lggd.solvers.scheme import (
     REMEDY,
     RK4,
@@ -32,7 +32,7 @@ from lggd.solvers.solution import Solution, Statistics, Status
 def evolve(
     graph: Graph, sources: Sources | None, *, start: Tensor | None = None, times: Sequence[float] = (1, 2, 3, 4, 5),
     p: float = 1, potential: Potential | None = None, weight: Tensor | None = None,
-    scheme: FixedStep = RK4(), far: float = FAR, checkpoints: bool = False,
+    scheme: FixedStep = RK4(), initial_value: float = INITIAL_VALUE, checkpoints: bool = False,
 ) -> Solution:  # fmt: skip
     """Solves ∂f/∂t = 1 − ρ‖∇⁻f‖_p with f = 0 on the sources and f(·, 0) = `start` (paper, Eq. 8).
 
@@ -45,13 +45,13 @@ def evolve(
     sources : node ids, mask [N], mask [N, K] or list of K sets, optional
         Where f stays 0. None imposes no boundary (the paper's Solver 1, for learning) and requires a `start`.
     start : Tensor [N] or [N, K], optional
-        The initial condition; 0 on the sources in any case. None is `far` off the sources.
+        The initial condition; 0 on the sources in any case. None is `initial_value` off the sources.
     times : sequence of float
         The T output times: positive and increasing.
     weight : Tensor [E] or [E, K], optional
         Replaces the graph's weights, along `graph.edge_index`.
     scheme : RK4, SSPRK3 or Euler
-    far : float
+    initial_value : float
         The start off the sources where `start` is None.
     checkpoints : bool
         Saves O(√steps) states for the backward pass instead of all, at the cost of a second forward pass. Always on
@@ -65,12 +65,12 @@ def evolve(
     Examples
     --------
     >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
-    >>> solution = evolve(path, [0], times=(1.0, 20.0), far=10.0)
+    >>> solution = evolve(path, [0], times=(1.0, 20.0), initial_value=10.0)
     >>> [round(x, 3) for x in solution.value[-1, :, 0].tolist()]
     [0.0, 1.0, 2.0]
     """
     began = clock.perf_counter()
-    problem, ends = CauchyProblem(graph, sources, start, p, potential, weight, far), check_times(times)
+    problem, ends = CauchyProblem(graph, sources, start, p, potential, weight, initial_value), check_times(times)
     size, may_overshoot = choose_step(scheme, problem.field.p, problem.field.cfl_bound)
     plan = make_plan(scheme, ends, size, checkpoints)
     if not checkpoints:
@@ -97,7 +97,7 @@ class Evolution:
 
     Parameters
     ----------
-    graph, sources, start, p, potential, weight, scheme, far
+    graph, sources, start, p, potential, weight, scheme, initial_value
         As in `evolve`.
 
     Attributes
@@ -112,16 +112,17 @@ class Evolution:
     Examples
     --------
     >>> path = Graph.from_edges([(0, 1), (1, 2)], symmetrize="max")
-    >>> evolution = Evolution(path, [0], far=10.0).run_until(20.0)
+    >>> evolution = Evolution(path, [0], initial_value=10.0).run_until(20.0)
     >>> [round(x, 3) for x in evolution.state[:, 0].tolist()]
     [0.0, 1.0, 2.0]
     """
 
     def __init__(
         self, graph: Graph, sources: Sources | None, *, start: Tensor | None = None, p: float = 1,
-        potential: Potential | None = None, weight: Tensor | None = None, scheme: FixedStep = RK4(), far: float = FAR,
+        potential: Potential | None = None, weight: Tensor | None = None, scheme: FixedStep = RK4(),
+        initial_value: float = INITIAL_VALUE,
     ) -> None:  # fmt: skip
-        self.problem = CauchyProblem(graph, sources, start, p, potential, weight, far)
+        self.problem = CauchyProblem(graph, sources, start, p, potential, weight, initial_value)
         field = self.problem.field
         self.step_size, self.may_overshoot = choose_step(scheme, field.p, field.cfl_bound)
         self.time, self.steps = 0.0, 0
