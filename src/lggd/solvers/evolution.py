@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time as clock
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -28,11 +29,15 @@ from lggd.solvers.scheme import (
 )
 from lggd.solvers.solution import Solution, Statistics, Status
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
 
 def evolve(
-    graph: Graph, sources: Sources | None, *, start: Tensor | None = None, times: Sequence[float] = (1, 2, 3, 4, 5),
-    p: float = 1, potential: Potential | None = None, weight: Tensor | None = None,
-    scheme: FixedStep = RK4(), initial_value: float = INITIAL_VALUE, checkpoints: bool = False,
+    graph: Graph, sources: Sources | None, *, start: Float[Tensor, " n *k"] | None = None,
+    times: Sequence[float] = (1, 2, 3, 4, 5), p: float = 1, potential: Potential | None = None,
+    weight: Float[Tensor, " e *k"] | None = None, scheme: FixedStep = RK4(),
+    initial_value: float = INITIAL_VALUE, checkpoints: bool = False,
 ) -> Solution:  # fmt: skip
     """Solves ∂f/∂t = 1 − ρ‖∇⁻f‖_p with f = 0 on the sources and f(·, 0) = `start` (paper, Eq. 8).
 
@@ -118,8 +123,8 @@ class Evolution:
     """
 
     def __init__(
-        self, graph: Graph, sources: Sources | None, *, start: Tensor | None = None, p: float = 1,
-        potential: Potential | None = None, weight: Tensor | None = None, scheme: FixedStep = RK4(),
+        self, graph: Graph, sources: Sources | None, *, start: Float[Tensor, " n *k"] | None = None, p: float = 1,
+        potential: Potential | None = None, weight: Float[Tensor, " e *h"] | None = None, scheme: FixedStep = RK4(),
         initial_value: float = INITIAL_VALUE,
     ) -> None:  # fmt: skip
         self.problem = CauchyProblem(graph, sources, start, p, potential, weight, initial_value)
@@ -131,7 +136,7 @@ class Evolution:
         self._may_diverge = scheme.force  # other steps are within the stable limit
 
     @property
-    def state(self) -> Tensor:
+    def state(self) -> Float[Tensor, "n k"]:
         """f(·, time) by node, `[N, K]`; a copy."""
         return self.problem.to_nodes(self._rows).clone()
 
@@ -169,7 +174,7 @@ class Evolution:
         return self
 
 
-def _raise_divergence(problem: CauchyProblem, plan: Plan, outputs: Tensor) -> None:
+def _raise_divergence(problem: CauchyProblem, plan: Plan, outputs: Float[Tensor, "t n c"]) -> None:
     """Repeats the steps from the last finite output one by one, to name the step that diverged."""
     first = int((~torch.isfinite(outputs.flatten(1)).all(1)).nonzero()[0])
     state = (outputs[first - 1] if first else problem.start.detach()).clone()

@@ -6,10 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from lggd.html import Facts, card, histogram, number
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
 class Status(Enum):
@@ -91,7 +95,7 @@ class Solution:
     ([0.0, 1.0, 2.0], 'EXACT')
     """
 
-    value: Tensor
+    value: Float[Tensor, "*shape"]
     status: Status
     statistics: Statistics
 
